@@ -1,0 +1,162 @@
+//! What becomes of a call: a question, its answer, the outcome.
+
+use serde_json::{Map, Value};
+
+use super::{AssembleError, Assembler, tool::put};
+use crate::{Approval, ToolCallId, ToolPart, ToolState, UiChunk, profile::denial_text_of};
+
+// === impl Assembler ===
+
+impl Assembler {
+    pub(super) fn ask(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
+        let UiChunk::ToolApprovalRequest {
+            approval_id,
+            tool_call_id,
+            approval_descriptor,
+            input_schema_input,
+            reason,
+            is_automatic,
+            signature,
+            tool_name: _,
+        } = chunk
+        else {
+            return Ok(());
+        };
+        let mut extra = Map::new();
+        put(&mut extra, "descriptor", approval_descriptor.as_ref());
+        put(&mut extra, "inputSchemaInput", input_schema_input.as_ref());
+        put(&mut extra, "requestReason", reason.as_deref().map(Value::from).as_ref());
+        put(&mut extra, "isAutomatic", is_automatic.filter(|yes| *yes).map(Value::Bool).as_ref());
+        put(&mut extra, "signature", signature.as_deref().map(Value::from).as_ref());
+        let at = self.tool_of_call(tool_call_id)?;
+        self.read_input(at);
+        if let Some(part) = self.tool_mut(at) {
+            part.approval = Some(Approval { id: approval_id.clone(), approved: None, reason: None, extra });
+            part.advance(|input, raw_input| ToolState::ApprovalRequested {
+                input,
+                raw_input: raw_input.and_then(into_text),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn respond(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
+        let UiChunk::ToolApprovalResponse {
+            approval_id,
+            approved,
+            reason,
+            provider_executed,
+            provider_metadata,
+        } = chunk
+        else {
+            return Ok(());
+        };
+        let Some(at) = self.tool_of_approval(approval_id) else {
+            return Err(AssembleError(format!("no call has the approval {approval_id}")));
+        };
+        self.read_input(at);
+        if let Some(part) = self.tool_mut(at) {
+            if let Some(approval) = &mut part.approval {
+                approval.approved = Some(*approved);
+                if reason.is_some() {
+                    approval.reason.clone_from(reason);
+                }
+            }
+            put(&mut part.extra, "providerExecuted", provider_executed.map(Value::Bool).as_ref());
+            put(&mut part.extra, "callProviderMetadata", provider_metadata.as_ref());
+            part.advance(|input, raw_input| ToolState::ApprovalResponded {
+                input,
+                raw_input: raw_input.and_then(into_text),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn succeed(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
+        let UiChunk::ToolOutputAvailable {
+            tool_call_id,
+            output,
+            preliminary,
+            provider_executed,
+            provider_metadata,
+            tool_metadata,
+            dynamic: _,
+        } = chunk
+        else {
+            return Ok(());
+        };
+        let (output, preliminary) = (output.clone(), *preliminary);
+        let Some(part) = self.settled(tool_call_id)? else {
+            return Ok(());
+        };
+        part.advance(|input, _| ToolState::OutputAvailable { input, output, preliminary });
+        note_outcome(part, *provider_executed, provider_metadata.as_ref(), tool_metadata.as_ref());
+        Ok(())
+    }
+
+    pub(super) fn fail(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
+        let UiChunk::ToolOutputError {
+            tool_call_id,
+            error_text,
+            provider_executed,
+            provider_metadata,
+            tool_metadata,
+            dynamic: _,
+        } = chunk
+        else {
+            return Ok(());
+        };
+        let error_text = error_text.clone();
+        let Some(part) = self.settled(tool_call_id)? else {
+            return Ok(());
+        };
+        // A client forgets the streamed text of a dynamic call here, and keeps that of a static one.
+        let keeps = !part.name.is_dynamic();
+        part.advance(|input, raw_input| ToolState::OutputError {
+            input,
+            raw_input: raw_input.filter(|_| keeps),
+            error_text,
+        });
+        note_outcome(part, *provider_executed, provider_metadata.as_ref(), tool_metadata.as_ref());
+        Ok(())
+    }
+
+    pub(super) fn deny(&mut self, call: &ToolCallId, error_text: &str) -> Result<(), AssembleError> {
+        let error_text = Some(denial_text_of(error_text).into_owned());
+        let Some(part) = self.settled(call)? else {
+            return Ok(());
+        };
+        part.advance(|input, raw_input| ToolState::OutputDenied {
+            input,
+            raw_input: raw_input.and_then(into_text),
+            error_text,
+        });
+        Ok(())
+    }
+
+    /// The part of a call whose outcome is there, its input read as far as it came.
+    fn settled(&mut self, call: &ToolCallId) -> Result<Option<&mut ToolPart>, AssembleError> {
+        let at = self.tool_of_call(call)?;
+        self.read_input(at);
+        Ok(self.tool_mut(at))
+    }
+}
+
+fn note_outcome(
+    part: &mut ToolPart,
+    provider_executed: Option<bool>,
+    provider_metadata: Option<&Value>,
+    tool_metadata: Option<&Value>,
+) {
+    put(&mut part.extra, "providerExecuted", provider_executed.map(Value::Bool).as_ref());
+    put(&mut part.extra, "resultProviderMetadata", provider_metadata);
+    put(&mut part.extra, "toolMetadata", tool_metadata);
+    part.extra.shift_remove("inputEncoding");
+}
+
+fn into_text(value: Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}

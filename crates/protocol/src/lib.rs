@@ -1,0 +1,26 @@
+//! The AI SDK UI Message Stream, version 1: what stands on the wire and nothing else.
+//!
+//! This crate writes and reads every chunk, part and request body that AI SDK 5, 6 and 7 know. It does not know what a
+//! run, a model or a socket is, owns no clock and does no I/O.
+
+mod assemble;
+mod chunk;
+mod frame;
+mod ids;
+mod message;
+mod partial_json;
+mod profile;
+mod replay;
+mod request;
+
+pub use assemble::{AssembleError, Assembler};
+pub use chunk::{DataChunk, FinishReason, UiChunk};
+pub use frame::{DONE, EventId, Frames, KEEP_ALIVE, encode, encode_ephemeral};
+pub use ids::{ApprovalId, ChatId, InvalidId, MessageId, RunId, ToolCallId};
+pub use message::{Approval, DataPart, FilePart, Role, ToolName, ToolPart, ToolState, UiMessage, UiPart};
+pub use profile::{Profile, denial_text};
+pub use replay::{outcome, replay};
+pub use request::{
+    Answer, AnswerKind, AnswerTarget, ChatBody, ClientOptions, PostedMessage, PostedTool, RequestError,
+    ToolChoice, ToolResultBody, Trigger,
+};

@@ -1,0 +1,263 @@
+//! Parts as JSON, both ways.
+//!
+//! Reading never fails over what a known part says: a part that cannot be read as its type is kept whole as
+//! [`UiPart::Unknown`]. It fails over what is no part at all: no object, or no `type`. `null` counts as absent, except where
+//! it is a value (`input`, `output`, `data`).
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
+use serde_json::{Map, Value};
+
+use super::{Approval, DataPart, FilePart, ToolName, ToolPart, ToolState, UiPart};
+use crate::ToolCallId;
+
+type Object = Map<String, Value>;
+
+/// Fields that belong to a state of a call; those of other states are stale and dropped.
+const STATE_FIELDS: [&str; 6] = ["state", "input", "rawInput", "output", "errorText", "preliminary"];
+
+impl<'de> Deserialize<'de> for UiPart {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Value::Object(object) = Value::deserialize(deserializer)? else {
+            return Err(D::Error::custom("a part must be an object"));
+        };
+        let Some(Value::String(kind)) = object.get("type") else {
+            return Err(D::Error::custom("a part must have a `type` that is a string"));
+        };
+        Ok(known(kind, &object).unwrap_or(Self::Unknown(object)))
+    }
+}
+
+/// The part as its type says, where it can be read so.
+fn known(kind: &str, object: &Object) -> Option<UiPart> {
+    let mut fields = object.clone();
+    fields.shift_remove("type");
+    match kind {
+        "text" => text(fields, |text, streaming, provider_metadata, extra| UiPart::Text {
+            text,
+            streaming,
+            provider_metadata,
+            extra,
+        }),
+        "reasoning" => text(fields, |text, streaming, provider_metadata, extra| UiPart::Reasoning {
+            text,
+            streaming,
+            provider_metadata,
+            extra,
+        }),
+        "file" => Some(UiPart::File(FilePart {
+            media_type: take_string(&mut fields, "mediaType")?,
+            url: take_string(&mut fields, "url")?,
+            filename: take_optional_string(&mut fields, "filename")?,
+            extra: fields,
+        })),
+        "step-start" => fields.is_empty().then_some(UiPart::StepStart),
+        "dynamic-tool" => {
+            let name = ToolName::Dynamic(take_string(&mut fields, "toolName")?);
+            tool(name, fields)
+        }
+        _ => match kind.strip_prefix("tool-") {
+            Some(name) => tool(ToolName::Static(name.to_owned()), fields),
+            None if kind.starts_with("data-") => data(kind.to_owned(), fields),
+            None => None,
+        },
+    }
+}
+
+fn text(
+    mut fields: Object,
+    part: impl FnOnce(String, Option<bool>, Option<Value>, Object) -> UiPart,
+) -> Option<UiPart> {
+    let text = take_string(&mut fields, "text")?;
+    let streaming = match fields.get("state").and_then(Value::as_str) {
+        Some("streaming") => Some(true),
+        Some("done") => Some(false),
+        Some(_) | None => None,
+    };
+    if streaming.is_some() {
+        fields.shift_remove("state");
+    }
+    let provider_metadata = take_value(&mut fields, "providerMetadata");
+    Some(part(text, streaming, provider_metadata, fields))
+}
+
+fn data(kind: String, mut fields: Object) -> Option<UiPart> {
+    Some(UiPart::Data(DataPart {
+        kind,
+        id: take_optional_string(&mut fields, "id")?,
+        data: fields.shift_remove("data").unwrap_or_default(),
+        extra: fields,
+    }))
+}
+
+fn tool(name: ToolName, mut fields: Object) -> Option<UiPart> {
+    let tool_call_id = ToolCallId::new(take_string(&mut fields, "toolCallId")?);
+    let approval =
+        take_value(&mut fields, "approval").map(serde_json::from_value::<Approval>).transpose().ok()?;
+    let state = tool_state(&mut fields)?;
+    for field in STATE_FIELDS {
+        fields.shift_remove(field);
+    }
+    Some(UiPart::Tool(Box::new(ToolPart { tool_call_id, name, state, approval, extra: fields })))
+}
+
+/// An `input` or `output` that a client had as `undefined` is not in its JSON; where there must be one it reads as `null`.
+fn tool_state(fields: &mut Object) -> Option<ToolState> {
+    let state = take_string(fields, "state")?;
+    let input = fields.shift_remove("input");
+    Some(match state.as_str() {
+        "input-available" => ToolState::InputAvailable { input: input.unwrap_or_default() },
+        "output-available" => ToolState::OutputAvailable {
+            input,
+            output: fields.shift_remove("output").unwrap_or_default(),
+            preliminary: take_value(fields, "preliminary").map(|flag| flag.as_bool()).unwrap_or_default(),
+        },
+        "output-error" => ToolState::OutputError {
+            input,
+            raw_input: fields.shift_remove("rawInput"),
+            error_text: take_optional_string(fields, "errorText")?.unwrap_or_default(),
+        },
+        "input-streaming" => {
+            ToolState::InputStreaming { input, raw_input: take_optional_string(fields, "rawInput")? }
+        }
+        "approval-requested" => {
+            ToolState::ApprovalRequested { input, raw_input: take_optional_string(fields, "rawInput")? }
+        }
+        "approval-responded" => {
+            ToolState::ApprovalResponded { input, raw_input: take_optional_string(fields, "rawInput")? }
+        }
+        "output-denied" => ToolState::OutputDenied {
+            input,
+            raw_input: take_optional_string(fields, "rawInput")?,
+            error_text: take_optional_string(fields, "errorText")?,
+        },
+        _ => return None,
+    })
+}
+
+fn take_value(fields: &mut Object, name: &str) -> Option<Value> {
+    fields.shift_remove(name).filter(|value| !value.is_null())
+}
+
+fn take_string(fields: &mut Object, name: &str) -> Option<String> {
+    take_optional_string(fields, name)?
+}
+
+/// `None` where there is something else than a string.
+#[expect(
+    clippy::option_option,
+    reason = "absent and unreadable are told apart, and `?` reads well at the callers"
+)]
+fn take_optional_string(fields: &mut Object, name: &str) -> Option<Option<String>> {
+    match take_value(fields, name) {
+        None => Some(None),
+        Some(Value::String(text)) => Some(Some(text)),
+        Some(_) => None,
+    }
+}
+
+impl Serialize for UiPart {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::Text { text, streaming, provider_metadata, extra } => {
+                map.serialize_entry("type", "text")?;
+                write_text(&mut map, text, *streaming, provider_metadata.as_ref(), extra)?;
+            }
+            Self::Reasoning { text, streaming, provider_metadata, extra } => {
+                map.serialize_entry("type", "reasoning")?;
+                write_text(&mut map, text, *streaming, provider_metadata.as_ref(), extra)?;
+            }
+            Self::File(part) => {
+                map.serialize_entry("type", "file")?;
+                map.serialize_entry("mediaType", &part.media_type)?;
+                map.serialize_entry("url", &part.url)?;
+                write_some(&mut map, "filename", part.filename.as_ref())?;
+                write_all(&mut map, &part.extra)?;
+            }
+            Self::StepStart => map.serialize_entry("type", "step-start")?,
+            Self::Tool(part) => write_tool(&mut map, part)?,
+            Self::Data(part) => {
+                map.serialize_entry("type", &part.kind)?;
+                write_some(&mut map, "id", part.id.as_ref())?;
+                map.serialize_entry("data", &part.data)?;
+                write_all(&mut map, &part.extra)?;
+            }
+            Self::Unknown(fields) => write_all(&mut map, fields)?,
+        }
+        map.end()
+    }
+}
+
+fn write_text<M: SerializeMap>(
+    map: &mut M,
+    text: &str,
+    streaming: Option<bool>,
+    provider_metadata: Option<&Value>,
+    extra: &Object,
+) -> Result<(), M::Error> {
+    map.serialize_entry("text", text)?;
+    write_some(map, "state", streaming.map(|streaming| if streaming { "streaming" } else { "done" }))?;
+    write_some(map, "providerMetadata", provider_metadata)?;
+    write_all(map, extra)
+}
+
+fn write_tool<M: SerializeMap>(map: &mut M, part: &ToolPart) -> Result<(), M::Error> {
+    match &part.name {
+        ToolName::Static(name) => map.serialize_entry("type", &format!("tool-{name}"))?,
+        ToolName::Dynamic(name) => {
+            map.serialize_entry("type", "dynamic-tool")?;
+            map.serialize_entry("toolName", name)?;
+        }
+    }
+    map.serialize_entry("toolCallId", &part.tool_call_id)?;
+    write_state(map, &part.state)?;
+    write_some(map, "approval", part.approval.as_ref())?;
+    write_all(map, &part.extra)
+}
+
+fn write_state<M: SerializeMap>(map: &mut M, state: &ToolState) -> Result<(), M::Error> {
+    map.serialize_entry("state", state_name(state))?;
+    write_some(map, "input", state.input())?;
+    match state {
+        ToolState::InputAvailable { .. } => Ok(()),
+        ToolState::InputStreaming { raw_input, .. }
+        | ToolState::ApprovalRequested { raw_input, .. }
+        | ToolState::ApprovalResponded { raw_input, .. } => write_some(map, "rawInput", raw_input.as_ref()),
+        ToolState::OutputAvailable { output, preliminary, .. } => {
+            map.serialize_entry("output", output)?;
+            write_some(map, "preliminary", preliminary.as_ref())
+        }
+        ToolState::OutputError { raw_input, error_text, .. } => {
+            write_some(map, "rawInput", raw_input.as_ref())?;
+            map.serialize_entry("errorText", error_text)
+        }
+        ToolState::OutputDenied { raw_input, error_text, .. } => {
+            write_some(map, "rawInput", raw_input.as_ref())?;
+            write_some(map, "errorText", error_text.as_ref())
+        }
+    }
+}
+
+fn state_name(state: &ToolState) -> &'static str {
+    match state {
+        ToolState::InputStreaming { .. } => "input-streaming",
+        ToolState::InputAvailable { .. } => "input-available",
+        ToolState::ApprovalRequested { .. } => "approval-requested",
+        ToolState::ApprovalResponded { .. } => "approval-responded",
+        ToolState::OutputAvailable { .. } => "output-available",
+        ToolState::OutputError { .. } => "output-error",
+        ToolState::OutputDenied { .. } => "output-denied",
+    }
+}
+
+fn write_some<M: SerializeMap, T: Serialize>(
+    map: &mut M,
+    name: &str,
+    value: Option<T>,
+) -> Result<(), M::Error> {
+    value.map_or(Ok(()), |value| map.serialize_entry(name, &value))
+}
+
+fn write_all<M: SerializeMap>(map: &mut M, fields: &Object) -> Result<(), M::Error> {
+    fields.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))
+}

@@ -1,0 +1,156 @@
+//! The bodies that clients post.
+//!
+//! Reading is lenient where clients differ and strict where a mistake would be silent: unknown fields are ignored, a field
+//! of the wrong type is an error that names it, says what it was and what it should be. `null` counts as absent, except where
+//! it is a value (`output`). How much is too much is not known here.
+
+mod answers;
+mod chat;
+mod fields;
+mod tools;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiPart};
+
+/// A body that cannot be taken, in words for the person who sent it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RequestError(pub String);
+
+/// `POST /api/chat`.
+#[derive(Clone, Debug)]
+pub struct ChatBody {
+    /// The chat; the server makes an id where this is absent.
+    pub id: Option<ChatId>,
+    /// The posted history (`messages`, or the one `message`), at least one.
+    pub messages: Vec<PostedMessage>,
+    /// Why it was posted.
+    pub trigger: Trigger,
+    /// Which message the trigger is about.
+    pub message_id: Option<MessageId>,
+    /// Browser tools, in the order posted.
+    pub tools: Vec<PostedTool>,
+    /// Instructions put before the history.
+    pub system: Option<String>,
+    /// Model settings by the AI SDK's names (`temperature`, `maxOutputTokens`, …).
+    pub call_settings: Map<String, Value>,
+    /// Which tool the first step must or may call.
+    pub tool_choice: Option<ToolChoice>,
+    /// Fermata's own object.
+    pub fermata: ClientOptions,
+}
+
+/// A message as posted: curl leaves out the id and may write `content` instead of `parts`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PostedMessage {
+    /// The client's id for it.
+    pub id: Option<MessageId>,
+    /// Who speaks.
+    pub role: Role,
+    /// Free-form.
+    pub metadata: Option<Value>,
+    /// What it consists of.
+    pub parts: Vec<UiPart>,
+}
+
+/// Why a chat was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Trigger {
+    /// `submit-message`: a new message, an edit, or an automatic continuation.
+    #[default]
+    Submit,
+    /// `regenerate-message`: the answer is to be made again.
+    Regenerate,
+}
+
+/// A tool that the browser runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PostedTool {
+    /// Its name.
+    pub name: String,
+    /// What the model is told about it.
+    pub description: Option<String>,
+    /// JSON Schema of its input (an object schema).
+    pub input_schema: Value,
+}
+
+/// Which tool the model must or may call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The model decides.
+    Auto,
+    /// It must call none.
+    None,
+    /// It must call one.
+    Required,
+    /// It must call this one.
+    Tool(String),
+}
+
+/// The `fermata` object of a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClientOptions {
+    /// The client's major version.
+    pub client: Option<Profile>,
+    /// How long a parked call holds the stream, as written (`30s`).
+    pub hold: Option<String>,
+}
+
+/// `POST /chat/tool-result`.
+#[derive(Clone, Debug)]
+pub struct ToolResultBody {
+    /// Which chat.
+    pub chat_id: ChatId,
+    /// One or several answers, to be taken together or not at all.
+    pub answers: Vec<Answer>,
+}
+
+/// What a browser or a person did about one call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// What it answers.
+    pub of: AnswerTarget,
+    /// What it says.
+    pub kind: AnswerKind,
+}
+
+/// What an answer names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerTarget {
+    /// A call by its own id.
+    Call(ToolCallId),
+    /// A call by the id of its question.
+    Approval(ApprovalId),
+}
+
+/// What an answer says.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum AnswerKind {
+    /// The browser ran the call.
+    Output {
+        /// What came out; any JSON.
+        output: Value,
+    },
+    /// The browser ran it and it failed.
+    Failure {
+        /// What went wrong, told to the model as it is.
+        error_text: String,
+    },
+    /// A person decided.
+    Decision {
+        /// Whether it may run.
+        approved: bool,
+        /// What the person said about it.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        reason: Option<String>,
+        /// Whether the decision covers later calls of the tool in this chat.
+        #[serde(default)]
+        always: bool,
+        /// The edited input.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        input: Option<Value>,
+    },
+}

@@ -1,0 +1,173 @@
+//! Reads `POST /api/chat`.
+
+use serde_json::{Map, Value};
+
+use super::{
+    ChatBody, ClientOptions, PostedMessage, RequestError, ToolChoice, Trigger,
+    fields::{Fields, missing, wrong},
+    tools,
+};
+use crate::{ChatId, Profile, Role, UiPart};
+
+const MESSAGES: &str = "a list of at least one message";
+
+impl ChatBody {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// A sentence that names the field and what it should be.
+    pub fn parse(body: Value) -> Result<Self, RequestError> {
+        let fields = Fields::of_body(&body)?;
+        Ok(Self {
+            id: chat_id(&fields)?,
+            messages: messages(&fields)?,
+            trigger: trigger(&fields)?,
+            message_id: fields.message_id("messageId")?,
+            tools: fields.value("tools").map_or(Ok(Vec::new()), tools::parse)?,
+            system: fields.string("system")?.filter(|system| !system.is_empty()).map(str::to_owned),
+            call_settings: fields
+                .object("callSettings")?
+                .map_or_else(Map::new, |settings| settings.entries().clone()),
+            tool_choice: tool_choice(&fields)?,
+            fermata: client_options(&fields)?,
+        })
+    }
+}
+
+fn chat_id(fields: &Fields<'_>) -> Result<Option<ChatId>, RequestError> {
+    let Some(id) = fields.string("id")? else {
+        return Ok(None);
+    };
+    ChatId::parse(id).map(Some).map_err(|error| RequestError(format!("`id` is no chat id: {error}.")))
+}
+
+fn messages(fields: &Fields<'_>) -> Result<Vec<PostedMessage>, RequestError> {
+    match (fields.list("messages")?, fields.value("message")) {
+        (Some([]), None) => Err(wrong("messages", &Value::Array(Vec::new()), MESSAGES)),
+        (Some(posted @ [_, ..]), _) => {
+            posted.iter().enumerate().map(|(at, value)| message(format!("messages[{at}]"), value)).collect()
+        }
+        (Some([]) | None, Some(value)) => Ok(vec![message("message".to_owned(), value)?]),
+        (None, None) => Err(missing("messages", MESSAGES)),
+    }
+}
+
+fn message(path: String, value: &Value) -> Result<PostedMessage, RequestError> {
+    let fields = Fields::of(path, value)?;
+    let role = role(&fields)?;
+    let parts = parts(&fields)?;
+    if role == Role::User {
+        refuse_unreadable(&fields, &parts)?;
+    }
+    Ok(PostedMessage {
+        id: fields.message_id("id")?,
+        role,
+        metadata: fields.value("metadata").cloned(),
+        parts,
+    })
+}
+
+fn role(fields: &Fields<'_>) -> Result<Role, RequestError> {
+    const SHOULD: &str = "\"user\", \"assistant\" or \"system\"";
+    let value = fields.value("role").ok_or_else(|| missing(&fields.path("role"), SHOULD))?;
+    match value.as_str() {
+        Some("user") => Ok(Role::User),
+        Some("assistant") => Ok(Role::Assistant),
+        Some("system") => Ok(Role::System),
+        Some(_) | None => Err(wrong(&fields.path("role"), value, SHOULD)),
+    }
+}
+
+/// `parts`, or for short `content`: a string, or a list of parts. Clients that know both send an empty `parts` at times.
+fn parts(fields: &Fields<'_>) -> Result<Vec<UiPart>, RequestError> {
+    let content = fields.value("content");
+    match (fields.list("parts")?, content) {
+        (Some([]), Some(content)) | (None, Some(content)) => match content {
+            Value::String(text) => Ok(vec![text_part(text)]),
+            Value::Array(items) => read_parts(&fields.path("content"), items),
+            other => Err(wrong(&fields.path("content"), other, "a string or a list of parts")),
+        },
+        (Some(items), _) => read_parts(&fields.path("parts"), items),
+        (None, None) => Err(missing(&fields.path("parts"), "a list of parts (or `content` a string)")),
+    }
+}
+
+fn text_part(text: &str) -> UiPart {
+    UiPart::Text { text: text.to_owned(), streaming: None, provider_metadata: None, extra: Map::new() }
+}
+
+fn read_parts(path: &str, items: &[Value]) -> Result<Vec<UiPart>, RequestError> {
+    items.iter().enumerate().map(|(at, item)| read_part(&format!("{path}[{at}]"), item)).collect()
+}
+
+fn read_part(path: &str, item: &Value) -> Result<UiPart, RequestError> {
+    serde_json::from_value(item.clone()).map_err(|_| match (item.is_object(), item.get("type")) {
+        (false, _) => wrong(path, item, "an object with a `type`"),
+        (true, None) => missing(&format!("{path}.type"), "a string"),
+        (true, Some(kind)) => wrong(&format!("{path}.type"), kind, "a string"),
+    })
+}
+
+/// What a person says and shows must not be lost in silence.
+fn refuse_unreadable(fields: &Fields<'_>, parts: &[UiPart]) -> Result<(), RequestError> {
+    for (at, part) in parts.iter().enumerate() {
+        let UiPart::Unknown(unread) = part else { continue };
+        let should = match unread.get("type").and_then(Value::as_str) {
+            Some("text") => "`text`, a string",
+            Some("file") => "`mediaType` and `url`, both strings",
+            Some(_) | None => continue,
+        };
+        return Err(RequestError(format!(
+            "`{}` cannot be read; it must have {should}.",
+            fields.path(&format!("parts[{at}]"))
+        )));
+    }
+    Ok(())
+}
+
+fn trigger(fields: &Fields<'_>) -> Result<Trigger, RequestError> {
+    match fields.value("trigger") {
+        None => Ok(Trigger::Submit),
+        Some(value) => match value.as_str() {
+            Some("submit-message") => Ok(Trigger::Submit),
+            Some("regenerate-message") => Ok(Trigger::Regenerate),
+            Some(_) | None => Err(wrong("trigger", value, "\"submit-message\" or \"regenerate-message\"")),
+        },
+    }
+}
+
+fn tool_choice(fields: &Fields<'_>) -> Result<Option<ToolChoice>, RequestError> {
+    const SHOULD: &str = "\"auto\", \"none\", \"required\" or {\"type\": \"tool\", \"toolName\": …}";
+    let Some(value) = fields.value("toolChoice") else {
+        return Ok(fields.words("selectedToolName")?.map(|name| ToolChoice::Tool(name.to_owned())));
+    };
+    let kind = value.get("type").unwrap_or(value);
+    match kind.as_str() {
+        Some("auto") => Ok(Some(ToolChoice::Auto)),
+        Some("none") => Ok(Some(ToolChoice::None)),
+        Some("required") => Ok(Some(ToolChoice::Required)),
+        Some("tool") if value.is_object() => {
+            let choice = Fields::of("toolChoice".to_owned(), value)?;
+            let name = choice
+                .words("toolName")?
+                .ok_or_else(|| missing("toolChoice.toolName", "the name of a tool"))?;
+            Ok(Some(ToolChoice::Tool(name.to_owned())))
+        }
+        Some(_) | None => Err(wrong("toolChoice", value, SHOULD)),
+    }
+}
+
+fn client_options(fields: &Fields<'_>) -> Result<ClientOptions, RequestError> {
+    let Some(options) = fields.object("fermata")? else {
+        return Ok(ClientOptions::default());
+    };
+    let client = match options.value("client") {
+        None => None,
+        Some(value) => {
+            let version = value.as_u64().and_then(|version| u8::try_from(version).ok());
+            let profile = version.and_then(|version| Profile::try_from(version).ok());
+            Some(profile.ok_or_else(|| wrong("fermata.client", value, "5, 6 or 7"))?)
+        }
+    };
+    Ok(ClientOptions { client, hold: options.string("hold")?.map(str::to_owned) })
+}

@@ -1,0 +1,327 @@
+//! What is taken from clients, and what they are told where it is not.
+
+use std::fmt::Write as _;
+
+use expect_test::{Expect, expect};
+use fermata_protocol::{
+    AnswerKind, AnswerTarget, ChatBody, Profile, Role, ToolChoice, ToolResultBody, Trigger, UiPart,
+};
+use serde_json::{Value, json};
+
+fn chat(fields: Value) -> Result<ChatBody, String> {
+    let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    ChatBody::parse(body).map_err(|error| error.to_string())
+}
+
+fn message(message: Value) -> Result<ChatBody, String> {
+    ChatBody::parse(json!({ "message": message })).map_err(|error| error.to_string())
+}
+
+fn answer(fields: Value) -> Result<ToolResultBody, String> {
+    let mut body = json!({"chatId": "chat"});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    ToolResultBody::parse(body).map_err(|error| error.to_string())
+}
+
+fn errors<T>(made: impl IntoIterator<Item = Result<T, String>>, expected: Expect) {
+    let mut lines = String::new();
+    for result in made {
+        writeln!(lines, "{}", result.err().unwrap_or("TAKEN".to_owned())).unwrap();
+    }
+    expected.assert_eq(&lines);
+}
+
+#[test]
+fn what_stock_clients_send_is_read() {
+    let body = chat(json!({
+        "id": "c-1", "trigger": "regenerate-message", "messageId": "m1", "system": "Be kind.",
+        "callSettings": {"temperature": 0}, "config": {"a": 1}, "metadata": {}, "unknown": [1],
+        "fermata": {"client": 7, "hold": "30s"},
+        "messages": [
+            {"id": "m0", "role": "user", "metadata": {"a": 1}, "parts": [{"type": "text", "text": "hi"}, {"type": "hologram"}]},
+            {"id": "m1", "role": "assistant", "parts": [{"type": "step-start"}, {"type": "tool-t", "toolCallId": "c", "state": "x"}]},
+        ],
+    }))
+    .unwrap();
+    assert_eq!(body.id.unwrap().as_str(), "c-1");
+    assert_eq!((body.trigger, body.message_id.unwrap().as_str()), (Trigger::Regenerate, "m1"));
+    assert_eq!(
+        (body.system.as_deref(), body.fermata.client, body.fermata.hold.as_deref()),
+        (Some("Be kind."), Some(Profile::V7), Some("30s"))
+    );
+    assert_eq!(body.call_settings["temperature"], json!(0));
+    assert_eq!(body.messages.len(), 2);
+    assert_eq!((body.messages[0].role, body.messages[1].role), (Role::User, Role::Assistant));
+    assert_eq!(body.messages[0].metadata, Some(json!({"a": 1})));
+    assert!(matches!(body.messages[0].parts[1], UiPart::Unknown(_)));
+    assert!(
+        matches!(body.messages[1].parts[1], UiPart::Unknown(_)),
+        "a part that cannot be read fails no request"
+    );
+}
+
+#[test]
+fn curl_may_leave_almost_everything_out() {
+    let body = message(json!({"role": "user", "content": "hi"})).unwrap();
+    assert!(body.id.is_none() && body.message_id.is_none() && body.messages[0].id.is_none());
+    assert_eq!((body.trigger, body.tool_choice, body.tools.len()), (Trigger::Submit, None, 0));
+    assert!(matches!(&body.messages[0].parts[..], [UiPart::Text { text, .. }] if text == "hi"));
+    let listed =
+        message(json!({"role": "user", "parts": [], "content": [{"type": "text", "text": "hi"}]})).unwrap();
+    assert_eq!(listed.messages[0].parts.len(), 1);
+}
+
+#[test]
+fn null_counts_as_absent() {
+    let body = chat(json!({
+        "id": null, "trigger": null, "messageId": null, "tools": null, "system": null, "callSettings": null, "toolChoice": null,
+        "selectedToolName": null, "fermata": {"client": null, "hold": null}, "message": null,
+    }))
+    .unwrap();
+    assert!(body.id.is_none() && body.system.is_none() && body.fermata.client.is_none());
+}
+
+#[test]
+fn tools_come_in_every_form() {
+    let schema = json!({"type": "object", "properties": {"a": {}}});
+    let forms = [
+        json!({"t": {"description": "d", "parameters": schema, "providerOptions": {}}}),
+        json!({"t": {"description": "d", "inputSchema": schema}}),
+        json!({"t": {"description": "d", "inputSchema": {"jsonSchema": schema}}}),
+        json!([{"name": "t", "description": "d", "input_schema": schema}]),
+        json!([{"type": "function", "function": {"name": "t", "description": "d", "parameters": schema}}]),
+        json!({"t": {"description": "d", "parameters": {"properties": {"a": {}}}}}),
+    ];
+    for form in forms {
+        let tool = chat(json!({ "tools": form })).unwrap().tools.remove(0);
+        assert_eq!(
+            (tool.name.as_str(), tool.description.as_deref(), &tool.input_schema),
+            ("t", Some("d"), &schema),
+            "{form}"
+        );
+    }
+    let bare = chat(json!({"tools": {"a": {}, "b": {"parameters": null}}})).unwrap().tools;
+    assert!(bare.iter().all(|tool| tool.input_schema == json!({"type": "object"})));
+    assert_eq!(bare.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn the_tool_choice_has_a_long_and_a_short_form() {
+    let choice = |fields: Value| chat(fields).unwrap().tool_choice;
+    assert_eq!(choice(json!({"toolChoice": "auto"})), Some(ToolChoice::Auto));
+    assert_eq!(choice(json!({"toolChoice": "none"})), Some(ToolChoice::None));
+    assert_eq!(choice(json!({"toolChoice": {"type": "required"}})), Some(ToolChoice::Required));
+    assert_eq!(
+        choice(json!({"toolChoice": {"type": "tool", "toolName": "t"}})),
+        Some(ToolChoice::Tool("t".into()))
+    );
+    assert_eq!(choice(json!({"selectedToolName": "t"})), Some(ToolChoice::Tool("t".into())));
+}
+
+#[test]
+fn a_chat_body_that_cannot_be_taken_says_why() {
+    let long = "x".repeat(257);
+    let parse = |body: Value| ChatBody::parse(body).map_err(|error| error.to_string());
+    errors(
+        [
+            parse(json!([1])),
+            parse(json!({})),
+            parse(json!({"messages": "hi"})),
+            chat(json!({"messages": []})),
+            chat(json!({"messages": [5]})),
+            chat(json!({"id": ""})),
+            chat(json!({"id": 5})),
+            chat(json!({"id": "a/b"})),
+            chat(json!({"trigger": "go"})),
+            chat(json!({"messageId": ""})),
+            chat(json!({ "messageId": long })),
+            chat(json!({"system": ["x"]})),
+            chat(json!({"callSettings": 1})),
+            chat(json!({"toolChoice": "tool"})),
+            chat(json!({"toolChoice": {"type": "tool"}})),
+            chat(json!({"selectedToolName": ""})),
+            chat(json!({"fermata": 6})),
+            chat(json!({"fermata": {"client": 4}})),
+            chat(json!({"fermata": {"client": "6"}})),
+            chat(json!({"fermata": {"hold": 30}})),
+            chat(json!({"tools": "t"})),
+            chat(json!({"tools": {"t": null}})),
+            chat(json!({"tools": {"a tool": {}}})),
+            chat(json!({"tools": [{}]})),
+            chat(json!({"tools": [{"name": "t"}, {"name": "t"}]})),
+            chat(json!({"tools": {"t": {"description": 1}}})),
+            chat(json!({"tools": {"t": {"parameters": true}}})),
+            chat(json!({"tools": {"t": {"parameters": {"type": "string"}}}})),
+            message(json!("hi")),
+            message(json!({"content": "hi"})),
+            message(json!({"role": "robot", "content": "hi"})),
+            message(json!({"role": "user"})),
+            message(json!({"role": "user", "content": 5})),
+            message(json!({"role": "user", "parts": {}})),
+            message(json!({"role": "user", "parts": ["hi"]})),
+            message(json!({"role": "user", "parts": [{"text": "hi"}]})),
+            message(json!({"role": "user", "parts": [{"type": "text", "txt": "hi"}]})),
+            message(json!({"role": "user", "parts": [{"type": "file", "url": "u"}]})),
+            message(json!({"role": "user", "id": "", "content": "hi"})),
+        ],
+        expect![[r#"
+            The body is a list; it must be a JSON object.
+            `messages` is missing; it must be a list of at least one message.
+            `messages` is "hi"; it must be a list.
+            `messages` is an empty list; it must be a list of at least one message.
+            `messages[0]` is 5; it must be an object.
+            `id` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-'.
+            `id` is 5; it must be a string.
+            `id` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-'.
+            `trigger` is "go"; it must be "submit-message" or "regenerate-message".
+            `messageId` is empty; it must be a string that is not empty.
+            `messageId` is a long string; it must be a string of at most 256 characters.
+            `system` is a list; it must be a string.
+            `callSettings` is 1; it must be an object.
+            `toolChoice` is "tool"; it must be "auto", "none", "required" or {"type": "tool", "toolName": …}.
+            `toolChoice.toolName` is missing; it must be the name of a tool.
+            `selectedToolName` is empty; it must be a string that is not empty.
+            `fermata` is 6; it must be an object.
+            `fermata.client` is 4; it must be 5, 6 or 7.
+            `fermata.client` is "6"; it must be 5, 6 or 7.
+            `fermata.hold` is 30; it must be a string.
+            `tools` is "t"; it must be an object of tools by name, or a list of tools.
+            `tools.t` is null; it must be an object.
+            `tools.a tool` has a name that models do not take; it must be 1 to 64 characters of A-Z, a-z, 0-9, '_' and '-'.
+            `tools[0].name` is missing; it must be 1 to 64 characters of A-Z, a-z, 0-9, '_' and '-'.
+            `tools[1].name` is "t", which an earlier tool has.
+            `tools.t.description` is 1; it must be a string.
+            `tools.t.parameters` is true; it must be an object.
+            `tools.t.parameters.type` is "string"; it must be "object".
+            `message` is "hi"; it must be an object.
+            `message.role` is missing; it must be "user", "assistant" or "system".
+            `message.role` is "robot"; it must be "user", "assistant" or "system".
+            `message.parts` is missing; it must be a list of parts (or `content` a string).
+            `message.content` is 5; it must be a string or a list of parts.
+            `message.parts` is an object; it must be a list.
+            `message.parts[0]` is "hi"; it must be an object with a `type`.
+            `message.parts[0].type` is missing; it must be a string.
+            `message.parts[0]` cannot be read; it must have `text`, a string.
+            `message.parts[0]` cannot be read; it must have `mediaType` and `url`, both strings.
+            `message.id` is empty; it must be a string that is not empty.
+        "#]],
+    );
+}
+
+#[test]
+fn answers_are_read() {
+    let one = |fields: Value| {
+        let mut answers = answer(fields).unwrap().answers;
+        assert_eq!(answers.len(), 1);
+        let answer = answers.remove(0);
+        let of = match answer.of {
+            AnswerTarget::Call(id) => format!("call {id}"),
+            AnswerTarget::Approval(id) => format!("approval {id}"),
+        };
+        (of, answer.kind)
+    };
+    let output = |output: Value| AnswerKind::Output { output };
+    let failure = |text: &str| AnswerKind::Failure { error_text: text.to_owned() };
+    let decision = |approved, reason: Option<&str>, always, input| AnswerKind::Decision {
+        approved,
+        reason: reason.map(str::to_owned),
+        always,
+        input,
+    };
+    assert_eq!(one(json!({"toolCallId": "c", "output": null})), ("call c".into(), output(Value::Null)));
+    assert_eq!(
+        one(json!({"toolCallId": "c", "output": {"a": 1}, "approvalId": null})),
+        ("call c".into(), output(json!({"a": 1})))
+    );
+    assert_eq!(one(json!({"toolCallId": "c", "errorText": "e"})), ("call c".into(), failure("e")));
+    assert_eq!(
+        one(json!({"toolCallId": "c", "approved": true})),
+        ("call c".into(), decision(true, None, false, None))
+    );
+    assert_eq!(
+        one(
+            json!({"toolCallId": "c", "approvalId": "p", "approved": false, "reason": "no", "always": true, "input": null})
+        ),
+        ("approval p".into(), decision(false, Some("no"), true, None))
+    );
+    assert_eq!(
+        one(json!({"approvalId": "p", "approved": true, "input": {"a": 1}})),
+        ("approval p".into(), decision(true, None, false, Some(json!({"a": 1}))))
+    );
+    assert_eq!(
+        one(json!({"tool_call_id": "c", "result": 1, "is_error": false})),
+        ("call c".into(), output(json!(1)))
+    );
+    assert_eq!(
+        one(json!({"tool_call_id": "c", "result": "bad", "is_error": true})),
+        ("call c".into(), failure("bad"))
+    );
+    assert_eq!(
+        one(json!({"tool_call_id": "c", "result": {"a": 1}, "is_error": true})),
+        ("call c".into(), failure(r#"{"a":1}"#))
+    );
+}
+
+#[test]
+fn the_older_names_and_batches_are_taken() {
+    let body = ToolResultBody::parse(json!({"session_id": "s", "answers": [{"toolCallId": "a", "output": 1}, {"approvalId": "a", "approved": true}]})).unwrap();
+    assert_eq!((body.chat_id.as_str(), body.answers.len()), ("s", 2));
+}
+
+#[test]
+fn an_answer_that_cannot_be_taken_says_why() {
+    let parse = |body: Value| ToolResultBody::parse(body).map_err(|error| error.to_string());
+    errors(
+        [
+            parse(json!("x")),
+            parse(json!({"toolCallId": "c", "output": 1})),
+            parse(json!({"chatId": "a b", "toolCallId": "c", "output": 1})),
+            parse(json!({"session_id": 5, "toolCallId": "c", "output": 1})),
+            answer(json!({"toolCallId": "c"})),
+            answer(json!({"output": 1})),
+            answer(json!({"toolCallId": 5, "output": 1})),
+            answer(json!({"toolCallId": "", "output": 1})),
+            answer(json!({"toolCallId": "c", "errorText": 5})),
+            answer(json!({"toolCallId": "c", "output": 1, "errorText": "x"})),
+            answer(json!({"toolCallId": "c", "output": null, "approved": true})),
+            answer(json!({"toolCallId": "c", "approved": "yes"})),
+            answer(json!({"approvalId": {}, "approved": true})),
+            answer(json!({"approvalId": "p", "output": 1})),
+            answer(json!({"approvalId": "p", "approved": true, "reason": 5})),
+            answer(json!({"approvalId": "p", "approved": true, "always": 1})),
+            answer(json!({"toolCallId": "c", "is_error": true})),
+            answer(json!({"toolCallId": "c", "result": 1, "is_error": "yes"})),
+            answer(json!({"answers": []})),
+            answer(json!({"answers": "x"})),
+            answer(json!({"answers": [null]})),
+            answer(json!({"answers": [{"toolCallId": "c"}]})),
+            answer(json!({"answers": [{"toolCallId": "c", "output": 1}, {"toolCallId": "c", "output": 2}]})),
+        ],
+        expect![[r#"
+            The body is "x"; it must be a JSON object.
+            `chatId` is missing; it must be the chat's id.
+            `chatId` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-'.
+            `session_id` is 5; it must be a string.
+            The answer says nothing; it must have `output`, `errorText` or `approved`.
+            `toolCallId` is missing; it must be the id of the call that is answered.
+            `toolCallId` is 5; it must be a string.
+            `toolCallId` is empty; it must be a string that is not empty.
+            `errorText` is 5; it must be a string.
+            The answer says more than one thing; it must have one of `output`, `errorText` or `approved`.
+            The answer says more than one thing; it must have one of `output`, `errorText` or `approved`.
+            `approved` is "yes"; it must be true or false.
+            `approvalId` is an object; it must be a string.
+            `approvalId` goes with `approved` only; name the call with `toolCallId`.
+            `reason` is 5; it must be a string.
+            `always` is 1; it must be true or false.
+            The answer says nothing; it must have `output`, `errorText` or `approved`.
+            `is_error` is "yes"; it must be true or false.
+            `answers` is an empty list; it must be a list of at least one answer.
+            `answers` is "x"; it must be a list.
+            `answers[0]` is null; it must be an object.
+            `answers[0]` says nothing; it must have `output`, `errorText` or `approved`.
+            `answers[1]` answers what `answers[0]` answers; each call is answered once.
+        "#]],
+    );
+}

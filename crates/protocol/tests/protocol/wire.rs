@@ -1,0 +1,301 @@
+//! Every chunk on the wire, to every profile; frames, records, parts.
+
+use std::fmt::Write as _;
+
+use expect_test::{Expect, expect};
+use fermata_protocol::{
+    EventId, Frames, Profile, RunId, UiChunk, UiMessage, UiPart, denial_text, encode, encode_ephemeral,
+};
+use serde_json::{Value, json};
+
+fn chunk(value: &Value) -> UiChunk {
+    UiChunk::from_record(&value.to_string()).unwrap()
+}
+
+/// What each profile is sent; profiles that are sent the same stand together.
+fn check(chunks: &[Value], expected: Expect) {
+    let mut table = String::new();
+    for value in chunks {
+        let chunk = chunk(value);
+        assert_eq!(UiChunk::from_record(&chunk.to_record()).unwrap(), chunk, "the record keeps everything");
+        let shown = Profile::ALL
+            .map(|profile| profile.chunk(&chunk).map_or("-".to_owned(), |chunk| json!(chunk).to_string()));
+        for (at, line) in
+            shown.iter().enumerate().filter(|(at, line)| shown[..*at].iter().all(|earlier| earlier != *line))
+        {
+            let who = (at..3).filter(|other| shown[*other] == *line).map(|other| (other + 5).to_string());
+            writeln!(table, "{:<3} {line}", who.collect::<Vec<_>>().concat()).unwrap();
+        }
+    }
+    expected.assert_eq(&table);
+}
+
+#[test]
+fn chunks_that_frame_a_message() {
+    check(
+        &[
+            json!({"type": "start", "messageId": "m", "messageMetadata": {"a": 1}}),
+            json!({"type": "start", "messageMetadata": null}),
+            json!({"type": "start-step"}),
+            json!({"type": "finish-step"}),
+            json!({"type": "reset-step"}),
+            json!({"type": "message-metadata", "messageMetadata": {"a": 1}}),
+            json!({"type": "finish", "finishReason": "tool-calls", "messageMetadata": {}}),
+            json!({"type": "finish", "finishReason": "interrupted"}),
+            json!({"type": "abort", "reason": "stopped"}),
+            json!({"type": "error", "errorText": "e"}),
+        ],
+        expect![[r#"
+            567 {"type":"start","messageId":"m","messageMetadata":{"a":1}}
+            567 {"type":"start"}
+            567 {"type":"start-step"}
+            567 {"type":"finish-step"}
+            56  -
+            7   {"type":"reset-step"}
+            567 {"type":"message-metadata","messageMetadata":{"a":1}}
+            5   {"type":"finish","messageMetadata":{}}
+            67  {"type":"finish","finishReason":"tool-calls","messageMetadata":{}}
+            5   {"type":"finish"}
+            67  {"type":"finish","finishReason":"other"}
+            56  {"type":"abort"}
+            7   {"type":"abort","reason":"stopped"}
+            567 {"type":"error","errorText":"e"}
+        "#]],
+    );
+}
+
+#[test]
+fn chunks_that_say_something() {
+    check(
+        &[
+            json!({"type": "text-start", "id": "t", "providerMetadata": {"p": {}}}),
+            json!({"type": "text-delta", "id": "t", "delta": "\"\n"}),
+            json!({"type": "text-end", "id": "t", "citations": [{}]}),
+            json!({"type": "reasoning-start", "id": "r"}),
+            json!({"type": "reasoning-delta", "id": "r", "delta": "hm", "providerMetadata": {"p": {}}}),
+            json!({"type": "reasoning-end", "id": "r"}),
+            json!({"type": "reasoning-file", "url": "data:,", "mediaType": "image/png"}),
+            json!({"type": "custom", "kind": "a.b"}),
+            json!({"type": "source-url", "sourceId": "s", "url": "https://x.test", "title": "X"}),
+            json!({"type": "source-document", "sourceId": "s", "mediaType": "text/plain", "title": "D", "filename": "d"}),
+            json!({"type": "file", "url": "data:,", "mediaType": "text/plain", "providerMetadata": {"p": {}}}),
+            json!({"type": "steering-message", "id": "s", "parts": []}),
+            json!({"type": "data-x", "id": "1", "data": null, "transient": true}),
+        ],
+        expect![[r#"
+            567 {"type":"text-start","id":"t","providerMetadata":{"p":{}}}
+            567 {"type":"text-delta","id":"t","delta":"\"\n"}
+            567 {"type":"text-end","id":"t"}
+            567 {"type":"reasoning-start","id":"r"}
+            567 {"type":"reasoning-delta","id":"r","delta":"hm","providerMetadata":{"p":{}}}
+            567 {"type":"reasoning-end","id":"r"}
+            56  -
+            7   {"type":"reasoning-file","url":"data:,","mediaType":"image/png"}
+            56  -
+            7   {"type":"custom","kind":"a.b"}
+            567 {"type":"source-url","sourceId":"s","url":"https://x.test","title":"X"}
+            567 {"type":"source-document","sourceId":"s","mediaType":"text/plain","title":"D","filename":"d"}
+            5   {"type":"file","url":"data:,","mediaType":"text/plain"}
+            67  {"type":"file","url":"data:,","mediaType":"text/plain","providerMetadata":{"p":{}}}
+            56  -
+            7   {"type":"steering-message","id":"s","parts":[]}
+            567 {"type":"data-x","id":"1","data":null,"transient":true}
+        "#]],
+    );
+}
+
+#[test]
+fn chunks_of_calls() {
+    let all = json!({"title": "T", "toolMetadata": {"k": 1}, "providerMetadata": {"p": {}}, "providerExecuted": true, "dynamic": true});
+    let with = |mut chunk: Value| {
+        for (key, value) in all.as_object().unwrap() {
+            chunk[key] = value.clone();
+        }
+        chunk
+    };
+    check(
+        &[
+            with(
+                json!({"type": "tool-input-start", "toolCallId": "c", "toolName": "t", "inputEncoding": "text"}),
+            ),
+            json!({"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "{"}),
+            with(json!({"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": null})),
+            with(
+                json!({"type": "tool-input-error", "toolCallId": "c", "toolName": "t", "input": 1, "errorText": "e"}),
+            ),
+            with(
+                json!({"type": "tool-output-available", "toolCallId": "c", "output": null, "preliminary": true}),
+            ),
+            with(json!({"type": "tool-output-error", "toolCallId": "c", "errorText": "e"})),
+        ],
+        expect![[r#"
+            5   {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"dynamic":true}
+            6   {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"dynamic":true,"title":"T"}
+            7   {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
+            567 {"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{"}
+            5   {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"dynamic":true}
+            6   {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"dynamic":true,"title":"T"}
+            7   {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
+            5   {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"dynamic":true}
+            6   {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"dynamic":true,"title":"T"}
+            7   {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
+            56  {"type":"tool-output-available","toolCallId":"c","output":null,"preliminary":true,"providerExecuted":true,"dynamic":true}
+            7   {"type":"tool-output-available","toolCallId":"c","output":null,"preliminary":true,"providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true}
+            56  {"type":"tool-output-error","toolCallId":"c","errorText":"e","providerExecuted":true,"dynamic":true}
+            7   {"type":"tool-output-error","toolCallId":"c","errorText":"e","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true}
+        "#]],
+    );
+}
+
+#[test]
+fn chunks_of_questions() {
+    check(
+        &[
+            json!({"type": "tool-approval-request", "approvalId": "p", "toolCallId": "c", "toolName": "t"}),
+            json!({
+                "type": "tool-approval-request", "approvalId": "p", "toolCallId": "c", "toolName": "t", "approvalDescriptor": 1,
+                "inputSchemaInput": 2, "reason": "r", "isAutomatic": true, "signature": "s",
+            }),
+            json!({"type": "tool-approval-response", "approvalId": "p", "approved": false, "reason": "r"}),
+            json!({"type": "tool-output-denied", "toolCallId": "c", "errorText": "Denied: r", "dynamic": true}),
+            json!({"type": "tool-output-denied", "toolCallId": "c"}),
+        ],
+        expect![[r#"
+            5   {"type":"data-tool-approval","id":"p","data":{"approvalId":"p","toolCallId":"c","toolName":"t"}}
+            67  {"type":"tool-approval-request","approvalId":"p","toolCallId":"c"}
+            5   {"type":"data-tool-approval","id":"p","data":{"approvalId":"p","toolCallId":"c","toolName":"t"}}
+            6   {"type":"tool-approval-request","approvalId":"p","toolCallId":"c"}
+            7   {"type":"tool-approval-request","approvalId":"p","toolCallId":"c","isAutomatic":true,"signature":"s"}
+            56  -
+            7   {"type":"tool-approval-response","approvalId":"p","approved":false,"reason":"r"}
+            5   {"type":"tool-output-error","toolCallId":"c","errorText":"Denied: r","dynamic":true}
+            67  {"type":"tool-output-denied","toolCallId":"c"}
+            5   {"type":"tool-output-error","toolCallId":"c","errorText":"Denied: the call was not approved."}
+            67  {"type":"tool-output-denied","toolCallId":"c"}
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_chunk_is_refused() {
+    for record in [
+        "{}",
+        "[]",
+        r#"{"type":"text"}"#,
+        r#"{"type":"bogus","data":1}"#,
+        r#"{"type":"text-delta","id":"t"}"#,
+        "x",
+    ] {
+        assert!(UiChunk::from_record(record).is_err(), "{record}");
+    }
+}
+
+#[test]
+fn a_frame_is_an_id_line_and_a_data_line() {
+    let run = RunId::new("run_1");
+    let delta = chunk(&json!({"type": "text-delta", "id": "t", "delta": "a\nb"}));
+    let Frames::Same(bytes) = encode(&run, 7, &delta) else { panic!("a delta is the same for all") };
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    assert_eq!(text, "id: run_1:7\ndata: {\"type\":\"text-delta\",\"id\":\"t\",\"delta\":\"a\\nb\"}\n\n");
+
+    let ephemeral = encode_ephemeral(&run, 7, 2, Profile::V5, &delta).unwrap();
+    assert!(ephemeral.starts_with(b"id: run_1:7.2\ndata: {"));
+}
+
+#[test]
+fn profiles_that_differ_get_frames_of_their_own() {
+    let asked = chunk(
+        &json!({"type": "tool-approval-request", "approvalId": "p", "toolCallId": "c", "toolName": "t"}),
+    );
+    let frames = encode(&RunId::new("r"), 1, &asked);
+    assert_ne!(frames.get(Profile::V5), frames.get(Profile::V6));
+    assert_eq!(frames.get(Profile::V6), frames.get(Profile::V7));
+
+    let told = chunk(&json!({"type": "tool-approval-response", "approvalId": "p", "approved": true}));
+    let frames = encode(&RunId::new("r"), 1, &told);
+    assert_eq!((frames.get(Profile::V5), frames.get(Profile::V6)), (None, None));
+    assert!(frames.get(Profile::V7).is_some());
+    assert!(encode_ephemeral(&RunId::new("r"), 1, 1, Profile::V6, &told).is_none());
+}
+
+#[test]
+fn event_ids_come_back_from_clients() {
+    let read = |text: &str| EventId::parse(text).map(|id| (id.run.to_string(), id.seq));
+    assert_eq!(read("run_1:7"), Some(("run_1".to_owned(), 7)));
+    assert_eq!(read(" run:1:7.2 "), Some(("run:1".to_owned(), 7)));
+    for foreign in ["", "7", "run:", "run:x", "run:-1"] {
+        assert_eq!(read(foreign), None, "{foreign}");
+    }
+}
+
+#[test]
+fn a_denial_says_why_where_somebody_said_why() {
+    assert_eq!(denial_text(Some("too late")), "Denied: too late");
+    assert_eq!(denial_text(Some(" ")), "Denied: the call was not approved.");
+    assert_eq!(denial_text(None), "Denied: the call was not approved.");
+}
+
+#[test]
+fn parts_are_written_as_they_were_read() {
+    for part in [
+        json!({"type": "text", "text": "a"}),
+        json!({"type": "text", "text": "a", "state": "done", "providerMetadata": {"p": {}}, "citations": []}),
+        json!({"type": "text", "text": "a", "state": "odd"}),
+        json!({"type": "reasoning", "text": "a", "state": "streaming", "id": "r"}),
+        json!({"type": "file", "mediaType": "a/b", "url": "data:,", "filename": "f", "providerReference": {"a": "b"}}),
+        json!({"type": "step-start"}),
+        json!({"type": "step-start", "note": 1}),
+        json!({"type": "data-x", "id": "1", "data": null, "more": true}),
+        json!({"type": "source-url", "sourceId": "s", "url": "u"}),
+        json!({"type": "hologram", "of": [1]}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "input-streaming"}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "input-streaming", "input": {}, "rawInput": "{", "title": "T"}),
+        json!({"type": "dynamic-tool", "toolName": "t", "toolCallId": "c", "state": "input-available", "input": null}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "approval-requested", "input": 1, "approval": {"id": "p", "signature": "s"}}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "approval-responded", "input": 1, "approval": {"id": "p", "approved": true, "reason": "r"}}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "output-available", "input": 1, "output": null, "preliminary": true}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "output-error", "rawInput": [1], "errorText": "e", "providerExecuted": true}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "output-denied", "input": 1, "approval": {"id": "p", "approved": false}}),
+    ] {
+        let read: UiPart = serde_json::from_value(part.clone()).unwrap();
+        assert_eq!(json!(read), part);
+        assert!(json!(read).to_string().starts_with(r#"{"type":"#), "the type comes first");
+    }
+}
+
+#[test]
+fn a_part_that_cannot_be_read_as_its_type_is_kept_whole() {
+    for part in [
+        json!({"type": "text", "text": 5}),
+        json!({"type": "file", "url": "u"}),
+        json!({"type": "tool-t", "state": "input-available", "input": 1}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "flying"}),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "approval-responded", "approval": {"id": "p", "approved": "true"}}),
+        json!({"type": "dynamic-tool", "toolCallId": "c", "state": "input-available"}),
+    ] {
+        let read: UiPart = serde_json::from_value(part.clone()).unwrap();
+        assert!(matches!(read, UiPart::Unknown(_)), "{part}");
+        assert_eq!(json!(read), part);
+    }
+    for none in [json!(null), json!("text"), json!({}), json!({"type": 5})] {
+        assert!(serde_json::from_value::<UiPart>(none).is_err());
+    }
+}
+
+#[test]
+fn what_a_client_had_as_undefined_reads_as_null() {
+    let part = json!({"type": "tool-t", "toolCallId": "c", "state": "output-available", "approval": null, "errorText": null});
+    let read: UiPart = serde_json::from_value(part).unwrap();
+    assert_eq!(
+        json!(read),
+        json!({"type": "tool-t", "toolCallId": "c", "state": "output-available", "output": null})
+    );
+}
+
+#[test]
+fn a_message_needs_a_role_that_exists() {
+    let message =
+        |role: &str| serde_json::from_value::<UiMessage>(json!({"id": "m", "role": role, "parts": []}));
+    assert!(message("assistant").is_ok());
+    assert!(message("data").is_err());
+}

@@ -1,0 +1,307 @@
+//! The real npm clients are the judges: what they make of the bytes this crate writes is what this crate says they show.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Once,
+};
+
+use fermata_protocol::{
+    ApprovalId, Assembler, DONE, Frames, MessageId, Profile, RunId, ToolPart, UiChunk, UiMessage, UiPart,
+    encode, outcome, replay,
+};
+use serde_json::{Value, json};
+
+#[path = "real_clients/transcripts.rs"]
+mod transcripts;
+
+use transcripts::{Event, Transcript};
+
+/// One event stream for one client, and the message it should make of it.
+struct Case {
+    name: String,
+    profile: Profile,
+    /// What the client shows before the stream.
+    shown: Vec<Value>,
+    chunks: Vec<UiChunk>,
+    expected: Value,
+    errors: &'static [&'static str],
+}
+
+fn package(profile: Profile) -> &'static str {
+    match profile {
+        Profile::V5 => "ai-5.0.277",
+        Profile::V6 => "ai-6.0.326",
+        Profile::V7 => "ai-7.0.173",
+    }
+}
+
+fn chunks_of(transcript: &Transcript) -> Vec<UiChunk> {
+    let chunks = transcript.events.iter().filter_map(|event| match event {
+        Event::Chunk(chunk) => Some(UiChunk::clone(chunk)),
+        Event::Decide { .. } => None,
+    });
+    chunks.collect()
+}
+
+fn record_of(transcript: &Transcript) -> UiMessage {
+    let mut assembler = Assembler::new(MessageId::new("m1"));
+    for event in &transcript.events {
+        match event {
+            Event::Chunk(chunk) => {
+                assembler.apply(chunk).unwrap_or_else(|error| panic!("{}: {error}", transcript.name))
+            }
+            Event::Decide { approval, approved, reason } => {
+                let approval = ApprovalId::new(approval.as_str());
+                assembler.decide(&approval, *approved, reason.as_deref());
+            }
+        }
+    }
+    assembler.snapshot()
+}
+
+/// The only difference that is allowed: clients are not sent decisions, so an approval of theirs has no `approved` and no
+/// `reason`, unless they were the ones to decide.
+fn without_decisions(mut message: Value) -> Value {
+    for part in message["parts"].as_array_mut().into_iter().flatten() {
+        if let Some(approval) = part.get_mut("approval").and_then(Value::as_object_mut) {
+            approval.shift_remove("approved");
+            approval.shift_remove("reason");
+        }
+    }
+    message
+}
+
+/// JavaScript writes a whole number without a fraction.
+fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 1e15) {
+            Some(whole) => json!(whole as i64),
+            None => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (key, with_whole_numbers(value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
+    }
+}
+
+fn event_stream(profile: Profile, chunks: &[UiChunk]) -> String {
+    let mut bytes = Vec::new();
+    for (at, chunk) in chunks.iter().enumerate() {
+        let frames: Frames = encode(&RunId::new("run"), at as u64 + 1, chunk);
+        bytes.extend_from_slice(frames.get(profile).map_or(b"", |bytes| bytes.as_ref()));
+    }
+    bytes.extend_from_slice(DONE);
+    String::from_utf8(bytes).unwrap()
+}
+
+fn npm_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/npm")
+}
+
+/// Installed once, and again when the lock file has changed.
+fn install_clients() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let (lock, installed) =
+            (npm_folder().join("package-lock.json"), npm_folder().join("node_modules/installed-lock.json"));
+        let wanted = fs::read(&lock).unwrap();
+        if fs::read(&installed).is_ok_and(|installed| installed == wanted) {
+            return;
+        }
+        let status = Command::new("npm")
+            .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"])
+            .current_dir(npm_folder())
+            .stdout(Stdio::null())
+            .status()
+            .expect("npm is missing: install Node 20 or later to run the real clients");
+        assert!(status.success(), "npm ci failed in {}", npm_folder().display());
+        fs::write(installed, wanted).unwrap();
+    });
+}
+
+fn asked_of_clients(questions: &[Value]) -> Vec<Value> {
+    install_clients();
+    let mut node = Command::new("node")
+        .arg("fold.mjs")
+        .current_dir(npm_folder())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("node is missing: install Node 20 or later to run the real clients");
+    node.stdin.take().unwrap().write_all(json!(questions).to_string().as_bytes()).unwrap();
+    let output = node.wait_with_output().unwrap();
+    assert!(output.status.success(), "fold.mjs failed");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn comparable(message: &Value) -> Value {
+    with_whole_numbers(without_decisions(message.clone()))
+}
+
+fn folded_by_clients(cases: &[Case]) -> Vec<Value> {
+    let stream = |case: &Case| json!({"client": package(case.profile), "messages": case.shown, "sse": event_stream(case.profile, &case.chunks)});
+    asked_of_clients(&cases.iter().map(stream).collect::<Vec<_>>())
+}
+
+/// Fails with every difference; gives what the clients made.
+fn judge(cases: &[Case]) -> Vec<Value> {
+    let folded = folded_by_clients(cases);
+    let mut faults = Vec::new();
+    for (case, made) in cases.iter().zip(&folded) {
+        let whose = format!("{} in {}", case.name, package(case.profile));
+        if made["errors"] != json!(case.errors) {
+            faults.push(format!("{whose}: the client reports {}", made["errors"]));
+        }
+        let (client, server) = (comparable(&made["message"]), comparable(&case.expected));
+        for field in ["id", "role", "metadata"] {
+            if client.get(field) != server.get(field) {
+                faults.push(format!(
+                    "{whose}: {field}\n  client {:?}\n  server {:?}",
+                    client.get(field),
+                    server.get(field)
+                ));
+            }
+        }
+        let (client, server) = (
+            client["parts"].as_array().cloned().unwrap_or_default(),
+            server["parts"].as_array().cloned().unwrap(),
+        );
+        for at in 0..client.len().max(server.len()) {
+            if client.get(at) != server.get(at) {
+                let show = |part: Option<&Value>| part.map_or("nothing".to_owned(), Value::to_string);
+                faults.push(format!(
+                    "{whose}: part {at}\n  client {}\n  server {}",
+                    show(client.get(at)),
+                    show(server.get(at))
+                ));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{} differences:\n{}", faults.len(), faults.join("\n"));
+    folded
+}
+
+#[test]
+fn what_the_clients_fold_is_what_the_profile_says_they_show() {
+    let mut cases = Vec::new();
+    for transcript in transcripts::all() {
+        for profile in transcript.profiles {
+            cases.push(Case {
+                name: transcript.name.to_owned(),
+                profile: *profile,
+                shown: Vec::new(),
+                chunks: chunks_of(&transcript),
+                expected: json!(profile.message(&record_of(&transcript))),
+                errors: transcript.errors,
+            });
+        }
+    }
+    judge(&cases);
+}
+
+#[test]
+fn a_replay_makes_the_same_message_in_every_client() {
+    let mut cases = Vec::new();
+    for transcript in transcripts::all() {
+        let record = record_of(&transcript);
+        for profile in transcript.profiles {
+            cases.push(Case {
+                name: transcript.name.to_owned(),
+                profile: *profile,
+                shown: Vec::new(),
+                chunks: replay(&record, 0),
+                expected: json!(profile.message(&record)),
+                errors: &[],
+            });
+        }
+    }
+    for (case, made) in cases.iter().zip(judge(&cases)) {
+        let has_output =
+            |part: &&Value| part["state"] == "output-available" && part.get("preliminary").is_none();
+        let done = case.expected["parts"].as_array().unwrap().iter().filter(has_output);
+        for part in done.filter(|part| part.get("callProviderMetadata").is_none()) {
+            let run = made["toolCalls"].as_array().unwrap();
+            assert!(!run.contains(&part["toolCallId"]), "{}: a browser runs {part} again", case.name);
+        }
+    }
+}
+
+#[test]
+fn a_page_that_shows_open_calls_is_healed_by_their_outcomes_and_what_followed() {
+    let mut cases = Vec::new();
+    for transcript in transcripts::all() {
+        let record = record_of(&transcript);
+        let Some(first) = transcript.events.iter().position(is_outcome) else {
+            continue;
+        };
+        let seen = Transcript {
+            name: transcript.name,
+            profiles: transcript.profiles,
+            events: transcript.events.into_iter().take(first).collect(),
+            errors: &[],
+        };
+        let shown_before = record_of(&seen);
+        let replayed = replay(&record, 1);
+        let shows = |call: &ToolPart| {
+            shown_before
+                .parts
+                .iter()
+                .any(|part| part.as_tool().is_some_and(|part| part.tool_call_id == call.tool_call_id))
+        };
+        let calls = record.parts.iter().filter_map(UiPart::as_tool);
+        let outcomes = calls.filter(|call| shows(call)).filter_map(outcome);
+        let healing: Vec<UiChunk> =
+            replayed[..1].iter().cloned().chain(outcomes).chain(replayed[1..].iter().cloned()).collect();
+        for profile in seen.profiles {
+            let before = profile.message(&shown_before);
+            let mut assembler = Assembler::from_message(shown_before.clone());
+            for chunk in &healing {
+                assembler.apply(chunk).unwrap();
+            }
+            cases.push(Case {
+                name: transcript.name.to_owned(),
+                profile: *profile,
+                shown: vec![json!({"id": "u", "role": "user", "parts": []}), json!(before)],
+                chunks: healing.clone(),
+                expected: json!(profile.message(&assembler.snapshot())),
+                errors: &[],
+            });
+        }
+    }
+    judge(&cases);
+}
+
+fn is_outcome(event: &Event) -> bool {
+    let Event::Chunk(chunk) = event else { return false };
+    matches!(
+        **chunk,
+        UiChunk::ToolOutputAvailable { .. }
+            | UiChunk::ToolOutputError { .. }
+            | UiChunk::ToolOutputDenied { .. }
+    )
+}
+
+/// Version 7 has two chunks that have no lesser form; its clients before 7.0.70 refuse them.
+const WITHOUT_LESSER_FORM: [&str; 2] = ["reset-step", "steering-message"];
+
+#[test]
+fn the_oldest_clients_take_every_chunk_of_their_profile() {
+    let oldest = [(Profile::V5, "ai-5.0.100"), (Profile::V6, "ai-6.0.0"), (Profile::V7, "ai-7.0.20")];
+    let transcripts = transcripts::all();
+    let questions = oldest.map(|(profile, client)| {
+        let told = transcripts.iter().filter(|transcript| transcript.profiles.contains(&profile));
+        let chunks = told.flat_map(chunks_of).filter_map(|chunk| Some(json!(profile.chunk(&chunk)?)));
+        let judged = chunks.filter(|chunk| !WITHOUT_LESSER_FORM.contains(&chunk["type"].as_str().unwrap()));
+        json!({"client": client, "chunks": judged.collect::<Vec<_>>()})
+    });
+    for ((_, client), answer) in oldest.iter().zip(asked_of_clients(&questions)) {
+        assert_eq!(answer["refused"], json!([]), "{client}");
+    }
+}
