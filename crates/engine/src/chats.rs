@@ -1,0 +1,63 @@
+//! The chats that something happens in right now.
+//!
+//! Each has one driver, a task that everything about the chat goes through, one thing after the other. A chat in which nothing
+//! happens has none and costs a row in the database.
+//!
+//! Invariant: a chat never has two drivers. Commands are put into a driver's inbox, and a driver leaves, under the lock of the
+//! chat's entry; so a command either reaches the driver or finds none and starts the next.
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use fermata_protocol::ChatId;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::driver::Command;
+
+pub(crate) type Inbox = mpsc::UnboundedReceiver<Command>;
+
+/// Drivers by chat.
+#[derive(Clone, Default)]
+pub(crate) struct Chats {
+    drivers: Arc<DashMap<ChatId, mpsc::UnboundedSender<Command>>>,
+}
+
+/// The driver is gone before it answered: it has failed, and the chat is as it was saved.
+#[derive(Debug)]
+pub(crate) struct Lost;
+
+impl Chats {
+    /// Puts a command to the chat's driver and waits for its answer; `start` starts a driver where the chat has none.
+    pub async fn ask<T>(
+        &self,
+        chat: &ChatId,
+        start: impl FnOnce(Inbox),
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, Lost> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(chat, start, command(reply));
+        answer.await.map_err(|_| Lost)
+    }
+
+    /// Puts a command to the chat's driver.
+    pub fn tell(&self, chat: &ChatId, start: impl FnOnce(Inbox), command: Command) {
+        // The entry stays locked until the command is in the inbox: the driver cannot leave in between.
+        let mut driver = self.drivers.entry(chat.clone()).or_insert_with(|| mpsc::unbounded_channel().0);
+        if let Err(mpsc::error::SendError(command)) = driver.send(command) {
+            let (sender, inbox) = mpsc::unbounded_channel();
+            let _ = sender.send(command);
+            *driver = sender;
+            start(inbox);
+        }
+    }
+
+    /// Takes the driver's leave, unless something has come in meanwhile.
+    pub fn leave(&self, chat: &ChatId, inbox: &Inbox) -> bool {
+        self.drivers.remove_if(chat, |_, _| inbox.is_empty()).is_some()
+    }
+
+    /// Whether the chat has a driver.
+    pub fn is_driven(&self, chat: &ChatId) -> bool {
+        self.drivers.contains_key(chat)
+    }
+}

@@ -1,0 +1,230 @@
+//! What a chat is asked, except to be posted to.
+
+use fermata_protocol::{Answer, AnswerTarget, EventId};
+use fermata_tools::{Call, Owner, Receipt, Verdict};
+
+use super::{Command, Driver};
+use crate::{
+    AnswerError, ChatView, Following, PendingCall, ReadError, SubmitError,
+    run::{Ending, Rejected},
+    store::StoreError,
+};
+
+/// Replies, and hands on what ends the driver: a failed database, but not a request that the database has no place for.
+macro_rules! reply {
+    ($reply:expr, $result:expr) => {{
+        let result = $result;
+        let broken = result.as_ref().err().and_then(MayBeStore::store).cloned();
+        // Who asked may have gone; the chat does not mind.
+        let _ = $reply.send(result);
+        broken.map_or(Ok(()), Err)
+    }};
+}
+
+impl Driver {
+    /// Does what it is asked.
+    pub(super) async fn obey(&mut self, command: Command) -> Result<(), StoreError> {
+        match command {
+            Command::Submit(submission, reply) => reply!(reply, self.submit(*submission).await),
+            Command::Answer { owner, answers, reply } => reply!(reply, self.answer(&owner, &answers).await),
+            Command::Resume { owner, after, reply } => {
+                reply!(reply, self.resume(&owner, after.as_ref()).await)
+            }
+            Command::Stop { owner, reply } => reply!(reply, self.stop(&owner).await),
+            Command::View { owner, reply } => reply!(reply, self.view(&owner).await),
+            Command::Delete { owner, reply } => reply!(reply, self.delete(&owner).await),
+            Command::Wake => self.take_up().await,
+        }
+    }
+
+    /// Whether the chat exists and is this owner's.
+    pub(super) fn belongs_to(&self, owner: &Owner) -> bool {
+        self.record.as_ref().is_some_and(|record| record.owner == *owner)
+    }
+
+    async fn answer(&mut self, owner: &Owner, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
+        if !self.belongs_to(owner) {
+            return Err(AnswerError::NotFound("There is no chat with this id.".into()));
+        }
+        self.take_up().await?;
+        let (live, old): (Vec<&Answer>, Vec<&Answer>) =
+            answers.iter().partition(|answer| self.is_live(&answer.of));
+        // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
+        let mut receipts = Vec::with_capacity(answers.len());
+        for answer in old {
+            receipts.push(self.answer_again(answer).await?);
+        }
+        let live: Vec<Answer> = live.into_iter().cloned().collect();
+        receipts.extend(self.answer_live(&live).await?);
+        Ok(receipts)
+    }
+
+    fn is_live(&self, target: &AnswerTarget) -> bool {
+        self.live.as_ref().is_some_and(|live| live.run.find(target).is_some())
+    }
+
+    async fn answer_again(&mut self, answer: &Answer) -> Result<Receipt, AnswerError> {
+        let Some(call) = self.inner.store.call(&self.chat, &answer.of).await? else {
+            return Err(Rejected::Unknown(answer.of.clone()).into());
+        };
+        match call.judge(&answer.kind) {
+            Ok(Verdict::Same) => Ok(Receipt {
+                tool_call_id: call.id.clone(),
+                state: call.state.name(),
+                waiting_for: Vec::new(),
+            }),
+            Ok(Verdict::Take) => Err(Rejected::of(fermata_tools::Refusal::Gone, &call).into()),
+            Err(refusal) => Err(Rejected::of(refusal, &call).into()),
+        }
+    }
+
+    /// Judges, wakes what waits, and lets the run go on. Empty where no run is at hand.
+    pub(super) async fn answer_live(&mut self, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
+        let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return Ok(Vec::new()) };
+        let context = self.inner.context(&live.toolbox, &record.always);
+        let taken = live.run.judge(answers, &context)?;
+        let to_wake = taken
+            .answers
+            .iter()
+            .map(|(place, answer)| (live.run.calls[*place].id.clone(), answer.clone()))
+            .collect();
+        let mut woken = live.wake(to_wake);
+        let answers: Vec<_> = taken
+            .answers
+            .into_iter()
+            .filter_map(|(place, _)| Some((place, woken.remove(&live.run.calls[place].id)?)))
+            .collect();
+        if !answers.is_empty() {
+            let effects = self.decide(|run, context, effects| run.take(answers, context, effects));
+            self.perform(effects).await?;
+        }
+        Ok(taken.receipts)
+    }
+
+    async fn resume(
+        &mut self,
+        owner: &Owner,
+        after: Option<&EventId>,
+    ) -> Result<Option<Following>, ReadError> {
+        if !self.belongs_to(owner) {
+            return Ok(None);
+        }
+        self.take_up().await?;
+        let (Some(live), Some(record)) = (&self.live, &self.record) else { return Ok(None) };
+        if live.run.state.let_go {
+            return Ok(None);
+        }
+        let reader = live.log.read_from(record.profile, after);
+        Ok(Some(Following { chat: self.chat.clone(), run: live.run.id.clone(), reader }))
+    }
+
+    async fn stop(&mut self, owner: &Owner) -> Result<(), ReadError> {
+        if !self.belongs_to(owner) {
+            return Ok(());
+        }
+        self.take_up().await?;
+        let effects = self.decide(|run, context, effects| run.end(Ending::Stopped, context, effects));
+        Ok(self.perform(effects).await?)
+    }
+
+    async fn view(&mut self, owner: &Owner) -> Result<ChatView, ReadError> {
+        if !self.belongs_to(owner) {
+            return Err(ReadError::NotFound);
+        }
+        self.take_up().await?;
+        let Some(profile) = self.record.as_ref().map(|record| record.profile) else {
+            return Err(ReadError::NotFound);
+        };
+        let mut messages = self.inner.store.messages(&self.chat).await?;
+        let open = self.live.as_ref().filter(|live| !live.run.state.let_go);
+        if let Some(live) = open {
+            messages.retain(|message| message.id != live.run.message);
+        }
+        let open = open.is_some();
+        if let Some(live) = &self.live
+            && let Some(message) = messages.iter_mut().find(|message| message.id == live.run.message)
+        {
+            // Decisions that came since the readers were sent away.
+            *message = live.run.snapshot();
+        }
+        let pending = self.live.iter().flat_map(|live| live.run.pending());
+        Ok(ChatView {
+            id: self.chat.clone(),
+            messages: messages.iter().map(|message| profile.message(message)).collect(),
+            pending: pending.map(|call: &Call| PendingCall { call: call.clone() }).collect(),
+            open,
+        })
+    }
+
+    async fn delete(&mut self, owner: &Owner) -> Result<(), ReadError> {
+        if !self.belongs_to(owner) {
+            return Err(ReadError::NotFound);
+        }
+        self.inner.store.delete(&self.chat).await?;
+        self.record = None;
+        if let Some(mut live) = self.live.take() {
+            live.log.end(Vec::new());
+        }
+        Ok(())
+    }
+}
+
+// === errors ===
+
+impl From<Rejected> for AnswerError {
+    fn from(rejected: Rejected) -> Self {
+        use fermata_tools::Refusal;
+        match rejected {
+            Rejected::Unknown(AnswerTarget::Call(id)) => {
+                Self::NotFound(format!("This chat has no call {id:?}.", id = id.as_str()))
+            }
+            Rejected::Unknown(AnswerTarget::Approval(id)) => {
+                Self::NotFound(format!("This chat has asked no question {id:?}.", id = id.as_str()))
+            }
+            Rejected::Twice(id) => {
+                Self::Invalid(format!("The batch answers the call {id} twice; answer each call once."))
+            }
+            Rejected::BadInput(words) => Self::Invalid(words),
+            Rejected::Denied(words) => Self::DeniedByPolicy(words),
+            Rejected::TooLarge(words) => Self::TooLarge(words),
+            Rejected::Refused { refusal, call, tool, state } => match refusal {
+                Refusal::AlreadyAnswered => Self::AlreadyAnswered {
+                    detail: format!(
+                        "The call {call} of {tool} has another answer already; its state is {state}."
+                    ),
+                    state,
+                },
+                Refusal::WrongAnswer => Self::WrongAnswer {
+                    detail: format!(
+                        "The call {call} of {tool} does not wait for this kind of answer; its state is {state}."
+                    ),
+                    state,
+                },
+                Refusal::Gone => Self::Gone {
+                    detail: format!(
+                        "The call {call} of {tool} no longer waits: it expired or was cancelled."
+                    ),
+                    state,
+                },
+            },
+        }
+    }
+}
+
+/// What ends the driver as well as the request.
+pub(super) trait MayBeStore {
+    /// The database's error, where it is one.
+    fn store(&self) -> Option<&StoreError>;
+}
+
+macro_rules! may_be_store {
+    ($($error:ident),*) => {$(
+        impl MayBeStore for $error {
+            fn store(&self) -> Option<&StoreError> {
+                if let Self::Store(error) = self { Some(error) } else { None }
+            }
+        }
+    )*};
+}
+
+may_be_store!(AnswerError, ReadError, SubmitError);

@@ -1,0 +1,212 @@
+//! A run with everything that is at work for it: the model, the tools, the calls that wait, the log.
+//!
+//! Dropping it ends all of that: the request upstream, the tools, the readers' wait.
+
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use fermata_protocol::{AnswerKind, ToolCallId, ToolChoice};
+use fermata_tools::{CallContext, Locks, Parked, ParkingLot, Resource, Ticket, Tool, Toolbox};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{BoxStream, FuturesUnordered},
+};
+use serde_json::Value;
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    model::{ModelError, ModelEvent},
+    run::Run,
+    run_log::Writer,
+};
+
+/// Who may use a resource at a time: its name, and the owner's where each owner has one of their own.
+pub(crate) type LockKey = (String, Option<fermata_tools::Owner>);
+
+/// A run at work.
+pub(super) struct Live {
+    pub run: Run,
+    pub log: Writer,
+    pub toolbox: Toolbox,
+    /// For the first step only; a run that is taken up again is past it.
+    pub tool_choice: Option<ToolChoice>,
+    lot: ParkingLot,
+    parked: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
+    tools: JoinSet<(ToolCallId, Result<Value, String>)>,
+    cancelled: CancellationToken,
+    model: Option<Speech>,
+    /// Counts the run among its owner's open ones while it lives.
+    _open: crate::engine::OpenRun,
+}
+
+/// What a model is saying.
+struct Speech {
+    events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
+    /// When it was last heard.
+    heard: Instant,
+    asked: Instant,
+}
+
+/// What happened to a run by itself.
+pub(super) enum Happening {
+    Heard(Vec<Result<ModelEvent, ModelError>>),
+    /// The model's stream ended.
+    Silence,
+    Settled(ToolCallId, Result<Value, String>),
+    /// A time may be over.
+    Time,
+}
+
+/// A server tool about to run.
+pub(super) struct Job {
+    pub tool: Arc<dyn Tool>,
+    pub input: Value,
+    pub context: CallContext,
+    pub timeout: Duration,
+    pub place: Option<Ticket<LockKey>>,
+}
+
+// === impl Live ===
+
+impl Live {
+    /// A run at which nothing is at work yet.
+    pub fn new(run: Run, log: Writer, toolbox: Toolbox, open: crate::engine::OpenRun) -> Self {
+        Self {
+            run,
+            log,
+            toolbox,
+            tool_choice: None,
+            lot: ParkingLot::new(),
+            parked: FuturesUnordered::new(),
+            tools: JoinSet::new(),
+            cancelled: CancellationToken::new(),
+            model: None,
+            _open: open,
+        }
+    }
+
+    /// What the tools of the run watch to see it end.
+    pub fn cancelled(&self) -> CancellationToken {
+        self.cancelled.child_token()
+    }
+
+    /// Listens to a model.
+    pub fn listen(&mut self, events: BoxStream<'static, Result<ModelEvent, ModelError>>) {
+        // What the provider has ready is taken together and shown in one write.
+        let events = events.ready_chunks(64).boxed();
+        self.model = Some(Speech { events, heard: Instant::now(), asked: Instant::now() });
+    }
+
+    /// Stops listening; the request upstream ends. Returns how long the model was listened to.
+    pub fn stop_listening(&mut self) -> Option<Duration> {
+        self.model.take().map(|speech| speech.asked.elapsed())
+    }
+
+    /// Gives a call a place to wait in.
+    pub fn park(&mut self, call: ToolCallId) {
+        let parked: Parked = self.lot.park(call.clone());
+        self.parked.push(async move { (call, parked.await) }.boxed());
+    }
+
+    /// Takes a call's place away.
+    pub fn release(&mut self, call: &ToolCallId) {
+        self.lot.release(call);
+    }
+
+    /// Hands answers to the calls that wait for them, and returns what has woken.
+    pub fn wake(&mut self, answers: Vec<(ToolCallId, AnswerKind)>) -> HashMap<ToolCallId, AnswerKind> {
+        for (call, answer) in answers {
+            if self.lot.answer(&call, answer).is_err() {
+                tracing::error!(%call, "a call that waits has no place in the lot");
+            }
+        }
+        let mut woken = HashMap::new();
+        while let Some(Some((call, answer))) = self.parked.next().now_or_never() {
+            woken.extend(answer.map(|answer| (call, answer)));
+        }
+        woken
+    }
+
+    /// Runs a server tool.
+    pub fn execute(&mut self, call: ToolCallId, job: Job) {
+        self.tools.spawn(async move { (call, job.run().await) });
+    }
+
+    /// Waits for the next thing to happen, at most until `deadline`.
+    pub async fn next(&mut self, deadline: Option<Instant>) -> Happening {
+        let time = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(done) = self.tools.join_next(), if !self.tools.is_empty() => match done {
+                Ok((call, outcome)) => Happening::Settled(call, outcome),
+                // Jobs catch their panics and are aborted only with the run.
+                Err(_) => Happening::Time,
+            },
+            events = heard(&mut self.model) => match events {
+                Some(events) => Happening::Heard(events),
+                None => Happening::Silence,
+            },
+            () = time => Happening::Time,
+        }
+    }
+
+    /// When the model counts as gone, if it says nothing.
+    pub fn model_deadline(&self, timeout: Duration) -> Option<Instant> {
+        self.model.as_ref().map(|speech| speech.heard + timeout)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.cancelled.cancel();
+    }
+}
+
+async fn heard(model: &mut Option<Speech>) -> Option<Vec<Result<ModelEvent, ModelError>>> {
+    match model {
+        Some(speech) => {
+            let events = speech.events.next().await;
+            speech.heard = Instant::now();
+            events
+        }
+        None => std::future::pending().await,
+    }
+}
+
+// === impl Job ===
+
+impl Job {
+    async fn run(self) -> Result<Value, String> {
+        let Self { tool, input, context, timeout, place } = self;
+        let _lock = match place {
+            Some(place) => place.turn().await,
+            None => None,
+        };
+        let cancelled = context.cancelled.clone();
+        // The time counts from when the call runs, not while it stands in line.
+        let running =
+            tokio::time::timeout(timeout, AssertUnwindSafe(tool.call(input, context)).catch_unwind());
+        match running.await {
+            Ok(Ok(outcome)) => outcome.map_err(|error| error.0),
+            Ok(Err(_)) => Err("The tool failed inside the server.".into()),
+            Err(_) => {
+                cancelled.cancel();
+                Err(format!("The tool took longer than {} s and was ended.", timeout.as_secs_f32()))
+            }
+        }
+    }
+}
+
+/// The lock that a call takes, if any.
+pub(super) fn stand_in_line(
+    locks: &Locks<LockKey>,
+    resource: Option<&Resource>,
+    owner: &fermata_tools::Owner,
+) -> Option<Ticket<LockKey>> {
+    resource.map(|resource| locks.queue((resource.name.clone(), resource.per_owner.then(|| owner.clone()))))
+}

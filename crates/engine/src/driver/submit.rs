@@ -1,0 +1,209 @@
+//! What becomes of a post.
+
+use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage};
+use fermata_tools::{Toolbox, ToolboxError};
+
+use super::{Driver, Live, Record};
+use crate::{
+    AnswerError, Following, Reader, Submission, SubmitError,
+    engine::OpenRun,
+    post::{Keep, Plan, plan, plan_first},
+    run::{Run, RunRequest, claims_settled_call, heal_finished, shown_by},
+    run_log::Writer,
+    store::Change,
+};
+
+/// What a new run begins with, besides the post.
+struct Beginning {
+    toolbox: Toolbox,
+    open: OpenRun,
+    keep: Keep,
+    add: Vec<UiMessage>,
+}
+
+impl Driver {
+    /// Starts or continues a run.
+    pub(super) async fn submit(&mut self, submission: Submission) -> Result<Following, SubmitError> {
+        if self.record.is_some() && !self.belongs_to(&submission.owner) {
+            return Err(SubmitError::NotFound);
+        }
+        let toolbox = self.check_tools(&submission)?;
+        self.take_up().await?;
+        let profile = submission.body.fermata.client.unwrap_or(self.inner.settings.client);
+        let writing = self.live.as_ref().map(|live| live.run.message.clone());
+        let ids = self.inner.ids.clone();
+        let plan = if self.record.is_some() {
+            let record = self.inner.store.messages(&self.chat).await?;
+            plan(submission.body.clone(), &record, writing.as_ref(), &*ids)?
+        } else {
+            plan_first(submission.body.clone(), &*ids)?
+        };
+        match plan {
+            Plan::Run { keep, add } => {
+                // Asked for before anything is given up for it.
+                let limit = self.inner.settings.limits.runs_per_owner.filter(|_| self.live.is_none());
+                let open = self
+                    .inner
+                    .open_runs
+                    .try_enter(&submission.owner, limit)
+                    .map_err(SubmitError::TooManyRuns)?;
+                self.supersede(&submission).await?;
+                self.start_run(submission, profile, Beginning { toolbox, open, keep, add }).await
+            }
+            Plan::Continue(posted) => self.continue_run(&submission, profile, &posted).await,
+        }
+    }
+
+    fn check_tools(&self, submission: &Submission) -> Result<Toolbox, SubmitError> {
+        let body = &submission.body;
+        let toolbox = self.inner.toolbox.with_browser_tools(&body.tools).map_err(|error| match error {
+            ToolboxError::NameTaken(name) => SubmitError::ToolNameTaken(name),
+            ToolboxError::BadName(_) | ToolboxError::BadSchema { .. } => {
+                SubmitError::Invalid(format!("In tools: {error}."))
+            }
+        })?;
+        if let Some(ToolChoice::Tool(name)) = &body.tool_choice
+            && toolbox.find(name).is_none()
+        {
+            let known = toolbox.specs().map(|spec| spec.name.clone()).collect();
+            return Err(SubmitError::UnknownTool { name: name.clone(), known });
+        }
+        Ok(toolbox)
+    }
+
+    /// Ends the open run because the person goes on without it; outputs that come along are taken.
+    async fn supersede(&mut self, submission: &Submission) -> Result<(), SubmitError> {
+        let Some(live) = &self.live else { return Ok(()) };
+        let posted =
+            submission.body.messages.iter().find(|message| message.id.as_ref() == Some(&live.run.message));
+        let outputs = posted.map(|message| live.run.new_answers(&message.parts)).unwrap_or_default();
+        let effects = self.decide(|run, context, effects| run.supersede(&outputs, context, effects));
+        Ok(self.perform(effects).await?)
+    }
+
+    async fn start_run(
+        &mut self,
+        submission: Submission,
+        profile: Profile,
+        beginning: Beginning,
+    ) -> Result<Following, SubmitError> {
+        let Beginning { toolbox, open, keep, add } = beginning;
+        let Submission { owner, body, hold } = submission;
+        let request = RunRequest {
+            id: RunId::new(self.inner.ids.next("run_")),
+            message: MessageId::new(self.inner.ids.next("msg_")),
+            model: self.inner.model.name().to_owned(),
+            profile,
+            hold: hold.unwrap_or(self.inner.settings.hold),
+            tools: body.tools,
+            system: body.system,
+            call_settings: body.call_settings,
+        };
+        let mut changes = match &mut self.record {
+            Some(record) => {
+                record.profile = profile;
+                vec![Change::Posted { profile }]
+            }
+            None => vec![Change::CreateChat { owner: owner.clone(), profile }],
+        };
+        if let (Keep::First(keep), Some(_)) = (keep, &self.record) {
+            changes.push(Change::TruncateMessages { keep });
+        }
+        changes.extend(add.into_iter().map(|message| Change::PutMessage(Box::new(message))));
+        changes.push(Change::OpenRun { run: request.id.clone(), message: request.message.clone() });
+        self.record.get_or_insert_with(|| Record {
+            owner,
+            profile,
+            always: Default::default(),
+            saved_run: false,
+        });
+        let run = Run::new(request, self.inner.clock.now());
+        let log = Writer::new(run.id.clone());
+        let following = Following { chat: self.chat.clone(), run: run.id.clone(), reader: log.read(profile) };
+        let mut live = Live::new(run, log, toolbox, open);
+        live.tool_choice = body.tool_choice;
+        self.live = Some(live);
+        let effects = self.decide(|run, _, effects| *effects = run.begin());
+        self.perform_after(changes, effects).await?;
+        Ok(following)
+    }
+
+    /// A client has posted the assistant's message again: it answers something, or it is behind, or it wants nothing.
+    async fn continue_run(
+        &mut self,
+        submission: &Submission,
+        profile: Profile,
+        posted: &PostedMessage,
+    ) -> Result<Following, SubmitError> {
+        let Some(id) = &posted.id else { return Err(nothing_new()) };
+        if self.live.as_ref().is_some_and(|live| live.run.message == *id) {
+            return self.continue_live(submission, profile, posted).await;
+        }
+        let messages = self.inner.store.messages(&self.chat).await?;
+        let shown = shown_by(&posted.parts);
+        let message = messages.iter().find(|message| message.id == *id).ok_or_else(nothing_new)?;
+        if !claims_settled_call(message, &shown) {
+            return Err(nothing_new());
+        }
+        let chunks = heal_finished(message, &shown).ok_or_else(nothing_new)?;
+        let run = RunId::new(self.inner.ids.next("run_"));
+        Ok(Following { chat: self.chat.clone(), reader: Reader::of(run.clone(), profile, chunks), run })
+    }
+
+    async fn continue_live(
+        &mut self,
+        submission: &Submission,
+        profile: Profile,
+        posted: &PostedMessage,
+    ) -> Result<Following, SubmitError> {
+        let Some(live) = &self.live else { return Err(nothing_new()) };
+        let shown = shown_by(&posted.parts);
+        let answers = live.run.new_answers(&posted.parts);
+        if answers.is_empty()
+            && (!claims_settled_call(&live.run.snapshot(), &shown) || live.run.is_shown(&shown))
+        {
+            return Err(nothing_new());
+        }
+        if !answers.is_empty() && live.run.state.let_go && !live.run.state.hold.is_zero() {
+            tracing::info!(
+                chat = %self.chat,
+                hold = ?live.run.state.hold,
+                "the answer came by a second POST /api/chat after the stream had been held; a client that answers only so should ask for fermata.hold \"0s\""
+            );
+        }
+        let healing = live.run.healing(&shown).ok_or_else(nothing_new)?;
+        // Opened first: the answers may be the end of the run.
+        let reader = live.log.read_after(profile, healing.after, healing.prelude);
+        let following = Following { chat: self.chat.clone(), run: live.run.id.clone(), reader };
+        self.follow_on(submission, profile).await?;
+        self.answer_live(&answers).await.map_err(refused)?;
+        Ok(following)
+    }
+
+    /// The post brings its own hold and client version; the run's other settings stay.
+    async fn follow_on(&mut self, submission: &Submission, profile: Profile) -> Result<(), SubmitError> {
+        let (Some(live), Some(record)) = (&mut self.live, &mut self.record) else { return Ok(()) };
+        record.profile = profile;
+        live.run.follow_on(
+            profile,
+            submission.hold.unwrap_or(self.inner.settings.hold),
+            self.inner.clock.now(),
+        );
+        self.inner.store.commit(&self.chat, self.inner.clock.now(), vec![Change::Posted { profile }]).await?;
+        Ok(())
+    }
+}
+
+fn nothing_new() -> SubmitError {
+    SubmitError::NothingToContinue(
+        "The post holds no new message and no answer to a call that waits, so there is nothing to go on with.".into(),
+    )
+}
+
+fn refused(error: AnswerError) -> SubmitError {
+    match error {
+        AnswerError::Store(error) => SubmitError::Store(error),
+        AnswerError::TooLarge(words) => SubmitError::TooLarge(words),
+        other => SubmitError::Invalid(other.to_string()),
+    }
+}

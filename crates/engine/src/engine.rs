@@ -1,0 +1,482 @@
+//! The public API: everything that can be asked of a chat, on one screen.
+
+use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc, time::Duration};
+
+use dashmap::DashMap;
+use fermata_protocol::{Answer, ChatBody, ChatId, EventId, Profile, RunId, UiMessage};
+use fermata_tools::{Call, Locks, Owner, Policy, Receipt, Tool, ToolSpec, Toolbox, ToolboxError};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Model, Reader, Store,
+    chats::Chats,
+    driver::{Command, Driver, LockKey},
+    model::Usage,
+    run::Context,
+    store::{ChatPage, StoreError},
+};
+
+/// Chats, runs and what waits in them.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+/// What all drivers share.
+pub(crate) struct Inner {
+    pub model: Arc<dyn Model>,
+    pub store: Arc<dyn Store>,
+    pub policy: Arc<dyn Policy>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn Ids>,
+    pub settings: Settings,
+    pub toolbox: Toolbox,
+    pub chats: Chats,
+    pub locks: Locks<LockKey>,
+    pub open_runs: OpenRuns,
+    pub tasks: TaskTracker,
+    pub closing: CancellationToken,
+}
+
+/// How many runs each owner has open.
+#[derive(Clone, Default)]
+pub(crate) struct OpenRuns {
+    by_owner: Arc<DashMap<Owner, usize>>,
+}
+
+/// One of its owner's open runs, counted until it is dropped.
+pub(crate) struct OpenRun {
+    owner: Owner,
+    runs: OpenRuns,
+}
+
+/// How often the database is asked for calls whose time is over in chats that nobody drives.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How many such chats are taken up at a time.
+const SWEEP_BATCH: usize = 100;
+
+/// What an engine is built from.
+pub struct EngineParts {
+    /// Who answers.
+    pub model: Arc<dyn Model>,
+    /// What survives.
+    pub store: Arc<dyn Store>,
+    /// What the server itself can do.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Who decides about calls.
+    pub policy: Arc<dyn Policy>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where ids come from.
+    pub ids: Arc<dyn Ids>,
+    /// How it behaves.
+    pub settings: Settings,
+}
+
+/// What time it is.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// Where ids come from.
+pub trait Ids: Send + Sync {
+    /// A new id that nobody can guess, of 1 to 40 characters of `[A-Za-z0-9_-]`, beginning with `prefix`.
+    fn next(&self, prefix: &str) -> String;
+}
+
+/// How an engine behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a parked call holds its stream, where the request does not say.
+    pub hold: Duration,
+    /// After which time a call that waits for somebody is settled as expired.
+    pub expire: Duration,
+    /// The client version served where a request names none.
+    pub client: Profile,
+    /// What is too much.
+    pub limits: Limits,
+}
+
+/// What is too much.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Model calls in one run.
+    pub steps: u32,
+    /// Messages in one post.
+    pub messages: usize,
+    /// Tools in one post.
+    pub tools: usize,
+    /// Bytes of one output, as JSON.
+    pub output_bytes: usize,
+    /// Calls of one chat that may wait for somebody at a time.
+    pub parked_calls: usize,
+    /// Runs that one owner may have open; `None`: no limit.
+    pub runs_per_owner: Option<NonZeroUsize>,
+    /// How long a model may be silent.
+    pub model_timeout: Duration,
+    /// How long a server tool may run.
+    pub tool_timeout: Duration,
+}
+
+/// A post to a chat.
+pub struct Submission {
+    /// Who posts.
+    pub owner: Owner,
+    /// What.
+    pub body: ChatBody,
+    /// How long a parked call of this run holds its stream; `None`: as the settings say.
+    pub hold: Option<Duration>,
+}
+
+/// A reader of a run, and whose run it is.
+pub struct Following {
+    /// Which chat.
+    pub chat: ChatId,
+    /// Which run: names the stream.
+    pub run: RunId,
+    /// The reader.
+    pub reader: Reader,
+}
+
+/// A chat as its owner may see it, in the profile of its last post.
+#[derive(Clone, Debug)]
+pub struct ChatView {
+    /// Which.
+    pub id: ChatId,
+    /// Its messages, without the one being written.
+    pub messages: Vec<UiMessage>,
+    /// What waits for somebody.
+    pub pending: Vec<PendingCall>,
+    /// Whether a run is open and can be followed.
+    pub open: bool,
+}
+
+/// A call that waits for somebody.
+#[derive(Clone, Debug)]
+pub struct PendingCall {
+    /// The call; its `edited`, else `input`, is what would run.
+    pub call: Call,
+}
+
+/// Why a post starts nothing.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum SubmitError {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("There is no chat with this id.")]
+    NotFound,
+    #[error("{0}")]
+    NothingToContinue(String),
+    #[error("The tool name {0} is taken by a tool of the server; give the browser tool another name.")]
+    ToolNameTaken(String),
+    #[error("This run has no tool {name}. It has: {}.", known.join(", "))]
+    UnknownTool { name: String, known: Vec<String> },
+    #[error("{0}")]
+    TooLarge(String),
+    #[error("You have {0} open runs, which is the limit; stop one or wait for it to end.")]
+    TooManyRuns(usize),
+    #[error("The server is shutting down; try again in a moment.")]
+    ShuttingDown,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why an answer is not taken. None of a batch is, then.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum AnswerError {
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{detail}")]
+    AlreadyAnswered { detail: String, state: &'static str },
+    #[error("{detail}")]
+    WrongAnswer { detail: String, state: &'static str },
+    #[error("{detail}")]
+    Gone { detail: String, state: &'static str },
+    #[error("{0}")]
+    DeniedByPolicy(String),
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{0}")]
+    TooLarge(String),
+    #[error("The server is shutting down; try again in a moment.")]
+    ShuttingDown,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a chat cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum ReadError {
+    #[error("There is no chat with this id.")]
+    NotFound,
+    #[error("The server is shutting down; try again in a moment.")]
+    ShuttingDown,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Builds an engine and starts the sweep for calls whose time is over. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Where two tools have one name, or a schema is none.
+    pub fn new(parts: EngineParts) -> Result<Self, ToolboxError> {
+        let inner = Arc::new(Inner {
+            toolbox: Toolbox::new(parts.tools)?,
+            model: parts.model,
+            store: parts.store,
+            policy: parts.policy,
+            clock: parts.clock,
+            ids: parts.ids,
+            settings: parts.settings,
+            chats: Chats::default(),
+            locks: Locks::new(),
+            open_runs: OpenRuns::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        });
+        inner.tasks.spawn(sweep(inner.clone()));
+        Ok(Self { inner })
+    }
+
+    /// Starts or continues a run and follows it.
+    ///
+    /// # Errors
+    /// Why nothing was started; see [`SubmitError`].
+    pub async fn submit(&self, submission: Submission) -> Result<Following, SubmitError> {
+        if self.inner.closing.is_cancelled() {
+            return Err(SubmitError::ShuttingDown);
+        }
+        let limits = &self.inner.settings.limits;
+        within("messages", submission.body.messages.len(), limits.messages)?;
+        within("tools", submission.body.tools.len(), limits.tools)?;
+        let chat = submission.body.id.clone().unwrap_or_else(|| ChatId::new(self.inner.ids.next("chat_")));
+        self.ask(&chat, |reply| Command::Submit(Box::new(submission), reply)).await
+    }
+
+    /// Delivers answers to calls that wait, all or none.
+    ///
+    /// # Errors
+    /// Why none was taken; see [`AnswerError`].
+    pub async fn answer(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        answers: Vec<Answer>,
+    ) -> Result<Vec<Receipt>, AnswerError> {
+        if self.inner.closing.is_cancelled() {
+            return Err(AnswerError::ShuttingDown);
+        }
+        self.ask(chat, |reply| Command::Answer { owner: owner.clone(), answers, reply }).await
+    }
+
+    /// Follows the open run, from its start or after an event; `None` where none is open.
+    ///
+    /// # Errors
+    /// Where the chat cannot be read.
+    pub async fn resume(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        after: Option<EventId>,
+    ) -> Result<Option<Following>, ReadError> {
+        self.check_open()?;
+        self.ask(chat, |reply| Command::Resume { owner: owner.clone(), after, reply }).await
+    }
+
+    /// Ends the open run, also one that was let go. Nothing to do where none is open.
+    ///
+    /// # Errors
+    /// Where the chat cannot be read or saved.
+    pub async fn stop(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
+        self.check_open()?;
+        self.ask(chat, |reply| Command::Stop { owner: owner.clone(), reply }).await
+    }
+
+    /// The chat.
+    ///
+    /// # Errors
+    /// Where it is not this owner's or cannot be read.
+    pub async fn chat(&self, owner: &Owner, chat: &ChatId) -> Result<ChatView, ReadError> {
+        self.check_open()?;
+        self.ask(chat, |reply| Command::View { owner: owner.clone(), reply }).await
+    }
+
+    /// The owner's chats, newest first.
+    ///
+    /// # Errors
+    /// Where they cannot be read, or `before` is no place in the list.
+    pub async fn chats(
+        &self,
+        owner: &Owner,
+        limit: usize,
+        before: Option<&str>,
+    ) -> Result<ChatPage, ReadError> {
+        Ok(self.inner.store.chats(owner, limit, before).await?)
+    }
+
+    /// Forgets a chat; its open run ends.
+    ///
+    /// # Errors
+    /// Where it is not this owner's or cannot be changed.
+    pub async fn delete(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
+        self.check_open()?;
+        self.ask(chat, |reply| Command::Delete { owner: owner.clone(), reply }).await
+    }
+
+    /// The server's tools.
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        self.inner.toolbox.specs().cloned().collect()
+    }
+
+    /// Whether requests can be served.
+    ///
+    /// # Errors
+    /// Why they cannot.
+    pub async fn ready(&self) -> Result<(), ReadError> {
+        self.check_open()?;
+        Ok(self.inner.store.ready().await?)
+    }
+
+    /// Ends everything in good order: no new runs, an `error` chunk to every reader; calls that wait stay saved.
+    pub async fn shutdown(&self) {
+        self.inner.closing.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+
+    fn check_open(&self) -> Result<(), ReadError> {
+        if self.inner.closing.is_cancelled() { Err(ReadError::ShuttingDown) } else { Ok(()) }
+    }
+
+    async fn ask<T, E: From<StoreError>>(
+        &self,
+        chat: &ChatId,
+        command: impl FnOnce(oneshot::Sender<Result<T, E>>) -> Command,
+    ) -> Result<T, E> {
+        let start = |inbox| Driver::start(self.inner.clone(), chat.clone(), inbox);
+        match self.inner.chats.ask(chat, start, command).await {
+            Ok(answer) => answer,
+            Err(_) => Err(StoreError::Unavailable("the chat's driver has failed".into()).into()),
+        }
+    }
+}
+
+fn within(what: &str, count: usize, limit: usize) -> Result<(), SubmitError> {
+    if count <= limit {
+        return Ok(());
+    }
+    Err(SubmitError::TooLarge(format!("The post has {count} {what}; the limit is {limit}.")))
+}
+
+/// Takes up chats that nobody drives when the time of one of their calls is over.
+async fn sweep(inner: Arc<Inner>) {
+    loop {
+        tokio::select! {
+            () = inner.closing.cancelled() => return,
+            () = tokio::time::sleep(SWEEP_EVERY) => {}
+        }
+        match inner.store.due(inner.clock.now(), SWEEP_BATCH).await {
+            Ok(due) => {
+                for chat in due.into_iter().filter(|chat| !inner.chats.is_driven(chat)) {
+                    let start = |inbox| Driver::start(inner.clone(), chat.clone(), inbox);
+                    inner.chats.tell(&chat, start, Command::Wake);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "calls whose time is over could not be looked for"),
+        }
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// What a run with these tools may look at now.
+    pub fn context<'a>(&'a self, toolbox: &'a Toolbox, always: &'a BTreeSet<String>) -> Context<'a> {
+        Context {
+            now: self.clock.now(),
+            ids: &*self.ids,
+            toolbox,
+            policy: &*self.policy,
+            limits: &self.settings.limits,
+            expire: self.settings.expire,
+            always,
+        }
+    }
+
+    /// A tool's outcome, unless it is too large.
+    pub fn within_limit(&self, outcome: Result<Value, String>) -> Result<Value, String> {
+        let limit = self.settings.limits.output_bytes;
+        outcome.and_then(|output| {
+            let bytes = output.to_string().len();
+            if bytes <= limit {
+                Ok(output)
+            } else {
+                Err(format!("The output of the tool has {bytes} bytes; the limit is {limit}."))
+            }
+        })
+    }
+
+    /// Counts a call of the model.
+    pub fn note_model_call(&self, took: Option<Duration>, before: Usage, after: Usage) {
+        let model = self.model.name().to_owned();
+        if let Some(took) = took {
+            metrics::histogram!("gen_ai_client_operation_duration_seconds", "gen_ai_request_model" => model.clone()).record(took);
+        }
+        let kinds = [
+            ("input", before.input_tokens, after.input_tokens),
+            ("output", before.output_tokens, after.output_tokens),
+        ];
+        for (kind, before, after) in kinds.into_iter().filter(|(_, before, after)| after > before) {
+            let labels = [("gen_ai_request_model", model.clone()), ("gen_ai_token_type", kind.to_owned())];
+            #[expect(clippy::cast_precision_loss, reason = "nobody counts tokens to the last of 2^53")]
+            metrics::histogram!("gen_ai_client_token_usage", &labels).record((after - before) as f64);
+        }
+    }
+}
+
+// === impl OpenRuns ===
+
+impl OpenRuns {
+    /// Counts one more run, whatever the limit.
+    pub fn enter(&self, owner: &Owner) -> OpenRun {
+        *self.by_owner.entry(owner.clone()).or_default() += 1;
+        OpenRun::counted(owner, self)
+    }
+
+    /// Counts one more run unless the owner has that many.
+    pub fn try_enter(&self, owner: &Owner, limit: Option<NonZeroUsize>) -> Result<OpenRun, usize> {
+        let mut count = self.by_owner.entry(owner.clone()).or_default();
+        if limit.is_some_and(|limit| *count >= limit.get()) {
+            return Err(*count);
+        }
+        *count += 1;
+        Ok(OpenRun::counted(owner, self))
+    }
+}
+
+impl OpenRun {
+    fn counted(owner: &Owner, runs: &OpenRuns) -> Self {
+        metrics::gauge!("fermata_runs_open").increment(1);
+        Self { owner: owner.clone(), runs: runs.clone() }
+    }
+}
+
+impl Drop for OpenRun {
+    fn drop(&mut self) {
+        metrics::gauge!("fermata_runs_open").decrement(1);
+        if let Some(mut count) = self.runs.by_owner.get_mut(&self.owner) {
+            *count = count.saturating_sub(1);
+        }
+        self.runs.by_owner.remove_if(&self.owner, |_, count| *count == 0);
+    }
+}

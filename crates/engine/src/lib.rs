@@ -1,0 +1,22 @@
+//! What happens next in a chat.
+//!
+//! [`Engine`] is the whole of it from outside. Inside, a run decides without I/O, one driver per chat does what it
+//! says, and a run's log is what every reader follows. Models and databases are met as the ports [`Model`] and [`Store`].
+
+mod chats;
+mod driver;
+mod engine;
+pub mod model;
+mod post;
+mod prompt;
+mod run;
+mod run_log;
+pub mod store;
+
+pub use engine::{
+    AnswerError, ChatView, Clock, Engine, EngineParts, Following, Ids, Limits, PendingCall, ReadError,
+    Settings, Submission, SubmitError,
+};
+pub use model::Model;
+pub use run_log::Reader;
+pub use store::Store;

@@ -1,0 +1,188 @@
+//! The record as a model is told it.
+//!
+//! Invariant: every call in the result has exactly one outcome, right after the message that made it; ids are unique and short,
+//! names and inputs of a form that providers take. Whatever a record holds, the next turn works.
+
+use std::collections::HashSet;
+
+use fermata_protocol::{FilePart, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text};
+use fermata_tools::{Cancelled, Toolbox};
+use serde_json::{Map, Value, json};
+
+use crate::model::{ModelCall, ModelMessage, ModelRequest, ModelTool, UserContent};
+
+/// What a step is asked with, besides the messages.
+pub(crate) struct Asking<'a> {
+    pub system: Option<&'a str>,
+    pub toolbox: &'a Toolbox,
+    pub tool_choice: Option<&'a ToolChoice>,
+    pub settings: &'a Map<String, Value>,
+}
+
+/// The request for the next step.
+pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: &Asking<'_>) -> ModelRequest {
+    let mut history = History::default();
+    if let Some(system) = asking.system.filter(|system| !system.is_empty()) {
+        history.messages.push(ModelMessage::System(system.to_owned()));
+    }
+    for message in messages {
+        history.add(message);
+    }
+    let tools = asking.toolbox.specs().map(|spec| ModelTool {
+        name: spec.name.clone(),
+        description: spec.description.clone(),
+        input_schema: spec.input_schema.clone(),
+    });
+    ModelRequest {
+        messages: history.messages,
+        tools: tools.collect(),
+        tool_choice: asking.tool_choice.cloned(),
+        settings: asking.settings.clone(),
+    }
+}
+
+#[derive(Default)]
+struct History {
+    messages: Vec<ModelMessage>,
+    ids: HashSet<String>,
+}
+
+impl History {
+    fn add(&mut self, message: &UiMessage) {
+        match message.role {
+            Role::System => {
+                let text = text_of(&message.parts);
+                if !text.is_empty() {
+                    self.messages.push(ModelMessage::System(text));
+                }
+            }
+            Role::User => {
+                let content: Vec<UserContent> = message.parts.iter().filter_map(user_content).collect();
+                if !content.is_empty() {
+                    self.messages.push(ModelMessage::User(content));
+                }
+            }
+            Role::Assistant => {
+                for step in message.parts.split(|part| *part == UiPart::StepStart) {
+                    self.add_step(step);
+                }
+            }
+        }
+    }
+
+    fn add_step(&mut self, parts: &[UiPart]) {
+        let mut calls = Vec::new();
+        let mut results = Vec::new();
+        // Arguments that never became whole were never a call, unless something has been said about it.
+        let made = |part: &&ToolPart| !matches!(part.state, ToolState::InputStreaming { .. });
+        for part in parts.iter().filter_map(UiPart::as_tool).filter(made) {
+            let (call_id, tool) = (self.unique_id(part), tool_name(part.name.as_str()));
+            let content = result_of(part);
+            calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input: input_of(part) });
+            results.push(ModelMessage::Tool { call_id, tool, content });
+        }
+        let (text, reasoning) = (text_of(parts), reasoning_of(parts));
+        if text.is_empty() && calls.is_empty() {
+            return;
+        }
+        self.messages.push(ModelMessage::Assistant { reasoning, text, calls });
+        self.messages.extend(results);
+    }
+
+    fn unique_id(&mut self, part: &ToolPart) -> String {
+        let given = part.tool_call_id.as_str();
+        let fit = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        let base = if (1..=40).contains(&given.len()) && given.bytes().all(fit) { given } else { "call" };
+        let mut id = base.to_owned();
+        let mut copies = 1;
+        while !self.ids.insert(id.clone()) {
+            copies += 1;
+            id = format!("{}_{copies}", &base[..base.len().min(30)]);
+        }
+        id
+    }
+}
+
+/// What the model is told came of a call.
+fn result_of(part: &ToolPart) -> String {
+    match &part.state {
+        ToolState::OutputAvailable { output: Value::String(text), .. } => text.clone(),
+        ToolState::OutputAvailable { output, .. } => output.to_string(),
+        ToolState::OutputError { error_text, .. } => format!("Error: {error_text}"),
+        ToolState::OutputDenied { error_text: Some(error_text), .. } => error_text.clone(),
+        // A record that a client brought along has the reason in the approval at most.
+        ToolState::OutputDenied { .. } => {
+            let reason = part.approval.as_ref().and_then(|approval| approval.reason.as_deref());
+            denial_text(reason)
+        }
+        ToolState::InputStreaming { .. }
+        | ToolState::InputAvailable { .. }
+        | ToolState::ApprovalRequested { .. }
+        | ToolState::ApprovalResponded { .. } => Cancelled::RunEnded.text(),
+    }
+}
+
+fn input_of(part: &ToolPart) -> Value {
+    match part.state.input() {
+        Some(input) if input.is_object() => input.clone(),
+        Some(_) | None => json!({}),
+    }
+}
+
+/// The name as providers take it; the model may have made one up.
+fn tool_name(name: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(64).map(fit).collect();
+    if name.is_empty() { "unnamed".into() } else { name }
+}
+
+fn text_of(parts: &[UiPart]) -> String {
+    joined(parts, |part| match part {
+        UiPart::Text { text, .. } => Some(text),
+        UiPart::Reasoning { .. }
+        | UiPart::File(_)
+        | UiPart::StepStart
+        | UiPart::Tool(_)
+        | UiPart::Data(_)
+        | UiPart::Unknown(_) => None,
+    })
+}
+
+fn reasoning_of(parts: &[UiPart]) -> String {
+    joined(parts, |part| match part {
+        UiPart::Reasoning { text, .. } => Some(text),
+        UiPart::Text { .. }
+        | UiPart::File(_)
+        | UiPart::StepStart
+        | UiPart::Tool(_)
+        | UiPart::Data(_)
+        | UiPart::Unknown(_) => None,
+    })
+}
+
+fn joined<'a>(parts: &'a [UiPart], text: impl Fn(&'a UiPart) -> Option<&'a String>) -> String {
+    parts.iter().filter_map(text).map(String::as_str).collect()
+}
+
+/// What the model sees of a user's part; parts it has no eyes for are left out.
+fn user_content(part: &UiPart) -> Option<UserContent> {
+    match part {
+        UiPart::Text { text, .. } if !text.is_empty() => Some(UserContent::Text(text.clone())),
+        UiPart::File(FilePart { media_type, url, filename, .. }) => Some(UserContent::File {
+            media_type: media_type.clone(),
+            url: url.clone(),
+            filename: filename.clone(),
+        }),
+        UiPart::Text { .. }
+        | UiPart::Reasoning { .. }
+        | UiPart::StepStart
+        | UiPart::Tool(_)
+        | UiPart::Data(_)
+        | UiPart::Unknown(_) => None,
+    }
+}
+
+/// Whether a model sees anything of these parts.
+pub(crate) fn says_something(parts: &[UiPart]) -> bool {
+    parts.iter().any(|part| user_content(part).is_some())
+}

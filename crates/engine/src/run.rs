@@ -1,0 +1,353 @@
+//! One assistant message being made: every decision about it, and no I/O.
+//!
+//! The driver tells the run what happened and does what the returned [`Effects`] say, in their order: save, then start or park
+//! calls, then publish. So whatever a reader has seen is saved if it had to be, and a browser that is fast meets a call that is
+//! parked already.
+//!
+//! What is deliberately absent: time (events bring it), ids (the [`Context`] makes them), the log's bytes, the model.
+//! Invariants: nothing is published before `start` or after `finish`; every text part is closed before `finish-step`; no call of a
+//! step runs while one of them waits for a decision; a call that has its outcome never changes again.
+
+mod answers;
+mod ending;
+mod gate;
+mod heal;
+mod speaking;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
+
+use fermata_protocol::{
+    AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice, UiChunk,
+    UiMessage,
+};
+use fermata_tools::{Call, Policy, Toolbox};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub(crate) use answers::Rejected;
+pub(crate) use ending::Ending;
+pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
+
+use crate::{Ids, Limits, model::Usage};
+
+/// A run.
+pub(crate) struct Run {
+    pub id: RunId,
+    pub message: MessageId,
+    pub state: RunState,
+    /// All calls of the run, in the order the model made them.
+    pub calls: Vec<Call>,
+    assembler: Assembler,
+    /// Where in the log each call got its outcome.
+    settled_at: HashMap<ToolCallId, u64>,
+    /// What the model is in the middle of. Never saved: a step that was cut off is asked for again.
+    speaking: speaking::Speaking,
+}
+
+/// What of a run is saved as one piece; the calls, the log and the message are saved apart, as they grow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunState {
+    pub started: Timestamp,
+    pub model: String,
+    pub profile: Profile,
+    pub hold: Duration,
+    pub tools: Vec<PostedTool>,
+    pub system: Option<String>,
+    pub call_settings: Map<String, Value>,
+    pub phase: Phase,
+    /// The model calls so far.
+    pub step: u32,
+    /// The place in the log of the newest chunk; 0 before the first.
+    pub seq: u64,
+    pub usage: Option<Usage>,
+    pub marks: Vec<Mark>,
+    /// Since when the hold counts, while nothing of the run is at work.
+    pub parked_since: Option<Timestamp>,
+    /// Whether the readers were sent away while something waits.
+    pub let_go: bool,
+    texts: u32,
+}
+
+/// What the run is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    /// For the model.
+    Speaking,
+    /// For decisions about the step's calls: the gate is closed.
+    Deciding,
+    /// For the outcomes of the step's calls: the gate is open.
+    Working,
+    /// For nothing.
+    Over,
+}
+
+/// A place in the log at which the run was parked: from here on a client that posts the message again has seen nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    pub step: u32,
+    pub seq: u64,
+    /// Whether the gate was open there.
+    pub open: bool,
+}
+
+/// What a run is made from.
+pub(crate) struct RunRequest {
+    pub id: RunId,
+    pub message: MessageId,
+    pub model: String,
+    pub profile: Profile,
+    pub hold: Duration,
+    pub tools: Vec<PostedTool>,
+    pub system: Option<String>,
+    pub call_settings: Map<String, Value>,
+}
+
+/// A run as it was saved.
+pub(crate) struct SavedRun {
+    pub id: RunId,
+    pub message: MessageId,
+    pub state: RunState,
+    pub calls: Vec<Call>,
+    pub log: Vec<(u64, UiChunk)>,
+}
+
+/// How far the log jumps where a process ended in the middle of a step: more than any step publishes.
+const LOST_PLACES: u64 = 1 << 32;
+
+/// What a run may look at while it decides.
+pub(crate) struct Context<'a> {
+    pub now: Timestamp,
+    pub ids: &'a dyn Ids,
+    pub toolbox: &'a Toolbox,
+    pub policy: &'a dyn Policy,
+    pub limits: &'a Limits,
+    pub expire: Duration,
+    /// Tools that a person has approved for always in this chat.
+    pub always: &'a BTreeSet<String>,
+}
+
+/// What is to be done, in this order: save; release, park and execute; publish; ask or end.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// Something was promised or decided: the run and the changed calls are saved before anything else is done.
+    pub save: bool,
+    /// Calls that changed, as places in [`Run::calls`].
+    pub changed: BTreeSet<usize>,
+    /// Calls that a person has decided about just now, as places in [`Run::calls`].
+    pub confirmed: Vec<usize>,
+    /// Tools that are approved for always from now on.
+    pub always: Vec<String>,
+    /// Calls that no longer wait although nobody answered them.
+    pub release: Vec<ToolCallId>,
+    /// Calls that wait for somebody from now on.
+    pub park: Vec<ToolCallId>,
+    /// Calls that the server runs now, in the model's order.
+    pub execute: Vec<ToolCallId>,
+    /// What the readers see, with its places in the log.
+    pub publish: Vec<(u64, UiChunk)>,
+    /// Whether the model is to be asked for the next step.
+    pub ask: bool,
+    /// Whether the run is over, and how.
+    pub over: Option<Ending>,
+}
+
+// === impl Run ===
+
+impl Run {
+    /// A run that has not begun.
+    pub fn new(request: RunRequest, now: Timestamp) -> Self {
+        let state = RunState {
+            started: now,
+            model: request.model,
+            profile: request.profile,
+            hold: request.hold,
+            tools: request.tools,
+            system: request.system,
+            call_settings: request.call_settings,
+            phase: Phase::Speaking,
+            step: 0,
+            seq: 0,
+            usage: None,
+            marks: Vec::new(),
+            parked_since: None,
+            let_go: false,
+            texts: 0,
+        };
+        Self {
+            assembler: Assembler::new(request.message.clone()),
+            id: request.id,
+            message: request.message,
+            state,
+            calls: Vec::new(),
+            settled_at: HashMap::new(),
+            speaking: speaking::Speaking::default(),
+        }
+    }
+
+    /// A run as it was saved, its message folded anew from its log.
+    ///
+    /// # Errors
+    /// Where the log does not fold: it was written by something else.
+    pub fn restore(saved: SavedRun) -> Result<Self, AssembleError> {
+        let SavedRun { id, message, state, calls, log } = saved;
+        let mut run = Self {
+            assembler: Assembler::new(message.clone()),
+            id,
+            message,
+            state,
+            calls,
+            settled_at: HashMap::new(),
+            speaking: speaking::Speaking::default(),
+        };
+        for (seq, chunk) in &log {
+            run.assembler.apply(chunk)?;
+            run.note_outcome(*seq, chunk);
+        }
+        for call in &run.calls {
+            if let (Some(question), Some(decided)) = (&call.question, &call.decided) {
+                run.assembler.decide(&question.id, decided.approved, decided.reason.as_deref());
+            }
+        }
+        Ok(run)
+    }
+
+    /// What is to be done with a run whose process ended: a step that was cut off is asked for again, and a call that ran is not
+    /// run twice.
+    pub fn resume(&mut self, context: &Context<'_>) -> Effects {
+        let mut effects = Effects::default();
+        match self.state.phase {
+            Phase::Speaking => {
+                // Readers may have seen more of the step than was saved; their places must not be taken for new ones.
+                self.state.seq += LOST_PLACES;
+                effects.save = true;
+                effects.ask = true;
+            }
+            Phase::Deciding | Phase::Working => {
+                for place in self.step_places() {
+                    if is_at_work(&self.calls[place]) {
+                        let words = "The server was restarted while this call ran; it may or may not have had its effect.";
+                        self.fail(place, words.into(), context, &mut effects);
+                    }
+                }
+                effects
+                    .park
+                    .extend(self.calls.iter().filter(|call| call.takes_answer()).map(|call| call.id.clone()));
+                self.complete_step_if_settled(context, &mut effects);
+                self.mark_parked(context.now);
+            }
+            Phase::Over => {}
+        }
+        effects
+    }
+
+    /// Opens the stream and asks the model for the first step.
+    pub fn begin(&mut self) -> Effects {
+        let mut effects = Effects { save: true, ..Effects::default() };
+        let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
+        self.publish(&mut effects, start);
+        self.begin_step(&mut effects);
+        effects
+    }
+
+    /// The message as it stands.
+    pub fn snapshot(&self) -> UiMessage {
+        self.assembler.snapshot()
+    }
+
+    /// Whether nothing of the run is at work: it goes on only when somebody answers.
+    pub fn is_waiting(&self) -> bool {
+        match self.state.phase {
+            Phase::Deciding => true,
+            Phase::Working => self.step_calls().any(Call::is_parked) && !self.step_calls().any(is_at_work),
+            Phase::Speaking | Phase::Over => false,
+        }
+    }
+
+    /// When the first of the waiting calls expires.
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.calls.iter().filter(|call| call.waits_for_somebody()).filter_map(|call| call.expires).min()
+    }
+
+    /// When the readers are sent away, unless somebody answers; `None` while something is at work.
+    pub fn hold_ends(&self) -> Option<Timestamp> {
+        let since = self.state.parked_since.filter(|_| !self.state.let_go)?;
+        Some(since.saturating_add(self.state.hold).unwrap_or(Timestamp::MAX))
+    }
+
+    /// The calls that wait for somebody.
+    pub fn pending(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.waits_for_somebody())
+    }
+
+    /// The first step's forced choice holds for the first step only, or the run would never end.
+    pub fn tool_choice<'a>(&self, asked: Option<&'a ToolChoice>) -> Option<&'a ToolChoice> {
+        asked.filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
+    }
+
+    fn step_calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.step == self.state.step)
+    }
+
+    fn step_places(&self) -> Vec<usize> {
+        let step = self.state.step;
+        (0..self.calls.len()).filter(|&place| self.calls[place].step == step).collect()
+    }
+
+    fn publish(&mut self, effects: &mut Effects, chunk: UiChunk) {
+        if let Err(error) = self.assembler.apply(&chunk) {
+            debug_assert!(false, "{error}: {chunk:?}");
+            tracing::error!(run = %self.id, %error, "a chunk does not fit into the message");
+        }
+        self.state.seq += 1;
+        self.note_outcome(self.state.seq, &chunk);
+        effects.publish.push((self.state.seq, chunk));
+    }
+
+    fn note_outcome(&mut self, seq: u64, chunk: &UiChunk) {
+        if let UiChunk::ToolOutputAvailable { tool_call_id, .. }
+        | UiChunk::ToolOutputError { tool_call_id, .. }
+        | UiChunk::ToolOutputDenied { tool_call_id, .. }
+        | UiChunk::ToolInputError { tool_call_id, .. } = chunk
+        {
+            self.settled_at.insert(tool_call_id.clone(), seq);
+        }
+    }
+
+    fn begin_step(&mut self, effects: &mut Effects) {
+        self.state.step += 1;
+        self.state.phase = Phase::Speaking;
+        self.state.parked_since = None;
+        self.state.let_go = false;
+        self.publish(effects, UiChunk::StartStep);
+        effects.save = true;
+        effects.ask = true;
+    }
+
+    /// Notes that the run is parked from here on, where it is.
+    fn mark_parked(&mut self, now: Timestamp) {
+        if !self.is_waiting() {
+            self.state.parked_since = None;
+            return;
+        }
+        let mark =
+            Mark { step: self.state.step, seq: self.state.seq, open: self.state.phase == Phase::Working };
+        if self.state.marks.last() != Some(&mark) {
+            self.state.marks.push(mark);
+        }
+        if self.state.parked_since.is_none() {
+            self.state.parked_since = Some(now);
+        }
+    }
+}
+
+fn is_at_work(call: &Call) -> bool {
+    call.state == fermata_tools::CallState::Executing && !call.is_parked()
+}

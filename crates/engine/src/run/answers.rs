@@ -1,0 +1,274 @@
+//! What browsers and people say about calls: judged first, as a whole, and then taken.
+
+use std::collections::BTreeSet;
+
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId, ToolPart, ToolState, UiPart};
+use fermata_tools::{Call, CallState, Cancelled, Decided, Decision, Receipt, Refusal, Verdict};
+use serde_json::Value;
+
+use super::{Context, Effects, Run};
+
+/// Answers that can be taken, with what their giver is to be told.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// The new ones, each with its call's place in [`Run::calls`].
+    pub answers: Vec<(usize, AnswerKind)>,
+    pub receipts: Vec<Receipt>,
+}
+
+/// Why none of a batch is taken.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Rejected {
+    /// No such call in this run.
+    Unknown(AnswerTarget),
+    Refused {
+        refusal: Refusal,
+        call: ToolCallId,
+        tool: String,
+        state: &'static str,
+    },
+    /// Two answers of the batch are about one call.
+    Twice(ToolCallId),
+    /// The edited input cannot run.
+    BadInput(String),
+    /// The edited input may not run.
+    Denied(String),
+    /// The output is larger than allowed.
+    TooLarge(String),
+}
+
+impl Run {
+    /// The call that an answer is about.
+    pub fn find(&self, target: &AnswerTarget) -> Option<usize> {
+        self.calls.iter().position(|call| match target {
+            AnswerTarget::Call(id) => call.id == *id,
+            AnswerTarget::Approval(id) => call.question.as_ref().is_some_and(|question| question.id == *id),
+        })
+    }
+
+    /// Judges a batch. Changes nothing.
+    pub fn judge(&self, answers: &[Answer], context: &Context<'_>) -> Result<Taken, Rejected> {
+        let mut places = Vec::with_capacity(answers.len());
+        let mut taken = Vec::new();
+        for answer in answers {
+            let place = self.find(&answer.of).ok_or_else(|| Rejected::Unknown(answer.of.clone()))?;
+            if places.contains(&place) {
+                return Err(Rejected::Twice(self.calls[place].id.clone()));
+            }
+            places.push(place);
+            match self.calls[place].judge(&answer.kind) {
+                Ok(Verdict::Same) => {}
+                Ok(Verdict::Take) => {
+                    self.check_answer(place, &answer.kind, context)?;
+                    taken.push((place, answer.kind.clone()));
+                }
+                Err(refusal) => return Err(Rejected::of(refusal, &self.calls[place])),
+            }
+        }
+        let receipts = self.receipts(&places, &taken);
+        Ok(Taken { answers: taken, receipts })
+    }
+
+    fn check_answer(&self, place: usize, answer: &AnswerKind, context: &Context<'_>) -> Result<(), Rejected> {
+        match answer {
+            AnswerKind::Output { output } => within(context.limits.output_bytes, output.to_string().len()),
+            AnswerKind::Failure { error_text } => within(context.limits.output_bytes, error_text.len()),
+            AnswerKind::Decision { approved: true, input: Some(input), .. } => {
+                self.check_edit(place, input, context)
+            }
+            AnswerKind::Decision { .. } => Ok(()),
+        }
+    }
+
+    fn check_edit(&self, place: usize, input: &Value, context: &Context<'_>) -> Result<(), Rejected> {
+        let Some(found) = context.toolbox.find(&self.calls[place].tool) else { return Ok(()) };
+        found.check(input).map_err(|fault| {
+            Rejected::BadInput(format!("The edited input does not fit the schema: {fault}."))
+        })?;
+        let ruling = context.policy.rule(found.spec(), input);
+        match ruling.decision {
+            Decision::Deny => {
+                Err(Rejected::Denied(ruling.reason.unwrap_or_else(|| "A rule denies this input.".into())))
+            }
+            // A person has read what they wrote: the edit is the approval.
+            Decision::Allow | Decision::Ask => Ok(()),
+        }
+    }
+
+    /// What the givers are told: the states that the calls come into, before anything has run.
+    fn receipts(&self, places: &[usize], taken: &[(usize, AnswerKind)]) -> Vec<Receipt> {
+        let always: Vec<&str> = taken
+            .iter()
+            .filter(|(_, kind)| is_always(kind))
+            .map(|(place, _)| self.calls[*place].tool.as_str())
+            .collect();
+        let decided = |place: usize| taken.iter().any(|(answered, _)| *answered == place);
+        places
+            .iter()
+            .map(|&place| {
+                let call = &self.calls[place];
+                let answer = taken.iter().find(|(answered, _)| *answered == place).map(|(_, kind)| kind);
+                let waiting_for = (0..self.calls.len())
+                    .filter(|&other| self.calls[other].step == call.step && self.calls[other].is_asked())
+                    .filter(|&other| !decided(other) && !always.contains(&self.calls[other].tool.as_str()))
+                    .map(|other| self.calls[other].id.clone())
+                    .collect();
+                Receipt {
+                    tool_call_id: call.id.clone(),
+                    state: answer.map_or(call.state.name(), state_after),
+                    waiting_for,
+                }
+            })
+            .collect()
+    }
+
+    /// Takes answers that were judged.
+    pub fn take(&mut self, answers: Vec<(usize, AnswerKind)>, context: &Context<'_>, effects: &mut Effects) {
+        for (place, answer) in answers {
+            match answer {
+                AnswerKind::Output { .. } | AnswerKind::Failure { .. } => {
+                    self.take_output(place, answer, context, effects)
+                }
+                AnswerKind::Decision { approved, reason, always, input } => {
+                    self.calls[place].edited = input.filter(|_| approved);
+                    self.note_decision(place, Decided { approved, reason, always }, context, effects);
+                }
+            }
+        }
+        self.open_if_decided(context, effects);
+        self.complete_step_if_settled(context, effects);
+        self.mark_parked(context.now);
+    }
+
+    /// The browser has run a call.
+    pub(super) fn take_output(
+        &mut self,
+        place: usize,
+        answer: AnswerKind,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        self.calls[place].answer = Some(answer.clone());
+        match answer {
+            AnswerKind::Output { output } => self.succeed(place, output, context, effects),
+            AnswerKind::Failure { error_text } => self.fail(place, error_text, context, effects),
+            AnswerKind::Decision { .. } => {}
+        }
+    }
+
+    /// Those of a posted message's answers that a call of this run waits for, each call once. A decision has to name the question
+    /// that was put about its call.
+    pub fn new_answers(&self, parts: &[UiPart]) -> Vec<Answer> {
+        let mut seen = BTreeSet::new();
+        let mut waited_for = |part: &ToolPart| {
+            let answer = answer_in(part)?;
+            let place = self.find(&answer.of).filter(|&place| self.calls[place].id == part.tool_call_id)?;
+            let new = self.calls[place].judge(&answer.kind) == Ok(Verdict::Take) && seen.insert(place);
+            new.then_some(answer)
+        };
+        parts.iter().filter_map(UiPart::as_tool).filter_map(&mut waited_for).collect()
+    }
+
+    fn note_decision(
+        &mut self,
+        place: usize,
+        decided: Decided,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        let (approved, always) = (decided.approved, decided.always);
+        effects.confirmed.push(place);
+        self.decide_call(place, decided, context, effects);
+        if !(approved && always) {
+            return;
+        }
+        let tool = self.calls[place].tool.clone();
+        for sibling in self.step_places() {
+            if self.calls[sibling].is_asked() && self.calls[sibling].tool == tool {
+                effects.release.push(self.calls[sibling].id.clone());
+                self.decide_call(
+                    sibling,
+                    Decided { approved: true, reason: None, always: false },
+                    context,
+                    effects,
+                );
+            }
+        }
+        effects.always.push(tool);
+    }
+
+    fn decide_call(&mut self, place: usize, decided: Decided, context: &Context<'_>, effects: &mut Effects) {
+        let state = if decided.approved {
+            CallState::Scheduled
+        } else {
+            CallState::Cancelled { cancelled: Cancelled::Denied { reason: decided.reason.clone() } }
+        };
+        if let Some(question) = &self.calls[place].question {
+            self.assembler.decide(&question.id, decided.approved, decided.reason.as_deref());
+        }
+        self.calls[place].decided = Some(decided);
+        if self.calls[place].state == state {
+            effects.changed.insert(place);
+            effects.save = true;
+        } else {
+            self.change(place, state, context, effects);
+        }
+    }
+}
+
+/// The answer in a part that a stock client posts again: an outcome or a decision, which it does not mark as new.
+fn answer_in(part: &ToolPart) -> Option<Answer> {
+    let of = AnswerTarget::Call(part.tool_call_id.clone());
+    match &part.state {
+        ToolState::OutputAvailable { output, preliminary, .. } if *preliminary != Some(true) => {
+            Some(Answer { of, kind: AnswerKind::Output { output: output.clone() } })
+        }
+        ToolState::OutputError { error_text, .. } => {
+            Some(Answer { of, kind: AnswerKind::Failure { error_text: error_text.clone() } })
+        }
+        ToolState::ApprovalResponded { .. } => {
+            let approval = part.approval.as_ref()?;
+            let kind = AnswerKind::Decision {
+                approved: approval.approved?,
+                reason: approval.reason.clone(),
+                always: false,
+                input: None,
+            };
+            Some(Answer { of: AnswerTarget::Approval(approval.id.clone()), kind })
+        }
+        ToolState::OutputAvailable { .. }
+        | ToolState::InputStreaming { .. }
+        | ToolState::InputAvailable { .. }
+        | ToolState::ApprovalRequested { .. }
+        | ToolState::OutputDenied { .. } => None,
+    }
+}
+
+fn is_always(kind: &AnswerKind) -> bool {
+    matches!(kind, AnswerKind::Decision { approved: true, always: true, .. })
+}
+
+fn state_after(answer: &AnswerKind) -> &'static str {
+    match answer {
+        AnswerKind::Output { .. } => "success",
+        AnswerKind::Failure { .. } => "error",
+        AnswerKind::Decision { approved: true, .. } => "scheduled",
+        AnswerKind::Decision { approved: false, .. } => "cancelled",
+    }
+}
+
+fn within(limit: usize, bytes: usize) -> Result<(), Rejected> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Rejected::TooLarge(format!(
+        "The output has {bytes} bytes as JSON; the limit is {limit}. Send a smaller one; the call waits on."
+    )))
+}
+
+impl Rejected {
+    /// A refusal of an answer to this call.
+    pub fn of(refusal: Refusal, call: &Call) -> Self {
+        Self::Refused { refusal, call: call.id.clone(), tool: call.tool.clone(), state: call.state.name() }
+    }
+}

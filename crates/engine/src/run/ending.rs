@@ -1,0 +1,198 @@
+//! How a run ends, and how its readers are sent away while it does not.
+//!
+//! A run that ended must leave no stock client that posts again by itself: every open call gets an outcome, the message never ends
+//! in a step of calls, and `finish` carries metadata.
+
+use std::time::Duration;
+
+use fermata_protocol::{Answer, FinishReason, Profile, UiChunk, UiPart};
+use fermata_tools::{Call, CallState, Cancelled};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Context, Effects, Phase, Run};
+use crate::model::ModelError;
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ending {
+    /// The model had said all.
+    Finished(FinishReason),
+    /// Somebody stopped it.
+    Stopped,
+    /// Somebody went on without it.
+    Superseded,
+    /// Nobody answered in time.
+    Expired,
+    /// The model was asked often enough.
+    StepLimit,
+    /// The model failed.
+    Failed(ModelError),
+}
+
+impl Ending {
+    /// For the operator and the database.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Finished(_) => "finished",
+            Self::Stopped => "stopped",
+            Self::Superseded => "superseded",
+            Self::Expired => "expired",
+            Self::StepLimit => "step_limit",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+impl Run {
+    /// The model had said all.
+    pub(super) fn finish(&mut self, reason: FinishReason, context: &Context<'_>, effects: &mut Effects) {
+        self.publish(effects, UiChunk::FinishStep);
+        self.publish_finish(reason, context, effects);
+        self.close(Ending::Finished(reason), effects);
+    }
+
+    /// Ends the run, whatever it is doing.
+    pub fn end(&mut self, ending: Ending, context: &Context<'_>, effects: &mut Effects) {
+        if self.state.phase == Phase::Over {
+            return;
+        }
+        self.close_part(effects);
+        self.abandon_arguments();
+        self.cancel_open_calls(&ending, context, effects);
+        self.publish(effects, UiChunk::FinishStep);
+        if let Ending::Failed(error) = &ending {
+            self.publish(effects, UiChunk::Error { error_text: error.public().into() });
+            return self.close(ending, effects);
+        }
+        if self.step_calls().next().is_some() {
+            self.publish(effects, UiChunk::StartStep);
+            self.publish(effects, UiChunk::FinishStep);
+        }
+        if ending == Ending::Stopped {
+            self.publish(effects, UiChunk::Abort { reason: Some("The run was stopped.".into()) });
+        }
+        self.publish_finish(FinishReason::Other, context, effects);
+        self.close(ending, effects);
+    }
+
+    /// Ends the run because the person goes on without it, taking the outputs that came along. In the record only: any chunk but
+    /// `abort` would double the message in the client that went on.
+    pub fn supersede(&mut self, outputs: &[Answer], context: &Context<'_>, effects: &mut Effects) {
+        let mut unseen = Effects::default();
+        self.close_part(&mut unseen);
+        self.abandon_arguments();
+        for Answer { of, kind } in outputs {
+            let place = self.find(of).filter(|&place| self.calls[place].is_parked());
+            if let Some(place) = place {
+                unseen.release.push(self.calls[place].id.clone());
+                self.take_output(place, kind.clone(), context, &mut unseen);
+            }
+        }
+        self.cancel_open_calls(&Ending::Superseded, context, &mut unseen);
+        effects.changed.extend(unseen.changed);
+        effects.release.extend(unseen.release);
+        self.publish(effects, UiChunk::Abort { reason: Some("The conversation went on.".into()) });
+        self.close(Ending::Superseded, effects);
+    }
+
+    fn close(&mut self, ending: Ending, effects: &mut Effects) {
+        self.state.phase = Phase::Over;
+        self.state.parked_since = None;
+        effects.save = true;
+        effects.ask = false;
+        effects.over = Some(ending);
+    }
+
+    fn cancel_open_calls(&mut self, ending: &Ending, context: &Context<'_>, effects: &mut Effects) {
+        for place in self.step_places() {
+            if self.state.phase == Phase::Deciding {
+                self.show_denial_by_person_as_error(place, effects);
+            }
+            if self.calls[place].state.is_final() {
+                continue;
+            }
+            if self.calls[place].takes_answer() {
+                effects.release.push(self.calls[place].id.clone());
+            }
+            let cancelled = why(&self.calls[place], ending, context);
+            let text = cancelled.text();
+            self.change(place, CallState::Cancelled { cancelled }, context, effects);
+            self.show_error(place, text, effects);
+        }
+    }
+
+    fn show_denial_by_person_as_error(&mut self, place: usize, effects: &mut Effects) {
+        let denied = self.calls[place].decided.as_ref().filter(|decided| !decided.approved);
+        if let Some(reason) = denied.map(|decided| decided.reason.clone()) {
+            self.show_error(place, Cancelled::Denied { reason }.text(), effects);
+        }
+    }
+
+    fn publish_finish(&mut self, reason: FinishReason, context: &Context<'_>, effects: &mut Effects) {
+        let message_metadata = Some(self.metadata(context));
+        self.publish(effects, UiChunk::Finish { finish_reason: Some(reason), message_metadata });
+    }
+
+    fn metadata(&self, context: &Context<'_>) -> Value {
+        let took = context.now.duration_since(self.state.started).as_millis().max(0);
+        let duration = u64::try_from(took).unwrap_or(u64::MAX);
+        let mut metadata = json!({ "model": self.state.model, "durationMs": duration });
+        if let Some(usage) = self.state.usage {
+            metadata["usage"] = json!(usage);
+        }
+        metadata
+    }
+
+    /// Sends the readers away while calls wait. Returns what only the readers of this moment are told.
+    pub fn let_go(&mut self, context: &Context<'_>, effects: &mut Effects) -> Vec<UiChunk> {
+        if self.state.phase == Phase::Deciding && self.state.profile != Profile::V5 {
+            self.ask_for_withheld_calls(context, effects);
+        }
+        self.state.let_go = true;
+        self.mark_parked(context.now);
+        effects.save = true;
+        vec![
+            UiChunk::FinishStep,
+            UiChunk::Finish { finish_reason: Some(FinishReason::ToolCalls), message_metadata: None },
+        ]
+    }
+
+    /// A call that is neither asked nor settled keeps a stock client from ever posting again, so it is asked about too; the gate does
+    /// not wait for that answer.
+    fn ask_for_withheld_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        for place in self.step_places() {
+            if self.calls[place].state == CallState::Scheduled && self.calls[place].question.is_none() {
+                self.put_question(place, false, context, effects);
+                effects.park.push(self.calls[place].id.clone());
+            }
+        }
+    }
+
+    /// A client goes on reading with a version and a hold of its own; the hold counts anew.
+    pub fn follow_on(&mut self, profile: Profile, hold: Duration, now: Timestamp) {
+        self.state.profile = profile;
+        self.state.hold = hold;
+        self.state.let_go = false;
+        self.state.parked_since = self.state.parked_since.map(|_| now);
+    }
+
+    /// Whether a waiting call's time is over.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires().is_some_and(|expires| expires <= now)
+    }
+
+    /// Whether the message is worth keeping: a step that never said anything is not.
+    pub fn has_content(&self) -> bool {
+        self.snapshot().parts.iter().any(|part| *part != UiPart::StepStart)
+    }
+}
+
+fn why(call: &Call, ending: &Ending, context: &Context<'_>) -> Cancelled {
+    match ending {
+        Ending::Stopped => Cancelled::Stopped,
+        Ending::Superseded => Cancelled::Superseded,
+        Ending::Expired if call.expires.is_some_and(|expires| expires <= context.now) => Cancelled::Expired,
+        Ending::Expired | Ending::Finished(_) | Ending::StepLimit | Ending::Failed(_) => Cancelled::RunEnded,
+    }
+}

@@ -1,0 +1,137 @@
+//! Where a client that posts a message again is to go on reading.
+//!
+//! A stock client shows the message as it was when its stream ended. Text and inputs that it has must not come again, outcomes
+//! that it has not must. The unit is the step: what the client shows of its last step says which mark of the log it has reached.
+
+use fermata_protocol::{FinishReason, ToolPart, ToolState, UiChunk, UiMessage, UiPart, outcome, replay};
+use serde_json::json;
+
+use super::Run;
+
+/// What a client is sent to catch up: first these chunks, then the log after `after`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Healing {
+    pub prelude: Vec<UiChunk>,
+    pub after: u64,
+}
+
+/// What a client shows of the message, as far as it matters here.
+pub(crate) struct Shown<'a> {
+    steps: u32,
+    /// The calls of its last step.
+    calls: Vec<&'a ToolPart>,
+}
+
+/// What the parts of a posted message show.
+pub(crate) fn shown_by(parts: &[UiPart]) -> Shown<'_> {
+    let steps = parts.iter().filter(|part| **part == UiPart::StepStart).count();
+    let last = parts.iter().rposition(|part| *part == UiPart::StepStart).map_or(0, |start| start + 1);
+    Shown {
+        steps: u32::try_from(steps).unwrap_or(u32::MAX),
+        calls: parts[last..].iter().filter_map(UiPart::as_tool).collect(),
+    }
+}
+
+impl Run {
+    /// Where a client that shows this goes on reading; `None` where it shows something that never was.
+    pub fn healing(&self, shown: &Shown<'_>) -> Option<Healing> {
+        // A client that still shows a question has not seen the gate open.
+        let before_the_gate = shown.calls.iter().any(|part| match part.state {
+            ToolState::ApprovalRequested { .. }
+            | ToolState::ApprovalResponded { .. }
+            | ToolState::InputStreaming { .. } => true,
+            ToolState::InputAvailable { .. }
+            | ToolState::OutputAvailable { .. }
+            | ToolState::OutputError { .. }
+            | ToolState::OutputDenied { .. } => false,
+        });
+        let marks = || self.state.marks.iter().rev().filter(|mark| mark.step == shown.steps);
+        let mark = marks().find(|mark| !before_the_gate || !mark.open).or_else(|| marks().next_back())?;
+        let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
+        let mut prelude = vec![start];
+        if mark.open {
+            // Within an open gate outcomes may stand before the mark that this client was not there for.
+            prelude.extend(self.outcomes_unseen(shown, mark.seq));
+        }
+        Some(Healing { prelude, after: mark.seq })
+    }
+
+    fn outcomes_unseen(&self, shown: &Shown<'_>, mark: u64) -> Vec<UiChunk> {
+        let message = self.snapshot();
+        shown
+            .calls
+            .iter()
+            .filter(|part| !part.state.is_settled())
+            .filter(|part| self.settled_at.get(&part.tool_call_id).is_some_and(|&seq| seq <= mark))
+            .filter_map(|part| part_of(&message, part).and_then(outcome))
+            .collect()
+    }
+
+    /// Whether the client shows all there is.
+    pub fn is_shown(&self, shown: &Shown<'_>) -> bool {
+        shown.steps >= self.state.step && all_outcomes_shown(&self.snapshot(), shown)
+    }
+}
+
+/// What a client is sent that shows an older state of a message that is finished; `None` where it shows all there is.
+pub(crate) fn heal_finished(message: &UiMessage, shown: &Shown<'_>) -> Option<Vec<UiChunk>> {
+    let steps = message.parts.iter().filter(|part| **part == UiPart::StepStart).count();
+    let behind = (shown.steps as usize) < steps;
+    if !behind && all_outcomes_shown(message, shown) {
+        return None;
+    }
+    let mut chunks = vec![UiChunk::Start { message_id: Some(message.id.clone()), message_metadata: None }];
+    chunks.extend(shown.calls.iter().filter_map(|part| part_of(message, part).and_then(outcome)));
+    chunks.push(UiChunk::FinishStep);
+    if behind {
+        let rest = replay(message, shown.steps as usize).into_iter();
+        chunks.extend(rest.filter(|chunk| !matches!(chunk, UiChunk::Start { .. } | UiChunk::Finish { .. })));
+    }
+    // Without metadata a stock client whose last step is empty posts again.
+    let message_metadata = Some(message.metadata.clone().unwrap_or_else(|| json!({})));
+    chunks.push(UiChunk::Finish { finish_reason: Some(FinishReason::Other), message_metadata });
+    Some(chunks)
+}
+
+/// Whether a client claims an outcome or a decision for a call that this message knows and that waits for none.
+pub(crate) fn claims_settled_call(message: &UiMessage, shown: &Shown<'_>) -> bool {
+    shown.calls.iter().any(|part| {
+        let claims = match &part.state {
+            ToolState::OutputAvailable { .. }
+            | ToolState::OutputError { .. }
+            | ToolState::ApprovalResponded { .. } => true,
+            ToolState::InputStreaming { .. }
+            | ToolState::InputAvailable { .. }
+            | ToolState::ApprovalRequested { .. }
+            | ToolState::OutputDenied { .. } => false,
+        };
+        claims
+            && part_of(message, part).is_some_and(|known| {
+                known.state.is_settled() || matches!(known.state, ToolState::ApprovalResponded { .. })
+            })
+    })
+}
+
+fn all_outcomes_shown(message: &UiMessage, shown: &Shown<'_>) -> bool {
+    shown.calls.iter().all(|part| part_of(message, part).is_none_or(|known| shows_outcome(part, known)))
+}
+
+fn shows_outcome(part: &ToolPart, known: &ToolPart) -> bool {
+    match (&known.state, &part.state) {
+        (ToolState::OutputAvailable { output, .. }, ToolState::OutputAvailable { output: shown, .. }) => {
+            output == shown
+        }
+        (ToolState::OutputError { error_text, .. }, ToolState::OutputError { error_text: shown, .. }) => {
+            error_text == shown
+        }
+        // A client that cannot be told of a denial shows an error.
+        (ToolState::OutputDenied { .. }, ToolState::OutputDenied { .. } | ToolState::OutputError { .. }) => {
+            true
+        }
+        (known, _) => !known.is_settled(),
+    }
+}
+
+fn part_of<'a>(message: &'a UiMessage, part: &ToolPart) -> Option<&'a ToolPart> {
+    message.parts.iter().filter_map(UiPart::as_tool).find(|known| known.tool_call_id == part.tool_call_id)
+}

@@ -1,0 +1,183 @@
+//! The model's words, as they come.
+//!
+//! At most one text or reasoning part is open at a time; a call or a part of the other kind closes it. Providers interleave the
+//! arguments of several calls, so each keeps its own.
+
+use fermata_protocol::{FinishReason, UiChunk};
+use fermata_tools::{Call, CallState};
+use serde_json::Value;
+
+use super::{Context, Effects, Phase, Run};
+use crate::model::{ModelEvent, Usage};
+
+/// What the model is in the middle of.
+#[derive(Debug, Default)]
+pub(super) struct Speaking {
+    open: Option<OpenPart>,
+    arguments: Vec<Arguments>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum OpenPart {
+    Text(String),
+    Reasoning(String),
+}
+
+/// The arguments of one call, as far as they came.
+#[derive(Debug)]
+pub(super) struct Arguments {
+    key: usize,
+    /// The call's place in [`Run::calls`].
+    pub place: usize,
+    pub text: String,
+}
+
+impl Run {
+    /// Takes what the model says.
+    pub fn hear(&mut self, event: ModelEvent, context: &Context<'_>, effects: &mut Effects) {
+        if self.state.phase != Phase::Speaking {
+            return;
+        }
+        match event {
+            ModelEvent::Text(delta) => self.hear_text(delta, effects),
+            ModelEvent::Reasoning(delta) => self.hear_reasoning(delta, effects),
+            ModelEvent::CallStart { key, tool } => self.hear_call(key, tool, context, effects),
+            ModelEvent::CallDelta { key, arguments } => self.hear_arguments(key, arguments, effects),
+            ModelEvent::File { media_type, url } => {
+                self.close_part(effects);
+                self.publish(effects, UiChunk::File { url, media_type, provider_metadata: None });
+            }
+            ModelEvent::Source { url, title } => {
+                self.close_part(effects);
+                let source_id = self.next_part_id("source");
+                self.publish(effects, UiChunk::SourceUrl { source_id, url, title, provider_metadata: None });
+            }
+            ModelEvent::Finished { reason, usage } => self.hear_end(reason, usage, context, effects),
+        }
+    }
+
+    fn hear_text(&mut self, delta: String, effects: &mut Effects) {
+        let id = match &self.speaking.open {
+            Some(OpenPart::Text(id)) => id.clone(),
+            Some(OpenPart::Reasoning(_)) | None => {
+                self.close_part(effects);
+                let id = self.next_part_id("text");
+                self.publish(effects, UiChunk::TextStart { id: id.clone(), provider_metadata: None });
+                self.speaking.open = Some(OpenPart::Text(id.clone()));
+                id
+            }
+        };
+        self.publish(effects, UiChunk::TextDelta { id, delta, provider_metadata: None });
+    }
+
+    fn hear_reasoning(&mut self, delta: String, effects: &mut Effects) {
+        let id = match &self.speaking.open {
+            Some(OpenPart::Reasoning(id)) => id.clone(),
+            Some(OpenPart::Text(_)) | None => {
+                self.close_part(effects);
+                let id = self.next_part_id("reasoning");
+                self.publish(effects, UiChunk::ReasoningStart { id: id.clone(), provider_metadata: None });
+                self.speaking.open = Some(OpenPart::Reasoning(id.clone()));
+                id
+            }
+        };
+        self.publish(effects, UiChunk::ReasoningDelta { id, delta, provider_metadata: None });
+    }
+
+    fn hear_call(&mut self, key: usize, tool: String, context: &Context<'_>, effects: &mut Effects) {
+        self.close_part(effects);
+        let found = context.toolbox.find(&tool);
+        let call = Call {
+            id: fermata_protocol::ToolCallId::new(context.ids.next("call_")),
+            step: self.state.step,
+            run_by: found.map(|found| found.spec().run_by),
+            tool,
+            input: Value::Null,
+            edited: None,
+            question: None,
+            decided: None,
+            answer: None,
+            state: CallState::Validating,
+            since: context.now,
+            expires: None,
+        };
+        self.publish(
+            effects,
+            UiChunk::ToolInputStart {
+                tool_call_id: call.id.clone(),
+                tool_name: call.tool.clone(),
+                input_encoding: None,
+                provider_executed: None,
+                provider_metadata: None,
+                tool_metadata: None,
+                dynamic: dynamic(&call),
+                title: None,
+            },
+        );
+        self.speaking.arguments.push(Arguments { key, place: self.calls.len(), text: String::new() });
+        self.calls.push(call);
+    }
+
+    fn hear_arguments(&mut self, key: usize, delta: String, effects: &mut Effects) {
+        // The newest call with the key: providers that number every call 0 mean the last one.
+        let Some(arguments) = self.speaking.arguments.iter_mut().rev().find(|arguments| arguments.key == key)
+        else {
+            tracing::warn!(run = %self.id, key, "arguments came for a call that never began");
+            return;
+        };
+        arguments.text.push_str(&delta);
+        let tool_call_id = self.calls[arguments.place].id.clone();
+        self.publish(effects, UiChunk::ToolInputDelta { tool_call_id, input_text_delta: delta });
+    }
+
+    fn hear_end(
+        &mut self,
+        reason: FinishReason,
+        usage: Option<Usage>,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        self.close_part(effects);
+        self.count(usage);
+        let arguments = std::mem::take(&mut self.speaking.arguments);
+        if arguments.is_empty() {
+            return self.finish(reason, context, effects);
+        }
+        self.decide(arguments, context, effects);
+    }
+
+    fn count(&mut self, usage: Option<Usage>) {
+        let Some(usage) = usage else { return };
+        let total = self.state.usage.get_or_insert_default();
+        total.input_tokens += usage.input_tokens;
+        total.output_tokens += usage.output_tokens;
+        total.total_tokens += usage.total_tokens;
+    }
+
+    /// Ends the text or reasoning that is open.
+    pub(super) fn close_part(&mut self, effects: &mut Effects) {
+        let chunk = match self.speaking.open.take() {
+            Some(OpenPart::Text(id)) => UiChunk::TextEnd { id, citations: None, provider_metadata: None },
+            Some(OpenPart::Reasoning(id)) => UiChunk::ReasoningEnd { id, provider_metadata: None },
+            None => return,
+        };
+        self.publish(effects, chunk);
+    }
+
+    /// Keeps what came of calls whose arguments will never be whole.
+    pub(super) fn abandon_arguments(&mut self) {
+        for Arguments { place, text, .. } in std::mem::take(&mut self.speaking.arguments) {
+            self.calls[place].input = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        }
+    }
+
+    fn next_part_id(&mut self, kind: &str) -> String {
+        self.state.texts += 1;
+        format!("{kind}-{}", self.state.texts)
+    }
+}
+
+/// Whether the part is dynamic: nobody knows the types of a tool that does not exist.
+pub(super) fn dynamic(call: &Call) -> Option<bool> {
+    call.run_by.is_none().then_some(true)
+}

@@ -1,0 +1,108 @@
+//! What lists of chats look like, whichever store makes them: where a page begins, and what a chat is called.
+//!
+//! Knows no database. Times in lists are whole microseconds, so that every store orders chats alike.
+
+use fermata_protocol::{ChatId, Role, UiMessage, UiPart};
+use jiff::Timestamp;
+
+use super::StoreError;
+
+/// How many characters of a message make a title.
+const TITLE_CHARACTERS: usize = 80;
+
+/// The last chat of a page. Pages are ordered by `updated_at`, then by id, both downwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// When that chat last changed, in microseconds.
+    pub updated_at: i64,
+    /// Which chat.
+    pub chat: ChatId,
+}
+
+/// The title that a message gives to its chat; `None` where it is not the user's, or has no words.
+pub fn title(message: &UiMessage) -> Option<String> {
+    if message.role != Role::User {
+        return None;
+    }
+    let text = message.parts.iter().find_map(words)?;
+    Some(beginning(text))
+}
+
+/// A time as lists have it.
+pub fn whole_microseconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
+}
+
+fn words(part: &UiPart) -> Option<&str> {
+    match part {
+        UiPart::Text { text, .. } => Some(text.trim()).filter(|text| !text.is_empty()),
+        UiPart::Reasoning { .. }
+        | UiPart::File(_)
+        | UiPart::StepStart
+        | UiPart::Tool(_)
+        | UiPart::Data(_)
+        | UiPart::Unknown(_) => None,
+    }
+}
+
+fn beginning(text: &str) -> String {
+    let mut characters = text.chars().map(|c| if c.is_whitespace() || c.is_control() { ' ' } else { c });
+    let mut title: String = characters.by_ref().take(TITLE_CHARACTERS).collect();
+    if characters.next().is_some() {
+        title.truncate(title.trim_end().len());
+        title.push('…');
+    }
+    title
+}
+
+// === impl Cursor ===
+
+impl Cursor {
+    /// Reads what [`Cursor::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`StoreError::BadCursor`] where it is anything else.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let (updated_at, chat) = text.split_once('~').ok_or(StoreError::BadCursor)?;
+        let updated_at = updated_at.parse().map_err(|_| StoreError::BadCursor)?;
+        let chat = ChatId::parse(chat).map_err(|_| StoreError::BadCursor)?;
+        Ok(Self { updated_at, chat })
+    }
+
+    /// The cursor as text that stands in a URL as it is.
+    pub fn encode(&self) -> String {
+        format!("{}~{}", self.updated_at, self.chat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fermata_protocol::MessageId;
+    use serde_json::Map;
+
+    use super::*;
+
+    fn said(role: Role, text: &str) -> UiMessage {
+        let part =
+            UiPart::Text { text: text.into(), streaming: None, provider_metadata: None, extra: Map::new() };
+        UiMessage { id: MessageId::new("m"), role, metadata: None, parts: vec![UiPart::StepStart, part] }
+    }
+
+    #[test]
+    fn a_title_is_the_beginning_of_what_the_user_said() {
+        assert_eq!(title(&said(Role::User, "  What is\nit? ")).as_deref(), Some("What is it?"));
+        assert_eq!(title(&said(Role::User, " \n")), None);
+        assert_eq!(title(&said(Role::Assistant, "It is.")), None);
+        assert_eq!(title(&said(Role::User, &"ü".repeat(80))), Some("ü".repeat(80)));
+        assert_eq!(title(&said(Role::User, &"ü".repeat(81))), Some("ü".repeat(80) + "…"));
+    }
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written_and_nothing_else_is() {
+        let cursor = Cursor { updated_at: -7, chat: ChatId::new("a.b:c_d-e") };
+        assert_eq!(Cursor::parse(&cursor.encode()).unwrap(), cursor);
+        for wrong in ["", "~", "7", "7~", "x~a", "7~a b", "99999999999999999999~a", "7~a~b"] {
+            assert!(matches!(Cursor::parse(wrong), Err(StoreError::BadCursor)), "{wrong:?} was taken");
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! An engine with a model that follows a script, a clock that is tokio's, and a store that can be told to fail.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where its world is not as it must be")]
+
+use std::{
+    collections::VecDeque,
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fermata_engine::{
+    Clock, Engine, EngineParts, Following, Ids, Limits, Model, Reader, Settings, Store, Submission,
+    SubmitError,
+    model::{ModelError, ModelEvent, ModelRequest},
+    store::{Change, ChatPage, ChatRecord, MemoryStore, StoreError},
+};
+use fermata_protocol::{
+    Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, ToolCallId, UiMessage,
+};
+use fermata_tools::{
+    Call, CallContext, Decision, DefaultPolicy, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
+};
+use futures::{StreamExt, stream::BoxStream};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// What the model does in one step.
+pub type Turn = Vec<Result<ModelEvent, ModelError>>;
+
+#[derive(Default)]
+pub struct Script {
+    turns: Mutex<VecDeque<Speech>>,
+    pub asked: Mutex<Vec<ModelRequest>>,
+    /// How many streams are listened to at the moment.
+    pub listened: Arc<AtomicUsize>,
+}
+
+enum Speech {
+    Whole(Turn),
+    Live(mpsc::UnboundedReceiver<Result<ModelEvent, ModelError>>),
+}
+
+struct Listening(Arc<AtomicUsize>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Model for Script {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    async fn stream(
+        &self,
+        request: ModelRequest,
+    ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
+        assert_paired(&request);
+        self.asked.lock().unwrap().push(request);
+        let Some(turn) = self.turns.lock().unwrap().pop_front() else {
+            return Err(ModelError::Refused("nobody wrote a turn for this".into()));
+        };
+        self.listened.fetch_add(1, Ordering::SeqCst);
+        let listening = Listening(self.listened.clone());
+        let stream = match turn {
+            Speech::Whole(turn) => futures::stream::iter(turn).boxed(),
+            Speech::Live(turn) => {
+                futures::stream::unfold(turn, |mut turn| async { Some((turn.recv().await?, turn)) }).boxed()
+            }
+        };
+        Ok(stream
+            .map(move |event| {
+                let _ = &listening;
+                event
+            })
+            .boxed())
+    }
+}
+
+/// What strict providers answer 400 to.
+fn assert_paired(request: &ModelRequest) {
+    use fermata_engine::model::ModelMessage;
+    let mut open: Vec<&str> = Vec::new();
+    for message in &request.messages {
+        match message {
+            ModelMessage::Tool { call_id, .. } => {
+                let place = open.iter().position(|id| id == call_id);
+                open.remove(
+                    place.unwrap_or_else(|| panic!("{call_id} has a result without a call: {request:?}")),
+                );
+            }
+            ModelMessage::Assistant { calls, .. } => {
+                assert!(open.is_empty(), "calls without a result: {open:?}");
+                open = calls.iter().map(|call| call.id.as_str()).collect();
+            }
+            ModelMessage::System(_) | ModelMessage::User(_) => {
+                assert!(open.is_empty(), "calls without a result: {open:?}")
+            }
+        }
+    }
+    assert!(open.is_empty(), "calls without a result: {open:?}");
+}
+
+/// A store that fails while it is told to.
+#[derive(Default)]
+pub struct Shaky {
+    pub store: MemoryStore,
+    pub fails: AtomicBool,
+}
+
+#[async_trait]
+impl Store for Shaky {
+    async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
+        self.store.chat(chat).await
+    }
+    async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
+        self.store.messages(chat).await
+    }
+    async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
+        self.store.owner(chat).await
+    }
+    async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
+        self.store.call(chat, target).await
+    }
+    async fn commit(&self, chat: &ChatId, at: Timestamp, changes: Vec<Change>) -> Result<(), StoreError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("told to fail".into()));
+        }
+        self.store.commit(chat, at, changes).await
+    }
+    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
+        self.store.chats(owner, limit, before).await
+    }
+    async fn delete(&self, chat: &ChatId) -> Result<(), StoreError> {
+        self.store.delete(chat).await
+    }
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        self.store.due(now, limit).await
+    }
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.store.ready().await
+    }
+}
+
+/// Tokio's clock, which stands still while time is paused.
+struct Paused(tokio::time::Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + self.0.elapsed()
+    }
+}
+
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl Ids for Counting {
+    fn next(&self, prefix: &str) -> String {
+        format!("{prefix}{}", self.0.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+}
+
+/// A server tool: what its call does is in its input.
+struct Does(&'static str, Decision, Option<Resource>, Arc<Mutex<Vec<String>>>);
+
+#[async_trait]
+impl Tool for Does {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.0.into(),
+            description: "Does what its input says.".into(),
+            input_schema: json!({"type": "object"}),
+            run_by: RunBy::Server,
+            policy: self.1,
+            resource: self.2.clone(),
+        }
+    }
+
+    async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
+        let note = |what: &str| {
+            self.3.lock().unwrap().push(format!("{what} {}", input["as"].as_str().unwrap_or("")))
+        };
+        note("begins");
+        match input["does"].as_str() {
+            Some("panics") => panic!("as it was told"),
+            Some("fails") => return Err(ToolError("as it was told".into())),
+            Some("hangs") => {
+                context.cancelled.cancelled().await;
+                note("was cancelled");
+                std::future::pending::<()>().await;
+            }
+            Some("waits") => tokio::time::sleep(Duration::from_secs(5)).await,
+            _ => {}
+        }
+        note("ends");
+        Ok(json!({"input": input}))
+    }
+}
+
+pub struct World {
+    pub engine: Engine,
+    pub model: Arc<Script>,
+    pub store: Arc<Shaky>,
+    ids: Arc<Counting>,
+    pub done: Arc<Mutex<Vec<String>>>,
+    pub owner: Owner,
+    pub chat: ChatId,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::on(Arc::default(), Arc::default(), Arc::default())
+    }
+
+    /// The same chats after the process has ended: nothing but the store and the model's script are left.
+    pub fn restarted(self) -> Self {
+        let Self { store, model, ids, .. } = self;
+        Self::on(store, model, ids)
+    }
+
+    fn on(store: Arc<Shaky>, model: Arc<Script>, ids: Arc<Counting>) -> Self {
+        let done = Arc::default();
+        let notes = Some(Resource { name: "notes".into(), per_owner: true });
+        let engine = Engine::new(EngineParts {
+            model: model.clone(),
+            store: store.clone(),
+            tools: vec![
+                Arc::new(Does("run", Decision::Allow, None, Arc::clone(&done))),
+                Arc::new(Does("note", Decision::Ask, notes, Arc::clone(&done))),
+            ],
+            policy: Arc::new(DefaultPolicy),
+            clock: Arc::new(Paused(tokio::time::Instant::now())),
+            ids: ids.clone(),
+            settings: Settings {
+                hold: Duration::from_secs(300),
+                expire: Duration::from_secs(3600),
+                client: Profile::V6,
+                limits: Limits {
+                    steps: 5,
+                    messages: 100,
+                    tools: 10,
+                    output_bytes: 10_000,
+                    parked_calls: 10,
+                    runs_per_owner: NonZeroUsize::new(3),
+                    model_timeout: Duration::from_secs(60),
+                    tool_timeout: Duration::from_secs(30),
+                },
+            },
+        });
+        Self {
+            engine: engine.unwrap(),
+            model,
+            store,
+            ids,
+            done,
+            owner: Owner::new("alice"),
+            chat: ChatId::new("c"),
+        }
+    }
+
+    /// Writes the model's next steps.
+    pub fn script(&self, turns: impl IntoIterator<Item = Turn>) {
+        self.model.turns.lock().unwrap().extend(turns.into_iter().map(Speech::Whole));
+    }
+
+    /// The model's next step, said bit by bit.
+    pub fn speak(&self) -> mpsc::UnboundedSender<Result<ModelEvent, ModelError>> {
+        let (mouth, ear) = mpsc::unbounded_channel();
+        self.model.turns.lock().unwrap().push_back(Speech::Live(ear));
+        mouth
+    }
+
+    pub fn asked(&self) -> usize {
+        self.model.asked.lock().unwrap().len()
+    }
+
+    pub async fn try_post(&self, body: Value, hold: Option<u64>) -> Result<Following, SubmitError> {
+        let body = ChatBody::parse(body).unwrap();
+        let hold = hold.map(Duration::from_secs);
+        self.engine.submit(Submission { owner: self.owner.clone(), body, hold }).await
+    }
+
+    /// A user's words, with two browser tools; the reader of the response.
+    pub async fn say(&self, words: &str) -> Read {
+        self.say_holding(words, None).await
+    }
+
+    pub async fn say_holding(&self, words: &str, hold: Option<u64>) -> Read {
+        let tool = json!({"parameters": {"type": "object"}});
+        let message = json!({"role": "user", "content": words});
+        let body =
+            json!({"id": self.chat.as_str(), "message": message, "tools": {"where": tool, "color": tool}});
+        Read::new(self.try_post(body, hold).await.unwrap().reader)
+    }
+
+    /// A post as it stands; the reader of the response.
+    pub async fn post(&self, body: Value) -> Read {
+        Read::new(self.try_post(body, None).await.unwrap().reader)
+    }
+
+    pub async fn follow(&self) -> Option<Read> {
+        let following = self.engine.resume(&self.owner, &self.chat, None).await.unwrap();
+        following.map(|following| Read::new(following.reader))
+    }
+
+    pub async fn answer(&self, answer: Answer) -> Result<String, String> {
+        self.answer_all(vec![answer]).await
+    }
+
+    pub async fn answer_all(&self, answers: Vec<Answer>) -> Result<String, String> {
+        let receipts = self.engine.answer(&self.owner, &self.chat, answers).await;
+        let states = |receipts: Vec<fermata_tools::Receipt>| {
+            receipts.iter().map(|r| r.state).collect::<Vec<_>>().join(" ")
+        };
+        receipts.map(states).map_err(|error| error.to_string())
+    }
+
+    pub async fn pending(&self) -> Vec<String> {
+        let view = self.engine.chat(&self.owner, &self.chat).await.unwrap();
+        view.pending
+            .iter()
+            .map(|pending| format!("{} {}", pending.call.id, pending.call.state.name()))
+            .collect()
+    }
+
+    pub async fn messages(&self) -> Vec<UiMessage> {
+        self.engine.chat(&self.owner, &self.chat).await.unwrap().messages
+    }
+}
+
+/// A reader, and what it has read.
+pub struct Read {
+    reader: Reader,
+    pub chunks: Vec<Value>,
+    pub done: bool,
+}
+
+impl Read {
+    fn new(reader: Reader) -> Self {
+        Self { reader, chunks: Vec::new(), done: false }
+    }
+
+    /// Reads on until there is such a chunk; gives its call's id, or nothing.
+    pub async fn until(&mut self, kind: &str) -> String {
+        let mut seen = 0;
+        loop {
+            while seen < self.chunks.len() {
+                let chunk = &self.chunks[seen];
+                seen += 1;
+                if chunk["type"] == kind {
+                    return chunk["toolCallId"].as_str().unwrap_or("").to_owned();
+                }
+            }
+            assert!(self.more().await, "the stream ended without {kind}: {}", self.types());
+        }
+    }
+
+    /// Reads to the end and lists what came.
+    pub async fn read_out(&mut self) -> String {
+        while self.more().await {}
+        self.types()
+    }
+
+    pub fn types(&self) -> String {
+        self.chunks.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    pub fn text(&self) -> String {
+        self.chunks.iter().filter_map(|chunk| chunk["delta"].as_str()).collect()
+    }
+
+    pub fn find(&self, kind: &str) -> &Value {
+        self.chunks
+            .iter()
+            .find(|chunk| chunk["type"] == kind)
+            .unwrap_or_else(|| panic!("no {kind} in {}", self.types()))
+    }
+
+    async fn more(&mut self) -> bool {
+        let Some(bytes) = self.reader.next().await else { return false };
+        for line in std::str::from_utf8(&bytes).unwrap().lines() {
+            match line.strip_prefix("data: ") {
+                Some("[DONE]") => self.done = true,
+                Some(data) => self.chunks.push(serde_json::from_str(data).unwrap()),
+                None => {}
+            }
+        }
+        true
+    }
+}
+
+pub fn says(words: &str) -> Turn {
+    vec![Ok(ModelEvent::Text(words.into())), finished()]
+}
+
+pub fn calls(calls: &[(&str, Value)]) -> Turn {
+    let events = calls.iter().enumerate().flat_map(|(key, (tool, input))| {
+        [
+            Ok(ModelEvent::CallStart { key, tool: (*tool).into() }),
+            Ok(ModelEvent::CallDelta { key, arguments: input.to_string() }),
+        ]
+    });
+    events.chain([finished()]).collect()
+}
+
+pub fn finished() -> Result<ModelEvent, ModelError> {
+    Ok(ModelEvent::Finished { reason: FinishReason::Stop, usage: None })
+}
+
+pub fn output(call: &str, output: Value) -> Answer {
+    Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind: AnswerKind::Output { output } }
+}
+
+pub fn decision(call: &str, approved: bool) -> Answer {
+    let kind = AnswerKind::Decision { approved, reason: None, always: false, input: None };
+    Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
+}
+
+pub fn always(call: &str) -> Answer {
+    let kind = AnswerKind::Decision { approved: true, reason: None, always: true, input: None };
+    Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
+}
