@@ -1,0 +1,293 @@
+//! Any OpenAI-compatible chat-completions API, through `async-openai`.
+//!
+//! `async-openai` builds the request, runs it over `transport` and splits the body into events; the request's and the
+//! answer's types are this module's own, because vendors add fields that OpenAI does not have. This module does not know
+//! what a run is: it asks one question.
+//!
+//! Invariants: a request is sent at most three times, and never again once an event of its answer has been passed on;
+//! the key is in no error and in no line that this crate logs; no `OPENAI_*` variable is read (async-openai's own
+//! configuration would). async-openai logs an event that is no JSON whole, under its own target.
+
+mod answer;
+mod calls;
+mod dialect;
+mod failure;
+mod request;
+mod response;
+mod transport;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_openai::{Client, config::Config};
+use async_trait::async_trait;
+use backon::{ExponentialBuilder, Retryable};
+use fermata_engine::{
+    Model,
+    model::{ModelError, ModelEvent, ModelRequest},
+};
+use futures::stream::{self, BoxStream, StreamExt};
+use reqwest::{
+    Url,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use self::{
+    answer::Answer,
+    dialect::{Dialect, ReasoningField},
+    failure::Failure,
+    response::Chunk,
+    transport::Transport,
+};
+use crate::BuildError;
+
+/// Where the API is when no base URL is given.
+const OPENAI: &str = "https://api.openai.com/v1";
+
+/// How to reach the API.
+#[derive(Clone, Debug)]
+pub struct OpenAiConfig {
+    /// The API's root, such as `http://localhost:11434/v1`; OpenAI's own where absent.
+    pub base_url: Option<String>,
+    /// Sent as a bearer token; where absent, no `authorization` header is sent, as local servers want it.
+    pub api_key: Option<SecretString>,
+    /// The model's name.
+    pub model: String,
+    /// How long a connection may take to be made. The answer itself has no time limit here.
+    pub connect_timeout: Duration,
+    /// The pause before the first retry; the second is twice as long, and both get some jitter on top.
+    pub retry_pause: Duration,
+}
+
+/// A model behind an OpenAI-compatible API.
+pub struct OpenAi {
+    model: String,
+    client: Client<Endpoint>,
+    dialect: Dialect,
+    /// The field in which this provider gave its reasoning last, because it takes it back only there. A mutex and not an
+    /// atomic because it is touched once per request and once per answer, and never held across an await.
+    reasoning_field: Arc<Mutex<ReasoningField>>,
+    key: Option<SecretString>,
+    retries: ExponentialBuilder,
+}
+
+/// What `async-openai` is told of the API, instead of its own configuration.
+#[derive(Clone)]
+struct Endpoint {
+    base: Url,
+    headers: HeaderMap,
+    key: SecretString,
+}
+
+// === impl OpenAiConfig ===
+
+impl OpenAiConfig {
+    /// OpenAI's own API, without a key.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self {
+            base_url: None,
+            api_key: None,
+            model: model.into(),
+            connect_timeout: Duration::from_secs(10),
+            retry_pause: Duration::from_millis(500),
+        }
+    }
+}
+
+// === impl OpenAi ===
+
+impl OpenAi {
+    /// Builds the model. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Where the configuration cannot work.
+    pub fn build(config: OpenAiConfig) -> Result<Self, BuildError> {
+        let key = config.api_key;
+        let base = parse_base(config.base_url.as_deref().unwrap_or(OPENAI))?;
+        let dialect = Dialect::of(&base);
+        let http = http_client(&base, config.connect_timeout)?;
+        let endpoint = Endpoint {
+            headers: headers(key.as_ref())?,
+            key: key.clone().unwrap_or_else(|| String::new().into()),
+            base,
+        };
+        Ok(Self {
+            model: config.model,
+            client: Client::build(http.clone(), endpoint).with_http_service(Transport::new(http)),
+            reasoning_field: Arc::new(Mutex::new(dialect.reasoning_field())),
+            dialect,
+            key,
+            retries: ExponentialBuilder::default()
+                .with_min_delay(config.retry_pause)
+                .with_factor(2.0)
+                .with_jitter()
+                .with_max_times(2),
+        })
+    }
+
+    /// Sends the request once and waits until the first event has come.
+    async fn ask(&self, body: &Value) -> Result<(Option<ModelEvent>, Answer), Failure> {
+        let chunks = self.client.chat().create_stream_byot::<_, Chunk>(body).await?;
+        let mut answer = Answer::new(chunks, Arc::clone(&self.reasoning_field));
+        let first = answer.next().await.transpose()?;
+        Ok((first, answer))
+    }
+}
+
+#[async_trait]
+impl Model for OpenAi {
+    fn name(&self) -> &str {
+        &self.model
+    }
+
+    async fn stream(
+        &self,
+        request: ModelRequest,
+    ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
+        let field = *self.reasoning_field.lock().unwrap_or_else(PoisonError::into_inner);
+        let body = request::body(&self.model, self.dialect, field, request);
+        let key = self.key.clone();
+        let (first, answer) = (|| self.ask(&body))
+            .retry(self.retries)
+            .adjust(Failure::pause)
+            .notify(|failure, pause| {
+                let error = failure.clone().into_error(self.key.as_ref());
+                tracing::warn!(%error, ?pause, "asking the model again");
+            })
+            .await
+            .map_err(|failure| failure.into_error(self.key.as_ref()))?;
+        let rest = stream::unfold(answer, async |mut answer| {
+            let event = answer.next().await?;
+            Some((event, answer))
+        });
+        Ok(stream::iter(first.map(Ok))
+            .chain(rest)
+            .map(move |event| event.map_err(|failure: Failure| failure.into_error(key.as_ref())))
+            .boxed())
+    }
+}
+
+fn parse_base(text: &str) -> Result<Url, BuildError> {
+    let refused = |why: &str| BuildError::BaseUrl(why.to_owned());
+    let base = Url::parse(text.trim()).map_err(|error| refused(&error.to_string()))?;
+    if !matches!(base.scheme(), "http" | "https") {
+        return Err(refused("the scheme is another"));
+    }
+    if !base.username().is_empty() || base.password().is_some() {
+        return Err(refused("it has one"));
+    }
+    Ok(base)
+}
+
+fn headers(key: Option<&SecretString>) -> Result<HeaderMap, BuildError> {
+    let mut headers = HeaderMap::new();
+    if let Some(key) = key {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret().trim()))
+            .map_err(|_| BuildError::ApiKey)?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+fn http_client(base: &Url, connect_timeout: Duration) -> Result<reqwest::Client, BuildError> {
+    let builder = reqwest::Client::builder()
+        .connect_timeout(connect_timeout)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(30))
+        .pool_idle_timeout(Duration::from_secs(90))
+        .user_agent(concat!("fermata/", env!("CARGO_PKG_VERSION")));
+    // A proxy from the environment cannot reach a model server on this very machine.
+    let builder = if is_loopback(base) { builder.no_proxy() } else { builder };
+    builder.build().map_err(|error| BuildError::Client(error.to_string()))
+}
+
+fn is_loopback(base: &Url) -> bool {
+    let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+// === impl Endpoint ===
+
+impl Config for Endpoint {
+    fn headers(&self) -> HeaderMap {
+        self.headers.clone()
+    }
+
+    fn url(&self, path: &str) -> String {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        url.into()
+    }
+
+    fn query(&self) -> Vec<(&str, &str)> {
+        // A query of the base URL, such as Azure's api-version, is already part of `url`.
+        Vec::new()
+    }
+
+    fn api_base(&self) -> &str {
+        self.base.as_str()
+    }
+
+    fn api_key(&self) -> &SecretString {
+        &self.key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(base: &str) -> String {
+        let base = parse_base(base).unwrap();
+        Endpoint { base, headers: HeaderMap::new(), key: String::new().into() }.url("/chat/completions")
+    }
+
+    #[test]
+    fn the_path_is_put_after_the_base_and_before_its_query() {
+        assert_eq!(url("http://localhost:1/v1"), "http://localhost:1/v1/chat/completions");
+        assert_eq!(url("http://localhost:1/v1/"), "http://localhost:1/v1/chat/completions");
+        assert_eq!(url("http://localhost:1"), "http://localhost:1/chat/completions");
+        assert_eq!(url("https://a.b/x?api-version=1"), "https://a.b/x/chat/completions?api-version=1");
+    }
+
+    #[test]
+    fn a_base_url_that_cannot_work_is_refused() {
+        for base in ["localhost:11434/v1", "ftp://a.b", "https://me:secret@a.b/v1", "nothing"] {
+            assert!(
+                matches!(parse_base(base), Err(BuildError::BaseUrl(why)) if !why.contains("secret")),
+                "{base}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_with_a_line_break_is_refused_without_being_shown() {
+        let error = headers(Some(&"sk-a\nb".into())).unwrap_err();
+        assert_eq!(error, BuildError::ApiKey);
+        assert!(!format!("{error} {error:?}").contains("sk-a"));
+    }
+
+    #[test]
+    fn no_key_means_no_authorization_header() {
+        assert!(headers(None).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_configuration_does_not_print_the_key() {
+        let config = OpenAiConfig { api_key: Some("sk-hidden".into()), ..OpenAiConfig::new("m") };
+        assert!(!format!("{config:?}").contains("sk-hidden"));
+    }
+
+    #[test]
+    fn loopback_is_known_by_name_and_address() {
+        for base in ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1"] {
+            assert!(is_loopback(&Url::parse(base).unwrap()), "{base}");
+        }
+        assert!(!is_loopback(&Url::parse("https://api.openai.com/v1").unwrap()));
+    }
+}

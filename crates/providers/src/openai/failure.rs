@@ -1,0 +1,319 @@
+//! What went wrong upstream, and whether asking again may help.
+//!
+//! A failure holds the provider's text as it came; [`Failure::into_error`] is the only way out of the module, and it takes
+//! the key out of the text and cuts it.
+
+use std::time::{Duration, SystemTime};
+
+use async_openai::error::OpenAIError;
+use fermata_engine::model::ModelError;
+use reqwest::{StatusCode, header::HeaderMap};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+/// A provider that asks for more than this is not waited for: whoever asked would have gone.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How much of a provider's text an error keeps, in characters.
+const TEXT_LIMIT: usize = 500;
+
+/// A failed attempt.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{kind:?}")]
+pub(super) struct Failure {
+    kind: Kind,
+    text: String,
+    retry: Retry,
+}
+
+/// Which [`ModelError`] it becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Auth,
+    RateLimit,
+    Refused,
+    Provider,
+    Network,
+    Format,
+}
+
+/// Whether the request may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    Never,
+    Soon,
+    After(Duration),
+}
+
+// === impl Failure ===
+
+impl Failure {
+    fn new(kind: Kind, retry: Retry, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), retry }
+    }
+
+    /// The connection could not be made or broke.
+    pub(super) fn network(text: impl Into<String>) -> Self {
+        Self::new(Kind::Network, Retry::Soon, text)
+    }
+
+    /// What came is no answer.
+    pub(super) fn format(text: impl Into<String>) -> Self {
+        Self::new(Kind::Format, Retry::Never, text)
+    }
+
+    /// The provider ended its answer by saying that it had failed.
+    pub(super) fn provider(text: impl Into<String>) -> Self {
+        Self::new(Kind::Provider, Retry::Soon, text)
+    }
+
+    /// A transport error, without the URL, which may carry secrets of its own.
+    pub(super) fn reqwest(error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        Self::network(format!("{error}{cause}"))
+    }
+
+    /// A status other than success.
+    pub(super) fn from_status(status: StatusCode, headers: &HeaderMap, body: &str) -> Self {
+        let said = said_by(body);
+        let (kind, retry) = judge(status.as_u16(), body);
+        let retry = match (retry, wanted_pause(headers)) {
+            (Retry::Soon, Some(pause)) => Retry::After(pause),
+            (retry, _) => retry,
+        };
+        Self::new(kind, retry, format!("{status}: {said}"))
+    }
+
+    /// An error object that came inside the stream.
+    pub(super) fn from_object(error: &Value) -> Self {
+        let text = error.to_string();
+        let code = ["code", "status", "status_code"].iter().find_map(|field| status_in(error.get(field)?));
+        let (kind, retry) = match code {
+            Some(code) => judge(code, &text),
+            None => judge_by_words(&text),
+        };
+        Self::new(kind, retry, message_of(error).unwrap_or(text))
+    }
+
+    /// How long to wait before the next attempt, or that there is none. `proposed` is none once the attempts are used up.
+    pub(super) fn pause(&self, proposed: Option<Duration>) -> Option<Duration> {
+        match self.retry {
+            Retry::Never => None,
+            Retry::Soon => proposed,
+            Retry::After(wanted) if wanted > LONGEST_PAUSE => None,
+            Retry::After(wanted) => proposed.map(|pause| pause.max(wanted)),
+        }
+    }
+
+    /// What the engine is told.
+    pub(super) fn into_error(self, key: Option<&SecretString>) -> ModelError {
+        let text = without_key(&self.text, key);
+        let text = match text.char_indices().nth(TEXT_LIMIT) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        };
+        match self.kind {
+            Kind::Auth => ModelError::Auth(text),
+            Kind::RateLimit => ModelError::RateLimit(text),
+            Kind::Refused => ModelError::Refused(text),
+            Kind::Provider => ModelError::Provider(text),
+            Kind::Network => ModelError::Network(text),
+            Kind::Format => ModelError::Format(text),
+        }
+    }
+}
+
+impl From<OpenAIError> for Failure {
+    fn from(error: OpenAIError) -> Self {
+        match error {
+            OpenAIError::Boxed(error) => match error.downcast::<Self>() {
+                Ok(failure) => *failure,
+                Err(error) => Self::network(error.to_string()),
+            },
+            OpenAIError::Reqwest(error) => Self::reqwest(error),
+            OpenAIError::StreamError(error) => Self::network(error.to_string()),
+            OpenAIError::JSONDeserialize(error, _) if error.is_eof() => {
+                Self::network("the answer ended in the middle of an event")
+            }
+            OpenAIError::JSONDeserialize(error, content) => Self::format(format!("{error}: {content}")),
+            error => Self::new(Kind::Refused, Retry::Never, error.to_string()),
+        }
+    }
+}
+
+/// What a status means. The body decides where one status says two things.
+fn judge(status: u16, body: &str) -> (Kind, Retry) {
+    match status {
+        // No money left: waiting does not help, and it is the operator who can act.
+        402 => (Kind::Auth, Retry::Never),
+        429 if body.contains("insufficient_quota") => (Kind::Auth, Retry::Never),
+        401 | 403 => (Kind::Auth, Retry::Never),
+        429 => (Kind::RateLimit, Retry::Soon),
+        400..=499 => (Kind::Refused, Retry::Never),
+        500..=599 => (Kind::Provider, Retry::Soon),
+        _ => (Kind::Provider, Retry::Never),
+    }
+}
+
+/// What an error object without a status means.
+fn judge_by_words(text: &str) -> (Kind, Retry) {
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if has(&["insufficient_quota", "authentication", "invalid_api_key"]) {
+        (Kind::Auth, Retry::Never)
+    } else if has(&["rate_limit"]) {
+        (Kind::RateLimit, Retry::Soon)
+    } else if has(&["invalid_request", "context_length", "content_policy"]) {
+        (Kind::Refused, Retry::Never)
+    } else {
+        (Kind::Provider, Retry::Soon)
+    }
+}
+
+fn status_in(value: &Value) -> Option<u16> {
+    let status = match value {
+        Value::Number(number) => u16::try_from(number.as_u64()?).ok()?,
+        Value::String(text) => text.parse().ok()?,
+        _ => return None,
+    };
+    (400..600).contains(&status).then_some(status)
+}
+
+/// The message in an error body, or the body where it has none.
+fn said_by(body: &str) -> String {
+    serde_json::from_str::<Value>(body)
+        .ok()
+        .and_then(|value| message_of(value.get(0).unwrap_or(&value)))
+        .unwrap_or_else(|| body.trim().to_owned())
+}
+
+/// `error.message`, `error`, `message` or `detail`: each is somebody's habit.
+fn message_of(value: &Value) -> Option<String> {
+    if let Value::String(text) = value {
+        return Some(text.clone());
+    }
+    if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
+        return message_of(error);
+    }
+    let message = value.get("message").or_else(|| value.get("detail"))?;
+    Some(message.as_str().map_or_else(|| message.to_string(), str::to_owned))
+}
+
+fn wanted_pause(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number =
+        |name: &str| text(name)?.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    if let Some(milliseconds) = number("retry-after-ms") {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
+    }
+    if let Some(seconds) = number("retry-after") {
+        return Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+    }
+    let date = httpdate::parse_http_date(text("retry-after")?).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+fn without_key(text: &str, key: Option<&SecretString>) -> String {
+    match key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty()) {
+        Some(key) => text.replace(key, "[key]"),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PROPOSED: Duration = Duration::from_millis(500);
+
+    fn answered(status: u16, header: Option<(&'static str, &str)>, body: &str) -> Failure {
+        let mut headers = HeaderMap::new();
+        if let Some((name, value)) = header {
+            headers.insert(name, value.parse().unwrap());
+        }
+        Failure::from_status(StatusCode::from_u16(status).unwrap(), &headers, body)
+    }
+
+    #[test]
+    fn retry_after_is_waited_for_in_each_of_its_forms() {
+        let pause = |name, value: &str| answered(429, Some((name, value)), "").pause(Some(PROPOSED));
+        assert_eq!(pause("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(pause("retry-after", "1.5"), Some(Duration::from_millis(1500)));
+        assert_eq!(pause("retry-after-ms", "2500"), Some(Duration::from_millis(2500)));
+        assert_eq!(pause("retry-after", "0"), Some(PROPOSED));
+        assert_eq!(pause("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT"), Some(PROPOSED));
+        assert_eq!(pause("retry-after", "soon"), Some(PROPOSED));
+    }
+
+    #[test]
+    fn a_pause_longer_than_a_minute_is_not_waited_for() {
+        assert_eq!(answered(429, Some(("retry-after", "61")), "").pause(Some(PROPOSED)), None);
+        assert_eq!(answered(503, Some(("retry-after", "1e300")), "").pause(Some(PROPOSED)), None);
+    }
+
+    #[test]
+    fn no_retry_is_added_to_those_that_are_left() {
+        assert_eq!(answered(429, Some(("retry-after", "1")), "").pause(None), None);
+        assert_eq!(answered(503, None, "").pause(None), None);
+    }
+
+    #[test]
+    fn only_rate_limits_and_server_failures_are_tried_again() {
+        for status in [400, 401, 402, 403, 404, 408, 413, 422] {
+            assert_eq!(
+                answered(status, Some(("retry-after", "1")), "").pause(Some(PROPOSED)),
+                None,
+                "{status}"
+            );
+        }
+        for status in [429, 500, 502, 503, 504, 529] {
+            assert_eq!(answered(status, None, "").pause(Some(PROPOSED)), Some(PROPOSED), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_used_up_quota_is_the_operators_matter_and_not_tried_again() {
+        let failure =
+            answered(429, None, r#"{"error":{"message":"You exceeded…","code":"insufficient_quota"}}"#);
+        assert_eq!(failure.pause(Some(PROPOSED)), None);
+        assert!(matches!(failure.into_error(None), ModelError::Auth(_)));
+    }
+
+    #[test]
+    fn the_message_is_found_in_every_shape_of_error_body() {
+        for body in [
+            r#"{"error":{"message":"no","code":429}}"#,
+            r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]"#,
+            r#"{"error":"no"}"#,
+            r#"{"object":"error","message":"no"}"#,
+            r#"{"detail":"no"}"#,
+            "no\n",
+        ] {
+            assert_eq!(said_by(body), "no", "{body}");
+        }
+    }
+
+    #[test]
+    fn an_error_object_is_judged_by_its_code_or_its_words() {
+        let error = |value: Value| Failure::from_object(&value).into_error(None);
+        assert!(
+            matches!(error(json!({"code": 429, "message": "slow"})), ModelError::RateLimit(text) if text == "slow")
+        );
+        assert!(matches!(error(json!({"code": "502", "message": "x"})), ModelError::Provider(_)));
+        assert!(matches!(error(json!({"code": "server_error", "message": "x"})), ModelError::Provider(_)));
+        assert!(matches!(error(json!({"type": "invalid_request_error"})), ModelError::Refused(_)));
+        assert!(matches!(error(json!("overloaded")), ModelError::Provider(text) if text == "overloaded"));
+    }
+
+    #[test]
+    fn the_key_is_taken_out_before_the_text_is_cut() {
+        let key: SecretString = "sk-secret".into();
+        let body = format!("{}sk-secret", "ä".repeat(TEXT_LIMIT - 4 - "400 Bad Request: ".len()));
+        let error = answered(400, None, &body).into_error(Some(&key));
+        assert!(!format!("{error} {error:?}").contains("sk-s"));
+        let ModelError::Refused(text) = error else { panic!("{error:?}") };
+        assert_eq!(text.chars().count(), TEXT_LIMIT + 1);
+    }
+}

@@ -1,0 +1,195 @@
+//! Each part of a request as it stands on the wire.
+
+use super::*;
+
+fn request(messages: Vec<ModelMessage>) -> ModelRequest {
+    ModelRequest { messages, tools: vec![], tool_choice: None, settings: Map::new() }
+}
+
+fn mapped(messages: Vec<ModelMessage>) -> Value {
+    body("m", Dialect::Common, ReasoningField::ReasoningContent, request(messages))["messages"].clone()
+}
+
+fn user(text: &str) -> ModelMessage {
+    ModelMessage::User(vec![UserContent::Text(text.into())])
+}
+
+fn assistant_said(reasoning: &str, text: &str, calls: &[&str]) -> ModelMessage {
+    let call = |id: &&str| ModelCall { id: (*id).into(), tool: "f".into(), input: json!({"x": 1}) };
+    let calls = calls.iter().map(call).collect();
+    ModelMessage::Assistant { reasoning: reasoning.into(), text: text.into(), calls }
+}
+
+fn result(id: &str) -> ModelMessage {
+    ModelMessage::Tool { call_id: id.into(), tool: "f".into(), content: "done".into() }
+}
+
+fn file(media_type: &str, url: &str, filename: Option<&str>) -> Value {
+    let piece = UserContent::File {
+        media_type: media_type.into(),
+        url: url.into(),
+        filename: filename.map(Into::into),
+    };
+    mapped(vec![ModelMessage::User(vec![UserContent::Text("see".into()), piece])])[0]["content"][1].clone()
+}
+
+fn with_settings(settings: Value, dialect: Dialect) -> Value {
+    let settings = settings.as_object().unwrap().clone();
+    let request = ModelRequest { settings, ..request(vec![user("hi")]) };
+    let mut body = body("m", dialect, dialect.reasoning_field(), request);
+    for fixed in ["model", "messages", "stream", "stream_options"] {
+        body.as_object_mut().unwrap().remove(fixed);
+    }
+    body
+}
+
+#[test]
+fn a_conversation_is_mapped_in_order() {
+    let messages = mapped(vec![
+        ModelMessage::System("Be kind.".into()),
+        user("hi"),
+        assistant_said("", "", &["a", "b"]),
+        result("a"),
+        result("b"),
+        assistant_said("", "Done.", &[]),
+    ]);
+    let call =
+        |id| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}});
+    let expected = json!([
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": null, "tool_calls": [call("a"), call("b")]},
+        {"role": "tool", "tool_call_id": "a", "content": "done"},
+        {"role": "tool", "tool_call_id": "b", "content": "done"},
+        {"role": "assistant", "content": "Done."},
+    ]);
+    assert_eq!(messages, expected);
+}
+
+#[test]
+fn an_assistant_message_without_words_and_calls_is_left_out() {
+    let messages = mapped(vec![user("a"), assistant_said("hm", "", &[]), user("b")]);
+    assert_eq!(messages, json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]));
+}
+
+#[test]
+fn several_texts_are_one_string() {
+    let texts = ["a", "b"].map(|text| UserContent::Text(text.into()));
+    assert_eq!(mapped(vec![ModelMessage::User(texts.into())])[0]["content"], "a\nb");
+}
+
+#[test]
+fn each_kind_of_file_becomes_the_part_that_providers_know() {
+    let image = "data:image/png;base64,AAAA";
+    assert_eq!(file("image/png", image, None), json!({"type": "image_url", "image_url": {"url": image}}));
+    let remote = "https://a.b/c.jpg";
+    assert_eq!(file("image/*", remote, None), json!({"type": "image_url", "image_url": {"url": remote}}));
+    let audio = |format| json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": format}});
+    assert_eq!(file("audio/wav", "data:audio/wav;base64,AAAA", None), audio("wav"));
+    assert_eq!(file("audio/mpeg", "data:audio/mpeg;base64,AAAA", None), audio("mp3"));
+    let pdf = "data:application/pdf;base64,AAAA";
+    let pdf_part = |name| json!({"type": "file", "file": {"filename": name, "file_data": pdf}});
+    assert_eq!(file("application/pdf", pdf, None), pdf_part("document.pdf"));
+    assert_eq!(file("application/pdf", pdf, Some("a.pdf")), pdf_part("a.pdf"));
+}
+
+#[test]
+fn a_text_file_is_read_out() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    assert_eq!(file("text/plain", "data:text/plain;base64,R3LDvMOf", None), text("Grüß"));
+    assert_eq!(file("text/csv", "data:text/csv,a%2Cb%0A1,2", None), text("a,b\n1,2"));
+}
+
+#[test]
+fn a_remote_file_that_is_no_image_is_named() {
+    let expected = json!({"type": "text", "text": "[a.pdf (application/pdf): https://a.b/a.pdf]"});
+    assert_eq!(file("application/pdf", "https://a.b/a.pdf", Some("a.pdf")), expected);
+}
+
+#[test]
+fn a_tool_choice_is_sent_only_with_tools() {
+    let tool = ModelTool {
+        name: "f".into(),
+        description: "Does f.".into(),
+        input_schema: json!({"type": "object"}),
+    };
+    let choice = |choice: ToolChoice, tools: Vec<ModelTool>| {
+        let request = ModelRequest { tools, tool_choice: Some(choice), ..request(vec![user("hi")]) };
+        body("m", Dialect::Common, ReasoningField::Nowhere, request)
+    };
+    let with = |given| choice(given, vec![tool.clone()])["tool_choice"].clone();
+    assert_eq!(with(ToolChoice::Auto), "auto");
+    assert_eq!(with(ToolChoice::None), "none");
+    assert_eq!(with(ToolChoice::Required), "required");
+    let named = json!({"type": "function", "function": {"name": "f"}});
+    assert_eq!(with(ToolChoice::Tool("f".into())), named);
+    let without = choice(ToolChoice::Required, vec![]);
+    assert!(without.get("tools").is_none() && without.get("tool_choice").is_none());
+}
+
+#[test]
+fn settings_get_their_names_on_the_wire() {
+    let settings = json!({
+        "temperature": 0.2, "topP": 0.9, "topK": 4, "maxOutputTokens": 50, "presencePenalty": 0.1,
+        "frequencyPenalty": -0.1, "stopSequences": ["\n"], "seed": 7, "headers": {"x": "y"},
+    });
+    let expected = json!({
+        "temperature": 0.2, "top_p": 0.9, "max_tokens": 50, "presence_penalty": 0.1,
+        "frequency_penalty": -0.1, "stop": ["\n"], "seed": 7,
+    });
+    assert_eq!(with_settings(settings, Dialect::Common), expected);
+}
+
+#[test]
+fn the_output_limit_has_openais_newer_name_for_openai_only() {
+    let limited = |dialect| with_settings(json!({"maxTokens": 5}), dialect);
+    assert_eq!(limited(Dialect::OpenAi), json!({"max_completion_tokens": 5}));
+    assert_eq!(limited(Dialect::Common), json!({"max_tokens": 5}));
+}
+
+#[test]
+fn settings_of_a_wrong_type_are_left_out() {
+    let settings = json!({
+        "temperature": "hot", "topP": null, "maxOutputTokens": 0, "maxTokens": 1.5, "stopSequences": [],
+        "seed": 1.5, "presencePenalty": [],
+    });
+    assert_eq!(with_settings(settings, Dialect::Common), json!({}));
+}
+
+#[test]
+fn reasoning_goes_back_in_turns_with_calls_and_nowhere_else() {
+    let messages = mapped(vec![
+        user("a"),
+        assistant_said("left out", "x", &[]),
+        user("b"),
+        assistant_said("sent", "", &["1"]),
+        result("1"),
+        assistant_said("sent too", "y", &[]),
+        user("c"),
+    ]);
+    let reasoning: Vec<&Value> =
+        messages.as_array().unwrap().iter().map(|m| &m["reasoning_content"]).collect();
+    let expected =
+        [json!(null), json!(null), json!(null), json!("sent"), json!(null), json!("sent too"), json!(null)];
+    assert_eq!(reasoning, expected.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn reasoning_goes_back_under_the_name_that_the_provider_uses() {
+    let message = |field| {
+        let messages = vec![user("a"), assistant_said("r", "", &["1"]), result("1")];
+        body("m", Dialect::Common, field, request(messages))["messages"][1].clone()
+    };
+    assert_eq!(message(ReasoningField::Reasoning)["reasoning"], "r");
+    let without = message(ReasoningField::Nowhere);
+    assert!(without.get("reasoning").is_none() && without.get("reasoning_content").is_none());
+}
+
+#[test]
+fn geminis_first_call_of_a_step_carries_a_signature() {
+    let messages = vec![user("a"), assistant_said("", "", &["1", "2"]), result("1"), result("2")];
+    let body = body("m", Dialect::Google, ReasoningField::Nowhere, request(messages));
+    let calls = &body["messages"][1]["tool_calls"];
+    assert_eq!(calls[0]["extra_content"]["google"]["thought_signature"], NO_SIGNATURE);
+    assert!(calls[1].get("extra_content").is_none());
+}

@@ -1,0 +1,225 @@
+//! A provider that says what it was told to say, byte by byte.
+//!
+//! It speaks just enough HTTP/1.1 to cut a connection where a test wants it cut, which HTTP frameworks do not let one do.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use fermata_engine::{
+    Model,
+    model::{ModelError, ModelEvent, ModelMessage, ModelRequest, ModelTool, UserContent},
+};
+use fermata_providers::{OpenAi, OpenAiConfig};
+use futures::StreamExt;
+use serde_json::{Map, Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+/// The key that must never be seen anywhere but in the header.
+pub const KEY: &str = "sk-test-4711";
+
+/// What the server does with one request.
+pub enum Reply {
+    /// A stream that ends as it should.
+    Stream(String),
+    /// A stream whose connection breaks after these bytes.
+    Cut(String),
+    /// A stream that goes on for ever without saying more.
+    Hold(String),
+    /// A status with headers and a body.
+    Status(u16, &'static str, String),
+    /// One JSON body instead of a stream.
+    Json(String),
+    /// A connection that is closed without a word.
+    Drop,
+}
+
+/// A request as it came.
+pub struct Request {
+    pub head: String,
+    pub body: Value,
+}
+
+/// The server of one test.
+pub struct Server {
+    base_url: String,
+    requests: Arc<Mutex<Vec<Request>>>,
+    /// Hears of each held connection that the client has closed.
+    closed: mpsc::UnboundedReceiver<()>,
+}
+
+impl Server {
+    pub async fn start(replies: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (hung_up, closed) = mpsc::unbounded_channel();
+        let seen = Arc::clone(&requests);
+        tokio::spawn(async move {
+            let mut replies = VecDeque::from(replies);
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let Some(request) = read_request(&mut socket).await else {
+                    continue;
+                };
+                seen.lock().unwrap().push(request);
+                let unasked = || Reply::Status(418, "", "asked too often".into());
+                let reply = replies.pop_front().unwrap_or_else(unasked);
+                tokio::spawn(serve(socket, reply, hung_up.clone()));
+            }
+        });
+        Self { base_url, requests, closed }
+    }
+
+    pub fn model(&self) -> OpenAi {
+        OpenAi::build(OpenAiConfig {
+            base_url: Some(self.base_url.clone()),
+            api_key: Some(KEY.into()),
+            retry_pause: Duration::from_millis(1),
+            ..OpenAiConfig::new("m-1")
+        })
+        .unwrap()
+    }
+
+    pub fn base_url(&self) -> String {
+        self.base_url.clone()
+    }
+
+    pub fn count(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+
+    pub fn take_request(&self) -> Request {
+        self.requests.lock().unwrap().remove(0)
+    }
+
+    /// Waits until the client has closed a held connection; the limit only keeps a failing test from hanging.
+    pub async fn hung_up(&mut self) {
+        tokio::time::timeout(Duration::from_secs(20), self.closed.recv()).await.expect("still open").unwrap();
+    }
+}
+
+async fn read_request(socket: &mut TcpStream) -> Option<Request> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if socket.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+    let lower = head.to_lowercase();
+    let length =
+        lower.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+    while bytes.len() - end < length {
+        if socket.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(Request { head, body: serde_json::from_slice(&bytes[end..]).unwrap() })
+}
+
+async fn serve(mut socket: TcpStream, reply: Reply, hung_up: mpsc::UnboundedSender<()>) {
+    let bytes = match &reply {
+        Reply::Stream(body) => {
+            [head(200, "text/event-stream", ""), chunked(body), "0\r\n\r\n".into()].concat()
+        }
+        Reply::Cut(body) | Reply::Hold(body) => [head(200, "text/event-stream", ""), chunked(body)].concat(),
+        Reply::Status(status, headers, body) => {
+            [head(*status, "application/json", headers), chunked(body), "0\r\n\r\n".into()].concat()
+        }
+        Reply::Json(body) => {
+            [head(200, "application/json; charset=utf-8", ""), chunked(body), "0\r\n\r\n".into()].concat()
+        }
+        Reply::Drop => return,
+    };
+    // A client that has gone before all was written is seen by the reading below.
+    let _ = socket.write_all(&bytes).await;
+    if matches!(reply, Reply::Hold(_)) {
+        // The client sends nothing more: reading ends when it closes, and only then.
+        while socket.read_buf(&mut Vec::new()).await.is_ok_and(|count| count > 0) {}
+        hung_up.send(()).unwrap();
+    }
+}
+
+fn head(status: u16, media_type: &str, headers: &str) -> Vec<u8> {
+    let common = "transfer-encoding: chunked\r\nconnection: close\r\n";
+    format!("HTTP/1.1 {status} Said\r\ncontent-type: {media_type}\r\n{common}{headers}\r\n").into()
+}
+
+/// In pieces of seven bytes, which cut lines, events and characters anywhere.
+fn chunked(body: &str) -> Vec<u8> {
+    let pieces = body.as_bytes().chunks(7);
+    pieces.flat_map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).collect()
+}
+
+/// A plain question with two tools.
+pub fn question() -> ModelRequest {
+    let tool = |name: &str, schema| ModelTool {
+        name: name.into(),
+        description: String::new(),
+        input_schema: schema,
+    };
+    ModelRequest {
+        messages: vec![
+            ModelMessage::System("Be brief.".into()),
+            ModelMessage::User(vec![UserContent::Text("How is the weather in Bern?".into())]),
+        ],
+        tools: vec![
+            tool("get_weather", json!({"type": "object", "properties": {"city": {"type": "string"}}})),
+            tool("current_time", json!({"type": "object"})),
+        ],
+        tool_choice: None,
+        settings: Map::new(),
+    }
+}
+
+/// [`question`] as it must stand on the wire.
+pub fn question_on_the_wire() -> Value {
+    json!({
+        "model": "m-1",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "How is the weather in Bern?"},
+        ],
+        "stream": true,
+        "stream_options": {"include_usage": true},
+        "tools": [
+            {"type": "function", "function": {
+                "name": "get_weather",
+                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+            }},
+            {"type": "function", "function": {"name": "current_time", "parameters": {"type": "object"}}},
+        ],
+    })
+}
+
+/// Asks once and reads to the end.
+pub async fn ask(model: &dyn Model) -> Result<Vec<Result<ModelEvent, ModelError>>, ModelError> {
+    Ok(model.stream(question()).await?.collect().await)
+}
+
+/// One line per event.
+pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
+    let line = |event: &Result<ModelEvent, ModelError>| match event {
+        Ok(ModelEvent::Text(text)) => format!("text {text:?}"),
+        Ok(ModelEvent::Reasoning(text)) => format!("reasoning {text:?}"),
+        Ok(ModelEvent::CallStart { key, tool }) => format!("call {key} {tool}"),
+        Ok(ModelEvent::CallDelta { key, arguments }) => format!("call {key} + {arguments}"),
+        Ok(ModelEvent::Finished { reason, usage: Some(usage) }) => {
+            let (input, output, total) = (usage.input_tokens, usage.output_tokens, usage.total_tokens);
+            format!("finished {reason:?} {input}+{output}={total}")
+        }
+        Ok(ModelEvent::Finished { reason, usage: None }) => format!("finished {reason:?}"),
+        Ok(other @ (ModelEvent::File { .. } | ModelEvent::Source { .. })) => format!("{other:?}"),
+        Err(error) => format!("error: {error}"),
+    };
+    events.iter().map(|event| line(event) + "\n").collect()
+}

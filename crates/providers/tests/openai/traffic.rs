@@ -1,0 +1,219 @@
+//! What providers send, and what the engine is told.
+
+use expect_test::{Expect, expect};
+
+use crate::server::{KEY, Reply, Server, ask, lines, question_on_the_wire};
+
+async fn check(body: &str, expected: Expect) {
+    let server = Server::start(vec![Reply::Stream(body.to_owned())]).await;
+    let events = ask(&server.model()).await.unwrap();
+    assert_eq!(server.count(), 1);
+    let request = server.take_request();
+    assert!(request.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", request.head);
+    assert!(request.head.contains(&format!("authorization: Bearer {KEY}\r\n")), "{}", request.head);
+    assert_eq!(request.body, question_on_the_wire());
+    expected.assert_eq(&lines(&events));
+}
+
+#[tokio::test]
+async fn openai_text() {
+    check(
+        include_str!("../traffic/openai-text.sse"),
+        expect![[r#"
+        text "Grüß"
+        text " dich"
+        text "! 👋"
+        finished Stop 19+10=29
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn openai_calls() {
+    check(
+        include_str!("../traffic/openai-calls.sse"),
+        expect![[r#"
+        call 0 get_weather
+        call 0 + {"ci
+        call 0 + ty":"Bern"}
+        call 1 current_time
+        call 1 + {}
+        finished ToolCalls 19+10=29
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn deepseek_reasoning_and_call() {
+    check(
+        include_str!("../traffic/deepseek-reasoning-and-call.sse"),
+        expect![[r#"
+            reasoning "The city"
+            reasoning " is Bern."
+            text "Looking"
+            text " it up."
+            call 0 get_weather
+            call 0 + {"city": "
+            call 0 + Bern"}
+            finished ToolCalls 330+58=388
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn openrouter_reasoning_and_comments() {
+    check(
+        include_str!("../traffic/openrouter-reasoning.sse"),
+        expect![[r#"
+        reasoning "Greet"
+        reasoning " back."
+        text "Hello"
+        text "!"
+        finished Stop 8+12=20
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn openrouter_error_in_the_middle() {
+    check(
+        include_str!("../traffic/openrouter-error-in-the-middle.sse"),
+        expect![[r#"
+            text "Half an"
+            error: the provider failed: Provider disconnected unexpectedly
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn mistral_thinking_and_calls() {
+    check(
+        include_str!("../traffic/mistral-thinking-and-calls.sse"),
+        expect![[r#"
+            reasoning "Two"
+            reasoning " calls."
+            text "One"
+            text " moment."
+            call 0 get_weather
+            call 0 + {"city": "Bern"}
+            call 1 current_time
+            call 1 + {}
+            finished ToolCalls 94+28=122
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn groq_call_in_one_piece() {
+    check(
+        include_str!("../traffic/groq-call-in-one-piece.sse"),
+        expect![[r#"
+            reasoning "Need the time."
+            call 0 current_time
+            call 1 get_weather
+            call 1 + {"city":"Bern"}
+            finished ToolCalls 134+33=167
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn gemini_calls_without_index() {
+    check(
+        include_str!("../traffic/gemini-calls-without-index.sse"),
+        expect![[r#"
+            call 0 get_weather
+            call 0 + {"city":"Bern"}
+            call 1 get_weather
+            call 1 + {"city":"Basel"}
+            finished Stop 85+24=211
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn gemini_calls_that_are_all_index_0() {
+    check(
+        include_str!("../traffic/gemini-proxy-calls-all-index-0.sse"),
+        expect![[r#"
+            text "Both. "
+            call 0 get_weather
+            call 0 + {"city":"Bern"}
+            call 1 get_weather
+            call 1 + {"city":"Basel"}
+            finished Stop 85+24=211
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn ollama_calls() {
+    check(
+        include_str!("../traffic/ollama-calls.sse"),
+        expect![[r#"
+        reasoning "Okay"
+        reasoning "."
+        call 0 get_weather
+        call 0 + {"city":"Bern"}
+        call 1 current_time
+        call 1 + {}
+        finished ToolCalls 160+40=200
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn vllm_call() {
+    check(
+        include_str!("../traffic/vllm-call.sse"),
+        expect![[r#"
+        reasoning "Time?"
+        call 0 get_weather
+        call 0 + {"city": "
+        call 0 + Bern
+        call 0 + "}
+        finished ToolCalls 170+25=195
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn llama_cpp_call_without_id() {
+    check(
+        include_str!("../traffic/llama-cpp-call.sse"),
+        expect![[r#"
+        call 0 get_weather
+        call 0 + {
+        call 0 + "city":
+        call 0 + "Bern"}
+        finished ToolCalls 140+17=157
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn llama_cpp_python_with_crlf_and_without_done() {
+    check(
+        include_str!("../traffic/llama-cpp-python-crlf.sse"),
+        expect![[r#"
+            call 0 get_weather
+            call 0 + {"ci
+            call 0 + ty":
+            call 0 + "Bern"}
+            finished ToolCalls
+        "#]],
+    )
+    .await;
+}
