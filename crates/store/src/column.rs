@@ -1,0 +1,51 @@
+//! How values stand in columns: times as whole microseconds, structures as JSON.
+
+use fermata_engine::store::StoreError;
+use jiff::Timestamp;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A moment, as columns have it.
+pub fn time(at: Timestamp) -> i64 {
+    at.as_microsecond()
+}
+
+/// A deadline, as columns have it: rounded up, so that nothing is due before its time.
+pub fn deadline(at: Timestamp) -> i64 {
+    let rounded = at.as_microsecond();
+    if i128::from(rounded) * 1000 < at.as_nanosecond() { rounded + 1 } else { rounded }
+}
+
+/// The moment that a column has.
+pub fn read_time(microseconds: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_microsecond(microseconds).map_err(|error| StoreError::Corrupt(format!("a time: {error}")))
+}
+
+/// A structure as JSON text.
+pub fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value)
+        .map_err(|error| StoreError::Conflict(format!("it cannot be written as JSON: {error}")))
+}
+
+/// The structure that a column has; `what` says for the operator what it should be.
+pub fn read_json<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))
+}
+
+/// A count, as `limit` takes it.
+pub fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_never_before_its_time() {
+        let at = |nanoseconds| Timestamp::from_nanosecond(nanoseconds).unwrap();
+        assert_eq!(deadline(at(1_000)), 1);
+        assert_eq!(deadline(at(1_001)), 2);
+        assert_eq!(deadline(at(-1_001)), -1);
+        assert_eq!(time(at(1_999)), 1);
+    }
+}

@@ -1,0 +1,64 @@
+//! The messages of a chat, in order. Positions have no gaps: messages are added at the end and dropped from the end.
+
+use fermata_engine::store::{StoreError, page::title};
+use fermata_protocol::{ChatId, Role, UiMessage};
+use sqlx::SqliteConnection;
+
+use crate::{
+    column::{count, json, read_json},
+    error::failed,
+};
+
+pub async fn put(
+    connection: &mut SqliteConnection,
+    chat: &ChatId,
+    message: &UiMessage,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into messages (chat_id, position, id, role, heading, body)
+         values ($1, (select coalesce(max(position) + 1, 0) from messages where chat_id = $1), $2, $3, $4, $5)
+         on conflict (chat_id, id) do update
+         set role = excluded.role, heading = excluded.heading, body = excluded.body",
+    )
+    .bind(chat.as_str())
+    .bind(message.id.as_str())
+    .bind(role(message.role))
+    .bind(title(message))
+    .bind(json(message)?)
+    .execute(connection)
+    .await
+    .map_err(failed)?;
+    Ok(())
+}
+
+pub async fn truncate(
+    connection: &mut SqliteConnection,
+    chat: &ChatId,
+    keep: usize,
+) -> Result<(), StoreError> {
+    sqlx::query("delete from messages where chat_id = $1 and position >= $2")
+        .bind(chat.as_str())
+        .bind(count(keep))
+        .execute(connection)
+        .await
+        .map_err(failed)?;
+    Ok(())
+}
+
+pub async fn all(connection: &mut SqliteConnection, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
+    let bodies: Vec<String> =
+        sqlx::query_scalar("select body from messages where chat_id = $1 order by position")
+            .bind(chat.as_str())
+            .fetch_all(connection)
+            .await
+            .map_err(failed)?;
+    bodies.iter().map(|body| read_json("a message", body)).collect()
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    }
+}

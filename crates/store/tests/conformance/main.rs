@@ -1,0 +1,496 @@
+//! What every store does alike: one suite, run over the reference store in memory and over SQLite, in a file and in memory.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod fixtures;
+mod notes;
+mod sqlite;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use fermata_engine::{
+    Store,
+    store::{Change, ChatPage, MemoryStore, StoreError},
+};
+use fermata_protocol::{AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage};
+use fermata_store::SqliteStore;
+use fermata_tools::{Call, CallState};
+use fixtures::*;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+macro_rules! in_every_store {
+    ($($fact:ident)*) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                super::$fact(super::Arc::new(super::MemoryStore::new())).await;
+            })*
+        }
+
+        mod sqlite_file {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                let folder = super::Folder::new();
+                let store = super::SqliteStore::open(&folder.url()).await.unwrap();
+                super::$fact(super::Arc::new(store.clone())).await;
+                store.close().await;
+            })*
+        }
+
+        mod sqlite_memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                let store = super::SqliteStore::open("sqlite::memory:").await.unwrap();
+                super::$fact(super::Arc::new(store.clone())).await;
+                store.close().await;
+            })*
+        }
+    };
+}
+
+in_every_store! {
+    a_new_store_is_ready_and_empty
+    a_chat_is_read_as_it_was_made
+    a_commit_without_changes_changes_nothing
+    a_message_put_again_keeps_its_place
+    messages_are_dropped_from_the_end
+    a_message_of_one_chat_does_not_touch_another_with_its_id
+    an_open_run_is_read_with_its_state_log_and_calls
+    a_call_put_again_keeps_its_place
+    a_chat_has_one_open_run
+    a_closed_run_is_gone_from_the_chat_and_takes_nothing_more
+    a_call_is_found_by_both_its_ids_also_when_its_run_is_over
+    a_call_is_not_found_in_another_chat
+    a_call_belongs_to_one_run
+    a_log_has_no_overlap_and_keeps_its_gaps
+    always_is_what_was_last_decided_for_always
+    a_failing_change_leaves_nothing
+    what_does_not_fit_is_a_conflict
+    chats_are_listed_newest_first_by_owner
+    pages_neither_repeat_nor_skip_chats_of_the_same_time
+    a_cursor_that_no_page_gave_is_refused
+    a_chat_is_called_after_its_first_user_message
+    a_chat_is_due_when_its_open_run_is
+    a_deadline_between_two_microseconds_is_not_early
+    a_deleted_chat_leaves_nothing_and_its_id_is_free
+    many_chats_change_at_once
+}
+
+type AnyStore = Arc<dyn Store>;
+
+async fn commit(store: &AnyStore, id: &ChatId, changes: Vec<Change>) {
+    store.commit(id, at(0), changes).await.unwrap();
+}
+
+/// A chat of alice's with one open run.
+async fn with_run(store: &AnyStore) -> ChatId {
+    let id = chat("a");
+    commit(store, &id, vec![create(alice()), open("r")]).await;
+    id
+}
+
+async fn messages(store: &AnyStore, id: &ChatId) -> Vec<UiMessage> {
+    store.messages(id).await.unwrap()
+}
+
+async fn refused(store: &AnyStore, id: &ChatId, changes: Vec<Change>) {
+    let before = store.chat(id).await.unwrap();
+    let shown = format!("{changes:?}");
+    let result = store.commit(id, at(1), changes).await;
+    assert!(matches!(result, Err(StoreError::Conflict(_))), "{shown} gave {result:?}");
+    assert_eq!(store.chat(id).await.unwrap(), before, "{shown} left something");
+}
+
+fn ids(page: &ChatPage) -> Vec<&str> {
+    page.chats.iter().map(|chat| chat.id.as_str()).collect()
+}
+
+async fn a_new_store_is_ready_and_empty(store: AnyStore) {
+    store.ready().await.unwrap();
+    let id = chat("a");
+    assert_eq!(store.chat(&id).await.unwrap(), None);
+    assert_eq!(store.owner(&id).await.unwrap(), None);
+    assert_eq!(store.call(&id, &AnswerTarget::Call(ToolCallId::new("c"))).await.unwrap(), None);
+    assert_eq!(store.chats(&alice(), 10, None).await.unwrap(), ChatPage { chats: vec![], next: None });
+    assert_eq!(store.due(Timestamp::MAX, 10).await.unwrap(), vec![]);
+    store.delete(&id).await.unwrap();
+}
+
+async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
+    let id = chat("a");
+    let said = [
+        message("s", Role::System, "Be kind."),
+        user("u", "Grüße \u{0} \u{1f980}"),
+        message("m", Role::Assistant, ""),
+    ];
+    commit(&store, &id, vec![create(alice()), put(said[0].clone()), put(said[1].clone())]).await;
+    commit(&store, &id, vec![Change::Posted { profile: Profile::V7 }, put(said[2].clone())]).await;
+    let record = store.chat(&id).await.unwrap().unwrap();
+    assert_eq!(record.owner, alice());
+    assert_eq!(record.profile, Profile::V7);
+    assert_eq!(messages(&store, &id).await, said);
+    assert_eq!(record.always, BTreeSet::new());
+    assert_eq!(record.open_run, None);
+    assert_eq!(store.owner(&id).await.unwrap(), Some(alice()));
+}
+
+async fn a_commit_without_changes_changes_nothing(store: AnyStore) {
+    let id = chat("a");
+    commit(&store, &id, vec![]).await;
+    assert_eq!(store.chat(&id).await.unwrap(), None);
+}
+
+async fn a_message_put_again_keeps_its_place(store: AnyStore) {
+    let id = chat("a");
+    commit(
+        &store,
+        &id,
+        vec![create(alice()), put(user("1", "one")), put(user("2", "two")), put(user("3", "three"))],
+    )
+    .await;
+    commit(&store, &id, vec![put(user("2", "changed")), put(user("4", "four"))]).await;
+    let expected = [user("1", "one"), user("2", "changed"), user("3", "three"), user("4", "four")];
+    assert_eq!(messages(&store, &id).await, expected);
+}
+
+async fn messages_are_dropped_from_the_end(store: AnyStore) {
+    let id = chat("a");
+    commit(
+        &store,
+        &id,
+        vec![create(alice()), put(user("1", "one")), put(user("2", "two")), put(user("3", "three"))],
+    )
+    .await;
+    commit(&store, &id, vec![Change::TruncateMessages { keep: 7 }]).await;
+    assert_eq!(messages(&store, &id).await.len(), 3);
+    commit(&store, &id, vec![Change::TruncateMessages { keep: 1 }, put(user("3", "again"))]).await;
+    assert_eq!(messages(&store, &id).await, [user("1", "one"), user("3", "again")]);
+    commit(&store, &id, vec![Change::TruncateMessages { keep: 0 }]).await;
+    assert_eq!(messages(&store, &id).await, []);
+}
+
+async fn a_message_of_one_chat_does_not_touch_another_with_its_id(store: AnyStore) {
+    let (one, other) = (chat("a"), chat("b"));
+    commit(&store, &one, vec![create(alice()), put(user("m", "one"))]).await;
+    commit(&store, &other, vec![create(alice()), put(user("m", "other"))]).await;
+    commit(&store, &other, vec![Change::TruncateMessages { keep: 0 }]).await;
+    assert_eq!(messages(&store, &one).await, [user("m", "one")]);
+}
+
+async fn an_open_run_is_read_with_its_state_log_and_calls(store: AnyStore) {
+    let id = with_run(&store).await;
+    let opened = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
+    assert_eq!((opened.id, opened.state), (run("r"), Value::Null));
+    let state = json!({"z": [1, 0.1, null], "a": "ü"});
+    let chunks = [r#"{"type":"start"}"#, "{\n}", r#""\u001e""#];
+    let first = call("c1", CallState::AwaitingApproval);
+    let second =
+        Call { question: None, expires: None, ..call("b", CallState::Success { output: Value::Null }) };
+    commit(&store, &id, vec![append("r", 1, &chunks[..2]), put_call("r", &first), put_call("r", &second)])
+        .await;
+    commit(
+        &store,
+        &id,
+        vec![append("r", 3, &chunks[2..]), append("r", 4, &[]), save("r", state.clone(), None)],
+    )
+    .await;
+    let record = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
+    assert_eq!(record.state.to_string(), state.to_string(), "the order of keys is kept");
+    assert_eq!(record.message, MessageId::new("answer"));
+    assert_eq!(record.texts(), chunks);
+    assert_eq!(record.calls, [first, second]);
+}
+
+async fn a_call_put_again_keeps_its_place(store: AnyStore) {
+    let id = with_run(&store).await;
+    let calls = [call("z", CallState::Executing), call("a", CallState::Executing)];
+    commit(&store, &id, calls.iter().map(|call| put_call("r", call)).collect()).await;
+    let settled = Call { question: None, ..call("z", CallState::Error { error_text: "no".into() }) };
+    commit(&store, &id, vec![put_call("r", &settled)]).await;
+    let record = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
+    assert_eq!(record.calls, [settled, calls[1].clone()]);
+    let gone = AnswerTarget::Approval(ApprovalId::new("question-z"));
+    assert_eq!(store.call(&id, &gone).await.unwrap(), None, "a question that was taken back names nothing");
+}
+
+async fn a_chat_has_one_open_run(store: AnyStore) {
+    let id = with_run(&store).await;
+    refused(&store, &id, vec![open("other")]).await;
+    commit(&store, &id, vec![close("r"), open("other")]).await;
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().open_run.unwrap().id, run("other"));
+    commit(&store, &id, vec![close("other")]).await;
+    refused(&store, &id, vec![open("r")]).await;
+}
+
+async fn a_closed_run_is_gone_from_the_chat_and_takes_nothing_more(store: AnyStore) {
+    let id = with_run(&store).await;
+    commit(&store, &id, vec![append("r", 1, &["1"]), save("r", json!(1), Some(at(0))), close("r")]).await;
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().open_run, None);
+    assert_eq!(store.due(Timestamp::MAX, 10).await.unwrap(), vec![]);
+    for change in [save("r", json!(1), None), append("r", 1, &["1"]), append("r", 2, &["1"]), close("r")] {
+        refused(&store, &id, vec![change]).await;
+    }
+}
+
+async fn a_call_is_found_by_both_its_ids_also_when_its_run_is_over(store: AnyStore) {
+    let id = with_run(&store).await;
+    let waiting = call("c", CallState::AwaitingApproval);
+    commit(&store, &id, vec![put_call("r", &waiting)]).await;
+    let by_id = AnswerTarget::Call(ToolCallId::new("c"));
+    let by_question = AnswerTarget::Approval(ApprovalId::new("question-c"));
+    assert_eq!(store.call(&id, &by_id).await.unwrap().as_ref(), Some(&waiting));
+    assert_eq!(store.call(&id, &by_question).await.unwrap().as_ref(), Some(&waiting));
+    let settled = call("c", CallState::Success { output: json!({"b": 1, "a": 2}) });
+    commit(&store, &id, vec![close("r"), put_call("r", &settled), open("next")]).await;
+    assert_eq!(store.call(&id, &by_id).await.unwrap().as_ref(), Some(&settled));
+    assert_eq!(store.call(&id, &by_question).await.unwrap().as_ref(), Some(&settled));
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().open_run.unwrap().calls, []);
+}
+
+async fn a_call_is_not_found_in_another_chat(store: AnyStore) {
+    let id = with_run(&store).await;
+    let other = chat("b");
+    commit(&store, &id, vec![put_call("r", &call("c", CallState::Executing))]).await;
+    commit(&store, &other, vec![create(bob()), open("r")]).await;
+    for target in
+        [AnswerTarget::Call(ToolCallId::new("c")), AnswerTarget::Approval(ApprovalId::new("question-c"))]
+    {
+        assert_eq!(store.call(&other, &target).await.unwrap(), None);
+    }
+    for target in
+        [AnswerTarget::Call(ToolCallId::new("question-c")), AnswerTarget::Approval(ApprovalId::new("c"))]
+    {
+        assert_eq!(store.call(&id, &target).await.unwrap(), None, "the two kinds of id are kept apart");
+    }
+}
+
+async fn a_call_belongs_to_one_run(store: AnyStore) {
+    let id = with_run(&store).await;
+    commit(&store, &id, vec![put_call("r", &call("c", CallState::Executing)), close("r"), open("next")])
+        .await;
+    refused(&store, &id, vec![put_call("next", &call("c", CallState::Executing))]).await;
+    let taken = Call { id: ToolCallId::new("d"), ..call("c", CallState::Executing) };
+    refused(&store, &id, vec![put_call("next", &taken)]).await;
+}
+
+async fn a_log_has_no_overlap_and_keeps_its_gaps(store: AnyStore) {
+    let id = with_run(&store).await;
+    for first in [0, u64::MAX] {
+        refused(&store, &id, vec![append("r", first, &["1"])]).await;
+    }
+    commit(&store, &id, vec![append("r", 1, &["1", "2"]), append("r", 3, &["3"])]).await;
+    for first in [1, 2, 3] {
+        refused(&store, &id, vec![append("r", first, &["4"])]).await;
+    }
+    commit(&store, &id, vec![append("r", 7, &["4"])]).await;
+    assert_eq!(
+        store.chat(&id).await.unwrap().unwrap().open_run.unwrap().chunks,
+        [(1, "1"), (2, "2"), (3, "3"), (7, "4")].map(|(place, text)| (place, text.to_owned()))
+    );
+}
+
+async fn always_is_what_was_last_decided_for_always(store: AnyStore) {
+    let id = with_run(&store).await;
+    let always = async || store.chat(&id).await.unwrap().unwrap().always.into_iter().collect::<Vec<_>>();
+    commit(&store, &id, vec![confirm("r", "once", true, false), confirm("r", "never", false, true)]).await;
+    assert!(always().await.is_empty());
+    commit(&store, &id, vec![confirm("r", "b", true, true), confirm("r", "a", true, true)]).await;
+    assert_eq!(always().await, ["a", "b"]);
+    commit(&store, &id, vec![confirm("r", "a", false, false), close("r"), open("next")]).await;
+    assert_eq!(always().await, ["a", "b"], "one denial takes back nothing that was said for always");
+    commit(&store, &id, vec![confirm("next", "a", false, true)]).await;
+    assert_eq!(always().await, ["b"]);
+    commit(&store, &id, vec![confirm("next", "a", true, true)]).await;
+    assert_eq!(always().await, ["a", "b"]);
+}
+
+async fn a_failing_change_leaves_nothing(store: AnyStore) {
+    let id = with_run(&store).await;
+    commit(&store, &id, vec![put(user("1", "one")), append("r", 1, &["1"])]).await;
+    let before = store.chats(&alice(), 10, None).await.unwrap();
+    let fine = vec![
+        Change::Posted { profile: Profile::V5 },
+        Change::TruncateMessages { keep: 0 },
+        put(user("2", "two")),
+        append("r", 2, &["2"]),
+        put_call("r", &call("c", CallState::Executing)),
+        confirm("r", "a", true, true),
+        save("r", json!(1), Some(at(0))),
+        close("r"),
+        open("next"),
+        save("no such run", json!(1), None),
+    ];
+    refused(&store, &id, fine).await;
+    assert_eq!(store.chats(&alice(), 10, None).await.unwrap(), before);
+    assert_eq!(store.call(&id, &AnswerTarget::Call(ToolCallId::new("c"))).await.unwrap(), None);
+    assert_eq!(store.due(Timestamp::MAX, 10).await.unwrap(), vec![]);
+    let new = chat("new");
+    refused(&store, &new, vec![create(alice()), put(user("1", "one")), close("r")]).await;
+}
+
+async fn what_does_not_fit_is_a_conflict(store: AnyStore) {
+    let nowhere = chat("nowhere");
+    let undecided = call("c", CallState::AwaitingApproval);
+    let unknown_run = || {
+        vec![
+            save("x", json!(1), None),
+            append("x", 1, &["1"]),
+            put_call("x", &undecided),
+            confirm("x", "a", true, true),
+            close("x"),
+        ]
+    };
+    let of_a_chat = vec![
+        Change::Posted { profile: Profile::V5 },
+        Change::TruncateMessages { keep: 0 },
+        put(user("1", "one")),
+        open("r"),
+    ];
+    for change in of_a_chat.into_iter().chain(unknown_run()) {
+        refused(&store, &nowhere, vec![change]).await;
+    }
+    let id = with_run(&store).await;
+    for change in unknown_run() {
+        refused(&store, &id, vec![change]).await;
+    }
+    refused(&store, &id, vec![create(alice())]).await;
+    refused(&store, &id, vec![create(bob())]).await;
+    let confirmed = Change::Confirm { run: run("r"), call: Box::new(undecided), by: alice() };
+    refused(&store, &id, vec![confirmed]).await;
+}
+
+async fn chats_are_listed_newest_first_by_owner(store: AnyStore) {
+    for (second, id, owner) in [(1, "a", alice()), (2, "b", alice()), (3, "c", bob()), (4, "d", alice())] {
+        store.commit(&chat(id), at(second), vec![create(owner)]).await.unwrap();
+    }
+    store.commit(&chat("a"), at(5), vec![put(user("1", "hi"))]).await.unwrap();
+    let page = store.chats(&alice(), 10, None).await.unwrap();
+    assert_eq!(ids(&page), ["a", "d", "b"]);
+    assert_eq!(page.next, None);
+    assert_eq!((page.chats[0].created_at, page.chats[0].updated_at), (at(1), at(5)));
+    let first = store.chats(&alice(), 2, None).await.unwrap();
+    assert_eq!(ids(&first), ["a", "d"]);
+    let second = store.chats(&alice(), 2, first.next.as_deref()).await.unwrap();
+    assert_eq!(ids(&second), ["b"]);
+    assert_eq!(second.next, None);
+    assert_eq!(store.chats(&alice(), 3, None).await.unwrap().next, None, "the last page may be full");
+    assert_eq!(ids(&store.chats(&alice(), usize::MAX, None).await.unwrap()).len(), 3);
+    assert_eq!(ids(&store.chats(&alice(), 0, None).await.unwrap()).len(), 0);
+}
+
+async fn pages_neither_repeat_nor_skip_chats_of_the_same_time(store: AnyStore) {
+    let all: BTreeSet<String> = (0..25).map(|n| format!("chat-{n}")).collect();
+    for id in &all {
+        // Times that differ by less than a microsecond are the same to a list.
+        let at = at(0) + SignedDuration::from_nanos(id.len() as i64);
+        store.commit(&chat(id), at, vec![create(alice())]).await.unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut before = None;
+    loop {
+        let page = store.chats(&alice(), 4, before.as_deref()).await.unwrap();
+        seen.extend(page.chats.iter().map(|chat| chat.id.to_string()));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, all.into_iter().rev().collect::<Vec<_>>());
+}
+
+async fn a_cursor_that_no_page_gave_is_refused(store: AnyStore) {
+    with_run(&store).await;
+    for wrong in ["", "x", "' or 1=1 --", "1~", "~a"] {
+        let result = store.chats(&alice(), 1, Some(wrong)).await;
+        assert!(matches!(result, Err(StoreError::BadCursor)), "{wrong:?} gave {result:?}");
+    }
+}
+
+async fn a_chat_is_called_after_its_first_user_message(store: AnyStore) {
+    let id = chat("a");
+    let title = async || store.chats(&alice(), 1, None).await.unwrap().chats[0].title.clone();
+    commit(&store, &id, vec![create(alice()), put(message("s", Role::System, "Be kind."))]).await;
+    assert_eq!(title().await, None);
+    commit(&store, &id, vec![put(user("1", " Where is it? ")), put(user("2", "And now?"))]).await;
+    assert_eq!(title().await.as_deref(), Some("Where is it?"));
+    commit(&store, &id, vec![put(user("1", "What is it?"))]).await;
+    assert_eq!(title().await.as_deref(), Some("What is it?"));
+    commit(&store, &id, vec![put(user("1", " "))]).await;
+    assert_eq!(title().await, None, "a first message without words gives no title, whatever follows");
+    commit(&store, &id, vec![Change::TruncateMessages { keep: 1 }]).await;
+    assert_eq!(title().await, None);
+}
+
+async fn a_chat_is_due_when_its_open_run_is(store: AnyStore) {
+    for (id, expires) in [("late", Some(at(30))), ("never", None), ("b", Some(at(10))), ("a", Some(at(20)))] {
+        commit(&store, &chat(id), vec![create(alice()), open("r"), save("r", json!(1), expires)]).await;
+    }
+    let due = async |second, limit| store.due(at(second), limit).await.unwrap();
+    assert_eq!(due(9, 10).await, []);
+    assert_eq!(due(10, 10).await, [chat("b")]);
+    assert_eq!(due(20, 10).await, [chat("b"), chat("a")], "the earliest comes first");
+    assert_eq!(due(99, 2).await, [chat("b"), chat("a")]);
+    commit(&store, &chat("b"), vec![save("r", json!(2), None)]).await;
+    commit(&store, &chat("a"), vec![close("r")]).await;
+    assert_eq!(due(99, 10).await, [chat("late")]);
+}
+
+async fn a_deadline_between_two_microseconds_is_not_early(store: AnyStore) {
+    let id = with_run(&store).await;
+    let expires = at(0) + SignedDuration::from_nanos(1_500);
+    commit(&store, &id, vec![save("r", json!(1), Some(expires))]).await;
+    let early = expires - SignedDuration::from_nanos(1);
+    assert_eq!(store.due(early, 1).await.unwrap(), []);
+    assert_eq!(store.due(expires + SignedDuration::from_micros(1), 1).await.unwrap(), [id]);
+}
+
+async fn a_deleted_chat_leaves_nothing_and_its_id_is_free(store: AnyStore) {
+    let (id, other) = (with_run(&store).await, chat("b"));
+    let waiting = call("c", CallState::AwaitingApproval);
+    let full = vec![
+        put(user("1", "one")),
+        append("r", 1, &["1"]),
+        put_call("r", &waiting),
+        confirm("r", "a", true, true),
+        save("r", json!(1), Some(at(0))),
+    ];
+    commit(&store, &id, full.clone()).await;
+    commit(&store, &other, [vec![create(alice()), open("r")], full].concat()).await;
+    let kept = store.chat(&other).await.unwrap();
+    store.delete(&id).await.unwrap();
+    assert_eq!(store.chat(&id).await.unwrap(), None);
+    assert_eq!(store.owner(&id).await.unwrap(), None);
+    assert_eq!(store.call(&id, &AnswerTarget::Call(waiting.id.clone())).await.unwrap(), None);
+    assert_eq!(store.due(at(1), 10).await.unwrap(), std::slice::from_ref(&other));
+    refused(&store, &id, vec![put(user("2", "two"))]).await;
+    commit(&store, &id, vec![create(bob()), open("r")]).await;
+    let fresh = store.chat(&id).await.unwrap().unwrap();
+    assert_eq!((fresh.owner, messages(&store, &id).await.len(), fresh.always.len()), (bob(), 0, 0));
+    assert_eq!(fresh.open_run.unwrap().chunks.len(), 0);
+    assert_eq!(store.chat(&other).await.unwrap(), kept);
+}
+
+async fn many_chats_change_at_once(store: AnyStore) {
+    let writers: Vec<_> = (0..24)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let id = chat(&format!("chat-{n}"));
+                commit(&store, &id, vec![create(alice()), open("r")]).await;
+                for place in 1..=10 {
+                    let text = place.to_string();
+                    commit(&store, &id, vec![append("r", place, &[&text]), put(user(&text, &text))]).await;
+                    assert_eq!(messages(&store, &id).await.len() as u64, place);
+                }
+                let record = store.chat(&id).await.unwrap().unwrap();
+                let places: Vec<_> = (1..=10).map(|place| place.to_string()).collect();
+                assert_eq!(record.open_run.unwrap().texts(), places);
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert_eq!(store.chats(&alice(), 100, None).await.unwrap().chats.len(), 24);
+}

@@ -1,0 +1,86 @@
+//! Notes: what is written is found again by its owner, by any of its words, in any case.
+
+use crate::fixtures::*;
+use fermata_engine::store::StoreError;
+use fermata_store::{Notes, SqliteStore};
+
+async fn notes() -> Notes {
+    SqliteStore::open("sqlite::memory:").await.unwrap().notes()
+}
+
+async fn found(notes: &Notes, query: &str) -> Vec<String> {
+    notes.search(&alice(), query, 10).await.unwrap().into_iter().map(|note| note.id).collect()
+}
+
+#[tokio::test]
+async fn a_note_is_found_as_it_was_written() {
+    let notes = notes().await;
+    let written = notes.write("1", &alice(), "Shopping", "Milk,\nbread", at(1)).await.unwrap();
+    assert_eq!((written.title.as_str(), written.body.as_str()), ("Shopping", "Milk,\nbread"));
+    assert_eq!(notes.search(&alice(), "bread", 10).await.unwrap(), [written]);
+}
+
+#[tokio::test]
+async fn every_word_must_match_somewhere() {
+    let notes = notes().await;
+    notes.write("1", &alice(), "Shopping", "milk and bread", at(1)).await.unwrap();
+    notes.write("2", &alice(), "Bread", "a recipe", at(2)).await.unwrap();
+    assert_eq!(found(&notes, "bread").await, ["2", "1"]);
+    assert_eq!(found(&notes, " hop\tREAD ").await, ["1"]);
+    assert_eq!(found(&notes, "bread butter").await, [""; 0]);
+    assert_eq!(
+        found(&notes, "shoppingmilk").await,
+        [""; 0],
+        "a word does not reach from the title into the body"
+    );
+}
+
+#[tokio::test]
+async fn case_does_not_matter_in_any_script() {
+    let notes = notes().await;
+    notes.write("1", &alice(), "Die Straße", "Ελλάς, ÉTÉ", at(1)).await.unwrap();
+    for query in ["straße", "STRASSE", "ελλάσ", "ΕΛΛΆΣ", "été"] {
+        assert_eq!(found(&notes, query).await, ["1"], "{query}");
+    }
+    assert_eq!(found(&notes, "ete").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn wildcards_and_quotes_stand_for_themselves() {
+    let notes = notes().await;
+    notes.write("1", &alice(), "Sale", r#"100% off_now it's "fine" \o/"#, at(1)).await.unwrap();
+    notes.write("2", &alice(), "Other", "1000 offXnow", at(2)).await.unwrap();
+    for query in ["100%", "off_now", "it's", "\"fine\"", "\\o/"] {
+        assert_eq!(found(&notes, query).await, ["1"], "{query}");
+    }
+    assert_eq!(found(&notes, "%").await, ["1"]);
+    assert_eq!(found(&notes, "_").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_query_without_words_lists_the_newest() {
+    let notes = notes().await;
+    for n in 1..=4 {
+        notes.write(&n.to_string(), &alice(), "t", "b", at(n)).await.unwrap();
+    }
+    let newest = notes.search(&alice(), "  ", 2).await.unwrap();
+    assert_eq!(newest.iter().map(|note| note.id.as_str()).collect::<Vec<_>>(), ["4", "3"]);
+}
+
+#[tokio::test]
+async fn notes_belong_to_their_owner() {
+    let notes = notes().await;
+    notes.write("1", &alice(), "t", "b", at(1)).await.unwrap();
+    assert_eq!(notes.search(&bob(), "", 10).await.unwrap(), []);
+    notes.write("1", &bob(), "t", "b", at(1)).await.unwrap();
+    let again = notes.write("1", &alice(), "t", "other", at(1)).await;
+    assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_very_long_query_is_only_a_query() {
+    let notes = notes().await;
+    notes.write("1", &alice(), "t", &"a\0b ".repeat(30_000), at(1)).await.unwrap();
+    assert_eq!(found(&notes, &"ab ".repeat(1_000)).await, ["1"]);
+    assert_eq!(found(&notes, &"x".repeat(200_000)).await, [""; 0]);
+}

@@ -1,0 +1,264 @@
+//! What only a SQLite file can do, or be in the way of: opening, reopening, sharing, and what the schema itself refuses.
+
+use crate::fixtures::*;
+use fermata_engine::{Store, store::StoreError};
+use fermata_protocol::{AnswerTarget, ToolCallId};
+use fermata_store::{OpenError, SqliteStore};
+use fermata_tools::CallState;
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+
+async fn opened(folder: &Folder) -> SqliteStore {
+    SqliteStore::open(&folder.url()).await.unwrap()
+}
+
+/// A connection that knows nothing of the store.
+async fn raw(folder: &Folder) -> SqliteConnection {
+    SqliteConnection::connect(&folder.url()).await.unwrap()
+}
+
+async fn execute(folder: &Folder, statement: &str) -> Result<u64, String> {
+    let mut connection = raw(folder).await;
+    let done = sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await;
+    connection.close().await.unwrap();
+    done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
+}
+
+async fn count(folder: &Folder, table: &str) -> i64 {
+    let mut connection = raw(folder).await;
+    let count = sqlx::query_scalar(AssertSqlSafe(format!("select count(*) from {table}")));
+    let count = count.fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    count
+}
+
+/// A chat with something in every table.
+async fn fill(store: &SqliteStore) {
+    let changes = vec![
+        create(alice()),
+        put(user("1", "one")),
+        open("r"),
+        append("r", 1, &["1", "2"]),
+        put_call("r", &call("c", CallState::AwaitingApproval)),
+        confirm("r", "tool", true, true),
+        save("r", json!({"step": 1}), Some(at(60))),
+    ];
+    store.commit(&chat("a"), at(0), changes).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_opened_again_has_everything() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    let written = store.chat(&chat("a")).await.unwrap();
+    store.close().await;
+    let store = opened(&folder).await;
+    assert_eq!(store.chat(&chat("a")).await.unwrap(), written);
+    assert_eq!(store.due(at(60), 1).await.unwrap(), [chat("a")]);
+    let target = AnswerTarget::Call(ToolCallId::new("c"));
+    assert_eq!(store.call(&chat("a"), &target).await.unwrap(), Some(call("c", CallState::AwaitingApproval)));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_was_committed_is_there_without_a_clean_end() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    let copy = Folder::new();
+    for ending in ["", "-wal"] {
+        let name = format!("fermata.db{ending}");
+        std::fs::copy(folder.path().join(&name), copy.path().join(&name)).unwrap();
+    }
+    let survivor = opened(&copy).await;
+    assert_eq!(survivor.chat(&chat("a")).await.unwrap(), store.chat(&chat("a")).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_stores_share_one_file() {
+    let folder = Folder::new();
+    let (one, other) = tokio::join!(opened(&folder), opened(&folder));
+    let write = async |store: &SqliteStore, name: &str| {
+        for n in 0..20 {
+            let id = chat(&format!("{name}-{n}"));
+            store.commit(&id, at(n), vec![create(alice()), put(user("1", name))]).await.unwrap();
+        }
+    };
+    tokio::join!(write(&one, "one"), write(&other, "other"));
+    for store in [&one, &other] {
+        assert_eq!(store.chats(&alice(), 100, None).await.unwrap().chats.len(), 40);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_that_start_together_on_a_new_file_all_open_it() {
+    for _ in 0..5 {
+        let folder = Folder::new();
+        let starting: Vec<_> = (0..4)
+            .map(|_| {
+                let url = folder.url();
+                tokio::spawn(async move { SqliteStore::open(&url).await })
+            })
+            .collect();
+        for store in starting {
+            store.await.unwrap().unwrap().ready().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    for statement in [
+        "update confirmations set approved = 0",
+        "update confirmations set position = 7",
+        "delete from confirmations",
+        "delete from runs",
+        "insert or replace into confirmations select * from confirmations",
+        "update or replace chats set id = 'b'",
+    ] {
+        assert!(execute(&folder, statement).await.is_err(), "{statement}");
+        assert_eq!(count(&folder, "confirmations").await, 1, "{statement}");
+    }
+    store.delete(&chat("a")).await.unwrap();
+    assert_eq!(count(&folder, "confirmations").await, 0);
+}
+
+#[tokio::test]
+async fn a_deleted_chat_has_no_row_left() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    let tables = ["chats", "messages", "runs", "run_chunks", "calls", "confirmations"];
+    for table in tables {
+        assert_eq!(count(&folder, table).await, 1, "{table}");
+    }
+    store.delete(&chat("a")).await.unwrap();
+    for table in tables {
+        assert_eq!(count(&folder, table).await, 0, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_run_keeps_its_row_and_its_calls_only() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    store.commit(&chat("a"), at(9), vec![close("r")]).await.unwrap();
+    assert_eq!(count(&folder, "run_chunks").await, 0);
+    assert_eq!(count(&folder, "calls").await, 1);
+    assert_eq!(
+        count(&folder, "runs where state is null and outcome = 'finished' and ended_at > started_at").await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
+    for statement in [
+        "update messages set body = '{'",
+        "update messages set body = '{\"id\":1}'",
+        "update chats set profile = 99",
+        "update runs set state = 'x'",
+        "update calls set body = ''",
+        "update chats set created_at = 9223372036854775807",
+    ] {
+        let folder = Folder::new();
+        let store = opened(&folder).await;
+        fill(&store).await;
+        execute(&folder, statement).await.unwrap();
+        let errors = [
+            store.chat(&chat("a")).await.err(),
+            store.messages(&chat("a")).await.err(),
+            store.chats(&alice(), 1, None).await.err(),
+        ];
+        let mut errors = errors.into_iter().flatten().peekable();
+        assert!(errors.peek().is_some(), "{statement}: nothing minds");
+        assert!(errors.all(|error| matches!(error, StoreError::Corrupt(_))), "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_gone_is_unavailable() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    store.close().await;
+    assert!(matches!(store.chat(&chat("a")).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.ready().await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(
+        store.commit(&chat("a"), at(0), vec![create(alice())]).await,
+        Err(StoreError::Unavailable(_))
+    ));
+}
+
+#[tokio::test]
+async fn every_form_of_the_url_opens() {
+    let folder = Folder::new();
+    let path = folder.file();
+    for url in [format!("sqlite://{}", path.display()), format!("sqlite:{}", path.display())] {
+        SqliteStore::open(&url).await.unwrap().close().await;
+        assert!(path.is_file());
+        std::fs::remove_file(&path).unwrap();
+    }
+    for url in ["sqlite::memory:", "sqlite://:memory:"] {
+        let (one, other) = (SqliteStore::open(url).await.unwrap(), SqliteStore::open(url).await.unwrap());
+        fill(&one).await;
+        assert_eq!(other.owner(&chat("a")).await.unwrap(), None, "each store in memory is its own");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_says_why_in_words() {
+    let folder = Folder::new();
+    let not_sqlite = folder.path().join("text.db");
+    std::fs::write(&not_sqlite, "This is a text and no database at all.".repeat(100)).unwrap();
+    let missing = format!("sqlite://{}/no/such/place.db", folder.path().display());
+    let a_folder = format!("sqlite://{}", folder.path().display());
+    let text = format!("sqlite://{}", not_sqlite.display());
+    for (url, said) in [
+        ("postgres://u:secret@host/db", "PostgreSQL database, which is not supported yet"),
+        ("postgresql://host/db", "PostgreSQL database, which is not supported yet"),
+        ("mysql://host/db", "does not begin with sqlite:"),
+        ("fermata.db", "does not begin with sqlite:"),
+        ("sqlite:", "names no file"),
+        ("sqlite://", "names no file"),
+        ("sqlite://x.db?mode=odd", "unknown value"),
+        (&missing, "does not exist"),
+        (&a_folder, "cannot be opened for writing"),
+        (&text, "is not a SQLite database"),
+    ] {
+        let error = SqliteStore::open(url).await.unwrap_err().to_string();
+        assert!(error.contains(said), "{url}: {error}");
+        assert!(error.contains("DATABASE_URL"), "{url}: {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_refused() {
+    let folder = Folder::new();
+    raw_file(&folder).await;
+    let error = SqliteStore::open(&format!("{}?mode=ro", folder.url())).await.unwrap_err();
+    assert!(matches!(error, OpenError::NotWritable { .. }), "{error}");
+}
+
+async fn raw_file(folder: &Folder) {
+    let url = format!("{}?mode=rwc", folder.url());
+    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    sqlx::query("create table t (x)").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_refused() {
+    let folder = Folder::new();
+    opened(&folder).await.close().await;
+    let newer = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
+                 values (9000, 'later', true, x'00', 0)";
+    execute(&folder, newer).await.unwrap();
+    let error = SqliteStore::open(&folder.url()).await.unwrap_err();
+    assert!(matches!(error, OpenError::Newer { migration: 9000, .. }), "{error}");
+}
