@@ -1,0 +1,138 @@
+//! What every handler may use, and how it is built from the settings.
+
+use std::sync::Arc;
+
+use fermata_engine::{Engine, EngineParts, Limits, Model, Settings};
+use fermata_store::SqliteStore;
+use fermata_tools::DefaultPolicy;
+
+use crate::{
+    auth::Auth,
+    config::{Config, Origin},
+    ids::{RandomIds, SystemClock},
+    metrics::Metrics,
+    tools,
+};
+
+/// The parts of a running server. Clones share them.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+/// What an [`App`] is made of.
+pub struct Parts {
+    /// What happens in chats.
+    pub engine: Engine,
+    /// Who is asking.
+    pub auth: Auth,
+    /// Bytes of a request body.
+    pub max_body: usize,
+    /// Pages elsewhere that may call.
+    pub cors_origins: Vec<Origin>,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// The name of the model that answers.
+    pub model: String,
+}
+
+/// Why the parts cannot be put together.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentences of the causes say it")]
+pub enum BuildError {
+    #[error(transparent)]
+    Model(#[from] fermata_providers::BuildError),
+    #[error(transparent)]
+    Store(#[from] fermata_store::OpenError),
+    #[error(transparent)]
+    Tools(#[from] fermata_tools::ToolboxError),
+    #[error("numbers cannot be recorded: {0}")]
+    Metrics(#[from] metrics_exporter_prometheus::BuildError),
+}
+
+impl App {
+    /// Puts given parts together, for a program that brings its own.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Builds everything as the settings say. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// In words for the operator.
+    pub async fn build(config: &Config) -> Result<Self, BuildError> {
+        Self::build_with(config, fermata_providers::build(config.provider()?)?).await
+    }
+
+    /// As [`App::build`], with a model that the settings do not know of.
+    ///
+    /// # Errors
+    /// In words for the operator.
+    pub async fn build_with(config: &Config, model: Arc<dyn Model>) -> Result<Self, BuildError> {
+        let store = SqliteStore::open(&config.database_url).await?;
+        let name = model.name().to_owned();
+        let engine = Engine::new(EngineParts {
+            model,
+            tools: tools::all(store.notes()),
+            store: Arc::new(store),
+            policy: Arc::new(DefaultPolicy),
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
+            settings: settings(config),
+        })?;
+        Ok(Self::new(Parts {
+            engine,
+            auth: Auth::build(config),
+            max_body: config.max_body.0,
+            cors_origins: config.cors_origins.to_vec(),
+            metrics: Metrics::install()?,
+            model: name,
+        }))
+    }
+
+    /// What happens in chats.
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Who is asking.
+    pub fn auth(&self) -> &Auth {
+        &self.0.auth
+    }
+
+    /// Bytes of a request body.
+    pub fn max_body(&self) -> usize {
+        self.0.max_body
+    }
+
+    /// Pages elsewhere that may call.
+    pub fn cors_origins(&self) -> &[Origin] {
+        &self.0.cors_origins
+    }
+
+    /// What `/metrics` shows.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// The name of the model that answers.
+    pub fn model(&self) -> &str {
+        &self.0.model
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings {
+        hold: config.hold.0,
+        expire: config.expire.0,
+        client: config.client,
+        limits: Limits {
+            steps: config.max_steps.get(),
+            messages: config.max_messages.get(),
+            tools: config.max_tools.get(),
+            output_bytes: config.max_output.0,
+            parked_calls: config.max_parked_calls.get(),
+            runs_per_owner: config.runs_per_owner,
+            model_timeout: config.model_timeout.0,
+            tool_timeout: config.tool_timeout.0,
+        },
+    }
+}

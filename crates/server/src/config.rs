@@ -1,0 +1,261 @@
+//! What an operator can set, where each value came from, and whether the values go together.
+//!
+//! A setting is declared once, in the table below; its option, its variable, its key in the file, `--help` and `--check`
+//! come from there. Precedence: option, variable, file, default. An empty variable counts as unset, because compose files
+//! cannot leave one out. This file does not know what the settings do.
+
+mod file;
+mod source;
+mod value;
+
+use std::{ffi::OsString, fmt, net::SocketAddr, num::NonZeroUsize};
+
+use clap::{Arg, ArgAction, Command};
+use fermata_protocol::Profile;
+use fermata_providers::Provider;
+
+pub use self::value::{AuthKind, Duration, Origin, Secret, Size, Token, Url};
+use self::{
+    source::Sources,
+    value::{List, Value},
+};
+
+/// One thing that can be set.
+#[derive(Debug)]
+pub struct Setting {
+    /// The key in the file; the option is the same with dashes.
+    pub key: &'static str,
+    /// The environment variable.
+    pub variable: &'static str,
+    /// What is in force where nobody says anything.
+    pub default: Option<&'static str>,
+    /// What it does, a line each.
+    pub about: &'static [&'static str],
+}
+
+/// Why the server does not start. `Display` is one line, fit for a terminal.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// `--help`, `--version`, or options that clap refuses.
+    #[error(transparent)]
+    Usage(#[from] clap::Error),
+    /// A value, or two together, that cannot be used; says where it stands.
+    #[error("{0}")]
+    Bad(String),
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Serve.
+    Serve(Box<Config>),
+    /// Print what is in force and leave.
+    Check(String),
+}
+
+macro_rules! settings {
+    ($($(#[doc = $about:literal])+ $key:ident: $type:ty $(= $default:literal)?, $variable:literal;)+) => {
+        /// All settings, as they are in force.
+        #[derive(Clone, Debug)]
+        pub struct Config {
+            $($(#[doc = $about])+ pub $key: $type,)+
+        }
+
+        /// Every setting, in the order in which `--help` and `--check` show them.
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            key: stringify!($key),
+            variable: $variable,
+            default: settings!(@default $($default)?),
+            about: &[$($about),+],
+        },)+];
+
+        impl Config {
+            fn read(sources: &Sources<'_>) -> Result<Self, ConfigError> {
+                let mut settings = SETTINGS.iter();
+                $(let $key = sources.read::<$type>(settings.next())?;)+
+                Self { $($key,)+ }.resolved().checked(sources)
+            }
+
+            fn shown(&self) -> Vec<Option<String>> {
+                vec![$(self.$key.show(),)+]
+            }
+        }
+    };
+    (@default $default:literal) => { Some($default) };
+    (@default) => { None };
+}
+
+settings! {
+    /// Address to listen on.
+    bind: SocketAddr = "127.0.0.1:3000", "FERMATA_BIND";
+    /// Whether to listen beyond this machine although auth is none: everybody who reaches the port is the one owner.
+    insecure_bind: bool = "false", "FERMATA_INSECURE_BIND";
+    /// Base URL of the OpenAI-compatible model API; with neither this nor a key the built-in demo model answers.
+    openai_base_url: Option<Url>, "OPENAI_BASE_URL";
+    /// Key for the model API.
+    openai_api_key: Option<Secret>, "OPENAI_API_KEY";
+    /// Name of the model that answers.
+    model: Option<String>, "FERMATA_MODEL";
+    /// SQLite file, created where there is none.
+    database_url: String = "sqlite://fermata.db", "DATABASE_URL";
+    /// How long a parked call holds its stream, where the request does not say.
+    hold: Duration = "5m", "FERMATA_HOLD";
+    /// How long a call waits for somebody before it is settled as expired.
+    expire: Duration = "24h", "FERMATA_EXPIRE";
+    /// AI SDK version served where a request names none: 5, 6 or 7.
+    client: Profile = "6", "FERMATA_CLIENT";
+    /// Who may use the server: none (everybody who reaches it) or token.
+    auth: AuthKind = "none", "FERMATA_AUTH";
+    /// Owners and their bearer tokens, as owner:token,owner:token. For auth = token.
+    tokens: List<Token> = "", "FERMATA_TOKENS";
+    /// Origins of browser pages elsewhere that may call, as `https://app.example.com`, separated by commas.
+    cors_origins: List<Origin> = "", "FERMATA_CORS_ORIGINS";
+    /// Runs that one owner may have open. Default 64; no limit where auth is none.
+    runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER";
+    /// Model calls in one run.
+    max_steps: std::num::NonZeroU32 = "20", "FERMATA_MAX_STEPS";
+    /// Size of a request body.
+    max_body: Size = "10MB", "FERMATA_MAX_BODY";
+    /// Messages in one request.
+    max_messages: NonZeroUsize = "2000", "FERMATA_MAX_MESSAGES";
+    /// Browser tools in one request.
+    max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS";
+    /// Size of one tool output, as JSON.
+    max_output: Size = "1MB", "FERMATA_MAX_OUTPUT";
+    /// Calls of one chat that may wait for somebody at a time.
+    max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS";
+    /// How long the model may be silent before its step fails.
+    model_timeout: Duration = "2m", "FERMATA_MODEL_TIMEOUT";
+    /// How long a tool of the server may run.
+    tool_timeout: Duration = "60s", "FERMATA_TOOL_TIMEOUT";
+}
+
+/// Runs that one owner may have open where tokens tell owners apart and nobody set another number.
+const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
+
+// === impl Invocation ===
+
+impl Invocation {
+    /// Reads the command line, the environment and the file.
+    ///
+    /// # Errors
+    /// The first value that cannot be used, with its place.
+    pub fn read(
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let options = command().try_get_matches_from(arguments)?;
+        let set = |name: &str| environment(name).filter(|value| !value.is_empty());
+        let named = options.get_one::<String>("config").cloned().or_else(|| set("FERMATA_CONFIG"));
+        let file = file::File::open(named.as_deref(), &set)?;
+        let sources = Sources { options: &options, variables: &set, file };
+        let config = Config::read(&sources)?;
+        if options.get_flag("check") {
+            return Ok(Self::Check(Report { config: &config, sources: &sources }.to_string()));
+        }
+        Ok(Self::Serve(Box::new(config)))
+    }
+}
+
+fn command() -> Command {
+    let file = Arg::new("config").long("config").value_name("FILE");
+    let check = Arg::new("check").long("check").action(ArgAction::SetTrue);
+    Command::new("fermata")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(env!("CARGO_PKG_DESCRIPTION"))
+        .after_help("Every option is also a variable, and a key of the file; the option outvotes the variable, the variable the file.")
+        .arg(file.help("File with settings [env: FERMATA_CONFIG] [default: fermata.toml, where there is one]"))
+        .arg(check.help("Print the settings in force, without secrets, and exit"))
+        .args(SETTINGS.iter().map(Setting::option))
+}
+
+// === impl Setting ===
+
+impl Setting {
+    fn option(&self) -> Arg {
+        let about: Vec<&str> = self.about.iter().map(|line| line.trim()).collect();
+        let default = match self.default {
+            Some(default) if !default.is_empty() => format!(" [default: {default}]"),
+            Some(_) | None => String::new(),
+        };
+        Arg::new(self.key).long(self.key.replace('_', "-")).value_name("VALUE").help(format!(
+            "{} [env: {}]{default}",
+            about.join(" "),
+            self.variable
+        ))
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Which model answers.
+    ///
+    /// # Errors
+    /// Where an API is named but no model.
+    pub fn provider(&self) -> Result<Provider, fermata_providers::BuildError> {
+        let url = self.openai_base_url.as_ref().map(|url| url.0.clone());
+        let key = self.openai_api_key.as_ref().map(|key| key.0.clone());
+        Provider::choose(url, key, self.model.clone())
+    }
+
+    /// With the defaults that depend on other settings.
+    fn resolved(self) -> Self {
+        let runs_per_owner = match self.auth {
+            AuthKind::None => self.runs_per_owner,
+            AuthKind::Token => self.runs_per_owner.or(RUNS_PER_OWNER),
+        };
+        Self { runs_per_owner, ..self }
+    }
+
+    /// The settings, where they go together.
+    fn checked(self, sources: &Sources<'_>) -> Result<Self, ConfigError> {
+        let fault =
+            |key: &str, words: &str| Err(ConfigError::Bad(format!("{}: {words}", sources.place(key))));
+        if let Err(error) = self.provider() {
+            return Err(ConfigError::Bad(error.to_string()));
+        }
+        match self.auth {
+            AuthKind::Token if self.tokens.0.is_empty() => fault(
+                "auth",
+                "auth is token but there are no tokens; set FERMATA_TOKENS to owner:token,owner:token",
+            ),
+            AuthKind::None if !self.tokens.0.is_empty() => fault(
+                "tokens",
+                "there are tokens but auth is none, so nobody would be asked for one; set auth to token",
+            ),
+            AuthKind::None if !self.bind.ip().is_loopback() && !self.insecure_bind => fault(
+                "bind",
+                "auth is none, so everybody who reaches this address could read every chat and use the model at your \
+                 cost. Set auth to token, or listen on 127.0.0.1, or say insecure_bind = true \
+                 (FERMATA_INSECURE_BIND=true, --insecure-bind true) if that is what you want",
+            ),
+            AuthKind::None | AuthKind::Token => Ok(self),
+        }
+    }
+}
+
+// === impl Report ===
+
+/// What `--check` prints: a file that could be used, each value with where it came from.
+struct Report<'a> {
+    config: &'a Config,
+    sources: &'a Sources<'a>,
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (setting, value) in SETTINGS.iter().zip(self.config.shown()) {
+            match value {
+                Some(value) => {
+                    writeln!(f, "{} = {value}  # {}", setting.key, self.sources.place(setting.key))?
+                }
+                None => writeln!(f, "# {} is not set", setting.key)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

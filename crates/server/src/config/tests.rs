@@ -1,0 +1,176 @@
+//! Bad settings are refused with their place; good ones are layered.
+
+use super::{file::File, *};
+
+fn read(arguments: &[&str], variables: &[(&str, &str)], toml: &str) -> Result<(Config, String), String> {
+    let options = command()
+        .try_get_matches_from(["fermata"].iter().chain(arguments))
+        .map_err(|error| error.to_string())?;
+    let find = |name: &str| {
+        let variable = variables.iter().find(|(known, _)| *known == name);
+        variable.map(|(_, value)| (*value).to_owned()).filter(|value| !value.is_empty())
+    };
+    let file = File::parse("fermata.toml", toml, &find).map_err(|error| error.to_string())?;
+    let sources = Sources { options: &options, variables: &find, file };
+    let config = Config::read(&sources).map_err(|error| error.to_string())?;
+    let report = Report { config: &config, sources: &sources }.to_string();
+    Ok((config, report))
+}
+
+fn error(variables: &[(&str, &str)], toml: &str) -> String {
+    read(&[], variables, toml).expect_err("this must be refused")
+}
+
+#[test]
+fn nothing_set_gives_the_defaults_of_the_contract() {
+    let (config, _) = read(&[], &[], "").expect("the defaults");
+    assert_eq!(config.bind.to_string(), "127.0.0.1:3000");
+    assert_eq!(config.hold.0.as_secs(), 300);
+    assert_eq!(config.expire.0.as_secs(), 24 * 60 * 60);
+    assert_eq!(config.max_steps.get(), 20);
+    assert_eq!(config.client, Profile::V6);
+    assert_eq!(config.database_url, "sqlite://fermata.db");
+    assert_eq!(config.max_body.0, 10_000_000);
+    assert_eq!(config.tool_timeout.0.as_secs(), 60);
+    assert_eq!(config.runs_per_owner, None);
+}
+
+#[test]
+fn an_option_outvotes_the_variable_and_the_variable_the_file() {
+    let (config, report) = read(
+        &["--hold", "1s"],
+        &[("FERMATA_HOLD", "2s"), ("FERMATA_EXPIRE", "2h"), ("FERMATA_CLIENT", "")],
+        "hold = \"3s\"\nexpire = \"3h\"\nclient = 5\n",
+    )
+    .expect("good settings");
+    assert_eq!(config.hold.0.as_secs(), 1);
+    assert_eq!(config.expire.0.as_secs(), 2 * 60 * 60);
+    assert_eq!(config.client, Profile::V5);
+    assert!(report.contains("hold = \"1s\"  # --hold\n"), "{report}");
+    assert!(report.contains("expire = \"2h\"  # FERMATA_EXPIRE\n"), "{report}");
+    assert!(report.contains("client = 5  # fermata.toml:3\n"), "{report}");
+    assert!(report.contains("max_steps = 20  # default\n"), "{report}");
+    assert!(report.contains("# openai_api_key is not set\n"), "{report}");
+}
+
+#[test]
+fn a_report_is_a_file_without_secrets() {
+    let variables = [
+        ("FERMATA_TOKENS", "alice:hush,bob:shh"),
+        ("OPENAI_API_KEY", "sk-hush"),
+        ("OPENAI_BASE_URL", "https://u:hush@h/v1"),
+        ("FERMATA_MODEL", "m"),
+    ];
+    let (_, report) = read(&["--auth", "token"], &variables, "").expect("good settings");
+    for secret in ["hush", "shh"] {
+        assert!(!report.contains(secret), "{report}");
+    }
+    assert!(report.contains("alice:(secret)"), "{report}");
+    File::parse("report", &report, &|_| None).expect("the report can be read as a file");
+}
+
+#[test]
+fn a_debugged_config_shows_no_secret() {
+    let variables = [
+        ("FERMATA_TOKENS", "alice:hush"),
+        ("FERMATA_AUTH", "token"),
+        ("OPENAI_API_KEY", "sk-hush"),
+        ("FERMATA_MODEL", "m"),
+    ];
+    let (config, _) = read(&[], &variables, "").expect("good settings");
+    assert!(!format!("{config:?}").contains("hush"));
+}
+
+#[test]
+fn a_bad_file_says_file_line_and_reason() {
+    for (toml, place, reason) in [
+        ("\ngaet = \"step\"\n", "fermata.toml:2:", "gaet"),
+        ("hold = \"1s\"\n\nexpire = \"soon\"\n", "fermata.toml:3:", "\"soon\" is not a time"),
+        ("hold = \"1s\nexpire = \"1h\"\n", "fermata.toml:1:", "string"),
+        ("client = 4\n", "fermata.toml:1:", "use 5, 6 or 7"),
+        ("bind = \"here\"\n", "fermata.toml:1:", "an address with a port"),
+        ("max_body = \"much\"\n", "fermata.toml:1:", "not a size"),
+        ("max_steps = 0\n", "fermata.toml:1:", "above zero"),
+        ("\n\nopenai_api_key = \"${NO_SUCH}\"\n", "fermata.toml:3:", "NO_SUCH is not set"),
+        ("[hold]\nx = 1\n", "fermata.toml:1:", "not a table"),
+        ("[[policy]]\ntool = \"x\"\n", "fermata.toml:1:", "unknown key policy"),
+        ("cors_origins = [\"https://a.example/path\"]\n", "fermata.toml:1:", "not an origin"),
+        ("hodl = \"1s\"", "fermata.toml:1:", "did you mean hold?"),
+    ] {
+        let words = error(&[], toml);
+        assert!(words.starts_with(place) && words.contains(reason), "{toml:?} gave {words}");
+        assert_eq!(words.lines().count(), 1, "{words}");
+    }
+}
+
+#[test]
+fn a_bad_variable_or_option_is_named() {
+    assert!(error(&[("FERMATA_HOLD", "soon")], "").starts_with("FERMATA_HOLD: hold: \"soon\" is not a time"));
+    assert!(error(&[("FERMATA_TOKENS", "hush")], "").ends_with("each entry must be owner:token"));
+    let words = read(&["--client", "9"], &[], "").expect_err("no such version");
+    assert!(words.starts_with("--client: client: "), "{words}");
+}
+
+#[test]
+fn variables_are_put_into_the_strings_of_the_file() {
+    let toml = "tokens = [\"alice:${A}\", \"bob:x${B}y\"]\nauth = \"token\"\n";
+    let (config, _) = read(&[], &[("A", "one"), ("B", "two")], toml).expect("good settings");
+    let secrets: Vec<&str> =
+        config.tokens.iter().map(|token| secrecy::ExposeSecret::expose_secret(&token.secret)).collect();
+    assert_eq!(secrets, ["one", "xtwoy"]);
+    assert_eq!(config.runs_per_owner, NonZeroUsize::new(64));
+}
+
+#[test]
+fn nobody_listens_beyond_this_machine_unasked() {
+    let words = error(&[("FERMATA_BIND", "0.0.0.0:3000")], "");
+    assert!(
+        words.starts_with("FERMATA_BIND: auth is none") && words.contains("FERMATA_INSECURE_BIND=true"),
+        "{words}"
+    );
+    read(&["--bind", "0.0.0.0:1", "--insecure-bind", "true"], &[], "").expect("told in so many words");
+    read(&["--bind", "0.0.0.0:1", "--auth", "token", "--tokens", "a:b"], &[], "")
+        .expect("owners are told apart");
+    read(&["--bind", "[::1]:1"], &[], "").expect("loopback");
+}
+
+#[test]
+fn tokens_and_auth_go_together() {
+    assert!(error(&[("FERMATA_AUTH", "token")], "").contains("there are no tokens"));
+    assert!(error(&[("FERMATA_TOKENS", "a:b")], "").contains("set auth to token"));
+}
+
+#[test]
+fn an_api_without_a_model_is_refused() {
+    assert!(error(&[("OPENAI_API_KEY", "sk")], "").contains("FERMATA_MODEL"));
+}
+
+#[test]
+fn a_named_file_must_be_there() {
+    let words = File::open(Some("/no/such/fermata.toml"), &|_| None).expect_err("there is none").to_string();
+    assert!(words.starts_with("/no/such/fermata.toml: cannot be read"), "{words}");
+}
+
+#[test]
+fn help_lists_every_setting_with_its_variable() {
+    let help = command().render_long_help().to_string();
+    for setting in SETTINGS {
+        assert!(help.contains(&format!("--{}", setting.key.replace('_', "-"))), "{} is missing", setting.key);
+        assert!(help.contains(setting.variable), "{} is missing", setting.variable);
+    }
+}
+
+#[test]
+fn the_example_shows_every_key_with_its_default() {
+    let example = include_str!("../../../../fermata.example.toml");
+    let (_, with_example) = read(&[], &[], example).expect("the example can be used as it stands");
+    let (_, without) = read(&[], &[], "").expect("the defaults");
+    let values = |report: &str| {
+        report.lines().map(|line| line.split("  # ").next().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&with_example), values(&without), "the example changes nothing");
+    for setting in SETTINGS {
+        let shown = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{} = ", setting.key));
+        assert!(example.lines().any(shown), "{} is missing in the example", setting.key);
+    }
+}

@@ -1,0 +1,331 @@
+//! The kinds of values that settings have, read from text and shown as TOML.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    num::{NonZeroU32, NonZeroUsize},
+    ops::Deref,
+    str::FromStr,
+};
+
+use fermata_protocol::Profile;
+use secrecy::SecretString;
+
+/// A kind of value.
+pub(super) trait Value: Sized {
+    /// Reads it; the error says what it should be, and never repeats a secret.
+    fn read(text: &str) -> Result<Self, String>;
+
+    /// What shows it in a report; `None` where nothing is set.
+    fn show(&self) -> Option<String>;
+
+    /// What stands for it where nothing is set and there is no default.
+    fn absent() -> Option<Self> {
+        None
+    }
+}
+
+/// A span of time of at most ten years, written as `30s`, `5m` or `24h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duration(pub std::time::Duration);
+
+/// A number of bytes, written as `10MB`, `64KiB` or a plain number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub usize);
+
+/// Something that is shown to nobody.
+#[derive(Clone, Debug)]
+pub struct Secret(pub SecretString);
+
+/// An `http:` or `https:` URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url(pub String);
+
+/// Whether owners are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthKind {
+    /// Nobody is asked who they are.
+    None,
+    /// A bearer token names the owner.
+    Token,
+}
+
+/// An owner and what proves it.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// Who.
+    pub owner: String,
+    /// The proof.
+    pub secret: SecretString,
+}
+
+/// The origin of a web page: scheme, host and port, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(String);
+
+/// Several values, separated by commas.
+#[derive(Clone, Debug)]
+pub struct List<T>(pub Vec<T>);
+
+/// Further away than this, adding the span to a clock's time could leave what the clock can say.
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+fn quoted(text: &str) -> Option<String> {
+    Some(toml::Value::from(text).to_string())
+}
+
+fn parsed<T: FromStr>(text: &str, form: &str) -> Result<T, String> {
+    text.trim().parse().map_err(|_| format!("{text:?} is not {form}"))
+}
+
+impl Value for SocketAddr {
+    fn read(text: &str) -> Result<Self, String> {
+        parsed(text, "an address with a port, such as 127.0.0.1:3000")
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(&self.to_string())
+    }
+}
+
+impl Value for bool {
+    fn read(text: &str) -> Result<Self, String> {
+        parsed(text, "true or false")
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Value for NonZeroUsize {
+    fn read(text: &str) -> Result<Self, String> {
+        parsed(text, "a whole number above zero")
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Value for NonZeroU32 {
+    fn read(text: &str) -> Result<Self, String> {
+        parsed(text, "a whole number above zero")
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Value for String {
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.into())
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(self)
+    }
+}
+
+impl Value for Profile {
+    fn read(text: &str) -> Result<Self, String> {
+        parsed::<u8>(text, "a client version; use 5, 6 or 7").and_then(Self::try_from)
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(u8::from(*self).to_string())
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn read(text: &str) -> Result<Self, String> {
+        T::read(text).map(Some)
+    }
+
+    fn show(&self) -> Option<String> {
+        self.as_ref().and_then(T::show)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+}
+
+// === impl List ===
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Value> Value for List<T> {
+    fn read(text: &str) -> Result<Self, String> {
+        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+        items.map(T::read).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn show(&self) -> Option<String> {
+        let items: Vec<String> = self.0.iter().filter_map(T::show).collect();
+        Some(format!("[{}]", items.join(", ")))
+    }
+}
+
+// === impl Duration ===
+
+impl Duration {
+    /// Reads a span of time.
+    ///
+    /// # Errors
+    /// What it should look like.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let span = humantime::parse_duration(text.trim())
+            .map_err(|_| format!("{text:?} is not a time; write it as 30s, 5m or 24h"))?;
+        if span > LONGEST { Err(format!("{text:?} is more than ten years")) } else { Ok(Self(span)) }
+    }
+}
+
+impl Value for Duration {
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(&humantime::format_duration(self.0).to_string())
+    }
+}
+
+// === impl Size ===
+
+impl Value for Size {
+    fn read(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a size; write it as 10MB, 64KiB or a number of bytes");
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(end);
+        let factor: usize = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "kb" => 1000,
+            "kib" => 1 << 10,
+            "mb" => 1_000_000,
+            "mib" => 1 << 20,
+            _ => return Err(wrong()),
+        };
+        let number: usize = digits.parse().map_err(|_| wrong())?;
+        number.checked_mul(factor).filter(|bytes| *bytes > 0).map(Self).ok_or_else(wrong)
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+// === impl Secret ===
+
+impl Value for Secret {
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(Self(text.into()))
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted("(secret)")
+    }
+}
+
+// === impl Url ===
+
+impl Value for Url {
+    fn read(text: &str) -> Result<Self, String> {
+        let uri: axum::http::Uri = parsed(text, "a URL")?;
+        match (uri.scheme_str(), uri.host()) {
+            (Some("http" | "https"), Some(_)) => Ok(Self(text.trim().trim_end_matches('/').into())),
+            (Some(_) | None, _) => Err("it must be a URL that begins with http:// or https://".into()),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        // A key may stand before the host.
+        match (self.0.split_once("://"), self.0.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => quoted(&format!("{scheme}://(secret)@{host}")),
+            _ => quoted(&self.0),
+        }
+    }
+}
+
+// === impl AuthKind ===
+
+impl Value for AuthKind {
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "token" => Ok(Self::Token),
+            other => Err(format!("{other:?} is not a way to tell owners apart; use none or token")),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        match self {
+            Self::None => quoted("none"),
+            Self::Token => quoted("token"),
+        }
+    }
+}
+
+// === impl Token ===
+
+impl Value for Token {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some((owner, secret)) if !owner.is_empty() && !secret.is_empty() => {
+                Ok(Self { owner: owner.trim().into(), secret: secret.trim().into() })
+            }
+            Some(_) | None => Err("each entry must be owner:token".into()),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(&format!("{}:(secret)", self.owner))
+    }
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Reads an origin as a browser sends it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let uri: axum::http::Uri = text.trim().parse().ok()?;
+        let bare = uri.path() == "/" && uri.query().is_none() && !text.ends_with('?');
+        let scheme = uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"))?;
+        let authority = uri.authority().filter(|authority| bare && !authority.as_str().contains('@'))?;
+        Some(Self(format!("{scheme}://{authority}").to_ascii_lowercase()))
+    }
+
+    /// The whole, as a browser sends it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Host and port, as a `Host` header has them.
+    pub fn authority(&self) -> &str {
+        self.0.split_once("://").map_or("", |(_, authority)| authority)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Value for Origin {
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+            .ok_or_else(|| format!("{text:?} is not an origin; write it as https://app.example.com"))
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(&self.0)
+    }
+}

@@ -1,0 +1,242 @@
+//! What goes wrong before a stream, as `application/problem+json`.
+//!
+//! The only place that knows which failure has which status. A failure of the server itself is logged here, once, because
+//! here is where its cause is taken off; what a client reads carries no provider text, path or SQL.
+
+use std::any::Any;
+
+use axum::{
+    Json,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use fermata_engine::{AnswerError, ReadError, SubmitError, store::StoreError};
+use fermata_protocol::{InvalidId, RequestError};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// What a client can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those on the wire, and `of` gives their statuses")]
+pub enum Code {
+    InvalidJson,
+    InvalidRequest,
+    Unauthorized,
+    ForeignPage,
+    NotFound,
+    MethodNotAllowed,
+    SlowRequest,
+    NothingToContinue,
+    AlreadyAnswered,
+    WrongAnswer,
+    Gone,
+    TooLarge,
+    ToolNameTaken,
+    UnknownTool,
+    DeniedByPolicy,
+    TooManyRuns,
+    Internal,
+    Unavailable,
+}
+
+/// A failure that becomes a response.
+#[derive(Debug)]
+pub struct ApiError {
+    code: Code,
+    detail: String,
+    state: Option<&'static str>,
+}
+
+/// The body of a failure.
+#[derive(Serialize, ToSchema)]
+pub struct Problem {
+    /// Always `about:blank`: `code` tells problems apart.
+    #[serde(rename = "type")]
+    #[schema(example = "about:blank")]
+    kind: &'static str,
+    /// The status in words.
+    #[schema(example = "Conflict")]
+    title: &'static str,
+    /// The status.
+    #[schema(example = 409)]
+    status: u16,
+    /// What to do about it.
+    detail: String,
+    /// What went wrong, for programs.
+    #[schema(example = "already_answered")]
+    code: &'static str,
+    /// How far the call is, where an answer was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+// === impl Code ===
+
+impl Code {
+    /// The status and the name on the wire.
+    fn of(self) -> (StatusCode, &'static str) {
+        match self {
+            Self::InvalidJson => (StatusCode::BAD_REQUEST, "invalid_json"),
+            Self::InvalidRequest => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_request"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::ForeignPage => (StatusCode::FORBIDDEN, "foreign_page"),
+            Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::SlowRequest => (StatusCode::REQUEST_TIMEOUT, "slow_request"),
+            Self::NothingToContinue => (StatusCode::CONFLICT, "nothing_to_continue"),
+            Self::AlreadyAnswered => (StatusCode::CONFLICT, "already_answered"),
+            Self::WrongAnswer => (StatusCode::CONFLICT, "wrong_answer"),
+            Self::Gone => (StatusCode::GONE, "gone"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            Self::ToolNameTaken => (StatusCode::UNPROCESSABLE_ENTITY, "tool_name_taken"),
+            Self::UnknownTool => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_tool"),
+            Self::DeniedByPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "denied_by_policy"),
+            Self::TooManyRuns => (StatusCode::TOO_MANY_REQUESTS, "too_many_runs"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        }
+    }
+
+    /// A header that says what to do next.
+    fn hint(self) -> Option<(header::HeaderName, HeaderValue)> {
+        match self {
+            Self::Unauthorized => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::TooManyRuns => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
+            Self::Unavailable => Some((header::RETRY_AFTER, HeaderValue::from_static("2"))),
+            // What is left of the body would be read as the next request.
+            Self::SlowRequest => Some((header::CONNECTION, HeaderValue::from_static("close"))),
+            Self::InvalidJson
+            | Self::InvalidRequest
+            | Self::ForeignPage
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::NothingToContinue
+            | Self::AlreadyAnswered
+            | Self::WrongAnswer
+            | Self::Gone
+            | Self::TooLarge
+            | Self::ToolNameTaken
+            | Self::UnknownTool
+            | Self::DeniedByPolicy
+            | Self::Internal => None,
+        }
+    }
+}
+
+// === impl ApiError ===
+
+impl ApiError {
+    /// A failure; `detail` is a sentence that a person can act on.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), state: None }
+    }
+
+    /// What an unknown chat is answered, and one of somebody else, which must not differ.
+    pub fn no_such_chat() -> Self {
+        ReadError::NotFound.into()
+    }
+
+    /// What a panic becomes. The panic hook has logged it.
+    pub fn of_panic(_: Box<dyn Any + Send>) -> Response {
+        Self::internal().into_response()
+    }
+
+    fn internal() -> Self {
+        Self::new(Code::Internal, "Something went wrong in the server; its log says what.")
+    }
+
+    fn with_state(self, state: &'static str) -> Self {
+        Self { state: Some(state), ..self }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, code) = self.code.of();
+        let title = status.canonical_reason().unwrap_or("Error");
+        let problem = Problem {
+            kind: "about:blank",
+            title,
+            status: status.as_u16(),
+            detail: self.detail,
+            code,
+            state: self.state,
+        };
+        let mut headers = HeaderMap::from_iter(self.code.hint());
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        (status, headers, Json(problem)).into_response()
+    }
+}
+
+impl From<RequestError> for ApiError {
+    fn from(error: RequestError) -> Self {
+        Self::new(Code::InvalidRequest, error.0)
+    }
+}
+
+impl From<InvalidId> for ApiError {
+    fn from(_: InvalidId) -> Self {
+        Self::no_such_chat()
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        let answer = match &error {
+            StoreError::BadCursor => return Self::new(Code::InvalidRequest, error.to_string()),
+            StoreError::Unavailable(_) => {
+                Self::new(Code::Unavailable, "The database cannot be reached; try again in a moment.")
+            }
+            StoreError::Corrupt(_) | StoreError::Conflict(_) => Self::internal(),
+        };
+        tracing::error!(%error, "a request failed");
+        answer
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        let code = match error {
+            SubmitError::Store(error) => return error.into(),
+            SubmitError::Invalid(_) => Code::InvalidRequest,
+            SubmitError::NotFound => Code::NotFound,
+            SubmitError::NothingToContinue(_) => Code::NothingToContinue,
+            SubmitError::ToolNameTaken(_) => Code::ToolNameTaken,
+            SubmitError::UnknownTool { .. } => Code::UnknownTool,
+            SubmitError::TooLarge(_) => Code::TooLarge,
+            SubmitError::TooManyRuns(_) => Code::TooManyRuns,
+            SubmitError::ShuttingDown => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<AnswerError> for ApiError {
+    fn from(error: AnswerError) -> Self {
+        match error {
+            AnswerError::Store(error) => error.into(),
+            AnswerError::NotFound(detail) => Self::new(Code::NotFound, detail),
+            AnswerError::AlreadyAnswered { detail, state } => {
+                Self::new(Code::AlreadyAnswered, detail).with_state(state)
+            }
+            AnswerError::WrongAnswer { detail, state } => {
+                Self::new(Code::WrongAnswer, detail).with_state(state)
+            }
+            AnswerError::Gone { detail, state } => Self::new(Code::Gone, detail).with_state(state),
+            AnswerError::DeniedByPolicy(detail) => Self::new(Code::DeniedByPolicy, detail),
+            AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
+            AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
+            AnswerError::ShuttingDown => Self::new(Code::Unavailable, AnswerError::ShuttingDown.to_string()),
+        }
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => error.into(),
+            ReadError::NotFound => Self::new(Code::NotFound, error.to_string()),
+            ReadError::ShuttingDown => Self::new(Code::Unavailable, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The engine's clock and ids, as a running server has them.
+
+use fermata_engine::{Clock, Ids};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+/// 122 random bits each, so that an id is also what keeps others from guessing it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RandomIds;
+
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+impl Ids for RandomIds {
+    fn next(&self, prefix: &str) -> String {
+        let mut left = Uuid::new_v4().as_u128();
+        let mut id = String::from(prefix);
+        // 22 digits of 62 hold 128 bits.
+        for _ in 0..22 {
+            id.push(char::from(DIGITS[(left % 62) as usize]));
+            left /= 62;
+        }
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_short_plain_and_never_the_same() {
+        let ids: std::collections::BTreeSet<String> = (0..1000).map(|_| RandomIds.next("call_")).collect();
+        assert_eq!(ids.len(), 1000);
+        for id in ids {
+            assert!(id.starts_with("call_") && id.len() <= 40, "{id}");
+            assert!(id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{id}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Fermata over HTTP.
+//!
+//! What a chat is and what happens in it is the engine's; this crate reads settings and requests, says who is asking, and
+//! turns outcomes into responses. The binary `fermata` serves [`router`]; a Rust program may mount it beside its own routes.
+
+pub mod app;
+pub mod auth;
+pub mod config;
+pub mod error;
+pub mod extract;
+pub mod ids;
+pub mod metrics;
+pub mod routes;
+pub mod sse;
+pub mod tools;
+
+pub use app::App;
+pub use routes::router;

@@ -1,0 +1,93 @@
+//! The URL table.
+
+mod chat;
+mod chats;
+mod operators;
+mod page;
+mod pending;
+mod schema;
+mod tool_result;
+mod tools;
+
+use axum::{Extension, Router, http::header, middleware};
+use tower_http::{
+    catch_panic::CatchPanicLayer,
+    cors::{AllowOrigin, Any, CorsLayer},
+};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    App, auth,
+    config::Origin,
+    error::{ApiError, Code},
+    metrics, sse,
+};
+
+/// Everything that Fermata answers.
+pub fn router(app: App) -> Router {
+    let (api, description) = table(&app).split_for_parts();
+    api.layer(Extension(operators::Description::of(description)))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(CatchPanicLayer::custom(ApiError::of_panic))
+        .layer(cors(app.cors_origins()))
+        .layer(middleware::from_fn(metrics::observe))
+        .with_state(app)
+}
+
+/// The description of everything that Fermata answers, as `/openapi.json` has it.
+pub fn description(app: &App) -> OpenApi {
+    table(app).into_openapi()
+}
+
+fn table(app: &App) -> OpenApiRouter<App> {
+    let api = OpenApiRouter::new()
+        // What a chat page calls.
+        .routes(routes!(chat::post)) //                  POST   /api/chat
+        .routes(routes!(tool_result::post)) //           POST   /chat/tool-result
+        .routes(routes!(tool_result::post_under_api)) // POST   /api/chat/tool-result
+        .routes(routes!(chat::stream)) //                GET    /api/chat/{id}/stream
+        .routes(routes!(chat::stop)) //                  POST   /api/chat/{id}/stop
+        .routes(routes!(chats::get, chats::delete)) //   GET    /api/chat/{id}, DELETE
+        .routes(routes!(pending::list)) //               GET    /api/chat/{id}/pending
+        .routes(routes!(chats::list)) //                 GET    /api/chats
+        .routes(routes!(tools::list)) //                 GET    /api/tools
+        .route_layer(middleware::from_fn_with_state(app.clone(), auth::identify));
+    OpenApiRouter::with_openapi(schema::head())
+        .merge(api)
+        // What operators and their machines call; nobody is asked who they are.
+        .routes(routes!(operators::healthz)) //          GET    /healthz
+        .routes(routes!(operators::readyz)) //           GET    /readyz
+        .routes(routes!(operators::metrics)) //          GET    /metrics
+        .routes(routes!(operators::openapi)) //          GET    /openapi.json
+        // What a person opens.
+        .routes(routes!(page::welcome)) //               GET    /
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(Code::NotFound, "There is nothing at this path; GET /openapi.json lists what there is.")
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(
+        Code::MethodNotAllowed,
+        "This path has no such method; the header `allow` lists those it has.",
+    )
+}
+
+/// Pages elsewhere, as far as the operator named them. No origin, no header.
+fn cors(origins: &[Origin]) -> CorsLayer {
+    let origins = origins.iter().filter_map(|origin| origin.as_str().parse().ok());
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods(Any)
+        // A star does not cover `authorization`, so the headers that clients send are named.
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            header::USER_AGENT,
+            "last-event-id".parse().unwrap_or(header::ACCEPT),
+        ])
+        .expose_headers([sse::CHAT_ID, sse::STREAM_ID])
+}

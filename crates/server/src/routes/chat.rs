@@ -1,0 +1,103 @@
+//! Starting, following and stopping a run.
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use fermata_engine::Submission;
+use fermata_protocol::{ChatBody, EventId};
+
+use super::schema::{ChatRequest, refusals};
+use crate::{
+    App,
+    auth::Identity,
+    config::Duration,
+    error::{ApiError, Code, Problem},
+    extract::{ApiJson, ChatPath},
+    sse,
+};
+
+/// Starts or continues a run and streams it.
+///
+/// The stream is the AI SDK's UI Message Stream, version 1. The run outlives the connection: `GET …/stream` follows it again.
+#[utoipa::path(post, path = "/api/chat", operation_id = "postChat", tag = "chat", request_body = ChatRequest, responses(
+    (status = 200, description = "The run's stream", content_type = "text/event-stream", body = String, headers(
+        ("x-chat-id" = String, description = "The chat's id"),
+        ("x-resumable-stream-id" = String, description = "The run's id"),
+        ("x-vercel-ai-ui-message-stream" = String, description = "Always v1"),
+    )),
+    (status = 404, description = "`not_found`: the chat is somebody else's", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "`nothing_to_continue`: the history holds nothing new", body = Problem, content_type = "application/problem+json"),
+    (status = 429, description = "`too_many_runs`", body = Problem, content_type = "application/problem+json",
+        headers(("retry-after" = u32, description = "Seconds"))),
+    refusals::Body,
+))]
+pub async fn post(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ApiJson(body): ApiJson,
+) -> Result<Response, ApiError> {
+    let body = ChatBody::parse(body)?;
+    let hold = body.fermata.hold.as_deref().map(hold).transpose()?;
+    let following = app.engine().submit(Submission { owner, body, hold }).await?;
+    Ok(sse::stream(following))
+}
+
+fn hold(text: &str) -> Result<std::time::Duration, ApiError> {
+    let wrong = |reason| ApiError::new(Code::InvalidRequest, format!("fermata.hold: {reason}."));
+    Duration::parse(text).map(|span| span.0).map_err(wrong)
+}
+
+/// Follows the open run.
+///
+/// From its start, or after the event that `Last-Event-ID` names; then live.
+#[utoipa::path(get, path = "/api/chat/{id}/stream", operation_id = "followChat", tag = "chat",
+    params(
+        ("id" = String, Path, description = "The chat"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that the client has"),
+    ),
+    responses(
+        (status = 200, description = "The run's stream", content_type = "text/event-stream", body = String, headers(
+            ("x-chat-id" = String, description = "The chat's id"),
+            ("x-resumable-stream-id" = String, description = "The run's id"),
+            ("x-vercel-ai-ui-message-stream" = String, description = "Always v1"),
+        )),
+        (status = 204, description = "No run is open, or the chat is unknown"),
+        refusals::Any,
+    )
+)]
+pub async fn stream(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ChatPath(chat): ChatPath,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let Ok(chat) = chat else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let after = headers.get("last-event-id").and_then(|id| EventId::parse(id.to_str().ok()?));
+    let following = app.engine().resume(&owner, &chat, after).await?;
+    Ok(following.map_or_else(|| StatusCode::NO_CONTENT.into_response(), sse::stream))
+}
+
+/// Ends the open run.
+///
+/// Its pending calls are cancelled, also where the stream was let go.
+#[utoipa::path(post, path = "/api/chat/{id}/stop", operation_id = "stopChat", tag = "chat",
+    params(("id" = String, Path, description = "The chat")),
+    responses((status = 204, description = "No run is open any more, or none was"), refusals::Any)
+)]
+pub async fn stop(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ChatPath(chat): ChatPath,
+) -> Result<StatusCode, ApiError> {
+    let Ok(chat) = chat else {
+        return Ok(StatusCode::NO_CONTENT);
+    };
+    match app.engine().stop(&owner, &chat).await {
+        Ok(()) | Err(fermata_engine::ReadError::NotFound) => Ok(StatusCode::NO_CONTENT),
+        Err(error) => Err(error.into()),
+    }
+}

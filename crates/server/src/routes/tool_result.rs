@@ -1,0 +1,58 @@
+//! Answers to calls that wait.
+
+use axum::{Json, extract::State};
+use fermata_protocol::ToolResultBody;
+use fermata_tools::Receipt;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::schema::{AnswerRequest, AnsweredCall, refusals};
+use crate::{
+    App,
+    auth::Identity,
+    error::{ApiError, Problem},
+    extract::ApiJson,
+};
+
+/// What became of the answers.
+#[derive(Serialize, ToSchema)]
+pub struct Answered {
+    #[schema(value_type = Vec<AnsweredCall>)]
+    calls: Vec<Receipt>,
+}
+
+/// Delivers what a browser or a person did for calls that wait.
+///
+/// The outcome is not in this response: it comes out of the chat's own stream.
+#[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = AnswerRequest, responses(
+    (status = 200, description = "Taken, now or before", body = Answered),
+    (status = 404, description = "`not_found`: no such chat or call, or somebody else's", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "`already_answered` or `wrong_answer`, with the call's `state`", body = Problem, content_type = "application/problem+json"),
+    (status = 410, description = "`gone`: the call expired or was cancelled", body = Problem, content_type = "application/problem+json"),
+    refusals::Body,
+))]
+pub async fn post(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ApiJson(body): ApiJson,
+) -> Result<Json<Answered>, ApiError> {
+    let body = ToolResultBody::parse(body)?;
+    let calls = app.engine().answer(&owner, &body.chat_id, body.answers).await?;
+    Ok(Json(Answered { calls }))
+}
+
+/// The same under the path of the other endpoints, for clients that are given one prefix.
+#[utoipa::path(post, path = "/api/chat/tool-result", operation_id = "answerCallsUnderApi", tag = "chat", request_body = AnswerRequest, responses(
+    (status = 200, description = "As `POST /chat/tool-result`", body = Answered),
+    (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "`already_answered` or `wrong_answer`", body = Problem, content_type = "application/problem+json"),
+    (status = 410, description = "`gone`", body = Problem, content_type = "application/problem+json"),
+    refusals::Body,
+))]
+pub async fn post_under_api(
+    app: State<App>,
+    owner: Identity,
+    body: ApiJson,
+) -> Result<Json<Answered>, ApiError> {
+    post(app, owner, body).await
+}

@@ -1,0 +1,129 @@
+//! Which crate may know which: `server -> {providers, store} -> engine -> tools -> protocol`, one way.
+//!
+//! Judges what cargo resolves, not what a manifest says, so that a forbidden crate cannot come in through another one.
+//! Dependencies of tests are free.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// The workspace, from the bottom to the top: each crate with those of the workspace that it may know.
+const ROOMS: [(&str, &[&str]); 6] = [
+    ("fermata-protocol", &[]),
+    ("fermata-tools", &["fermata-protocol"]),
+    ("fermata-engine", &["fermata-protocol", "fermata-tools"]),
+    ("fermata-providers", &["fermata-protocol", "fermata-tools", "fermata-engine"]),
+    ("fermata-store", &["fermata-protocol", "fermata-tools", "fermata-engine"]),
+    (
+        "fermata-server",
+        &["fermata-protocol", "fermata-tools", "fermata-engine", "fermata-providers", "fermata-store"],
+    ),
+];
+
+/// Every package by its name, with the names of those that it needs to be built, for any platform.
+///
+/// Two versions of a package are one here: what is forbidden is forbidden in every version.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+fn graph() -> Graph {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
+    let names: BTreeMap<&str, &str> = list(&metadata["packages"])
+        .iter()
+        .map(|package| (text(&package["id"]), text(&package["name"])))
+        .collect();
+    let mut graph = Graph::new();
+    for node in list(&metadata["resolve"]["nodes"]) {
+        let needs = list(&node["deps"]).iter().filter(|dependency| is_normal(dependency));
+        graph
+            .entry(names[text(&node["id"])].to_owned())
+            .or_default()
+            .extend(needs.map(|dependency| names[text(&dependency["pkg"])].to_owned()));
+    }
+    graph
+}
+
+/// Whether the dependency is there in the product; cargo says `null` for neither a test's nor a build script's.
+fn is_normal(dependency: &Value) -> bool {
+    list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list in cargo metadata")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text in cargo metadata")
+}
+
+/// How `from` comes to need `to`, crate by crate.
+fn path<'a>(graph: &'a Graph, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
+    let mut seen = BTreeSet::from([from]);
+    let mut paths = vec![vec![from]];
+    while let Some(path) = paths.pop() {
+        for next in path.last().into_iter().flat_map(|last| &graph[*last]) {
+            let longer = [path.as_slice(), &[next]].concat();
+            if next == to {
+                return Some(longer);
+            }
+            if seen.insert(next) {
+                paths.push(longer);
+            }
+        }
+    }
+    None
+}
+
+fn assert_never_needs(crates: &[&str], forbidden: &[&str]) {
+    let graph = graph();
+    for name in crates {
+        for other in forbidden {
+            assert!(graph.contains_key(*other), "{other} is not in the workspace: forbid what there is");
+            if let Some(path) = path(&graph, name, other) {
+                panic!("{name} must not need {other}: {}", path.join(" -> "));
+            }
+        }
+    }
+}
+
+#[test]
+fn crates_of_the_workspace_know_only_those_below_them() {
+    let graph = graph();
+    let ours: BTreeSet<&str> =
+        graph.keys().map(String::as_str).filter(|name| name.starts_with("fermata-")).collect();
+    assert_eq!(ours, ROOMS.iter().map(|(name, _)| *name).collect(), "a crate without a place in the order");
+    for (name, below) in ROOMS {
+        for known in graph[name].iter().filter(|known| known.starts_with("fermata-")) {
+            assert!(below.contains(&known.as_str()), "{name} must not know {known}");
+        }
+    }
+}
+
+#[test]
+fn the_wire_needs_no_runtime() {
+    assert_never_needs(&["fermata-protocol"], &["tokio", "async-trait", "futures"]);
+}
+
+#[test]
+fn what_decides_meets_http_and_sql_only_as_ports() {
+    assert_never_needs(
+        &["fermata-protocol", "fermata-tools", "fermata-engine"],
+        &["axum", "hyper", "reqwest", "sqlx", "async-openai"],
+    );
+}
+
+#[test]
+fn a_forbidden_crate_is_found_behind_others() {
+    let graph = graph();
+    assert!(path(&graph, "fermata-server", "hyper").is_some());
+    assert!(path(&graph, "fermata-store", "sqlx").is_some());
+}

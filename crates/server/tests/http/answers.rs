@@ -1,0 +1,125 @@
+//! `POST /chat/tool-result`: parked calls and their answers.
+
+use serde_json::json;
+
+use crate::{
+    TestApp,
+    app::{says, says_with_location},
+    scripted::{self, calls},
+};
+
+fn note() -> serde_json::Value {
+    json!({"title": "Milk", "body": "Two litres."})
+}
+
+#[tokio::test]
+async fn an_approved_call_runs_and_the_same_stream_goes_on() {
+    let app = TestApp::new([calls(&[("write_note", note())]), scripted::says("Written.")]).await;
+    let mut stream = app.open(says("c", "note")).await;
+    let question = stream.until("tool-approval-request").await;
+    let answer = json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true});
+    let taken = app.post("/chat/tool-result", answer).await;
+    assert_eq!(taken.status, 200, "{}", taken.text);
+    let taken = taken.json();
+    assert_eq!(taken["calls"][0]["toolCallId"], question["toolCallId"]);
+    assert_eq!(taken["calls"][0]["waitingFor"], json!([]));
+    stream.end().await;
+    let output = stream.until("tool-output-available").await;
+    assert_eq!(output["output"]["saved"], true, "{output}");
+    assert_eq!(stream.words(), "Written.");
+}
+
+#[tokio::test]
+async fn what_is_written_is_found_in_the_same_step() {
+    let step = [("write_note", note()), ("search_notes", json!({"query": "milk"}))];
+    let app = TestApp::new([calls(&step), scripted::says("Found.")]).await;
+    let mut stream = app.open(says("c", "note")).await;
+    let question = stream.until("tool-approval-request").await;
+    app.post(
+        "/chat/tool-result",
+        json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true}),
+    )
+    .await;
+    stream.end().await;
+    let outputs: Vec<_> =
+        stream.chunks.iter().filter(|chunk| chunk["type"] == "tool-output-available").collect();
+    assert_eq!(outputs.len(), 2);
+    assert_eq!(outputs[1]["output"]["notes"][0]["body"], "Two litres.");
+}
+
+#[tokio::test]
+async fn what_waits_can_be_seen_by_kind() {
+    let app = TestApp::new([
+        calls(&[("write_note", note())]),
+        calls(&[("get_location", json!({}))]),
+        scripted::says("ok"),
+    ])
+    .await;
+    let mut stream = app.open(says_with_location("c", "go")).await;
+    let question = stream.until("tool-approval-request").await;
+    let pending = app.pending("c").await;
+    assert_eq!(pending.len(), 1);
+    assert_eq!(pending[0]["id"], question["toolCallId"]);
+    assert_eq!(pending[0]["approvalId"], question["approvalId"]);
+    assert_eq!(
+        (&pending[0]["kind"], &pending[0]["state"]),
+        (&json!("approval"), &json!("awaiting_approval"))
+    );
+    assert_eq!((&pending[0]["tool"], &pending[0]["input"]), (&json!("write_note"), &note()));
+    assert!(pending[0]["since"].is_string() && pending[0]["expires"].is_string());
+    app.post(
+        "/chat/tool-result",
+        json!({"chatId": "c", "toolCallId": question["toolCallId"], "approved": false}),
+    )
+    .await;
+    loop {
+        let pending = app.pending("c").await;
+        if pending.first().is_some_and(|call| call["tool"] == "get_location") {
+            assert_eq!((&pending[0]["kind"], &pending[0]["state"]), (&json!("output"), &json!("executing")));
+            assert_eq!(app.get("/api/chat/c").await.json()["pending"], json!(pending));
+            app.post(
+                "/chat/tool-result",
+                json!({"chatId": "c", "toolCallId": pending[0]["id"], "output": 1}),
+            )
+            .await;
+            break;
+        }
+        assert!(stream.read_more().await, "the stream ended");
+    }
+    stream.end().await;
+}
+
+#[tokio::test]
+async fn the_same_answer_again_is_taken_and_another_is_not() {
+    let app = TestApp::new([calls(&[("get_location", json!({}))]), scripted::says("ok")]).await;
+    let mut stream = app.open(says_with_location("c", "where?")).await;
+    let call = stream.until("tool-input-available").await["toolCallId"].clone();
+    let answer = |output: i32| json!({"chatId": "c", "toolCallId": call, "output": output});
+    app.post("/chat/tool-result", json!({"chatId": "c", "toolCallId": call, "approved": true}))
+        .await
+        .problem(409, "wrong_answer");
+    for path in ["/chat/tool-result", "/api/chat/tool-result"] {
+        assert_eq!(app.post(path, answer(1)).await.status, 200);
+    }
+    let refused = app.post("/chat/tool-result", answer(2)).await;
+    refused.problem(409, "already_answered");
+    assert!(refused.json()["state"].is_string(), "{}", refused.text);
+    stream.end().await;
+    assert_eq!(stream.kinds().iter().filter(|kind| **kind == "tool-output-available").count(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_to_what_is_not_there_is_not_found() {
+    let app = TestApp::new([calls(&[("get_location", json!({}))]), scripted::says("ok")]).await;
+    let mut stream = app.open(says_with_location("c", "where?")).await;
+    let call = stream.until("tool-input-available").await["toolCallId"].clone();
+    for (chat, call) in [("other", &call), ("c", &json!("other"))] {
+        let answer = json!({"chatId": chat, "toolCallId": call, "output": 1});
+        app.post("/chat/tool-result", answer).await.problem(404, "not_found");
+    }
+    app.post("/api/chat/c/stop", json!(null)).await;
+    stream.end().await;
+    app.post("/chat/tool-result", json!({"chatId": "c", "toolCallId": call, "output": 1}))
+        .await
+        .problem(410, "gone");
+}

@@ -1,0 +1,238 @@
+//! One server per test: the router in this process, or behind a socket.
+
+use std::{net::SocketAddr, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, BodyDataStream, to_bytes},
+    http::{HeaderMap, Method, Request, StatusCode, header},
+    response::Response,
+};
+use fermata_server::{App, config::Invocation, router};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::scripted::{Scripted, Turn};
+
+/// A server and the model behind it.
+pub struct TestApp {
+    pub router: Router,
+    pub app: App,
+    pub model: Scripted,
+}
+
+/// A whole response.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+/// A stream as a client reads it.
+pub struct Stream {
+    pub headers: HeaderMap,
+    body: BodyDataStream,
+    unread: String,
+    pub chunks: Vec<Value>,
+    pub comments: usize,
+    pub done: bool,
+}
+
+/// Longer than anything here takes; a test that waits for it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+impl TestApp {
+    pub async fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self::with(&[], turns).await
+    }
+
+    /// A server with these options.
+    pub async fn with(options: &[&str], turns: impl IntoIterator<Item = Turn>) -> Self {
+        let arguments =
+            ["fermata", "--database-url", "sqlite::memory:"].iter().chain(options).map(Into::into);
+        let Invocation::Serve(config) = Invocation::read(arguments, &|_| None).expect("good options") else {
+            panic!("these options serve nothing");
+        };
+        let model = Scripted::new(turns);
+        let app = App::build_with(&config, std::sync::Arc::new(model.clone())).await.expect("a server");
+        Self { router: router(app.clone()), app, model }
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Response {
+        tokio::time::timeout(PATIENCE, self.router.clone().oneshot(request))
+            .await
+            .expect("an answer")
+            .expect("a response")
+    }
+
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:3000");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Answer::read(self.send(request.body(body.into()).expect("a request")).await).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, &[], Body::empty()).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask(Method::POST, path, &[], body.to_string()).await
+    }
+
+    /// Posts to `/api/chat` and reads nothing of the stream yet.
+    pub async fn open(&self, body: Value) -> Stream {
+        let request =
+            Request::post("/api/chat").header(header::HOST, "127.0.0.1:3000").body(body.to_string().into());
+        Stream::of(self.send(request.expect("a request")).await)
+    }
+
+    /// Follows a chat's open run.
+    pub async fn follow(&self, chat: &str) -> Stream {
+        let request = Request::get(format!("/api/chat/{chat}/stream"))
+            .header(header::HOST, "127.0.0.1:3000")
+            .body(Body::empty());
+        Stream::of(self.send(request.expect("a request")).await)
+    }
+
+    /// The calls that wait in a chat.
+    pub async fn pending(&self, chat: &str) -> Vec<Value> {
+        let answer = self.get(&format!("/api/chat/{chat}/pending")).await;
+        answer.json()["pending"].as_array().expect("a list").clone()
+    }
+
+    /// The same behind a socket, as long as the test runs.
+    pub async fn serve(&self) -> SocketAddr {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(axum::serve(listener, self.router.clone()).into_future());
+        address
+    }
+}
+
+/// A chat with these words.
+pub fn says(chat: &str, words: &str) -> Value {
+    json!({"id": chat, "messages": [{"role": "user", "content": words}]})
+}
+
+/// The same, from a page that can say where it is.
+pub fn says_with_location(chat: &str, words: &str) -> Value {
+    let location =
+        json!({"description": "Where this browser is.", "parameters": {"type": "object", "properties": {}}});
+    json!({"id": chat, "messages": [{"role": "user", "content": words}], "tools": {"get_location": location}})
+}
+
+impl Answer {
+    async fn read(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        let bytes = tokio::time::timeout(PATIENCE, to_bytes(body, usize::MAX))
+            .await
+            .expect("an end")
+            .expect("a body");
+        Self {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).expect("text"),
+        }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("this is no JSON: {}", self.text))
+    }
+
+    /// Asserts a problem with all that a problem has, and gives its detail.
+    #[track_caller]
+    pub fn problem(&self, status: u16, code: &str) -> String {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        assert_eq!(self.headers[header::CONTENT_TYPE], "application/problem+json");
+        let problem = self.json();
+        assert_eq!(problem["status"], status, "{problem}");
+        assert_eq!(problem["code"], code, "{problem}");
+        assert_eq!(problem["type"], "about:blank");
+        assert!(problem["title"].is_string());
+        let detail = problem["detail"].as_str().expect("a detail");
+        assert!(detail.ends_with('.'), "no sentence: {detail}");
+        detail.to_owned()
+    }
+}
+
+impl Stream {
+    pub fn of(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        assert_eq!(parts.status, StatusCode::OK);
+        assert_eq!(parts.headers[header::CONTENT_TYPE], "text/event-stream");
+        Self {
+            headers: parts.headers,
+            body: body.into_data_stream(),
+            unread: String::new(),
+            chunks: Vec::new(),
+            comments: 0,
+            done: false,
+        }
+    }
+
+    /// Reads until a chunk of this type, and gives it.
+    pub async fn until(&mut self, kind: &str) -> Value {
+        let is_it = |chunk: &&Value| chunk["type"] == kind;
+        loop {
+            if let Some(chunk) = self.chunks.iter().find(is_it) {
+                return chunk.clone();
+            }
+            assert!(self.read_more().await, "the stream ended without {kind}: {:?}", self.kinds());
+        }
+    }
+
+    /// Reads to the end.
+    pub async fn end(&mut self) {
+        while self.read_more().await {}
+        assert!(self.done, "no [DONE] after {:?}", self.kinds());
+    }
+
+    /// Reads one piece; false at the end.
+    pub async fn read_more(&mut self) -> bool {
+        let Some(bytes) = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("a sign of life")
+        else {
+            return false;
+        };
+        self.unread.push_str(std::str::from_utf8(&bytes.expect("a piece")).expect("text"));
+        while let Some((event, rest)) = self.unread.split_once("\n\n") {
+            let event = event.to_owned();
+            self.unread = rest.to_owned();
+            self.take(&event);
+        }
+        true
+    }
+
+    fn take(&mut self, event: &str) {
+        for line in event.lines() {
+            match line.split_once(": ") {
+                Some(("data", "[DONE]")) => self.done = true,
+                Some(("data", json)) => self.chunks.push(serde_json::from_str(json).expect("a chunk")),
+                Some(("", _)) => self.comments += 1,
+                _ => assert!(line.starts_with("id: "), "what is {line:?}?"),
+            }
+        }
+    }
+
+    pub fn kinds(&self) -> Vec<&str> {
+        self.chunks.iter().filter_map(|chunk| chunk["type"].as_str()).collect()
+    }
+
+    /// What was said.
+    pub fn words(&self) -> String {
+        self.chunks
+            .iter()
+            .filter(|chunk| chunk["type"] == "text-delta")
+            .filter_map(|chunk| chunk["delta"].as_str())
+            .collect()
+    }
+}

@@ -1,0 +1,114 @@
+//! Who may do what.
+
+use axum::{
+    body::Body,
+    http::{Method, header},
+};
+use serde_json::json;
+
+use crate::{TestApp, app::says, scripted};
+
+const TOKENS: &[&str] = &["--auth", "token", "--tokens", "alice:tok1,bob:tok2"];
+const API: &[(Method, &str)] = &[
+    (Method::POST, "/api/chat"),
+    (Method::POST, "/chat/tool-result"),
+    (Method::POST, "/api/chat/tool-result"),
+    (Method::GET, "/api/chat/c/stream"),
+    (Method::POST, "/api/chat/c/stop"),
+    (Method::GET, "/api/chat/c"),
+    (Method::DELETE, "/api/chat/c"),
+    (Method::GET, "/api/chat/c/pending"),
+    (Method::GET, "/api/chats"),
+    (Method::GET, "/api/tools"),
+];
+
+#[tokio::test]
+async fn without_a_known_token_the_api_is_closed() {
+    let app = TestApp::with(TOKENS, []).await;
+    for (method, path) in API {
+        for credentials in [
+            None,
+            Some("Bearer nonsense"),
+            Some("Bearer tok"),
+            Some("Basic tok1"),
+            Some("tok1"),
+            Some("Bearer "),
+        ] {
+            let headers: Vec<_> =
+                credentials.map(|credentials| ("authorization", credentials)).into_iter().collect();
+            let answer = app.ask(method.clone(), path, &headers, "not even JSON").await;
+            answer.problem(401, "unauthorized");
+            assert_eq!(answer.headers[header::WWW_AUTHENTICATE], "Bearer");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_operators_and_persons_open_needs_no_token() {
+    let app = TestApp::with(TOKENS, []).await;
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/"] {
+        assert_eq!(app.get(path).await.status, 200, "{path}");
+    }
+    assert!(app.get("/").await.text.contains("authorization: Bearer"));
+}
+
+#[tokio::test]
+async fn a_chat_of_somebody_else_is_not_there() {
+    let app = TestApp::with(TOKENS, [scripted::says("Hello.")]).await;
+    let alice = [("authorization", "bearer tok1")];
+    let bob = [("authorization", "Bearer tok2")];
+    let begun = app.ask(Method::POST, "/api/chat", &alice, says("c", "hi").to_string()).await;
+    assert_eq!(begun.status, 200, "{}", begun.text);
+    for (method, path) in
+        [(Method::GET, "/api/chat/c"), (Method::GET, "/api/chat/c/pending"), (Method::DELETE, "/api/chat/c")]
+    {
+        app.ask(method, path, &bob, Body::empty()).await.problem(404, "not_found");
+    }
+    app.ask(Method::POST, "/api/chat", &bob, says("c", "mine").to_string()).await.problem(404, "not_found");
+    assert_eq!(app.ask(Method::POST, "/api/chat/c/stop", &bob, Body::empty()).await.status, 204);
+    assert_eq!(app.ask(Method::GET, "/api/chats", &bob, Body::empty()).await.json(), json!({"chats": []}));
+    let listed = app.ask(Method::GET, "/api/chats", &alice, Body::empty()).await.json();
+    assert_eq!(listed["chats"][0]["id"], "c");
+}
+
+#[tokio::test]
+async fn without_tokens_foreign_pages_are_kept_out() {
+    let app = TestApp::new([]).await;
+    for (method, path) in API {
+        let answer =
+            app.ask(method.clone(), path, &[("origin", "https://evil.example")], Body::empty()).await;
+        let detail = answer.problem(403, "foreign_page");
+        assert!(detail.contains("cors_origins"), "{detail}");
+    }
+    let from_dev_server = [("origin", "http://localhost:5173")];
+    assert_eq!(app.ask(Method::GET, "/api/chats", &from_dev_server, Body::empty()).await.status, 200);
+}
+
+#[tokio::test]
+async fn only_origins_that_are_named_may_read_what_they_get() {
+    let app = TestApp::with(&["--cors-origins", "https://app.example"], []).await;
+    let preflight = |origin| {
+        let headers = [
+            ("origin", origin),
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", "content-type,authorization"),
+        ];
+        async move { app_ask(&headers).await }
+    };
+    async fn app_ask(headers: &[(&str, &str)]) -> crate::Answer {
+        let app = TestApp::with(&["--cors-origins", "https://app.example"], []).await;
+        app.ask(Method::OPTIONS, "/api/chat", headers, Body::empty()).await
+    }
+    let friend = preflight("https://app.example").await;
+    assert_eq!(friend.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
+    assert!(
+        friend.headers[header::ACCESS_CONTROL_ALLOW_HEADERS]
+            .to_str()
+            .is_ok_and(|names| names.contains("authorization"))
+    );
+    let stranger = preflight("https://evil.example").await;
+    assert!(!stranger.headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
+    let read = app.ask(Method::GET, "/api/chats", &[("origin", "https://app.example")], Body::empty()).await;
+    let exposed = read.headers[header::ACCESS_CONTROL_EXPOSE_HEADERS].to_str().expect("text");
+    assert!(exposed.contains("x-chat-id") && exposed.contains("x-resumable-stream-id"), "{exposed}");
+}

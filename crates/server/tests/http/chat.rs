@@ -1,0 +1,139 @@
+//! `POST /api/chat` and what follows from it.
+
+use axum::{
+    body::Body,
+    http::{Method, header},
+};
+use serde_json::json;
+
+use crate::{
+    TestApp,
+    app::{says, says_with_location},
+    scripted::{self, calls, goes_on_for_ever},
+};
+
+#[tokio::test]
+async fn a_post_streams_a_message_to_its_end() {
+    let app = TestApp::new([scripted::says("Hello.")]).await;
+    let mut stream = app.open(says("c", "hi")).await;
+    stream.end().await;
+    assert_eq!(stream.kinds().first(), Some(&"start"));
+    assert_eq!(stream.kinds().last(), Some(&"finish"));
+    assert_eq!(stream.words(), "Hello.");
+    let headers = &stream.headers;
+    assert_eq!(headers[header::CACHE_CONTROL], "no-cache");
+    assert_eq!(headers["x-vercel-ai-ui-message-stream"], "v1");
+    assert_eq!(headers["x-accel-buffering"], "no");
+    assert_eq!(headers["x-chat-id"], "c");
+    assert!(!headers["x-resumable-stream-id"].is_empty());
+}
+
+#[tokio::test]
+async fn a_chat_without_an_id_gets_one() {
+    let app = TestApp::new([scripted::says("Hello.")]).await;
+    let mut stream = app.open(json!({"messages": [{"role": "user", "content": "hi"}]})).await;
+    stream.end().await;
+    let id = stream.headers["x-chat-id"].to_str().expect("text").to_owned();
+    assert_eq!(
+        app.get(&format!("/api/chat/{id}")).await.json()["messages"].as_array().map(Vec::len),
+        Some(2)
+    );
+}
+
+#[tokio::test]
+async fn a_body_called_something_else_is_read_all_the_same() {
+    let app = TestApp::new([scripted::says("a"), scripted::says("b")]).await;
+    for (chat, kind) in [("a", "application/x-www-form-urlencoded"), ("b", "text/plain")] {
+        let body = says(chat, "hi").to_string();
+        let answer = app.ask(Method::POST, "/api/chat", &[("content-type", kind)], body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn nothing_new_starts_nothing() {
+    let app = TestApp::new([scripted::says("Hello.")]).await;
+    app.open(says("c", "hi")).await.end().await;
+    let messages = app.get("/api/chat/c").await.json()["messages"].clone();
+    app.post("/api/chat", json!({"id": "c", "messages": messages})).await.problem(409, "nothing_to_continue");
+    assert_eq!(app.model.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_browser_tool_may_not_take_a_name_of_the_servers() {
+    let app = TestApp::new([]).await;
+    let mut body = says("c", "hi");
+    body["tools"] = json!({"write_note": {"parameters": {"type": "object", "properties": {}}}});
+    app.post("/api/chat", body).await.problem(422, "tool_name_taken");
+}
+
+#[tokio::test]
+async fn a_tool_choice_that_does_not_exist_lists_those_that_do() {
+    let app = TestApp::new([]).await;
+    let mut body = says("c", "hi");
+    body["toolChoice"] = json!({"type": "tool", "toolName": "no_such_tool"});
+    let detail = app.post("/api/chat", body).await.problem(422, "unknown_tool");
+    assert!(detail.contains("current_time"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_hold_that_is_no_time_is_refused() {
+    let app = TestApp::new([]).await;
+    for hold in ["soon", "-1s", "20000y"] {
+        let mut body = says("c", "hi");
+        body["fermata"] = json!({"hold": hold});
+        let detail = app.post("/api/chat", body).await.problem(422, "invalid_request");
+        assert!(detail.contains("fermata.hold"), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn an_owner_over_the_limit_of_open_runs_is_told_to_wait() {
+    let turns = [goes_on_for_ever(), goes_on_for_ever()];
+    let app = TestApp::with(&["--runs-per-owner", "1"], turns).await;
+    let mut first = app.open(says("a", "hi")).await;
+    first.until("text-delta").await;
+    let second = app.post("/api/chat", says("b", "hi")).await;
+    second.problem(429, "too_many_runs");
+    assert!(second.headers.contains_key(header::RETRY_AFTER));
+    app.post("/api/chat/a/stop", json!(null)).await;
+    first.end().await;
+}
+
+#[tokio::test]
+async fn a_stopped_run_ends_and_is_gone() {
+    let app = TestApp::new([goes_on_for_ever()]).await;
+    let mut stream = app.open(says("c", "hi")).await;
+    stream.until("text-delta").await;
+    let stopped = app.ask(Method::POST, "/api/chat/c/stop", &[], Body::empty()).await;
+    assert_eq!((stopped.status.as_u16(), stopped.text.as_str()), (204, ""));
+    stream.end().await;
+    assert!(stream.kinds().contains(&"abort"), "{:?}", stream.kinds());
+    assert_eq!(app.get("/api/chat/c/stream").await.status, 204);
+    assert_eq!(app.get("/api/chat/c").await.json()["open"], false);
+}
+
+#[tokio::test]
+async fn there_is_nothing_to_follow_or_stop_in_a_chat_that_is_not_there() {
+    let app = TestApp::new([]).await;
+    for chat in ["nobody", "bad%20id", "%FF"] {
+        assert_eq!(app.get(&format!("/api/chat/{chat}/stream")).await.status, 204);
+        assert_eq!(app.post(&format!("/api/chat/{chat}/stop"), json!(null)).await.status, 204);
+    }
+}
+
+#[tokio::test]
+async fn a_second_reader_reads_the_same_from_the_start() {
+    let app = TestApp::new([calls(&[("get_location", json!({}))]), scripted::says("Bern.")]).await;
+    let mut first = app.open(says_with_location("c", "where?")).await;
+    let call = first.until("tool-input-available").await["toolCallId"].clone();
+    let mut second = app.follow("c").await;
+    second.until("tool-input-available").await;
+    let answer = json!({"chatId": "c", "toolCallId": call, "output": "Bern"});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    first.end().await;
+    second.end().await;
+    assert_eq!(first.words(), "Bern.");
+    assert_eq!(second.words(), first.words());
+    assert_eq!(second.headers["x-resumable-stream-id"], first.headers["x-resumable-stream-id"]);
+}

@@ -1,0 +1,13 @@
+//! Fermata through its router, with a scripted model behind it; where the socket matters, through a socket.
+
+mod answers;
+mod app;
+mod auth;
+mod chat;
+mod malformed;
+mod operators;
+mod record;
+mod scripted;
+mod stream;
+
+use app::{Answer, TestApp};

@@ -1,0 +1,182 @@
+//! Whatever is sent: a 4xx problem that says what was wrong.
+
+use axum::{
+    body::{Body, Bytes},
+    http::{Method, Request},
+};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::TestApp;
+
+const BODIES: [&str; 3] = ["/api/chat", "/chat/tool-result", "/api/chat/tool-result"];
+
+fn nested(levels: usize) -> String {
+    let depth = levels - 1;
+    format!("{{\"x\":{}1{}}}", "[".repeat(depth), "]".repeat(depth))
+}
+
+#[tokio::test]
+async fn what_is_no_json_is_refused_with_its_place() {
+    let app = TestApp::new([]).await;
+    for path in BODIES {
+        for body in [
+            &b""[..],
+            b"{",
+            b"{\"id\": nope}",
+            b"hello",
+            b"[1,]",
+            b"{\"id\":\"\xff\xfe\"}",
+            b"\xff",
+            b"{\"a\":1e999}",
+            b"\0",
+            b"{} {}",
+            b"\"\\ud800\"",
+        ] {
+            let answer = app.ask(Method::POST, path, &[], Bytes::from_static(body)).await;
+            answer.problem(400, "invalid_json");
+        }
+        let detail = app.ask(Method::POST, path, &[], "{\"id\": nope}").await.problem(400, "invalid_json");
+        assert!(detail.contains("line 1 column"), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn json_of_another_shape_is_refused() {
+    let app = TestApp::new([]).await;
+    for path in BODIES {
+        for body in [
+            json!(null),
+            json!([]),
+            json!("x"),
+            json!(7),
+            json!({}),
+            json!({"id": 7, "chatId": 7}),
+            json!({"id": "no spaces", "chatId": "no spaces", "toolCallId": "a", "output": 1, "messages": [{"role": "user", "content": "x"}]}),
+            json!({"id": "c", "chatId": "c", "messages": "x", "toolCallId": {}, "output": 1}),
+            json!({"id": "c", "chatId": "c", "messages": [7], "answers": [7]}),
+            json!({"id": "c", "chatId": "c", "messages": [{"role": "nobody", "parts": []}], "answers": []}),
+        ] {
+            app.post(path, body).await.problem(422, "invalid_request");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_levels_are_taken_and_one_more_is_not() {
+    let app = TestApp::new([]).await;
+    for path in BODIES {
+        let detail = app.ask(Method::POST, path, &[], nested(101)).await.problem(422, "invalid_request");
+        assert!(detail.contains("100 levels"), "{detail}");
+        let detail =
+            app.ask(Method::POST, path, &[], "[".repeat(1_000_000)).await.problem(422, "invalid_request");
+        assert!(detail.contains("100 levels"), "{detail}");
+        // These miss fields, but are not too deep; brackets in text do not count.
+        for body in [nested(100), json!({"x": "[".repeat(500), "y": "\"[[["}).to_string()] {
+            let detail = app.ask(Method::POST, path, &[], body).await.problem(422, "invalid_request");
+            assert!(!detail.contains("levels"), "{detail}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_whether_or_not_it_says_so() {
+    let app = TestApp::with(&["--max-body", "1kB"], []).await;
+    for path in BODIES {
+        let announced = app.ask(Method::POST, path, &[("content-length", "2000")], "x".repeat(2000)).await;
+        let detail = announced.problem(413, "too_large");
+        assert!(detail.contains("1000 bytes"), "{detail}");
+        let pieces = futures::stream::iter(std::iter::repeat_n(
+            Ok::<_, std::convert::Infallible>("x".repeat(100)),
+            20,
+        ));
+        app.ask(Method::POST, path, &[], Body::from_stream(pieces)).await.problem(413, "too_large");
+        let just_fits = json!({"x": "x".repeat(1000 - 8)}).to_string();
+        assert_eq!(just_fits.len(), 1000);
+        app.ask(Method::POST, path, &[], just_fits).await.problem(422, "invalid_request");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_far_too_much_reads_its_answer() {
+    let app = TestApp::new([]).await;
+    let address = app.serve().await;
+    let mut socket = tokio::net::TcpStream::connect(address).await.expect("a connection");
+    let length = 20_000_000;
+    let head = format!(
+        "POST /api/chat HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).await.expect("sending");
+    socket.write_all(&vec![b'x'; length]).await.expect("the server reads on while it is sent too much");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_asks_before_it_sends_need_not_send() {
+    let app = TestApp::new([]).await;
+    let address = app.serve().await;
+    let mut socket = tokio::net::TcpStream::connect(address).await.expect("a connection");
+    let head = format!(
+        "POST /api/chat HTTP/1.1\r\nhost: {address}\r\nexpect: 100-continue\r\ncontent-length: 20000000\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).await.expect("sending");
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).await.expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 413");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_no_panic() {
+    let app = TestApp::new([]).await;
+    let pieces = futures::stream::iter([Ok("{"), Err(std::io::Error::other("gone"))]);
+    let request = Request::post("/api/chat").body(Body::from_stream(pieces)).expect("a request");
+    assert_eq!(app.send(request).await.status(), 400);
+}
+
+#[tokio::test]
+async fn ids_that_no_chat_can_have_are_not_found() {
+    let app = TestApp::new([]).await;
+    for chat in ["nobody", "bad%20id", "%FF", "%2e%2e%2f", &"x".repeat(129)] {
+        app.get(&format!("/api/chat/{chat}")).await.problem(404, "not_found");
+        app.get(&format!("/api/chat/{chat}/pending")).await.problem(404, "not_found");
+        app.ask(Method::DELETE, &format!("/api/chat/{chat}"), &[], Body::empty())
+            .await
+            .problem(404, "not_found");
+    }
+}
+
+#[tokio::test]
+async fn a_list_with_a_page_that_is_none_is_refused() {
+    let app = TestApp::new([]).await;
+    for query in [
+        "limit=0",
+        "limit=101",
+        "limit=-1",
+        "limit=many",
+        "limit=99999999999999999999",
+        "limit=%FF",
+        "before=nonsense",
+    ] {
+        app.get(&format!("/api/chats?{query}")).await.problem(422, "invalid_request");
+    }
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_problems() {
+    let app = TestApp::new([]).await;
+    for path in ["/nothing", "/api", "/api/chat/c/nothing", "/api/chat/"] {
+        app.get(path).await.problem(404, "not_found");
+    }
+    for (method, path) in [
+        (Method::GET, "/api/chat"),
+        (Method::PUT, "/api/chat/c"),
+        (Method::POST, "/healthz"),
+        (Method::GET, "/chat/tool-result"),
+    ] {
+        let answer = app.ask(method, path, &[], Body::empty()).await;
+        answer.problem(405, "method_not_allowed");
+        assert!(answer.headers.contains_key("allow"), "{path}");
+    }
+}

@@ -1,0 +1,119 @@
+//! What operators, their machines and persons who look around ask.
+
+use std::collections::BTreeSet;
+
+use axum::{body::Body, http::Method};
+use serde_json::json;
+
+use crate::TestApp;
+
+#[tokio::test]
+async fn the_description_has_every_endpoint_of_the_contract() {
+    let app = TestApp::new([]).await;
+    let description = app.get("/openapi.json").await.json();
+    let described: BTreeSet<String> = description["paths"]
+        .as_object()
+        .expect("paths")
+        .iter()
+        .flat_map(|(path, item)| {
+            item.as_object().expect("methods").keys().map(move |method| format!("{method} {path}"))
+        })
+        .collect();
+    let contract = [
+        "delete /api/chat/{id}",
+        "get /",
+        "get /api/chat/{id}",
+        "get /api/chat/{id}/pending",
+        "get /api/chat/{id}/stream",
+        "get /api/chats",
+        "get /api/tools",
+        "get /healthz",
+        "get /metrics",
+        "get /openapi.json",
+        "get /readyz",
+        "post /api/chat",
+        "post /api/chat/tool-result",
+        "post /api/chat/{id}/stop",
+        "post /chat/tool-result",
+    ];
+    assert_eq!(described, contract.map(str::to_owned).into());
+    let post = &description["paths"]["/api/chat"]["post"];
+    for status in ["200", "400", "401", "403", "404", "409", "413", "422", "429", "503"] {
+        assert!(post["responses"][status].is_object(), "{status} is missing");
+    }
+    assert!(description["components"]["schemas"]["Problem"].is_object());
+    assert!(description["components"]["schemas"]["ChatRequest"].is_object());
+}
+
+#[tokio::test]
+async fn what_the_description_refers_to_is_in_it() {
+    let app = TestApp::new([]).await;
+    let answer = app.get("/openapi.json").await;
+    let description = answer.json();
+    for reference in answer.text.split("\"$ref\":\"#").skip(1) {
+        let pointer = reference.split('"').next().expect("an end");
+        assert!(description.pointer(pointer).is_some(), "{pointer} is missing");
+    }
+}
+
+#[tokio::test]
+async fn the_numbers_count_requests_by_route_and_not_by_path() {
+    let app = TestApp::new([]).await;
+    app.get("/api/chat/some-chat-that-nobody-has").await;
+    app.get("/no-such-path-at-all").await;
+    let answer = app.get("/metrics").await;
+    assert!(answer.headers["content-type"].to_str().is_ok_and(|kind| kind.starts_with("text/plain")));
+    let numbers = answer.text;
+    assert!(numbers.contains("http_server_request_duration_seconds_count"), "{numbers}");
+    assert!(numbers.contains("http_route=\"/api/chat/{id}\",http_response_status_code=\"404\""), "{numbers}");
+    assert!(!numbers.contains("nobody-has") && !numbers.contains("no-such-path"), "{numbers}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_ending_is_not_ready_but_lives() {
+    let app = TestApp::new([]).await;
+    assert_eq!(app.get("/readyz").await.status, 200);
+    app.app.engine().shutdown().await;
+    app.get("/readyz").await.problem(503, "unavailable");
+    assert_eq!(app.get("/healthz").await.status, 200);
+    let refused = app.post("/api/chat", crate::app::says("c", "hi")).await;
+    refused.problem(503, "unavailable");
+    assert!(refused.headers.contains_key("retry-after"));
+}
+
+#[tokio::test]
+async fn the_tools_are_listed_with_who_decides() {
+    let app = TestApp::new([]).await;
+    let tools = app.get("/api/tools").await.json()["tools"].clone();
+    let of = |name: &str| {
+        tools.as_array().expect("a list").iter().find(|tool| tool["name"] == name).expect("a tool").clone()
+    };
+    assert_eq!(
+        (of("current_time")["policy"].clone(), of("write_note")["policy"].clone()),
+        (json!("allow"), json!("ask"))
+    );
+    assert_eq!(
+        (of("write_note")["resource"].clone(), of("search_notes")["resource"].clone()),
+        (json!("notes"), json!("notes"))
+    );
+    assert_eq!(of("current_time").get("resource"), None);
+    for tool in ["current_time", "write_note", "search_notes"] {
+        assert_eq!(of(tool)["runBy"], "server");
+        assert_eq!(of(tool)["inputSchema"]["type"], "object");
+        assert_eq!(of(tool)["inputSchema"]["additionalProperties"], false);
+    }
+    assert_eq!(of("write_note")["inputSchema"]["required"], json!(["title", "body"]));
+}
+
+#[tokio::test]
+async fn the_page_has_lines_for_the_host_it_was_asked_under() {
+    let app = TestApp::new([]).await;
+    let page = app.ask(Method::GET, "/", &[], Body::empty()).await;
+    assert!(page.headers["content-type"].to_str().is_ok_and(|kind| kind.starts_with("text/html")));
+    assert!(page.text.contains("curl -N http://127.0.0.1:3000/api/chat"), "{}", page.text);
+    assert!(!page.text.contains("{{"), "a place was left empty");
+    let request =
+        axum::http::Request::get("/").header("host", "x';reboot;'").body(Body::empty()).expect("a request");
+    let page = axum::body::to_bytes(app.send(request).await.into_body(), usize::MAX).await.expect("a page");
+    assert!(!String::from_utf8_lossy(&page).contains("reboot"));
+}

@@ -1,0 +1,115 @@
+//! A model that says what it is told to, and refuses what a strict provider would.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use fermata_engine::model::{Model, ModelCall, ModelError, ModelEvent, ModelMessage, ModelRequest};
+use fermata_protocol::FinishReason;
+use futures::{StreamExt, stream::BoxStream};
+use serde_json::Value;
+
+/// What the model says in one step. A turn without [`ModelEvent::Finished`] never ends.
+pub type Turn = Vec<ModelEvent>;
+
+/// The model.
+#[derive(Clone, Default)]
+pub struct Scripted {
+    turns: Arc<Mutex<VecDeque<Turn>>>,
+    asked: Arc<Mutex<Vec<ModelRequest>>>,
+}
+
+impl Scripted {
+    pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self { turns: Arc::new(Mutex::new(turns.into_iter().collect())), asked: Arc::default() }
+    }
+
+    /// The requests so far.
+    pub fn asked(&self) -> Vec<ModelRequest> {
+        self.asked.lock().expect("no panic while asked").clone()
+    }
+}
+
+/// Says these words and ends.
+pub fn says(words: &str) -> Turn {
+    vec![ModelEvent::Text(words.into()), finished(FinishReason::Stop)]
+}
+
+/// Makes these calls and ends.
+pub fn calls(calls: &[(&str, Value)]) -> Turn {
+    let mut turn = Vec::new();
+    for (key, (tool, input)) in calls.iter().enumerate() {
+        turn.push(ModelEvent::CallStart { key, tool: (*tool).into() });
+        turn.push(ModelEvent::CallDelta { key, arguments: input.to_string() });
+    }
+    turn.push(finished(FinishReason::ToolCalls));
+    turn
+}
+
+/// Begins to speak and never ends.
+pub fn goes_on_for_ever() -> Turn {
+    vec![ModelEvent::Text("Well".into())]
+}
+
+fn finished(reason: FinishReason) -> ModelEvent {
+    ModelEvent::Finished { reason, usage: None }
+}
+
+#[async_trait]
+impl Model for Scripted {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    async fn stream(
+        &self,
+        request: ModelRequest,
+    ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
+        let fault = fault_of(&request);
+        self.asked.lock().expect("no panic while asked").push(request);
+        if let Some(fault) = fault {
+            return Err(ModelError::Refused(fault));
+        }
+        let turn = self.turns.lock().expect("no panic while asked").pop_front();
+        let turn = turn.ok_or_else(|| ModelError::Refused("there is no turn left in the script".into()))?;
+        let endless = !matches!(turn.last(), Some(ModelEvent::Finished { .. }));
+        let said = futures::stream::iter(turn.into_iter().map(Ok));
+        Ok(if endless { said.chain(futures::stream::pending()).boxed() } else { said.boxed() })
+    }
+}
+
+/// What a strict provider answers 400 to.
+fn fault_of(request: &ModelRequest) -> Option<String> {
+    let mut open: Vec<&ModelCall> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for message in &request.messages {
+        match message {
+            ModelMessage::Tool { call_id, .. } => {
+                let Some(at) = open.iter().position(|call| call.id == *call_id) else {
+                    return Some(format!("the result {call_id} has no call"));
+                };
+                open.remove(at);
+            }
+            ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Assistant { .. }
+                if !open.is_empty() =>
+            {
+                return Some(format!("the call {} has no result", open[0].id));
+            }
+            ModelMessage::Assistant { text, calls, .. } => {
+                if text.is_empty() && calls.is_empty() {
+                    return Some("an assistant message is empty".into());
+                }
+                if let Some(call) =
+                    calls.iter().find(|call| !seen.insert(call.id.clone()) || !call.input.is_object())
+                {
+                    return Some(format!("the call {} is there twice, or has no object as input", call.id));
+                }
+                open = calls.iter().collect();
+            }
+            ModelMessage::System(_) | ModelMessage::User(_) => {}
+        }
+    }
+    open.first().map(|call| format!("the call {} has no result", call.id))
+}

@@ -1,0 +1,84 @@
+//! The stream where time and the socket matter.
+
+use std::{sync::Arc, time::Duration};
+
+use fermata_engine::{Engine, EngineParts, Limits, Settings, Submission, store::MemoryStore};
+use fermata_protocol::{ChatBody, Profile};
+use fermata_server::{
+    ids::{RandomIds, SystemClock},
+    sse,
+};
+use fermata_tools::{DefaultPolicy, Owner};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{
+    TestApp,
+    app::{PATIENCE, Stream, says, says_with_location},
+    scripted::{self, Scripted, calls},
+};
+
+/// An engine that meets no thread but this one, so that paused time is all the time there is.
+fn engine_in_memory(model: Scripted) -> Engine {
+    let limits = Limits {
+        steps: 20,
+        messages: 100,
+        tools: 10,
+        output_bytes: 1000,
+        parked_calls: 10,
+        runs_per_owner: None,
+        model_timeout: Duration::from_secs(60),
+        tool_timeout: Duration::from_secs(60),
+    };
+    let hold = Duration::from_secs(300);
+    Engine::new(EngineParts {
+        model: Arc::new(model),
+        store: Arc::new(MemoryStore::default()),
+        tools: vec![],
+        policy: Arc::new(DefaultPolicy),
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(RandomIds),
+        settings: Settings { hold, expire: hold * 100, client: Profile::V6, limits },
+    })
+    .expect("an engine")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
+    let engine = engine_in_memory(Scripted::new([calls(&[("get_location", json!({}))])]));
+    let body = ChatBody::parse(says_with_location("c", "where?")).expect("a body");
+    let submission = Submission { owner: Owner::anyone(), body, hold: None };
+    let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run")));
+    stream.until("tool-input-available").await;
+    let mut last = tokio::time::Instant::now();
+    for _ in 0..3 {
+        let before = stream.comments;
+        while stream.comments == before {
+            assert!(stream.read_more().await, "the stream ended");
+        }
+        assert!(last.elapsed() <= Duration::from_secs(15), "quiet for {:?}", last.elapsed());
+        last = tokio::time::Instant::now();
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_reaches_the_socket_before_the_stream_ends() {
+    let app = TestApp::new([scripted::goes_on_for_ever()]).await;
+    let address = app.serve().await;
+    let mut socket = tokio::net::TcpStream::connect(address).await.expect("a connection");
+    let body = says("c", "hi").to_string();
+    let head =
+        format!("POST /api/chat HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    socket.write_all(head.as_bytes()).await.expect("sending");
+    let mut seen = String::new();
+    let mut piece = [0; 4096];
+    while !seen.contains("text-delta") {
+        let read =
+            tokio::time::timeout(PATIENCE, socket.read(&mut piece)).await.expect("in time").expect("a piece");
+        assert!(read > 0, "the stream ended after {seen}");
+        seen.push_str(std::str::from_utf8(&piece[..read]).expect("text"));
+    }
+    assert!(!seen.to_lowercase().contains("content-encoding"), "{seen}");
+    drop(socket);
+    assert_eq!(app.get("/api/chat/c").await.json()["open"], true, "a client that goes away ends nothing");
+}
