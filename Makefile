@@ -1,0 +1,60 @@
+# What is started and checked by hand. `.ci/run` runs `make test` in a clean checkout.
+
+SHELL := /bin/bash
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+# Two runs may share a build folder, so that each one tests a copy of the binary that it has built itself.
+TESTED_BIN := $(abspath e2e/.bin/fermata)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test fmt lint doc deny unit e2e
+
+help:
+	@echo 'make run    start the server; with no model API configured, the demo model answers'
+	@echo 'make test   every check, in this order: fmt lint doc deny unit e2e (each is a target, too)'
+
+run: require-cargo
+	cargo run --release --locked --bin fermata
+
+test: fmt lint doc deny unit e2e
+
+fmt: require-cargo
+	cargo fmt --all --check
+
+lint: require-cargo
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+doc: require-cargo
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+
+deny: require-cargo
+	@command -v cargo-deny >/dev/null || \
+		{ echo 'deny: cargo-deny is missing; it is installed now, once, by cargo'; cargo install --locked cargo-deny; }
+	cargo deny --log-level error check bans licenses sources
+	@if cargo deny --log-level off fetch db 2>/dev/null; then \
+		cargo deny --log-level error check --disable-fetch advisories; \
+	else \
+		echo 'deny: advisories are skipped, because their database cannot be fetched from here'; \
+	fi
+
+unit: require-cargo require-node
+	cargo test --workspace --locked
+
+e2e: require-cargo require-node e2e/node_modules/.package-lock.json
+	cargo build --locked -p fermata-server
+	@mkdir -p $(dir $(TESTED_BIN)) && cp -f $(TARGET_DIR)/debug/fermata $(TESTED_BIN)
+	cd e2e && npm run --silent check
+	cd e2e && FERMATA_BIN=$(TESTED_BIN) npm run --silent test
+
+e2e/node_modules/.package-lock.json: e2e/package.json e2e/package-lock.json | require-node
+	cd e2e && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+	@touch $@
+
+.PHONY: require-cargo require-node
+require-cargo:
+	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust, https://rustup.rs'; exit 1; }
+
+require-node:
+	@command -v npm >/dev/null || { echo 'npm is missing: install Node.js 20.11 or later'; exit 1; }
+	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)' || \
+		{ echo 'Node.js is too old: install 20.11 or later'; exit 1; }

@@ -1,0 +1,298 @@
+// @ts-check
+// A stand-in for an OpenAI-compatible model API. A test writes one reply per request it expects; a reply is a function
+// that is handed a pen and writes the stream as it likes. A request that a strict provider would refuse, that nobody
+// expected, or that never came, is a fault, and faults fail the test.
+
+import http from 'node:http';
+import { faultsOf, isObject } from './strictness.mjs';
+
+/** @typedef {(pen: Pen) => void | Promise<void>} Reply */
+/** @typedef {{ status: number, headers?: Record<string, string> }} Refusal */
+/** @typedef {{ name: string, input: unknown, id?: string }} Call */
+/**
+ * @typedef {object} SentMessage
+ * @property {string} role
+ * @property {string | { type: string, text?: string }[] | null} [content]
+ * @property {{ id: string, function: { name: string, arguments: string } }[]} [tool_calls]
+ * @property {string} [tool_call_id]
+ */
+
+/** The key that the stand-in expects, and that must never reach a client. */
+export const API_KEY = 'sk-never-show-this';
+
+// === replies ===
+
+/**
+ * A reply of text.
+ *
+ * @param {...string} pieces
+ * @returns {Reply}
+ */
+export const says = (...pieces) => (pen) => pen.says(...pieces);
+
+/**
+ * A reply of tool calls.
+ *
+ * @param {...Call} calls
+ * @returns {Reply}
+ */
+export const calls = (...calls) => (pen) => pen.calls(...calls);
+
+/**
+ * An HTTP error instead of a stream.
+ *
+ * @param {number} status
+ * @param {Record<string, string>} [headers]
+ * @returns {Refusal}
+ */
+export const refuses = (status, headers = {}) => ({ status, headers });
+
+/** Writes one streamed completion. */
+export class Pen {
+  #response;
+  #calls = 0;
+  #brokenOff = false;
+  /** What the last choice says about why it ended; by default what fits. */
+  /** @type {string | undefined} */
+  finishReason = undefined;
+  /** Whether a usage chunk is sent. */
+  usage = true;
+
+  /** @param {http.ServerResponse} response */
+  constructor(response) {
+    this.#response = response;
+  }
+
+  /** Fulfilled when the other side has closed the connection. */
+  get gone() {
+    return new Promise((resolve) => {
+      if (this.#response.destroyed) resolve(undefined);
+      else this.#response.once('close', resolve);
+    });
+  }
+
+  /** @param {...string} pieces */
+  says(...pieces) {
+    for (const content of pieces) this.#delta({ content });
+  }
+
+  /** @param {...string} pieces in the field that DeepSeek, Qwen and others use */
+  reasons(...pieces) {
+    for (const reasoning_content of pieces) this.#delta({ reasoning_content });
+  }
+
+  /** @param {...Call} calls each in several pieces, one after the other */
+  calls(...calls) {
+    for (const { name, input, id } of calls) {
+      const index = this.begins(name, id ?? `call_${this.#calls}`);
+      const text = JSON.stringify(input);
+      const middle = Math.ceil(text.length / 2);
+      this.argues(index, text.slice(0, middle));
+      this.argues(index, text.slice(middle));
+    }
+  }
+
+  /**
+   * Begins a call whose arguments follow.
+   *
+   * @param {string} name
+   * @param {string} [id] none, as some providers have it
+   * @returns {number} its index
+   */
+  begins(name, id) {
+    const index = this.#calls++;
+    this.#delta({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] });
+    return index;
+  }
+
+  /**
+   * @param {number} index
+   * @param {string} text
+   */
+  argues(index, text) {
+    if (text !== '') this.#delta({ tool_calls: [{ index, function: { arguments: text } }] });
+  }
+
+  /** Breaks the connection in the middle of the reply. */
+  breaksOff() {
+    this.#brokenOff = true;
+    this.#response.destroy();
+  }
+
+  /** Ends the reply as a provider does. */
+  finish() {
+    if (this.#brokenOff) return;
+    this.#choice({ delta: {}, finish_reason: this.finishReason ?? (this.#calls > 0 ? 'tool_calls' : 'stop') });
+    if (this.usage) this.#chunk({ choices: [], usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25 } });
+    this.#response.end('data: [DONE]\n\n');
+  }
+
+  /** @param {Record<string, unknown>} delta */
+  #delta(delta) {
+    this.#choice({ delta, finish_reason: null });
+  }
+
+  /** @param {Record<string, unknown>} choice */
+  #choice(choice) {
+    this.#chunk({ choices: [{ index: 0, ...choice }] });
+  }
+
+  /** @param {Record<string, unknown>} body */
+  #chunk(body) {
+    const common = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1_700_000_000, model: 'test-model' };
+    this.#response.write(`data: ${JSON.stringify({ ...common, ...body })}\n\n`);
+  }
+}
+
+/** One request that the model was sent. */
+export class ModelRequest {
+  /** Whether the other side closed the connection before the reply was through. */
+  gone = false;
+
+  /** @param {{ messages?: SentMessage[], tools?: { function: { name: string } }[] }} body */
+  constructor(body) {
+    this.messages = body.messages ?? [];
+    this.tools = (body.tools ?? []).map((tool) => tool.function.name);
+  }
+
+  /** The calls in the history, oldest first. */
+  get calls() {
+    return this.messages
+      .flatMap((message) => message.tool_calls ?? [])
+      .map((call) => ({ id: call.id, name: call.function.name, input: /** @type {unknown} */ (JSON.parse(call.function.arguments)) }));
+  }
+
+  /** The results in the history, oldest first, as the model reads them. */
+  get results() {
+    const calls = this.calls;
+    return this.messages
+      .filter((message) => message.role === 'tool')
+      .map((message) => ({ name: calls.find((call) => call.id === message.tool_call_id)?.name, text: wordsOf(message) }));
+  }
+
+  /** What was said in the history, without system messages and results. */
+  get words() {
+    return this.messages
+      .filter((message) => message.role === 'user' || message.role === 'assistant')
+      .map((message) => `${message.role}: ${wordsOf(message)}`);
+  }
+}
+
+/** @param {SentMessage} message */
+function wordsOf({ content }) {
+  if (typeof content === 'string') return content;
+  return (content ?? []).map((part) => part.text ?? `[${part.type}]`).join('');
+}
+
+// === the server ===
+
+export class FakeOpenAi {
+  /** @type {(Reply | Refusal)[]} */
+  #script = [];
+  #server = http.createServer((request, response) => void this.#take(request, response));
+  /** @type {ModelRequest[]} */
+  requests = [];
+  /** @type {string[]} */
+  faults = [];
+
+  static async start() {
+    const fake = new FakeOpenAi();
+    await new Promise((/** @type {(value: void) => void} */ resolve) => fake.#server.listen(0, '127.0.0.1', resolve));
+    return fake;
+  }
+
+  /** The base URL, as `OPENAI_BASE_URL` has it. */
+  get url() {
+    const address = this.#server.address();
+    if (address === null || typeof address === 'string') throw new Error('the stand-in is not listening');
+    return `http://127.0.0.1:${address.port}/v1`;
+  }
+
+  /** @param {...(Reply | Refusal)} replies to the next requests, in order */
+  script(...replies) {
+    this.#script.push(...replies);
+  }
+
+  /**
+   * The n-th request, counted from 1.
+   *
+   * @param {number} n
+   */
+  request(n) {
+    const request = this.requests[n - 1];
+    if (request === undefined) throw new Error(`the model was asked ${this.requests.length} times, not ${n}`);
+    return request;
+  }
+
+  /** What went wrong so far, replies that nobody asked for included. */
+  get verdict() {
+    return this.#script.length === 0 ? this.faults : [...this.faults, `${this.#script.length} replies were never asked for`];
+  }
+
+  async stop() {
+    this.#server.closeAllConnections();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  /**
+   * @param {http.IncomingMessage} message
+   * @param {http.ServerResponse} response
+   */
+  async #take(message, response) {
+    const body = await bodyOf(message);
+    const faults = faultsOf(body);
+    if (message.method !== 'POST' || message.url !== '/v1/chat/completions') faults.push(`${message.method} ${message.url}`);
+    if (message.headers.authorization !== `Bearer ${API_KEY}`) faults.push('a wrong API key');
+    const reply = this.#script.shift();
+    const request = new ModelRequest(isObject(body) ? body : {});
+    this.requests.push(request);
+    if (reply === undefined) faults.push(`nobody expected request ${this.requests.length}`);
+    this.faults.push(...faults);
+    response.on('close', () => {
+      request.gone = !response.writableFinished;
+    });
+    if (reply === undefined || faults.length > 0) return refuse(response, { status: 400 });
+    if (typeof reply !== 'function') return refuse(response, reply);
+    await this.#write(reply, response);
+  }
+
+  /**
+   * @param {Reply} reply
+   * @param {http.ServerResponse} response
+   */
+  async #write(reply, response) {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.flushHeaders();
+    const pen = new Pen(response);
+    try {
+      await reply(pen);
+      if (!response.destroyed) pen.finish();
+    } catch (error) {
+      this.faults.push(`a reply failed: ${error}`);
+      response.destroy();
+    }
+  }
+}
+
+/**
+ * @param {http.ServerResponse} response
+ * @param {Refusal} refusal
+ */
+function refuse(response, { status, headers = {} }) {
+  response.writeHead(status, { 'content-type': 'application/json', ...headers });
+  response.end(JSON.stringify({ error: { message: `refused for ${API_KEY}`, type: 'test', code: null } }));
+}
+
+/**
+ * @param {http.IncomingMessage} message
+ * @returns {Promise<unknown>} the body as JSON; `undefined` where it is none
+ */
+async function bodyOf(message) {
+  const pieces = [];
+  for await (const piece of message) pieces.push(piece);
+  try {
+    return JSON.parse(Buffer.concat(pieces).toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}

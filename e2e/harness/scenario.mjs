@@ -1,0 +1,302 @@
+// @ts-check
+// A scenario is one test: a model API, a server between, and pages in front, all its own. Whatever it is about, three
+// things hold at its end: the model API has nothing to complain of, no page has met an error that was not expected, and
+// every page shows the messages that the server has stored, part by part.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { EventStream } from './events.mjs';
+import { API_KEY, FakeOpenAi } from './fake-openai.mjs';
+import { Page, VERSIONS, isToolPart, packageVersion } from './page.mjs';
+import { Server } from './server.mjs';
+import { until } from './until.mjs';
+
+/** @typedef {import('./page.mjs').Version} Version */
+/** @typedef {import('./page.mjs').Message} Message */
+/** @typedef {import('./page.mjs').Part} Part */
+
+/** How much of the server's log a failed scenario shows. */
+const LOG_LINES = 40;
+
+/** Tools that a page runs, in the form that the AI SDK posts them. */
+export const BROWSER_TOOLS = {
+  get_location: {
+    description: 'Tells where the browser is.',
+    parameters: { type: 'object', properties: { accuracy: { type: 'string' } } },
+  },
+  pick_color: {
+    description: 'Lets the person pick a colour.',
+    parameters: { type: 'object', properties: { palette: { type: 'string' } } },
+  },
+};
+
+/**
+ * @typedef {object} ScenarioOptions
+ * @property {Version[]} [versions] the client versions it is run with; all of them, if it does not say
+ * @property {Record<string, string>} [settings] of the server
+ */
+
+/**
+ * Declares a test and runs it once with each client version.
+ *
+ * @param {string} name the fact that it shows
+ * @param {ScenarioOptions} options
+ * @param {(world: World) => Promise<void>} body
+ */
+export function scenario(name, { versions = VERSIONS, settings = {} }, body) {
+  for (const version of versions) {
+    test(`${name} (ai ${packageVersion(version)})`, { timeout: 90_000 }, async (context) => {
+      const world = await World.create(version, settings);
+      try {
+        await body(world);
+        await world.judge();
+      } catch (error) {
+        context.diagnostic(`faults of the model requests: ${world.model.verdict.join('; ') || 'none'}`);
+        for (const line of world.server.log.split('\n').slice(-LOG_LINES)) context.diagnostic(line);
+        throw error;
+      } finally {
+        await world.dispose();
+      }
+    });
+  }
+}
+
+export class World {
+  id = 'chat-1';
+  /** @type {Page[]} */
+  #pages = [];
+  /** @type {EventStream[]} */
+  #streams = [];
+  #expectsErrors = false;
+  /** Ids of messages whose calls were settled in the record after their last reader was gone. */
+  /** @type {Set<string>} */
+  #abandoned = new Set();
+
+  /**
+   * @param {Version} version
+   * @param {FakeOpenAi} model
+   * @param {Server} server
+   */
+  constructor(version, model, server) {
+    this.version = version;
+    this.model = model;
+    this.server = server;
+  }
+
+  /**
+   * @param {Version} version
+   * @param {Record<string, string>} settings
+   */
+  static async create(version, settings) {
+    const model = await FakeOpenAi.start();
+    try {
+      const server = await Server.start({
+        OPENAI_BASE_URL: model.url,
+        OPENAI_API_KEY: API_KEY,
+        FERMATA_MODEL: 'test-model',
+        ...settings,
+      });
+      return new World(version, model, server);
+    } catch (error) {
+      await model.stop();
+      throw error;
+    }
+  }
+
+  // --- in front of the server ---
+
+  /** @param {import('./page.mjs').PageOptions} [options] */
+  async page(options) {
+    const page = await Page.open(this.version, this.server.url, this.id, options);
+    this.#pages.push(page);
+    return page;
+  }
+
+  /**
+   * POST /api/chat with plain HTTP.
+   *
+   * @param {string} words
+   * @param {Record<string, unknown>} [more] fields of the body
+   */
+  async post(words, more = {}) {
+    const body = { id: this.id, messages: [{ role: 'user', content: words }], fermata: { client: this.version }, ...more };
+    return this.#open('/api/chat', { body });
+  }
+
+  /**
+   * GET /api/chat/{id}/stream with plain HTTP.
+   *
+   * @param {Record<string, string>} [headers]
+   */
+  async follow(headers = {}) {
+    return this.#open(`/api/chat/${this.id}/stream`, { headers });
+  }
+
+  /**
+   * Answers parked calls and returns what the server says about them.
+   *
+   * @param {Record<string, unknown>} answer
+   */
+  async answer(answer) {
+    const response = await this.request('POST', '/chat/tool-result', { chatId: this.id, ...answer });
+    const said = await response.text();
+    assert.equal(response.status, 200, `the answer was not taken: ${said}`);
+    return /** @type {{ calls: { toolCallId: string, state: string, waitingFor: string[] }[] }} */ (JSON.parse(said)).calls;
+  }
+
+  /** Stops the open run. */
+  async stop() {
+    const response = await this.request('POST', `/api/chat/${this.id}/stop`);
+    assert.equal(response.status, 204, await response.text());
+  }
+
+  /** The calls that wait for somebody. */
+  async pending() {
+    const response = await this.request('GET', `/api/chat/${this.id}/pending`);
+    assert.equal(response.status, 200);
+    return /** @type {{ pending: Pending[] }} */ (await response.json()).pending;
+  }
+
+  /** The stored messages. */
+  async stored() {
+    const response = await this.request('GET', `/api/chat/${this.id}`);
+    assert.equal(response.status, 200);
+    return /** @type {{ messages: Message[] }} */ (await response.json()).messages;
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {unknown} [body]
+   */
+  async request(method, path, body) {
+    return fetch(this.server.url + path, {
+      method,
+      ...(body === undefined ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+    });
+  }
+
+  // --- what must hold ---
+
+  /** From here on a page may meet errors, and the scenario looks at them itself. */
+  expectErrors() {
+    this.#expectsErrors = true;
+  }
+
+  /**
+   * The page could not see how the calls of this message ended; the rest of the message still has to be equal.
+   *
+   * @param {Message} message
+   */
+  abandons(message) {
+    this.#abandoned.add(message.id);
+  }
+
+  /**
+   * The page is not looked at any more.
+   *
+   * @param {Page} page
+   */
+  async close(page) {
+    this.#pages = this.#pages.filter((other) => other !== page);
+    await page.leave();
+  }
+
+  /** What holds at the end of every scenario. */
+  async judge() {
+    for (const page of this.#pages) {
+      await page.settles();
+      if (!this.#expectsErrors) assert.deepEqual(page.errors, [], 'errors of a page');
+      await this.#judgeMessages(page);
+    }
+    assert.deepEqual(this.model.verdict, [], 'faults of the requests that the model was sent');
+    assert.ok(this.server.alive, 'the server has ended');
+  }
+
+  async dispose() {
+    for (const stream of this.#streams) stream.leave();
+    await this.server.discard();
+    await Promise.all(this.#pages.map((page) => page.leave()));
+    await this.model.stop();
+  }
+
+  /** @param {Page} page */
+  async #judgeMessages(page) {
+    /** @type {unknown[]} */
+    let shown = [];
+    /** @type {unknown[]} */
+    let stored = [];
+    const isEqual = async () => {
+      const record = await this.stored();
+      shown = comparable(page.messages, [], this.#abandoned);
+      stored = comparable(record, page.messages, this.#abandoned);
+      return JSON.stringify(sorted(shown)) === JSON.stringify(sorted(stored));
+    };
+    // The record of a message may follow its last chunk by a moment; only an equal one ends the wait.
+    await until(isEqual, 'the stored messages to be those of the page').catch(() => {});
+    assert.deepStrictEqual(stored, shown, 'the stored messages (actual) are not those of the page (expected)');
+  }
+
+  /**
+   * @param {string} path
+   * @param {{ body?: unknown, headers?: Record<string, string> }} request
+   */
+  async #open(path, request) {
+    const stream = await EventStream.open(this.server.url + path, request);
+    this.#streams.push(stream);
+    return stream;
+  }
+}
+
+/** @typedef {{ id: string, tool: string, input: unknown, kind: string, state: string }} Pending */
+
+/**
+ * Messages as JSON, without what a page cannot know: a client before version 7 is not told of a decision that it did not
+ * make, and a page whose stream was ended for a newer message does not see how the calls of the old one end. A message
+ * that says nothing is left out, because a page makes one of a `start` that is followed by an error.
+ *
+ * @param {Message[]} messages
+ * @param {Message[]} shown what the page shows, where the messages are the stored ones
+ * @param {Set<string>} abandoned
+ */
+function comparable(messages, shown, abandoned) {
+  const shownCalls = new Map(shown.flatMap((message) => message.parts).flatMap((part) => (isToolPart(part) ? [[part.toolCallId, part]] : [])));
+  return messages
+    .filter(({ parts }) => parts.some((part) => part.type !== 'step-start'))
+    .map(({ id, role, parts, metadata }) => {
+      const isAbandoned = abandoned.has(id);
+      const known = parts.map((part) => withoutOutcome(withoutDecision(part, shownCalls.get(part.toolCallId ?? '')), isAbandoned));
+      return /** @type {unknown} */ (JSON.parse(JSON.stringify({ id, role, parts: known, ...(isAbandoned ? {} : { metadata }) })));
+    });
+}
+
+/**
+ * @param {Part} part
+ * @param {Part | undefined} shown
+ * @returns {Part}
+ */
+function withoutDecision(part, shown) {
+  if (part.approval === undefined || shown?.approval === undefined || shown.approval.approved !== undefined) return part;
+  return { ...part, approval: { id: part.approval.id } };
+}
+
+/**
+ * @param {Part} part
+ * @param {boolean} isAbandoned
+ * @returns {Part}
+ */
+function withoutOutcome(part, isAbandoned) {
+  if (!isAbandoned || !isToolPart(part)) return part;
+  const { type, toolCallId, input } = part;
+  return { type, toolCallId, input };
+}
+
+/**
+ * @param {unknown} value
+ * @returns {unknown} the same with the keys of objects in order
+ */
+function sorted(value) {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)).map(([key, inner]) => [key, sorted(inner)]));
+}

@@ -1,0 +1,127 @@
+// @ts-check
+// The built binary as a process of its own: a free port, a fresh folder, its log kept, killed and started again on the
+// same database. The environment is empty but for what a test sets, so no setting of the machine leaks in.
+
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { until } from './until.mjs';
+
+const REPOSITORY = path.resolve(import.meta.dirname, '../..');
+
+/** @returns {string} the binary under test: `FERMATA_BIN`, or the one that was built last */
+function binary() {
+  if (process.env.FERMATA_BIN) return path.resolve(process.env.FERMATA_BIN);
+  const target = process.env.CARGO_TARGET_DIR ?? path.join(REPOSITORY, 'target');
+  const built = ['release', 'debug']
+    .map((profile) => path.join(target, profile, 'fermata'))
+    .filter((file) => existsSync(file))
+    .sort((one, other) => statSync(other).mtimeMs - statSync(one).mtimeMs);
+  if (built[0] === undefined) throw new Error('there is no binary: run `cargo build`, or set FERMATA_BIN');
+  return built[0];
+}
+
+/** @returns {Promise<number>} a port that nobody listens on */
+export async function freePort() {
+  const listener = net.createServer();
+  await new Promise((/** @type {(value: void) => void} */ resolve) => listener.listen(0, '127.0.0.1', resolve));
+  const address = listener.address();
+  await new Promise((resolve) => listener.close(resolve));
+  if (address === null || typeof address === 'string') throw new Error('no port was given');
+  return address.port;
+}
+
+/** @type {Set<import('node:child_process').ChildProcess>} */
+const running = new Set();
+process.on('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
+export class Server {
+  #folder = mkdtempSync(path.join(os.tmpdir(), 'fermata-e2e-'));
+  /** @type {import('node:child_process').ChildProcess | undefined} */
+  #child;
+  #port;
+  #settings;
+  /** Everything it has written, over all restarts. */
+  log = '';
+
+  /**
+   * @param {number} port
+   * @param {Record<string, string>} settings environment variables
+   */
+  constructor(port, settings) {
+    this.#port = port;
+    this.#settings = settings;
+  }
+
+  /**
+   * @param {Record<string, string>} settings environment variables
+   * @param {number} [port]
+   */
+  static async start(settings, port) {
+    const server = new Server(port ?? (await freePort()), settings);
+    await server.start();
+    return server;
+  }
+
+  get url() {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  /** Whether the process is there. */
+  get alive() {
+    return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  async start() {
+    const child = spawn(binary(), [], {
+      cwd: this.#folder,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: {
+        PATH: process.env.PATH,
+        RUST_BACKTRACE: '1',
+        RUST_LOG: process.env.RUST_LOG ?? 'info',
+        NO_COLOR: '1',
+        FERMATA_BIND: `127.0.0.1:${this.#port}`,
+        DATABASE_URL: `sqlite://${this.#folder}/chats.db`,
+        ...this.#settings,
+      },
+    });
+    this.#child = child;
+    running.add(child);
+    child.once('exit', () => running.delete(child));
+    child.once('error', (error) => {
+      this.log += `${error}\n`;
+    });
+    for (const output of [child.stdout, child.stderr]) {
+      output.on('data', (/** @type {Buffer} */ bytes) => {
+        this.log += bytes.toString('utf8');
+      });
+    }
+    await until(
+      () => {
+        if (child.exitCode !== null || child.pid === undefined) throw new Error(`the server did not start:\n${this.log}`);
+        return fetch(`${this.url}/healthz`).then((response) => response.ok, () => false);
+      },
+      () => `200 from /healthz:\n${this.log}`,
+    );
+  }
+
+  /** Kills the process the hard way: it has no chance to tidy up. */
+  async kill() {
+    const child = this.#child;
+    if (child === undefined || !this.alive) return;
+    const exited = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGKILL');
+    await exited;
+  }
+
+  /** Kills it and removes its folder. */
+  async discard() {
+    await this.kill();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
