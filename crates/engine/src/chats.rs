@@ -56,6 +56,11 @@ impl Chats {
         self.drivers.remove_if(chat, |_, _| inbox.is_empty()).is_some()
     }
 
+    /// Forgets a driver that has failed, unless another is there already.
+    pub fn forget_failed(&self, chat: &ChatId) {
+        self.drivers.remove_if(chat, |_, driver| driver.is_closed());
+    }
+
     /// Whether the chat has a driver.
     pub fn is_driven(&self, chat: &ChatId) -> bool {
         self.drivers.contains_key(chat)

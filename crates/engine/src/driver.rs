@@ -89,6 +89,8 @@ impl Driver {
             let mut driver = Self { inner, chat, inbox, record: None, live: None };
             if let Err(error) = driver.drive().await {
                 tracing::error!(chat = %driver.chat, %error, "the chat is dropped from memory; it stays as it was saved");
+                driver.inbox.close();
+                driver.inner.chats.forget_failed(&driver.chat);
             }
         });
     }
@@ -303,6 +305,8 @@ impl Driver {
         self.perform(effects).await?;
         if let Some(live) = &mut self.live {
             live.log.end(last);
+            // Whoever comes later, perhaps at once, follows the same run in a log that goes on.
+            live.log = live.log.reopen();
         }
         Ok(())
     }

@@ -30,8 +30,8 @@ pub(crate) enum Keep {
 }
 
 /// What a post to a chat that nobody knows asks for: its history is taken as a record, and its last message is run.
-pub(crate) fn plan_first(body: ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitError> {
-    let mut posted = body.messages;
+pub(crate) fn plan_first(body: &ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitError> {
+    let mut posted = body.messages.clone();
     if body.trigger == Trigger::Regenerate {
         let end = posted.iter().rposition(|message| message.role == Role::User).map_or(0, |last| last + 1);
         posted.truncate(end);
@@ -52,13 +52,13 @@ pub(crate) fn plan_first(body: ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitEr
 
 /// What a post to a known chat asks for. `writing` is the message of the open run, which the record may not hold yet.
 pub(crate) fn plan(
-    body: ChatBody,
+    body: &ChatBody,
     record: &[UiMessage],
     writing: Option<&MessageId>,
     ids: &dyn Ids,
 ) -> Result<Plan, SubmitError> {
     match body.trigger {
-        Trigger::Regenerate => plan_again(&body, record, writing),
+        Trigger::Regenerate => plan_again(body, record, writing),
         Trigger::Submit => plan_submit(body, record, writing, ids),
     }
 }
@@ -88,16 +88,16 @@ fn plan_again(
 }
 
 fn plan_submit(
-    mut body: ChatBody,
+    body: &ChatBody,
     record: &[UiMessage],
     writing: Option<&MessageId>,
     ids: &dyn Ids,
 ) -> Result<Plan, SubmitError> {
-    let Some(last) = body.messages.pop() else { return Err(nothing("The post has no message.")) };
+    let Some(last) = body.messages.last() else { return Err(nothing("The post has no message.")) };
     match last.role {
         Role::System => Err(not_a_users()),
-        Role::Assistant => Ok(Plan::Continue(last)),
-        Role::User => plan_user_message(last, body.message_id.as_ref(), record, writing, ids),
+        Role::Assistant => Ok(Plan::Continue(last.clone())),
+        Role::User => plan_user_message(last.clone(), body.message_id.as_ref(), record, writing, ids),
     }
 }
 

@@ -29,7 +29,7 @@ struct Inner {
     ending: Option<Arc<[UiChunk]>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     seq: u64,
     frames: Frames,
@@ -128,6 +128,14 @@ impl Writer {
             drop(inner);
             self.log.grown.notify_waiters();
         }
+    }
+
+    /// The same log for later readers, after it has ended for those of its time.
+    pub fn reopen(&self) -> Self {
+        let mut writer = Self::new(self.log.run.clone());
+        writer.saved = self.saved;
+        writer.log.lock().entries.clone_from(&self.log.lock().entries);
+        writer
     }
 
     /// A reader from the start.
@@ -367,6 +375,21 @@ mod tests {
             text(reader.next().await),
             "id: r:1.1\ndata: {\"type\":\"finish-step\"}\n\ndata: [DONE]\n\n"
         );
+    }
+
+    #[tokio::test]
+    async fn a_log_that_ended_for_its_readers_goes_on_for_later_ones() {
+        let mut log = Writer::new(RunId::new("r"));
+        log.append(&[delta(1)]);
+        let mut early = log.read(Profile::V6);
+        log.end(Vec::new());
+        let mut log = log.reopen();
+        let mut late = log.read(Profile::V6);
+        log.append(&[delta(2)]);
+        assert!(text(early.next().await).contains("<1>"));
+        assert_eq!(text(early.next().await), "data: [DONE]\n\n");
+        let all = text(late.next().await);
+        assert!(all.contains("<1>") && all.contains("<2>"), "{all}");
     }
 
     #[tokio::test]

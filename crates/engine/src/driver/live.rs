@@ -40,6 +40,9 @@ pub(super) struct Live {
     _open: crate::engine::OpenRun,
 }
 
+/// Counts a call among the parked ones while it lives.
+struct Counted;
+
 /// What a model is saying.
 struct Speech {
     events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
@@ -106,7 +109,14 @@ impl Live {
     /// Gives a call a place to wait in.
     pub fn park(&mut self, call: ToolCallId) {
         let parked: Parked = self.lot.park(call.clone());
-        self.parked.push(async move { (call, parked.await) }.boxed());
+        let counted = Counted::new();
+        self.parked.push(
+            async move {
+                let _counted = counted;
+                (call, parked.await)
+            }
+            .boxed(),
+        );
     }
 
     /// Takes a call's place away.
@@ -175,6 +185,21 @@ async fn heard(model: &mut Option<Speech>) -> Option<Vec<Result<ModelEvent, Mode
             events
         }
         None => std::future::pending().await,
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn new() -> Self {
+        metrics::gauge!("fermata_calls_parked").increment(1);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        metrics::gauge!("fermata_calls_parked").decrement(1);
     }
 }
 

@@ -34,9 +34,9 @@ impl Driver {
         let ids = self.inner.ids.clone();
         let plan = if self.record.is_some() {
             let record = self.inner.store.messages(&self.chat).await?;
-            plan(submission.body.clone(), &record, writing.as_ref(), &*ids)?
+            plan(&submission.body, &record, writing.as_ref(), &*ids)?
         } else {
-            plan_first(submission.body.clone(), &*ids)?
+            plan_first(&submission.body, &*ids)?
         };
         match plan {
             Plan::Run { keep, add } => {
@@ -182,15 +182,12 @@ impl Driver {
 
     /// The post brings its own hold and client version; the run's other settings stay.
     async fn follow_on(&mut self, submission: &Submission, profile: Profile) -> Result<(), SubmitError> {
-        let (Some(live), Some(record)) = (&mut self.live, &mut self.record) else { return Ok(()) };
-        record.profile = profile;
-        live.run.follow_on(
-            profile,
-            submission.hold.unwrap_or(self.inner.settings.hold),
-            self.inner.clock.now(),
-        );
-        self.inner.store.commit(&self.chat, self.inner.clock.now(), vec![Change::Posted { profile }]).await?;
-        Ok(())
+        if let Some(record) = &mut self.record {
+            record.profile = profile;
+        }
+        let hold = submission.hold.unwrap_or(self.inner.settings.hold);
+        let effects = self.decide(|run, context, effects| run.follow_on(profile, hold, context.now, effects));
+        Ok(self.perform_after(vec![Change::Posted { profile }], effects).await?)
     }
 }
 

@@ -170,11 +170,12 @@ impl Run {
     }
 
     /// A client goes on reading with a version and a hold of its own; the hold counts anew.
-    pub fn follow_on(&mut self, profile: Profile, hold: Duration, now: Timestamp) {
+    pub fn follow_on(&mut self, profile: Profile, hold: Duration, now: Timestamp, effects: &mut Effects) {
         self.state.profile = profile;
         self.state.hold = hold;
         self.state.let_go = false;
         self.state.parked_since = self.state.parked_since.map(|_| now);
+        effects.save = true;
     }
 
     /// Whether a waiting call's time is over.

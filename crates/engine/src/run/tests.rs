@@ -1,5 +1,7 @@
 //! Runs as transcripts: what happens on the left of `>`, what is to be done below it.
 
+mod schedules;
+
 use std::{
     collections::BTreeSet,
     fmt::Write,
