@@ -91,11 +91,11 @@ pub trait Ids: Send + Sync {
 /// How an engine behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long a parked call holds its stream, where the request does not say.
+    /// For how long a run whose calls all wait keeps its readers, unless its request said otherwise.
     pub hold: Duration,
     /// After which time a call that waits for somebody is settled as expired.
     pub expire: Duration,
-    /// The client version served where a request names none.
+    /// Which profile a request is served in that does not name one.
     pub client: Profile,
     /// What is too much.
     pub limits: Limits,
@@ -178,7 +178,7 @@ pub enum SubmitError {
     UnknownTool { name: String, known: Vec<String> },
     #[error("{0}")]
     TooLarge(String),
-    #[error("You have {0} open runs, which is the limit; stop one or wait for it to end.")]
+    #[error("As many runs of yours are open as may be ({0}); stop one, or wait for one to end.")]
     TooManyRuns(usize),
     #[error("The server is shutting down; try again in a moment.")]
     ShuttingDown,
@@ -293,7 +293,7 @@ impl Engine {
         self.ask(chat, |reply| Command::Resume { owner: owner.clone(), after, reply }).await
     }
 
-    /// Ends the open run, also one that was let go. Nothing to do where none is open.
+    /// Ends the chat's run, with or without readers. Where no run is open, that is fine too.
     ///
     /// # Errors
     /// Where the chat cannot be read or saved.

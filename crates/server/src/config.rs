@@ -13,6 +13,7 @@ use std::{ffi::OsString, fmt, net::SocketAddr, num::NonZeroUsize};
 use clap::{Arg, ArgAction, Command};
 use fermata_protocol::Profile;
 use fermata_providers::Provider;
+use secrecy::ExposeSecret;
 
 pub use self::value::{AuthKind, Duration, Origin, Secret, Size, Token, Url};
 use self::{
@@ -98,7 +99,7 @@ settings! {
     model: Option<String>, "FERMATA_MODEL";
     /// SQLite file, created where there is none.
     database_url: String = "sqlite://fermata.db", "DATABASE_URL";
-    /// How long a parked call holds its stream, where the request does not say.
+    /// For how long parked calls keep a stream open, unless the request says otherwise.
     hold: Duration = "5m", "FERMATA_HOLD";
     /// How long a call waits for somebody before it is settled as expired.
     expire: Duration = "24h", "FERMATA_EXPIRE";
@@ -213,7 +214,16 @@ impl Config {
         let fault =
             |key: &str, words: &str| Err(ConfigError::Bad(format!("{}: {words}", sources.place(key))));
         if let Err(error) = self.provider() {
-            return Err(ConfigError::Bad(error.to_string()));
+            return fault("model", &error.to_string());
+        }
+        if !self.database_url.starts_with("sqlite:") {
+            return fault("database_url", "only SQLite is supported so far; write sqlite://fermata.db");
+        }
+        if let Some(owners) = shared_token(&self.tokens) {
+            return fault(
+                "tokens",
+                &format!("{owners} have the same token; give each owner one of their own"),
+            );
         }
         match self.auth {
             AuthKind::Token if self.tokens.0.is_empty() => fault(
@@ -233,6 +243,15 @@ impl Config {
             AuthKind::None | AuthKind::Token => Ok(self),
         }
     }
+}
+
+/// Two owners whom nobody could tell apart.
+fn shared_token(tokens: &[Token]) -> Option<String> {
+    let same = |one: &Token, other: &Token| one.secret.expose_secret() == other.secret.expose_secret();
+    tokens.iter().enumerate().find_map(|(place, token)| {
+        let other = tokens[..place].iter().find(|other| other.owner != token.owner && same(other, token))?;
+        Some(format!("{} and {}", other.owner, token.owner))
+    })
 }
 
 // === impl Report ===

@@ -68,6 +68,11 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     tasks.spawn(tidy_metrics(app.clone(), over.clone()));
     tasks.spawn(end_on_signal(app.clone(), over.clone()));
     tracing::info!("listening on http://{address}, answered by the model {}", app.model());
+    if config.model.is_some() && config.openai_api_key.is_none() && config.openai_base_url.is_none() {
+        tracing::warn!(
+            "a model is named, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
+        );
+    }
     // A chunk is smaller than a packet; waiting for more to send would be what a reader sees as jerking.
     let listener = listener.tap_io(|socket| {
         if let Err(error) = socket.set_nodelay(true) {

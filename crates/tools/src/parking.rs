@@ -1,8 +1,9 @@
-//! Where calls wait for a browser or a person.
+//! The parking lot: a place for each call that somebody outside has to do something about.
 //!
-//! The lot owns nothing but the rendezvous: it does not know what a chat, a stream or a model is. Each chat has a lot of its
-//! own, so an answer cannot reach another chat's call.
-//! Invariant: a call leaves the lot exactly once, answered or given up; [`Parked`] enforces it in `Drop`.
+//! A place is one end of a oneshot channel, and nothing else is kept here: what is asked, of whom, and what comes of the answer is for
+//! others to know. Lots are not shared between chats, so no answer can stray into another one.
+//!
+//! Invariant: a place is left once, with an answer or without; whoever drops a [`Parked`] leaves it.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! Locks per resource: calls on one resource run one after the other, in the order they stood in line.
+//! Locks per resource, first come, first served.
 //!
 //! A place in line is taken at once and without waiting ([`Locks::queue`]), so the order is the caller's. A call holds at
 //! most one lock and takes it when it is about to run, never while it waits for a person: no circle can form.

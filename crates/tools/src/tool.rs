@@ -111,6 +111,8 @@ impl<T: TypedTool> Tool for Typed<T> {
         if let Some(schema) = schema.as_object_mut() {
             schema.remove("$schema");
             schema.remove("title");
+            // What the tool is for is said once, in its own description.
+            schema.remove("description");
         }
         ToolSpec {
             name: T::NAME.into(),

@@ -213,7 +213,7 @@ impl Job {
             None => None,
         };
         let cancelled = context.cancelled.clone();
-        // The time counts from when the call runs, not while it stands in line.
+        // Standing in line costs the call none of its time.
         let running =
             tokio::time::timeout(timeout, AssertUnwindSafe(tool.call(input, context)).catch_unwind());
         match running.await {

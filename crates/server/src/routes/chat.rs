@@ -18,7 +18,7 @@ use crate::{
     sse,
 };
 
-/// Starts or continues a run and streams it.
+/// Takes what is new in a post, and streams the run that comes of it.
 ///
 /// The stream is the AI SDK's UI Message Stream, version 1. The run outlives the connection: `GET …/stream` follows it again.
 #[utoipa::path(post, path = "/api/chat", operation_id = "postChat", tag = "chat", request_body = ChatRequest, responses(

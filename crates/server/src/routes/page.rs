@@ -22,7 +22,7 @@ pub async fn welcome(State(app): State<App>, headers: HeaderMap) -> impl IntoRes
         .replace("{{token}}", token)
         .replace("{{model}}", &escape(app.model()));
     // The page needs nothing from anywhere, so nothing is allowed.
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'";
     ([(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-cache")], Html(page))
 }
 

@@ -21,9 +21,9 @@ pub struct Answered {
     calls: Vec<Receipt>,
 }
 
-/// Delivers what a browser or a person did for calls that wait.
+/// Answers calls that wait: with a browser's output, or with a person's decision.
 ///
-/// The outcome is not in this response: it comes out of the chat's own stream.
+/// The response says how far each call is. What comes of it is read from the chat's stream.
 #[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = AnswerRequest, responses(
     (status = 200, description = "Taken, now or before", body = Answered),
     (status = 404, description = "`not_found`: no such chat or call, or somebody else's", body = Problem, content_type = "application/problem+json"),

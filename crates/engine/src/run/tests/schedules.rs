@@ -244,7 +244,7 @@ impl Watched {
     }
 
     /// Every call that the model is told of has its result.
-    fn check_prompt(&self, message: &fermata_protocol::UiMessage) {
+    fn check_prompt(&self, message: &UiMessage) {
         use crate::model::ModelMessage;
         let asking =
             Asking { system: None, toolbox: &self.play.toolbox, tool_choice: None, settings: &Map::new() };
