@@ -232,7 +232,7 @@ impl Driver {
             &Asking {
                 system: live.run.state.system.as_deref(),
                 toolbox: &live.toolbox,
-                tool_choice: live.run.tool_choice(live.tool_choice.as_ref()),
+                tool_choice: live.run.tool_choice(),
                 settings: &live.run.state.call_settings,
             },
         );

@@ -61,6 +61,7 @@ pub(crate) struct RunState {
     pub tools: Vec<PostedTool>,
     pub system: Option<String>,
     pub call_settings: Map<String, Value>,
+    pub tool_choice: Option<ToolChoice>,
     pub phase: Phase,
     /// The model calls so far.
     pub step: u32,
@@ -108,6 +109,7 @@ pub(crate) struct RunRequest {
     pub tools: Vec<PostedTool>,
     pub system: Option<String>,
     pub call_settings: Map<String, Value>,
+    pub tool_choice: Option<ToolChoice>,
 }
 
 /// A run as it was saved.
@@ -172,6 +174,7 @@ impl Run {
             tools: request.tools,
             system: request.system,
             call_settings: request.call_settings,
+            tool_choice: request.tool_choice,
             phase: Phase::Speaking,
             step: 0,
             seq: 0,
@@ -287,9 +290,12 @@ impl Run {
         self.calls.iter().filter(|call| call.waits_for_somebody())
     }
 
-    /// The first step's forced choice holds for the first step only, or the run would never end.
-    pub fn tool_choice<'a>(&self, asked: Option<&'a ToolChoice>) -> Option<&'a ToolChoice> {
-        asked.filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
+    /// What the next step must or may call. A call that is forced is forced in the first step only, or the run would never end.
+    pub fn tool_choice(&self) -> Option<&ToolChoice> {
+        self.state
+            .tool_choice
+            .as_ref()
+            .filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
     }
 
     fn step_calls(&self) -> impl Iterator<Item = &Call> {

@@ -14,6 +14,9 @@ use tokio::sync::Notify;
 /// A batch larger than this is handed over in pieces, so that one reader's catching up does not copy a whole message at once.
 const BATCH_BYTES: usize = 64 * 1024;
 
+/// No chunk of a log stands here: who names it reads from the start.
+const NO_PLACE: u64 = 0;
+
 /// The log.
 #[derive(Debug)]
 pub(crate) struct RunLog {
@@ -219,7 +222,7 @@ impl Reader {
         if !self.prelude.is_empty() {
             let mut batch = BytesMut::new();
             for chunk in std::mem::take(&mut self.prelude) {
-                self.push_own(&chunk, &mut batch);
+                self.push_own(&chunk, NO_PLACE, &mut batch);
             }
             return Some(batch.freeze());
         }
@@ -268,21 +271,30 @@ impl Reader {
     fn finish(&mut self, last: &[UiChunk]) -> Bytes {
         let mut batch = BytesMut::new();
         for chunk in last {
-            self.push_own(chunk, &mut batch);
+            self.push_own(chunk, self.place(), &mut batch);
         }
         batch.extend_from_slice(DONE);
         self.done = true;
         batch.freeze()
     }
 
-    fn push_own(&mut self, chunk: &UiChunk, batch: &mut BytesMut) {
+    /// Chunks of its own carry the place up to which the reader has the log, so that it can go on from there; before the log they carry
+    /// none, because nobody else could give them to it again.
+    fn push_own(&mut self, chunk: &UiChunk, place: u64, batch: &mut BytesMut) {
         self.own += 1;
-        let (run, seq) = match &self.source {
-            Source::Log { log, seq, .. } => (&log.run, *seq),
-            Source::Nothing(run) => (run, 0),
+        let run = match &self.source {
+            Source::Log { log, .. } => &log.run,
+            Source::Nothing(run) => run,
         };
-        if let Some(bytes) = encode_ephemeral(run, seq, self.own, self.profile, chunk) {
+        if let Some(bytes) = encode_ephemeral(run, place, self.own, self.profile, chunk) {
             batch.extend_from_slice(&bytes);
+        }
+    }
+
+    fn place(&self) -> u64 {
+        match &self.source {
+            Source::Log { seq, .. } => *seq,
+            Source::Nothing(_) => NO_PLACE,
         }
     }
 }
@@ -363,6 +375,10 @@ mod tests {
         assert!(after("r:2.1").contains("<900>") && !after("r:2.1").contains("<2>"));
         assert!(after("r:17").contains("<1>"), "a place in a gap is no place");
         assert!(after("other:2").contains("<1>"), "another run's event");
+        let start = UiChunk::StartStep;
+        let own = text(log.read_after(Profile::V6, 2, vec![start]).next().now_or_never().flatten());
+        let id = own.lines().next().and_then(|line| line.strip_prefix("id: ")).unwrap();
+        assert!(after(id).contains("<1>"), "what was for one reader alone is no place in the log");
     }
 
     #[tokio::test]

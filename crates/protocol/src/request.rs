@@ -24,7 +24,7 @@ pub struct RequestError(pub String);
 pub struct ChatBody {
     /// The chat; the server makes an id where this is absent.
     pub id: Option<ChatId>,
-    /// The posted history (`messages`, or the one `message`), at least one.
+    /// The posted history (`messages`, or the one `message`); empty only where an answer is to be made again.
     pub messages: Vec<PostedMessage>,
     /// Why it was posted.
     pub trigger: Trigger,
@@ -77,7 +77,8 @@ pub struct PostedTool {
 }
 
 /// Which tool the model must or may call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ToolChoice {
     /// The model decides.
     Auto,

@@ -161,8 +161,12 @@ impl Driver {
             return Err(ReadError::NotFound);
         }
         self.inner.store.delete(&self.chat).await?;
+        // Nothing of it is saved any more, but those who read must not be left to post again.
+        let effects = self.decide(|run, context, effects| run.end(Ending::Stopped, context, effects));
         self.record = None;
         if let Some(mut live) = self.live.take() {
+            live.log.stage(&effects.publish);
+            live.log.publish();
             live.log.end(Vec::new());
         }
         Ok(())

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use fermata_protocol::{AnswerKind, ToolCallId, ToolChoice};
+use fermata_protocol::{AnswerKind, ToolCallId};
 use fermata_tools::{CallContext, Locks, Parked, ParkingLot, Resource, Ticket, Tool, Toolbox};
 use futures::{
     FutureExt, StreamExt,
@@ -29,8 +29,6 @@ pub(super) struct Live {
     pub run: Run,
     pub log: Writer,
     pub toolbox: Toolbox,
-    /// For the first step only; a run that is taken up again is past it.
-    pub tool_choice: Option<ToolChoice>,
     lot: ParkingLot,
     parked: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
     tools: JoinSet<(ToolCallId, Result<Value, String>)>,
@@ -79,7 +77,6 @@ impl Live {
             run,
             log,
             toolbox,
-            tool_choice: None,
             lot: ParkingLot::new(),
             parked: FuturesUnordered::new(),
             tools: JoinSet::new(),

@@ -30,7 +30,9 @@ impl Driver {
         let toolbox = self.check_tools(&submission)?;
         self.take_up().await?;
         let profile = submission.body.fermata.client.unwrap_or(self.inner.settings.client);
-        let writing = self.live.as_ref().map(|live| live.run.message.clone());
+        // A message that was let go stands in the record like any other.
+        let written = self.live.as_ref().filter(|live| !live.run.state.let_go);
+        let writing = written.map(|live| live.run.message.clone());
         let ids = self.inner.ids.clone();
         let plan = if self.record.is_some() {
             let record = self.inner.store.messages(&self.chat).await?;
@@ -98,6 +100,7 @@ impl Driver {
             tools: body.tools,
             system: body.system,
             call_settings: body.call_settings,
+            tool_choice: body.tool_choice,
         };
         let mut changes = match &mut self.record {
             Some(record) => {
@@ -120,9 +123,7 @@ impl Driver {
         let run = Run::new(request, self.inner.clock.now());
         let log = Writer::new(run.id.clone());
         let following = Following { chat: self.chat.clone(), run: run.id.clone(), reader: log.read(profile) };
-        let mut live = Live::new(run, log, toolbox, open);
-        live.tool_choice = body.tool_choice;
-        self.live = Some(live);
+        self.live = Some(Live::new(run, log, toolbox, open));
         let effects = self.decide(|run, _, effects| *effects = run.begin());
         self.perform_after(changes, effects).await?;
         Ok(following)
@@ -145,7 +146,12 @@ impl Driver {
         if !claims_settled_call(message, &shown) {
             return Err(nothing_new());
         }
-        let chunks = heal_finished(message, &shown).ok_or_else(nothing_new)?;
+        let on_server = |tool: &str| self.inner.toolbox.find(tool).is_some();
+        let chunks = heal_finished(message, &shown, on_server).ok_or_else(nothing_new)?;
+        if let Some(record) = &mut self.record {
+            record.profile = profile;
+        }
+        self.inner.store.commit(&self.chat, self.inner.clock.now(), vec![Change::Posted { profile }]).await?;
         let run = RunId::new(self.inner.ids.next("run_"));
         Ok(Following { chat: self.chat.clone(), reader: Reader::of(run.clone(), profile, chunks), run })
     }

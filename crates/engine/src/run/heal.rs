@@ -61,7 +61,7 @@ impl Run {
         shown
             .calls
             .iter()
-            .filter(|part| !part.state.is_settled())
+            .filter(|part| part_of(&message, part).is_some_and(|known| !shows_outcome(part, known)))
             .filter(|part| self.settled_at.get(&part.tool_call_id).is_some_and(|&seq| seq <= mark))
             .filter_map(|part| part_of(&message, part).and_then(outcome))
             .collect()
@@ -73,24 +73,58 @@ impl Run {
     }
 }
 
-/// What a client is sent that shows an older state of a message that is finished; `None` where it shows all there is.
-pub(crate) fn heal_finished(message: &UiMessage, shown: &Shown<'_>) -> Option<Vec<UiChunk>> {
+/// What a client is sent that shows an older state of a message that is finished; `None` where it shows all there is. A browser runs
+/// what it reads as `tool-input-available`, so an edited input is shown again only where `on_server` says that it is safe.
+pub(crate) fn heal_finished(
+    message: &UiMessage,
+    shown: &Shown<'_>,
+    on_server: impl Fn(&str) -> bool,
+) -> Option<Vec<UiChunk>> {
     let steps = message.parts.iter().filter(|part| **part == UiPart::StepStart).count();
     let behind = (shown.steps as usize) < steps;
     if !behind && all_outcomes_shown(message, shown) {
         return None;
     }
     let mut chunks = vec![UiChunk::Start { message_id: Some(message.id.clone()), message_metadata: None }];
-    chunks.extend(shown.calls.iter().filter_map(|part| part_of(message, part).and_then(outcome)));
+    for part in &shown.calls {
+        let Some(known) = part_of(message, part) else { continue };
+        chunks.extend(edited_input(part, known).filter(|_| on_server(known.name.as_str())));
+        chunks.extend(outcome(known));
+    }
     chunks.push(UiChunk::FinishStep);
     if behind {
         let rest = replay(message, shown.steps as usize).into_iter();
         chunks.extend(rest.filter(|chunk| !matches!(chunk, UiChunk::Start { .. } | UiChunk::Finish { .. })));
     }
+    if ends_in_calls(message) {
+        chunks.extend([UiChunk::StartStep, UiChunk::FinishStep]);
+    }
     // Without metadata a stock client whose last step is empty posts again.
     let message_metadata = Some(message.metadata.clone().unwrap_or_else(|| json!({})));
     chunks.push(UiChunk::Finish { finish_reason: Some(FinishReason::Other), message_metadata });
     Some(chunks)
+}
+
+/// The input that ran, where the client shows another.
+fn edited_input(shown: &ToolPart, known: &ToolPart) -> Option<UiChunk> {
+    let input = known.state.input().filter(|input| shown.state.input() != Some(*input))?;
+    known.approval.as_ref().filter(|approval| approval.approved == Some(true))?;
+    Some(UiChunk::ToolInputAvailable {
+        tool_call_id: known.tool_call_id.clone(),
+        tool_name: known.name.as_str().to_owned(),
+        input: input.clone(),
+        provider_executed: None,
+        provider_metadata: None,
+        tool_metadata: None,
+        dynamic: known.name.is_dynamic().then_some(true),
+        title: None,
+    })
+}
+
+/// Whether a stock client would post again after this message.
+fn ends_in_calls(message: &UiMessage) -> bool {
+    let last_step = message.parts.rsplit(|part| *part == UiPart::StepStart).next();
+    last_step.is_some_and(|parts| parts.iter().any(|part| part.as_tool().is_some()))
 }
 
 /// Whether a client claims an outcome or a decision for a call that this message knows and that waits for none.

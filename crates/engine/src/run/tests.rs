@@ -99,6 +99,7 @@ impl Play {
             tools: posted,
             system: None,
             call_settings: Map::new(),
+            tool_choice: None,
         };
         let limits = Limits {
             steps: 3,
@@ -907,6 +908,7 @@ fn a_saved_run_is_the_same_run() {
             tools: Vec::new(),
             system: None,
             call_settings: Map::new(),
+            tool_choice: None,
         },
         play.now,
     );

@@ -18,10 +18,11 @@ impl ChatBody {
     /// A sentence that names the field and what it should be.
     pub fn parse(body: Value) -> Result<Self, RequestError> {
         let fields = Fields::of_body(&body)?;
+        let trigger = trigger(&fields)?;
         Ok(Self {
             id: chat_id(&fields)?,
-            messages: messages(&fields)?,
-            trigger: trigger(&fields)?,
+            messages: messages(&fields, trigger)?,
+            trigger,
             message_id: fields.message_id("messageId")?,
             tools: fields.value("tools").map_or(Ok(Vec::new()), tools::parse)?,
             system: fields.string("system")?.filter(|system| !system.is_empty()).map(str::to_owned),
@@ -41,8 +42,10 @@ fn chat_id(fields: &Fields<'_>) -> Result<Option<ChatId>, RequestError> {
     ChatId::parse(id).map(Some).map_err(|error| RequestError(format!("`id` is no chat id: {error}.")))
 }
 
-fn messages(fields: &Fields<'_>) -> Result<Vec<PostedMessage>, RequestError> {
+/// A client that regenerates cuts its history first, and may have nothing left to send.
+fn messages(fields: &Fields<'_>, trigger: Trigger) -> Result<Vec<PostedMessage>, RequestError> {
     match (fields.list("messages")?, fields.value("message")) {
+        (Some([]) | None, None) if trigger == Trigger::Regenerate => Ok(Vec::new()),
         (Some([]), None) => Err(wrong("messages", &Value::Array(Vec::new()), MESSAGES)),
         (Some(posted @ [_, ..]), _) => {
             posted.iter().enumerate().map(|(at, value)| message(format!("messages[{at}]"), value)).collect()

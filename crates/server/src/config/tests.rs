@@ -1,5 +1,7 @@
 //! Bad settings are refused with their place; good ones are layered.
 
+use secrecy::ExposeSecret;
+
 use super::{file::File, *};
 
 fn read(arguments: &[&str], variables: &[(&str, &str)], toml: &str) -> Result<(Config, String), String> {
@@ -115,8 +117,7 @@ fn a_bad_variable_or_option_is_named() {
 fn variables_are_put_into_the_strings_of_the_file() {
     let toml = "tokens = [\"alice:${A}\", \"bob:x${B}y\"]\nauth = \"token\"\n";
     let (config, _) = read(&[], &[("A", "one"), ("B", "two")], toml).expect("good settings");
-    let secrets: Vec<&str> =
-        config.tokens.iter().map(|token| secrecy::ExposeSecret::expose_secret(&token.secret)).collect();
+    let secrets: Vec<&str> = config.tokens.iter().map(|token| token.secret.expose_secret()).collect();
     assert_eq!(secrets, ["one", "xtwoy"]);
     assert_eq!(config.runs_per_owner, NonZeroUsize::new(64));
 }

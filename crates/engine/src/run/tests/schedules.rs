@@ -60,6 +60,7 @@ impl Watched {
             tools,
             system: None,
             call_settings: Map::new(),
+            tool_choice: None,
         };
         play.run = Run::new(state, play.now);
         let mut watched =
