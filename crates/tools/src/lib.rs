@@ -7,6 +7,7 @@ mod call;
 mod parking;
 mod policy;
 mod scheduler;
+mod schema;
 mod tool;
 mod toolbox;
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use fermata_protocol::PostedTool;
 use serde_json::Value;
 
-use crate::{Decision, RunBy, Tool, ToolSpec};
+use crate::{Decision, RunBy, Tool, ToolSpec, schema};
 
 /// The tools of a run. Cheap to clone: what the server has is shared.
 #[derive(Clone, Default)]
@@ -147,6 +147,7 @@ impl Entry {
         if spec.input_schema.get("type") != Some(&Value::from("object")) {
             return Err(bad("it must have \"type\": \"object\"".into()));
         }
+        schema::check_cost(&spec.input_schema).map_err(bad)?;
         let validator =
             jsonschema::validator_for(&spec.input_schema).map_err(|fault| bad(describe(&fault)))?;
         Ok(Self { spec, validator, tool })

@@ -12,7 +12,10 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use serde_json::Value;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::{JoinSet, unconstrained},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -129,7 +132,8 @@ impl Live {
             }
         }
         let mut woken = HashMap::new();
-        while let Some(Some((call, answer))) = self.parked.next().now_or_never() {
+        // What was answered is ready, however much it is: tokio's budget for one turn of a task must not end this early.
+        while let Some(Some((call, answer))) = unconstrained(self.parked.next()).now_or_never() {
             woken.extend(answer.map(|answer| (call, answer)));
         }
         woken

@@ -13,6 +13,9 @@ use super::{
     speaking::{Arguments, dynamic},
 };
 
+/// How deep an input may be. A client posts it again inside its history, whose nesting is limited to a hundred levels.
+const DEEPEST_INPUT: usize = 90;
+
 impl Run {
     /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
     pub(super) fn decide(&mut self, arguments: Vec<Arguments>, context: &Context<'_>, effects: &mut Effects) {
@@ -340,6 +343,10 @@ fn check(call: &Call, text: String, context: &Context<'_>) -> Result<Value, (Val
             return Err((Value::String(text), words));
         }
     };
+    if depth(&input) > DEEPEST_INPUT {
+        let words = format!("The arguments of {} are nested over {DEEPEST_INPUT} levels deep.", call.tool);
+        return Err((Value::Null, words));
+    }
     let Some(found) = context.toolbox.find(&call.tool) else {
         let known: Vec<&str> = context.toolbox.specs().map(|spec| spec.name.as_str()).collect();
         let words = format!("There is no tool named {:?}. The tools are: {}.", call.tool, known.join(", "));
@@ -348,6 +355,14 @@ fn check(call: &Call, text: String, context: &Context<'_>) -> Result<Value, (Val
     match found.check(&input) {
         Ok(()) => Ok(input),
         Err(fault) => Err((input, format!("The input of {} does not fit its schema: {fault}.", call.tool))),
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
 

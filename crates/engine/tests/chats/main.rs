@@ -69,6 +69,19 @@ async fn the_first_of_two_answers_counts_also_when_the_run_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_large_batch_of_answers_is_taken_whole() {
+    let world = World::new();
+    let many: Vec<_> = (0..300).map(|_| ("where", json!({}))).collect();
+    world.script([calls(&many), says("ok")]);
+    let mut stream = world.say("go").await;
+    stream.until("tool-input-available").await;
+    let waiting = world.pending().await;
+    let answers = waiting.iter().map(|call| output(call.split(' ').next().unwrap_or(""), json!(1)));
+    world.answer_all(answers.collect()).await.unwrap();
+    assert_eq!(stream.read_out().await.matches("tool-output-available").count(), 300);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wrong_answer_does_not_consume_the_place() {
     let world = World::new();
     world.script([calls(&[("note", json!({}))]), says("ok")]);
@@ -405,4 +418,73 @@ async fn shutdown_tells_the_readers_and_the_call_waits_for_the_next_process() {
     let mut again = world.follow().await.unwrap();
     world.answer(output(&call, json!(1))).await.unwrap();
     assert!(!again.read_out().await.contains("error"));
+}
+
+/// What a stock client posts that shows these calls in its last step.
+fn shows(message: &serde_json::Value, parts: &[serde_json::Value]) -> serde_json::Value {
+    let mut all = vec![json!({"type": "step-start"})];
+    all.extend_from_slice(parts);
+    json!({"id": "c", "messages": [{"id": message, "role": "assistant", "parts": all}]})
+}
+
+fn has_output(call: &str, output: &str) -> serde_json::Value {
+    json!({"type": "tool-where", "toolCallId": call, "state": "output-available", "input": {}, "output": output})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tab_whose_answer_came_too_late_is_shown_what_became_of_the_call() {
+    let world = World::new();
+    world.script([calls(&[("where", json!({}))]), says("never mind, then")]);
+    let mut stream = world.say_holding("go", Some(0)).await;
+    stream.read_out().await;
+    let (call, message) = (
+        stream.find("tool-input-available")["toolCallId"].clone(),
+        stream.find("start")["messageId"].clone(),
+    );
+    world.say("go on without").await.read_out().await;
+    let mut healed = world.post(shows(&message, &[has_output(call.as_str().unwrap(), "mine")])).await;
+    assert_eq!(
+        healed.read_out().await,
+        "start tool-output-error finish-step start-step finish-step finish",
+        "an empty step at the end keeps the client from posting again"
+    );
+    assert_eq!(healed.find("start")["messageId"], message);
+    assert_eq!(world.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_output_that_lost_against_another_is_corrected_in_the_tab_that_has_it() {
+    let world = World::new();
+    world.script([calls(&[("where", json!({})), ("where", json!({}))]), says("ok")]);
+    let mut stream = world.say_holding("go", Some(0)).await;
+    stream.read_out().await;
+    let ids: Vec<_> = stream.chunks.iter().filter(|chunk| chunk["type"] == "tool-input-available").collect();
+    let ids: Vec<_> = ids.iter().map(|chunk| chunk["toolCallId"].as_str().unwrap().to_owned()).collect();
+    let message = stream.find("start")["messageId"].clone();
+    world.answer(output(&ids[0], json!("true"))).await.unwrap();
+    let mut healed =
+        world.post(shows(&message, &[has_output(&ids[0], "mine"), has_output(&ids[1], "other")])).await;
+    healed.read_out().await;
+    let shown: Vec<_> = healed.chunks.iter().filter_map(|chunk| chunk["output"].as_str()).collect();
+    assert_eq!(shown, ["true", "other"]);
+    assert_eq!(healed.text(), "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_after_a_restart_that_outlasted_the_hold_goes_on_in_one_stream() {
+    let world = World::new();
+    world.script([calls(&[("where", json!({}))])]);
+    let mouth = world.speak();
+    let mut stream = world.say_holding("go", Some(10)).await;
+    let call = stream.until("tool-input-available").await;
+    let message = stream.find("start")["messageId"].clone();
+    drop(stream);
+    let world = world.restarted_after(60);
+    let mut next = world.post(shows(&message, &[has_output(&call, "here")])).await;
+    mouth.send(Ok(ModelEvent::Text("ok".into()))).unwrap();
+    mouth.send(finished()).unwrap();
+    assert_eq!(
+        next.read_out().await,
+        "start tool-output-available finish-step start-step text-start text-delta text-end finish-step finish"
+    );
 }

@@ -152,11 +152,11 @@ impl Store for Shaky {
 }
 
 /// Tokio's clock, which stands still while time is paused.
-struct Paused(tokio::time::Instant);
+struct Paused(tokio::time::Instant, Duration);
 
 impl Clock for Paused {
     fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH + self.0.elapsed()
+        Timestamp::UNIX_EPOCH + self.1 + self.0.elapsed()
     }
 }
 
@@ -218,16 +218,21 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        Self::on(Arc::default(), Arc::default(), Arc::default())
+        Self::on(Arc::default(), Arc::default(), Arc::default(), 0)
     }
 
     /// The same chats after the process has ended: nothing but the store and the model's script are left.
     pub fn restarted(self) -> Self {
-        let Self { store, model, ids, .. } = self;
-        Self::on(store, model, ids)
+        self.restarted_after(0)
     }
 
-    fn on(store: Arc<Shaky>, model: Arc<Script>, ids: Arc<Counting>) -> Self {
+    /// The same, with the clock this many seconds after the beginning.
+    pub fn restarted_after(self, since: u64) -> Self {
+        let Self { store, model, ids, .. } = self;
+        Self::on(store, model, ids, since)
+    }
+
+    fn on(store: Arc<Shaky>, model: Arc<Script>, ids: Arc<Counting>, since: u64) -> Self {
         let done = Arc::default();
         let notes = Some(Resource { name: "notes".into(), per_owner: true });
         let engine = Engine::new(EngineParts {
@@ -238,7 +243,7 @@ impl World {
                 Arc::new(Does("note", Decision::Ask, notes, Arc::clone(&done))),
             ],
             policy: Arc::new(DefaultPolicy),
-            clock: Arc::new(Paused(tokio::time::Instant::now())),
+            clock: Arc::new(Paused(tokio::time::Instant::now(), Duration::from_secs(since))),
             ids: ids.clone(),
             settings: Settings {
                 hold: Duration::from_secs(300),
@@ -249,7 +254,7 @@ impl World {
                     messages: 100,
                     tools: 10,
                     output_bytes: 10_000,
-                    parked_calls: 10,
+                    parked_calls: 1000,
                     runs_per_owner: NonZeroUsize::new(3),
                     model_timeout: Duration::from_secs(60),
                     tool_timeout: Duration::from_secs(30),
