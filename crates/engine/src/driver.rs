@@ -386,8 +386,9 @@ fn changes_of(live: &Live, effects: &Effects, owner: &Owner) -> Result<Vec<Chang
         by: owner.clone(),
     }));
     let keep_message = match &effects.over {
-        Some(Ending::Finished(_)) => true,
-        Some(_) => run.has_content(),
+        // Clients show these however little they say.
+        Some(Ending::Finished(_) | Ending::Stopped) => true,
+        Some(Ending::Superseded | Ending::Expired | Ending::StepLimit | Ending::Failed(_)) => run.has_content(),
         None => run.state.let_go,
     };
     if keep_message {
