@@ -1,7 +1,7 @@
 //! The port to models.
 //!
 //! A provider turns [`ModelRequest`] into its own words and its answer into [`ModelEvent`]s. Retries before the first event
-//! are the provider's; after it, an error ends the step.
+//! are the provider's; after it, an error ends the step. [`ModelEvent::Alive`] does not count as one here.
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -16,7 +16,8 @@ pub trait Model: Send + Sync {
     /// Asks for one step. Dropping the stream, or the future before it, ends the request upstream.
     ///
     /// # Errors
-    /// Where nothing of the answer came.
+    /// Where nothing came, neither of the answer nor a sign of life. After [`ModelEvent::Alive`], an answer that cannot be
+    /// had is an error in the stream.
     async fn stream(
         &self,
         request: ModelRequest,
@@ -104,6 +105,8 @@ pub struct ModelTool {
 /// What a model says, bit by bit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
+    /// The provider says that it is still at work. No part of the answer: it only shows that waiting is not in vain.
+    Alive,
     /// Words.
     Text(String),
     /// Reasoning.

@@ -62,7 +62,8 @@ fn cut(event: ModelEvent) -> Vec<ModelEvent> {
     match event {
         ModelEvent::Text(text) => pieces(&text).into_iter().map(ModelEvent::Text).collect(),
         ModelEvent::Reasoning(text) => pieces(&text).into_iter().map(ModelEvent::Reasoning).collect(),
-        whole @ (ModelEvent::CallStart { .. }
+        whole @ (ModelEvent::Alive
+        | ModelEvent::CallStart { .. }
         | ModelEvent::CallDelta { .. }
         | ModelEvent::File { .. }
         | ModelEvent::Source { .. }

@@ -4,14 +4,17 @@
 //! answer's types are this module's own, because vendors add fields that OpenAI does not have. This module does not know
 //! what a run is: it asks one question.
 //!
-//! Invariants: a request is sent at most three times, and never again once an event of its answer has been passed on;
+//! Invariants: a request is sent at most three times, and never again once a piece of its answer has been passed on;
 //! the key is in no error and in no line that this crate logs; no `OPENAI_*` variable is read (async-openai's own
 //! configuration would). async-openai logs an event that is no JSON whole, under its own target.
 
 mod answer;
+mod asking;
 mod calls;
 mod dialect;
 mod failure;
+mod framing;
+mod halves;
 mod request;
 mod response;
 mod transport;
@@ -23,7 +26,7 @@ use std::{
 
 use async_openai::{Client, config::Config};
 use async_trait::async_trait;
-use backon::{ExponentialBuilder, Retryable};
+use backon::ExponentialBuilder;
 use fermata_engine::{
     Model,
     model::{ModelError, ModelEvent, ModelRequest},
@@ -34,13 +37,10 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
 };
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
 
 use self::{
-    answer::Answer,
+    asking::Asking,
     dialect::{Dialect, ReasoningField},
-    failure::Failure,
-    response::Chunk,
     transport::Transport,
 };
 use crate::BuildError;
@@ -128,14 +128,6 @@ impl OpenAi {
                 .with_max_times(2),
         })
     }
-
-    /// Sends the request once and waits until the first event has come.
-    async fn ask(&self, body: &Value) -> Result<(Option<ModelEvent>, Answer), Failure> {
-        let chunks = self.client.chat().create_stream_byot::<_, Chunk>(body).await?;
-        let mut answer = Answer::new(chunks, Arc::clone(&self.reasoning_field));
-        let first = answer.next().await.transpose()?;
-        Ok((first, answer))
-    }
 }
 
 #[async_trait]
@@ -150,24 +142,14 @@ impl Model for OpenAi {
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
         let field = *self.reasoning_field.lock().unwrap_or_else(PoisonError::into_inner);
         let body = request::body(&self.model, self.dialect, field, request);
-        let key = self.key.clone();
-        let (first, answer) = (|| self.ask(&body))
-            .retry(self.retries)
-            .adjust(Failure::pause)
-            .notify(|failure, pause| {
-                let error = failure.clone().into_error(self.key.as_ref());
-                tracing::warn!(%error, ?pause, "asking the model again");
-            })
-            .await
-            .map_err(|failure| failure.into_error(self.key.as_ref()))?;
-        let rest = stream::unfold(answer, async |mut answer| {
-            let event = answer.next().await?;
-            Some((event, answer))
+        let memory = Arc::clone(&self.reasoning_field);
+        let mut asking = Asking::new(self.client.clone(), body, memory, self.key.clone(), self.retries);
+        let first = asking.next().await.transpose()?;
+        let rest = stream::unfold(asking, async |mut asking| {
+            let event = asking.next().await?;
+            Some((event, asking))
         });
-        Ok(stream::iter(first.map(Ok))
-            .chain(rest)
-            .map(move |event| event.map_err(|failure: Failure| failure.into_error(key.as_ref())))
-            .boxed())
+        Ok(stream::iter(first.map(Ok)).chain(rest).boxed())
     }
 }
 
@@ -197,6 +179,8 @@ fn headers(key: Option<&SecretString>) -> Result<HeaderMap, BuildError> {
 fn http_client(base: &Url, connect_timeout: Duration) -> Result<reqwest::Client, BuildError> {
     let builder = reqwest::Client::builder()
         .connect_timeout(connect_timeout)
+        // A redirect would turn the question into a GET; it says that the base URL is another.
+        .redirect(reqwest::redirect::Policy::none())
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
         .pool_idle_timeout(Duration::from_secs(90))

@@ -39,6 +39,7 @@ impl Run {
             return;
         }
         match event {
+            ModelEvent::Alive => {}
             ModelEvent::Text(delta) => self.hear_text(delta, effects),
             ModelEvent::Reasoning(delta) => self.hear_reasoning(delta, effects),
             ModelEvent::CallStart { key, tool } => self.hear_call(key, tool, context, effects),

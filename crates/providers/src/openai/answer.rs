@@ -1,7 +1,7 @@
 //! One answer: from the chunks of the stream to the engine's events.
 //!
 //! Invariants: [`ModelEvent::Finished`] comes exactly once and last, or not at all and an error instead; an empty delta is
-//! never passed on.
+//! never passed on, and no half of a character; [`ModelEvent::Alive`] comes at most once a second.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -14,11 +14,13 @@ use fermata_engine::model::{ModelEvent, Usage};
 use fermata_protocol::FinishReason;
 use futures::stream::{self, StreamExt};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     calls::Calls,
     dialect::ReasoningField,
     failure::Failure,
+    halves::{Halves, whole},
     response::{Choice, Chunk, Delta},
 };
 
@@ -26,16 +28,24 @@ use super::{
 /// connection open.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// How far apart signs of life are at least: more would be work for nobody.
+const SIGNS_OF_LIFE: Duration = Duration::from_secs(1);
+
 /// An answer that is being read. Dropping it closes the connection.
 pub(super) struct Answer {
     chunks: StreamResponse<Chunk>,
     ready: VecDeque<ModelEvent>,
+    text: Halves,
+    reasoning: Halves,
     calls: Calls,
     sources: HashSet<String>,
     usage: Option<Usage>,
     reason: Option<FinishReason>,
     reasoning_field: Arc<Mutex<ReasoningField>>,
     noted_field: Option<ReasoningField>,
+    /// When the provider last said something that matters.
+    heard: Instant,
+    last_sign: Option<Instant>,
     is_over: bool,
 }
 
@@ -45,8 +55,8 @@ enum Arrival {
     Chunk(Chunk),
     /// `[DONE]`.
     Done,
-    /// The body ended without it.
-    BodyEnded,
+    /// The stream ended without it.
+    BrokenOff,
     Failed(Failure),
     /// Nothing more came after the reason to finish.
     Silence,
@@ -59,12 +69,16 @@ impl Answer {
         Self {
             chunks,
             ready: VecDeque::new(),
+            text: Halves::default(),
+            reasoning: Halves::default(),
             calls: Calls::default(),
             sources: HashSet::new(),
             usage: None,
             reason: None,
             reasoning_field,
             noted_field: None,
+            heard: Instant::now(),
+            last_sign: None,
             is_over: false,
         }
     }
@@ -83,12 +97,28 @@ impl Answer {
                 self.close();
                 return Some(Err(failure));
             }
+            if !self.ready.is_empty() {
+                self.heard = Instant::now();
+            } else if self.is_sign_due() {
+                return Some(Ok(ModelEvent::Alive));
+            }
         }
+    }
+
+    /// Whether what came is to be told as a sign of life, as it said nothing else.
+    fn is_sign_due(&mut self) -> bool {
+        let is_due = !self.is_over
+            && self.reason.is_none()
+            && self.last_sign.is_none_or(|last| last.elapsed() >= SIGNS_OF_LIFE);
+        if is_due {
+            self.last_sign = Some(Instant::now());
+        }
+        is_due
     }
 
     async fn arrival(&mut self) -> Arrival {
         let next = if self.reason.is_some() {
-            match tokio::time::timeout(LAST_WORDS, self.chunks.next()).await {
+            match tokio::time::timeout_at(self.heard + LAST_WORDS, self.chunks.next()).await {
                 Ok(next) => next,
                 Err(_) => return Arrival::Silence,
             }
@@ -96,8 +126,9 @@ impl Answer {
             self.chunks.next().await
         };
         match next {
-            None => Arrival::Done,
-            Some(Ok(chunk)) if chunk.fermata_body_ended => Arrival::BodyEnded,
+            // Also where the task that reads the stream has died.
+            None => Arrival::BrokenOff,
+            Some(Ok(chunk)) if chunk.fermata_done => Arrival::Done,
             Some(Ok(chunk)) => Arrival::Chunk(chunk),
             Some(Err(error)) => Arrival::Failed(error.into()),
         }
@@ -108,8 +139,8 @@ impl Answer {
             Arrival::Chunk(chunk) => self.take_chunk(chunk)?,
             Arrival::Done | Arrival::Silence => self.finish()?,
             // All that mattered had come.
-            Arrival::BodyEnded | Arrival::Failed(_) if self.reason.is_some() => self.finish()?,
-            Arrival::BodyEnded => return Err(Failure::network("the answer broke off")),
+            Arrival::BrokenOff | Arrival::Failed(_) if self.reason.is_some() => self.finish()?,
+            Arrival::BrokenOff => return Err(Failure::network("the answer broke off")),
             Arrival::Failed(failure) => return Err(failure),
         }
         Ok(())
@@ -120,7 +151,7 @@ impl Answer {
             return Err(Failure::from_object(&error));
         }
         self.usage = chunk.usage().or(self.usage);
-        match chunk.choices.into_iter().flatten().next() {
+        match chunk.choices.into_iter().next() {
             Some(choice) => self.take_choice(choice),
             None => Ok(()),
         }
@@ -134,7 +165,10 @@ impl Answer {
             "" => {}
             // OpenRouter's and Mistral's word for an answer that broke off on their side.
             "error" => return Err(Failure::provider("the answer ended with finish_reason \"error\"")),
-            reason => self.reason = Some(finish_reason(reason)),
+            reason => {
+                self.reason = Some(finish_reason(reason));
+                self.heard = Instant::now();
+            }
         }
         Ok(())
     }
@@ -148,19 +182,41 @@ impl Answer {
             // A server that fills two fields says the same in both: the one that it filled first counts.
             if !reasoning.is_empty() && self.noted_field.is_none_or(|noted| noted == field) {
                 self.note_field(field);
-                self.ready.push_back(ModelEvent::Reasoning(reasoning));
+                self.say_reasoning(reasoning);
             }
         }
         for text in [delta.content.text, delta.refusal.0] {
             if !text.is_empty() {
-                self.ready.push_back(ModelEvent::Text(text));
+                self.say_text(text);
             }
         }
         self.take_images(delta.images);
         self.take_sources(delta.annotations);
-        if let Some(pieces) = delta.tool_calls {
-            self.calls.take(pieces, &mut self.ready);
+        if !delta.tool_calls.is_empty() {
+            self.end_reasoning();
+            self.end_text();
+            self.calls.take(delta.tool_calls, &mut self.ready);
         }
+    }
+
+    fn say_text(&mut self, piece: String) {
+        self.end_reasoning();
+        let text = self.text.join(piece);
+        self.ready.extend(Some(text).filter(|text| !text.is_empty()).map(ModelEvent::Text));
+    }
+
+    fn say_reasoning(&mut self, piece: String) {
+        self.end_text();
+        let text = self.reasoning.join(piece);
+        self.ready.extend(Some(text).filter(|text| !text.is_empty()).map(ModelEvent::Reasoning));
+    }
+
+    fn end_text(&mut self) {
+        self.ready.extend(self.text.rest().map(ModelEvent::Text));
+    }
+
+    fn end_reasoning(&mut self) {
+        self.ready.extend(self.reasoning.rest().map(ModelEvent::Reasoning));
     }
 
     fn note_field(&mut self, field: ReasoningField) {
@@ -192,8 +248,10 @@ impl Answer {
             let is_web = url.starts_with("https://") || url.starts_with("http://");
             if is_web && self.sources.insert(url.to_owned()) {
                 let title = citation.get("title").and_then(Value::as_str).filter(|title| !title.is_empty());
-                self.ready
-                    .push_back(ModelEvent::Source { url: url.to_owned(), title: title.map(str::to_owned) });
+                self.ready.push_back(ModelEvent::Source {
+                    url: whole(url.to_owned()),
+                    title: title.map(|title| whole(title.to_owned())),
+                });
             }
         }
     }
@@ -202,6 +260,9 @@ impl Answer {
         if self.calls.has_nameless() {
             return Err(Failure::format("a call came without the name of its tool"));
         }
+        self.end_reasoning();
+        self.end_text();
+        self.calls.end(&mut self.ready);
         let unsaid = if self.calls.is_empty() { FinishReason::Other } else { FinishReason::ToolCalls };
         let reason = self.reason.take().unwrap_or(unsaid);
         self.ready.push_back(ModelEvent::Finished { reason, usage: self.usage });
@@ -239,12 +300,15 @@ mod tests {
         Answer::new(chunks, Arc::new(Mutex::new(ReasoningField::ReasoningContent)))
     }
 
-    async fn events(chunks: Vec<Value>) -> Vec<ModelEvent> {
+    /// What a complete answer of these chunks says.
+    async fn events(mut chunks: Vec<Value>) -> Vec<ModelEvent> {
+        chunks.push(json!({"fermata_done": true}));
         let mut answer = answer(chunks, false);
         let mut events = Vec::new();
         while let Some(event) = answer.next().await {
             events.push(event.unwrap());
         }
+        events.retain(|event| *event != ModelEvent::Alive);
         events
     }
 
@@ -285,6 +349,42 @@ mod tests {
         let mut answer = answer(vec![json!({"choices": [{"delta": {}, "finish_reason": "stop"}]})], true);
         assert_eq!(answer.next().await.unwrap().unwrap(), finished(FinishReason::Stop));
         assert!(answer.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_ends_without_saying_so_is_broken_off() {
+        let mut answer = answer(vec![delta(json!({"content": "a"}))], false);
+        assert_eq!(answer.next().await.unwrap().unwrap(), ModelEvent::Text("a".into()));
+        let failure = answer.next().await.unwrap().unwrap_err();
+        assert!(matches!(failure.into_error(None), fermata_engine::model::ModelError::Network(_)));
+        assert!(answer.next().await.is_none());
+    }
+
+    /// The chunks, and then for ever one every 300 ms that says nothing.
+    fn humming(chunks: Vec<Value>) -> Answer {
+        let hum = stream::repeat_with(|| json!({})).then(async |chunk| {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            chunk
+        });
+        let chunks = stream::iter(chunks).chain(hum);
+        let chunks = chunks.map(|chunk| Ok(serde_json::from_value(chunk).unwrap()));
+        Answer::new(chunks.boxed(), Arc::new(Mutex::new(ReasoningField::ReasoningContent)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn signs_of_life_come_at_most_once_a_second() {
+        let mut answer = humming(vec![]);
+        let began = Instant::now();
+        for expected in [300, 1500, 2700] {
+            assert_eq!(answer.next().await.unwrap().unwrap(), ModelEvent::Alive);
+            assert_eq!(began.elapsed().as_millis() / 100, expected / 100);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn signs_of_life_after_the_finish_reason_do_not_hold_the_step() {
+        let mut answer = humming(vec![json!({"choices": [{"delta": {}, "finish_reason": "stop"}]})]);
+        assert_eq!(answer.next().await.unwrap().unwrap(), finished(FinishReason::Stop));
     }
 
     #[tokio::test]

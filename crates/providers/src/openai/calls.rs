@@ -8,7 +8,10 @@
 
 use fermata_engine::model::ModelEvent;
 
-use super::response::CallPiece;
+use super::{
+    halves::{Halves, whole},
+    response::CallPiece,
+};
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
@@ -25,6 +28,7 @@ struct Call {
     id: String,
     tool: String,
     arguments: String,
+    halves: Halves,
     json: JsonObject,
     /// The chunk that named it.
     named_in: usize,
@@ -86,8 +90,16 @@ impl Calls {
                 events.extend([ModelEvent::CallDelta { key, arguments: call.arguments.clone() }]);
             }
         }
-        if call.accept(&piece.arguments) && !call.tool.is_empty() {
-            events.extend([ModelEvent::CallDelta { key, arguments: piece.arguments }]);
+        if let Some(arguments) = call.accept(piece.arguments).filter(|_| !call.tool.is_empty()) {
+            events.extend([ModelEvent::CallDelta { key, arguments }]);
+        }
+    }
+
+    /// Gives up on halves of characters whose other half did not come.
+    pub(super) fn end(&mut self, events: &mut impl Extend<ModelEvent>) {
+        for (key, call) in self.calls.iter_mut().enumerate() {
+            let rest = call.halves.rest().filter(|_| !call.tool.is_empty());
+            events.extend(rest.map(|arguments| ModelEvent::CallDelta { key, arguments }));
         }
     }
 
@@ -125,16 +137,17 @@ impl Call {
         !(self.json.closed && is_more) || is_repeated
     }
 
-    /// Keeps the arguments, where they say anything.
-    fn accept(&mut self, arguments: &str) -> bool {
+    /// Keeps the arguments and gives back what they come to, where they say anything.
+    fn accept(&mut self, arguments: String) -> Option<String> {
         // Groq gives `null` for the arguments of a tool that has none.
         let says_nothing = arguments.is_empty() || (self.arguments.is_empty() && arguments == "null");
         if says_nothing || self.json.closed {
-            return false;
+            return None;
         }
-        self.arguments.push_str(arguments);
-        self.json.follow(arguments);
-        true
+        let arguments = self.halves.join(arguments);
+        self.arguments.push_str(&arguments);
+        self.json.follow(&arguments);
+        Some(arguments).filter(|arguments| !arguments.is_empty())
     }
 }
 
@@ -147,7 +160,7 @@ impl From<CallPiece> for Piece {
         Self {
             index,
             id: Some(piece.id.0).filter(|id| !id.is_empty()),
-            tool: Some(function.name.0).filter(|name| !name.is_empty()),
+            tool: Some(whole(function.name.0)).filter(|name| !name.is_empty()),
             arguments: function.arguments.0,
         }
     }

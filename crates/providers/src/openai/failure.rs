@@ -7,9 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use async_openai::error::OpenAIError;
 use fermata_engine::model::ModelError;
-use reqwest::{StatusCode, header::HeaderMap};
+use reqwest::{
+    StatusCode,
+    header::{HeaderMap, LOCATION},
+};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
+
+use super::halves::whole;
 
 /// A provider that asks for more than this is not waited for: whoever asked would have gone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -49,7 +54,7 @@ enum Retry {
 
 impl Failure {
     fn new(kind: Kind, retry: Retry, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), retry }
+        Self { kind, text: whole(text.into()), retry }
     }
 
     /// The connection could not be made or broke.
@@ -76,7 +81,7 @@ impl Failure {
 
     /// A status other than success.
     pub(super) fn from_status(status: StatusCode, headers: &HeaderMap, body: &str) -> Self {
-        let said = said_by(body);
+        let said = if status.is_redirection() { redirected(headers) } else { said_by(body) };
         let (kind, retry) = judge(status.as_u16(), body);
         let retry = match (retry, wanted_pause(headers)) {
             (Retry::Soon, Some(pause)) => Retry::After(pause),
@@ -150,10 +155,15 @@ fn judge(status: u16, body: &str) -> (Kind, Retry) {
         429 if body.contains("insufficient_quota") => (Kind::Auth, Retry::Never),
         401 | 403 => (Kind::Auth, Retry::Never),
         429 => (Kind::RateLimit, Retry::Soon),
-        400..=499 => (Kind::Refused, Retry::Never),
+        300..=499 => (Kind::Refused, Retry::Never),
         500..=599 => (Kind::Provider, Retry::Soon),
         _ => (Kind::Provider, Retry::Never),
     }
+}
+
+fn redirected(headers: &HeaderMap) -> String {
+    let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("nowhere");
+    format!("the API redirects to {place}; the base URL may be wrong")
 }
 
 /// What an error object without a status means.
@@ -261,7 +271,7 @@ mod tests {
 
     #[test]
     fn only_rate_limits_and_server_failures_are_tried_again() {
-        for status in [400, 401, 402, 403, 404, 408, 413, 422] {
+        for status in [301, 307, 400, 401, 402, 403, 404, 408, 413, 422] {
             assert_eq!(
                 answered(status, Some(("retry-after", "1")), "").pause(Some(PROPOSED)),
                 None,

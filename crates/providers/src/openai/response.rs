@@ -1,14 +1,14 @@
 //! The chunks of a streamed answer, as any vendor sends them.
 //!
-//! Reading is as lenient as the vendors are different: every field may be absent or null, and one that should be text and is
-//! something else is as good as absent. What a chunk means is decided in [`super::answer`].
+//! Reading is as lenient as the vendors are different: every field may be absent or null, and one that
+//! is of another type than it should be is as good as absent. What a chunk means is decided in [`super::answer`].
 
 use std::fmt;
 
 use fermata_engine::model::Usage;
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+    de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_json::{Value, json};
 
@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Chunk {
-    pub(super) choices: Option<Vec<Choice>>,
+    #[serde(deserialize_with = "read_list")]
+    pub(super) choices: Vec<Choice>,
     pub(super) usage: Option<Value>,
     pub(super) error: Option<Value>,
     /// `error` in vLLM's and Mistral's error objects, which are not wrapped in `error`; the next three are theirs too.
@@ -26,16 +27,18 @@ pub(super) struct Chunk {
     pub(super) code: Option<Value>,
     /// Where Groq puts the usage.
     pub(super) x_groq: Option<Value>,
-    /// Put there by [`super::transport`].
-    pub(super) fermata_body_ended: bool,
+    /// Put there by [`super::framing`].
+    pub(super) fermata_done: bool,
 }
 
 /// One of the alternative answers; only one is ever asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice {
+    #[serde(deserialize_with = "read_object")]
     pub(super) delta: Option<Delta>,
     /// Instead of `delta`, where the server does not stream.
+    #[serde(deserialize_with = "read_object")]
     pub(super) message: Option<Delta>,
     pub(super) finish_reason: Word,
     /// Where Moonshot puts the usage.
@@ -51,7 +54,8 @@ pub(super) struct Delta {
     pub(super) reasoning_content: Word,
     pub(super) reasoning: Word,
     pub(super) refusal: Word,
-    pub(super) tool_calls: Option<Vec<CallPiece>>,
+    #[serde(deserialize_with = "read_list")]
+    pub(super) tool_calls: Vec<CallPiece>,
     pub(super) images: Option<Value>,
     pub(super) annotations: Option<Value>,
 }
@@ -62,6 +66,7 @@ pub(super) struct Delta {
 pub(super) struct CallPiece {
     pub(super) index: Option<Value>,
     pub(super) id: Word,
+    #[serde(deserialize_with = "read_object")]
     pub(super) function: Option<FunctionPiece>,
 }
 
@@ -102,7 +107,7 @@ struct ContentPart {
 impl Chunk {
     /// The error this chunk tells of, where it does.
     pub(super) fn error(&self) -> Option<Value> {
-        let in_choice = || self.choices.iter().flatten().find_map(|choice| choice.error.clone());
+        let in_choice = || self.choices.iter().find_map(|choice| choice.error.clone());
         let given = self.error.clone().or_else(in_choice).filter(|error| !error.is_null());
         let bare = || json!({"message": self.message, "type": self.r#type, "code": self.code});
         given.or_else(|| (self.object.0 == "error").then(bare))
@@ -111,7 +116,7 @@ impl Chunk {
     /// What the step cost so far, where this chunk says so.
     pub(super) fn usage(&self) -> Option<Usage> {
         let groq = || self.x_groq.as_ref()?.get("usage");
-        let moonshot = || self.choices.iter().flatten().find_map(|choice| choice.usage.as_ref());
+        let moonshot = || self.choices.iter().find_map(|choice| choice.usage.as_ref());
         let counted = self.usage.as_ref().or_else(groq).or_else(moonshot)?.as_object()?;
         let count = |name: &str| counted.get(name).and_then(Value::as_u64);
         let (input, output) = (count("prompt_tokens"), count("completion_tokens"));
@@ -123,6 +128,24 @@ impl Chunk {
         let total_tokens = total.unwrap_or(input_tokens.saturating_add(output_tokens));
         Some(Usage { input_tokens, output_tokens, total_tokens })
     }
+}
+
+/// The items of a list that can be read.
+fn read_list<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Array(items) => items.into_iter().filter_map(read).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => vec![],
+    })
+}
+
+fn read_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Value::deserialize(deserializer).map(read)
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Option<T> {
+    value.is_object().then(|| serde_json::from_value(value).ok()).flatten()
 }
 
 // === impl Word ===
@@ -234,9 +257,9 @@ impl<'de> Visitor<'de> for ContentVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
         let mut content = Content::default();
-        while let Some(part) = list.next_element::<ContentPart>()? {
-            content.text.push_str(&part.text.0);
-            content.thinking.push_str(&part.thinking.text);
+        while let Some(part) = list.next_element::<Self::Value>()? {
+            content.text.push_str(&part.text);
+            content.thinking.push_str(&part.thinking);
         }
         Ok(content)
     }
@@ -257,7 +280,7 @@ mod tests {
 
     fn delta(json: &str) -> Delta {
         let mut chunk = read(&format!(r#"{{"choices":[{{"delta":{json}}}]}}"#));
-        chunk.choices.as_mut().and_then(Vec::pop).unwrap().delta.unwrap()
+        chunk.choices.pop().unwrap().delta.unwrap()
     }
 
     #[test]
@@ -284,6 +307,19 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_in_a_list_takes_nothing_else_with_it() {
+        let chunk = read(
+            r#"{"choices":[null,{"finish_reason":"stop","message":[],"delta":{
+               "content":[null,"a",{"text":"b"}],"tool_calls":[null,{"id":"c","function":"f"}]}}]}"#,
+        );
+        let [choice] = chunk.choices.as_slice() else { panic!("{chunk:?}") };
+        assert_eq!(choice.finish_reason.0, "stop");
+        let delta = choice.delta.as_ref().unwrap();
+        assert_eq!(delta.content.text, "ab");
+        assert_eq!(delta.tool_calls[0].id.0, "c");
+    }
+
+    #[test]
     fn a_list_of_parts_is_split_into_words_and_thinking() {
         let delta = delta(
             r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
@@ -296,7 +332,7 @@ mod tests {
     fn arguments_and_ids_become_text_whatever_they_are() {
         let delta =
             delta(r#"{"tool_calls":[{"id":17,"function":{"name":"f","arguments":{"b":1,"a":[2]}}}]}"#);
-        let piece = &delta.tool_calls.unwrap()[0];
+        let piece = &delta.tool_calls[0];
         assert_eq!(piece.id.0, "17");
         assert_eq!(piece.function.as_ref().unwrap().arguments.0, r#"{"b":1,"a":[2]}"#);
     }

@@ -1,11 +1,11 @@
 //! The HTTP service under `async-openai`.
 //!
 //! It stands in for async-openai's own for four reasons: that one retries by itself and up to three times, drops the headers
-//! of a refusal (`retry-after`), fails to read error bodies whose `code` is a number, and does not tell a body that ended with
-//! `[DONE]` from one that just ended. It does not know what the events mean.
+//! of a refusal (`retry-after`), fails to read error bodies whose `code` is a number, and is stopped by harmless oddities of
+//! the stream, which [`super::framing`] takes out. It does not know what the events mean.
 //!
-//! Invariant: one call sends one request; every response that leaves is a stream of events that ends with `[DONE]` or with
-//! [`BODY_ENDED`], unless the connection broke.
+//! Invariant: one call sends one request; every response that leaves is a stream of events in which [`DONE`] stands only
+//! where the answer is complete.
 
 use std::{
     task::{Context, Poll},
@@ -14,18 +14,18 @@ use std::{
 
 use async_openai::{error::OpenAIError, middleware::HttpRequestFactory};
 use futures::{
-    future::BoxFuture,
+    future::{self, BoxFuture},
     stream::{self, StreamExt},
 };
 use reqwest::{Body, Client, Response, header::CONTENT_TYPE};
 use serde_json::Value;
 use tower::Service;
 
-use super::failure::Failure;
-
-/// The event that is put after the provider's last byte. async-openai reads nothing after `[DONE]`, so this is seen only
-/// where that was missing. The empty line before it ends an event that the provider left open.
-const BODY_ENDED: &str = "\n\ndata: {\"fermata_body_ended\":true}\n\n";
+use super::{
+    failure::Failure,
+    framing::{DONE, Framing, without_mark, write_event},
+    halves::mend,
+};
 
 /// How much of an error body is read, and for how long.
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
@@ -66,7 +66,7 @@ async fn send(client: &Client, request: reqwest::Request) -> Result<Response, Fa
     if !response.status().is_success() {
         return Err(refusal(response).await);
     }
-    if is_json(&response) { whole(response).await } else { Ok(marked(response)) }
+    if is_json(&response) { whole(response).await } else { Ok(framed(response)) }
 }
 
 async fn refusal(response: Response) -> Failure {
@@ -95,18 +95,30 @@ fn is_json(response: &Response) -> bool {
 async fn whole(response: Response) -> Result<Response, Failure> {
     let bytes = response.bytes().await.map_err(Failure::reqwest)?;
     let text = String::from_utf8_lossy(&bytes);
+    let text = without_mark(&text);
     let is_mislabelled = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
-    let events = if is_mislabelled {
-        format!("{text}{BODY_ENDED}")
+    let mut events = String::new();
+    if is_mislabelled {
+        let mut framing = Framing::default();
+        events = framing.take(text.as_bytes()) + &framing.end();
     } else {
         let answer: Value =
-            serde_json::from_str(&text).map_err(|error| Failure::format(format!("{error}: {text}")))?;
-        format!("data: {answer}\n\ndata: [DONE]\n\n")
-    };
+            serde_json::from_str(&mend(text)).map_err(|error| Failure::format(format!("{error}: {text}")))?;
+        write_event(&answer.to_string(), &mut events);
+        write_event(DONE, &mut events);
+    }
     Ok(http::Response::new(Body::from(events)).into())
 }
 
-fn marked(response: Response) -> Response {
-    let end = stream::once(async { Ok(BODY_ENDED.into()) });
-    http::Response::new(Body::wrap_stream(response.bytes_stream().chain(end))).into()
+fn framed(response: Response) -> Response {
+    let pieces = response.bytes_stream().map(Some).chain(stream::once(async { None }));
+    let events = pieces.scan(Framing::default(), |framing, piece| {
+        let events = match piece {
+            Some(Ok(bytes)) => Ok(framing.take(&bytes)),
+            Some(Err(error)) => Err(error),
+            None => Ok(framing.end()),
+        };
+        future::ready(Some(events))
+    });
+    http::Response::new(Body::wrap_stream(events)).into()
 }

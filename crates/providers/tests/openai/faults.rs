@@ -105,6 +105,17 @@ async fn a_refusal_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn a_redirect_is_told_at_once_and_not_followed() {
+    for code in [301, 302, 307, 308] {
+        let reply = Reply::Status(code, "location: /v2/chat/completions\r\n", "moved".into());
+        let server = Server::start(vec![reply, good()]).await;
+        let error = ask(&server.model()).await.unwrap_err();
+        assert!(matches!(&error, ModelError::Refused(text) if text.contains("base URL")), "{error:?}");
+        assert_eq!(server.count(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_used_up_quota_is_not_asked_again() {
     let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
     let server = Server::start(vec![Reply::Status(429, "", body.into()), good()]).await;
@@ -121,8 +132,9 @@ async fn an_error_object_before_the_first_event_is_treated_as_its_status() {
         [include_str!("../traffic/groq-failed-generation.sse"), include_str!("../traffic/vllm-error.sse")]
     {
         let server = Server::start(vec![Reply::Stream(file.into()), good()]).await;
-        let error = ask(&server.model()).await.unwrap_err();
-        assert!(matches!(error, ModelError::Refused(_)), "{error:?}");
+        let events = ask(&server.model()).await.unwrap_or_else(|error| vec![Err(error)]);
+        assert!(matches!(events.last(), Some(Err(ModelError::Refused(_)))), "{events:?}");
+        assert_eq!(lines(&events).lines().count(), 1);
         assert_eq!(server.count(), 1);
     }
 }
@@ -254,7 +266,7 @@ async fn dropping_the_stream_closes_the_connection() {
 
 #[tokio::test]
 async fn dropping_the_question_before_its_first_event_closes_the_connection() {
-    let mut server = Server::start(vec![Reply::Hold(format!("{ROLE}\n\n"))]).await;
+    let mut server = Server::start(vec![Reply::Hold(String::new())]).await;
     let model = server.model();
     let asking = tokio::spawn(async move { model.stream(question()).await.map(drop) });
     while server.count() == 0 {

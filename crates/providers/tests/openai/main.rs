@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test's server may panic as a test may")]
 
 mod faults;
+mod oddities;
 mod server;
 mod traffic;

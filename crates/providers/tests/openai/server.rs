@@ -206,9 +206,10 @@ pub async fn ask(model: &dyn Model) -> Result<Vec<Result<ModelEvent, ModelError>
     Ok(model.stream(question()).await?.collect().await)
 }
 
-/// One line per event.
+/// One line per event that says something.
 pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
     let line = |event: &Result<ModelEvent, ModelError>| match event {
+        Ok(ModelEvent::Alive) => String::new(),
         Ok(ModelEvent::Text(text)) => format!("text {text:?}"),
         Ok(ModelEvent::Reasoning(text)) => format!("reasoning {text:?}"),
         Ok(ModelEvent::CallStart { key, tool }) => format!("call {key} {tool}"),
@@ -221,5 +222,5 @@ pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
         Ok(other @ (ModelEvent::File { .. } | ModelEvent::Source { .. })) => format!("{other:?}"),
         Err(error) => format!("error: {error}"),
     };
-    events.iter().map(|event| line(event) + "\n").collect()
+    events.iter().map(line).filter(|line| !line.is_empty()).map(|line| line + "\n").collect()
 }

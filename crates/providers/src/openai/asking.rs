@@ -1,0 +1,88 @@
+//! One question, asked until an answer comes or asking is of no use.
+//!
+//! Invariants: the request is sent at most three times, and never again once a piece of an answer has been passed on; a sign
+//! of life is no such piece. An error is the last that comes.
+
+use std::sync::{Arc, Mutex};
+
+use async_openai::Client;
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use fermata_engine::model::{ModelError, ModelEvent};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::{Endpoint, answer::Answer, dialect::ReasoningField, failure::Failure, response::Chunk};
+
+/// A question that is being asked. Dropping it closes the connection.
+pub(super) struct Asking {
+    client: Client<Endpoint>,
+    body: Value,
+    reasoning_field: Arc<Mutex<ReasoningField>>,
+    key: Option<SecretString>,
+    pauses: ExponentialBackoff,
+    /// The answer to the last attempt.
+    answer: Option<Answer>,
+    /// Whether a piece of the answer has been passed on.
+    has_begun: bool,
+    is_over: bool,
+}
+
+// === impl Asking ===
+
+impl Asking {
+    pub(super) fn new(
+        client: Client<Endpoint>,
+        body: Value,
+        reasoning_field: Arc<Mutex<ReasoningField>>,
+        key: Option<SecretString>,
+        retries: ExponentialBuilder,
+    ) -> Self {
+        let pauses = retries.build();
+        Self { client, body, reasoning_field, key, pauses, answer: None, has_begun: false, is_over: false }
+    }
+
+    /// The next event; none after the last.
+    pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+        while !self.is_over {
+            match self.attempt().await {
+                Ok(event) => {
+                    self.has_begun |= event.as_ref().is_some_and(|event| *event != ModelEvent::Alive);
+                    self.is_over = event.is_none();
+                    return event.map(Ok);
+                }
+                Err(failure) => {
+                    if let Some(error) = self.bear(failure).await {
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The next event of the answer, for which the request is sent where there is none yet.
+    async fn attempt(&mut self) -> Result<Option<ModelEvent>, Failure> {
+        let answer = match &mut self.answer {
+            Some(answer) => answer,
+            none => {
+                let chunks = self.client.chat().create_stream_byot::<_, Chunk>(&self.body).await?;
+                none.insert(Answer::new(chunks, Arc::clone(&self.reasoning_field)))
+            }
+        };
+        answer.next().await.transpose()
+    }
+
+    /// Waits for the time to ask again, or tells the error where there is none.
+    async fn bear(&mut self, failure: Failure) -> Option<ModelError> {
+        self.answer = None;
+        let pause = if self.has_begun { None } else { failure.pause(self.pauses.next()) };
+        let error = failure.into_error(self.key.as_ref());
+        let Some(pause) = pause else {
+            self.is_over = true;
+            return Some(error);
+        };
+        tracing::warn!(%error, ?pause, "asking the model again");
+        tokio::time::sleep(pause).await;
+        None
+    }
+}
