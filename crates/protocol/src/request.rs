@@ -2,17 +2,22 @@
 //!
 //! Reading is lenient where clients differ and strict where a mistake would be silent: unknown fields are ignored, a field
 //! of the wrong type is an error that names it, says what it was and what it should be. `null` counts as absent, except where
-//! it is a value (`output`). How much is too much is not known here.
+//! it is a value (`output`). How much is too much is not known here, apart from [`MAX_ANSWERS`]. The time that reading takes
+//! grows with the length of the body and not faster, and no error repeats more than a few words of it.
 
 mod answers;
 mod chat;
 mod fields;
+mod openai;
 mod tools;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiPart};
+
+/// Answers in one `POST /chat/tool-result`. Far more than may wait in a chat; a longer list is a mistake, or an attack.
+const MAX_ANSWERS: usize = 1000;
 
 /// A body that cannot be taken, in words for the person who sent it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -118,7 +123,7 @@ pub struct Answer {
 }
 
 /// What an answer names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AnswerTarget {
     /// A call by its own id.
     Call(ToolCallId),

@@ -1,6 +1,6 @@
 //! Who is asking.
 //!
-//! A request to the API has an owner before its handler runs and before its body is read; a handler takes it as
+//! A request to the API has an owner before its handler runs and before anything of its body is kept; a handler takes it as
 //! [`Identity`]. What the owner may do is not decided here: a chat of somebody else is not found, by the engine.
 
 mod local;
@@ -22,6 +22,7 @@ use crate::{
     App,
     config::{AuthKind, Config, Token},
     error::{ApiError, Code},
+    extract::drain_unread,
 };
 
 /// How owners are told apart.
@@ -94,9 +95,17 @@ pub async fn identify(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let owner = app.auth().identify(request.headers())?;
-    request.extensions_mut().insert(Identity(owner));
-    Ok(next.run(request).await)
+    match app.auth().identify(request.headers()) {
+        Ok(owner) => {
+            request.extensions_mut().insert(Identity(owner));
+            Ok(next.run(request).await)
+        }
+        Err(refusal) => {
+            let (parts, body) = request.into_parts();
+            drain_unread(&parts.headers, body).await;
+            Err(refusal)
+        }
+    }
 }
 
 // === impl Identity ===

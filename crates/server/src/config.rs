@@ -6,6 +6,7 @@
 
 mod file;
 mod source;
+mod url;
 mod value;
 
 use std::{ffi::OsString, fmt, net::SocketAddr, num::NonZeroUsize};
@@ -15,10 +16,13 @@ use fermata_protocol::Profile;
 use fermata_providers::Provider;
 use secrecy::ExposeSecret;
 
-pub use self::value::{AuthKind, Duration, Origin, Secret, Size, Token, Url};
 use self::{
     source::Sources,
     value::{List, Value},
+};
+pub use self::{
+    url::Url,
+    value::{AuthKind, Duration, Origin, Secret, Size, Token},
 };
 
 /// One thing that can be set.

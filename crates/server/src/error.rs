@@ -39,6 +39,9 @@ pub enum Code {
     Unavailable,
 }
 
+/// The longest detail. A list of as many tools as a request may bring by default fits.
+const MAX_DETAIL: usize = 10_000;
+
 /// A failure that becomes a response.
 #[derive(Debug)]
 pub struct ApiError {
@@ -127,8 +130,15 @@ impl Code {
 
 impl ApiError {
     /// A failure; `detail` is a sentence that a person can act on.
+    ///
+    /// What it quotes may be as long as a body, so it is cut.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), state: None }
+        let mut detail = detail.into();
+        if detail.len() > MAX_DETAIL {
+            detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
+            detail.push_str("… and more.");
+        }
+        Self { code, detail, state: None }
     }
 
     /// What an unknown chat is answered, and one of somebody else, which must not differ.
@@ -196,6 +206,12 @@ impl From<StoreError> for ApiError {
 
 impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
+        let error = match error {
+            SubmitError::UnknownTool { name, known } => {
+                SubmitError::UnknownTool { name: tool_name(name), known }
+            }
+            other => other,
+        };
         let code = match error {
             SubmitError::Store(error) => return error.into(),
             SubmitError::Invalid(_) => Code::InvalidRequest,
@@ -239,4 +255,18 @@ impl From<ReadError> for ApiError {
             ReadError::ShuttingDown => Self::new(Code::Unavailable, error.to_string()),
         }
     }
+}
+
+/// A text of the sender in a sentence: in quotes, and only its beginning where it is long.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{:?}", format!("{}…", &text[..end])),
+        None => format!("{text:?}"),
+    }
+}
+
+/// A tool's name as it is, and in quotes what cannot be one.
+fn tool_name(text: String) -> String {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if text.len() <= 64 && text.bytes().all(allowed) { text } else { shortened(&text) }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use axum::{
-    body::{Body, Bytes},
+    body::{Body, Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{HeaderMap, header, request::Parts},
 };
@@ -32,7 +32,7 @@ pub struct ChatPath(pub Result<ChatId, InvalidId>);
 const DEEPEST: usize = 100;
 /// How long a client may send nothing in the middle of a body.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How much of a body that is too large is read on for, and how long: a client that is still sending when the connection
+/// How much of a body that nobody wants is read on for, and how long: a client that is still sending when the connection
 /// is closed never reads the answer.
 const DRAINED_BYTES: usize = 64_000_000;
 const DRAINED_FOR: Duration = Duration::from_secs(10);
@@ -53,10 +53,7 @@ async fn read_body(request: Request, limit: usize) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
     let announced = announced_length(&parts.headers);
     if announced.is_some_and(|length| length > limit) {
-        // A client that asks before it sends reads the answer without sending.
-        if !parts.headers.contains_key(header::EXPECT) {
-            drain(body).await;
-        }
+        drain_unread(&parts.headers, body).await;
         return Err(too_large(limit));
     }
     let mut stream = body.into_data_stream();
@@ -79,6 +76,14 @@ async fn read_body(request: Request, limit: usize) -> Result<Bytes, ApiError> {
 
 fn announced_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Lets a client send a body of which nothing is wanted, so that it reads the answer.
+pub(crate) async fn drain_unread(headers: &HeaderMap, body: Body) {
+    // A client that asks before it sends reads the answer without sending.
+    if !body.is_end_stream() && !headers.contains_key(header::EXPECT) {
+        drain(body).await;
+    }
 }
 
 /// Reads on for a while and forgets what comes.

@@ -15,6 +15,8 @@ use tracing_subscriber::EnvFilter;
 
 /// How long open connections may take to end after the last signal to them.
 const GRACE: Duration = Duration::from_secs(10);
+/// The log target of the library that talks to OpenAI.
+const PROVIDER_LIBRARY: &str = "async_openai";
 
 fn main() -> ExitCode {
     match start() {
@@ -51,11 +53,25 @@ fn start() -> anyhow::Result<()> {
 }
 
 fn begin_log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = log_filter(std::env::var("RUST_LOG").ok().as_deref());
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     // Otherwise a panic would be on stderr in a form that no log collector reads.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+}
+
+/// What is logged: as `RUST_LOG` says, otherwise `info`.
+///
+/// The library that talks to OpenAI logs what a provider answers, which may repeat keys and what persons wrote, so it is
+/// silent unless it is asked for by name.
+fn log_filter(wish: Option<&str>) -> EnvFilter {
+    let wish =
+        wish.filter(|wish| !wish.trim().is_empty() && EnvFilter::try_new(wish).is_ok()).unwrap_or("info");
+    if wish.contains(PROVIDER_LIBRARY) {
+        EnvFilter::new(wish)
+    } else {
+        EnvFilter::new(format!("{wish},{PROVIDER_LIBRARY}=off"))
+    }
 }
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
@@ -72,6 +88,9 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         tracing::warn!(
             "a model is named, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
         );
+    }
+    if std::env::var_os("REDIS_URL").is_some_and(|url| !url.is_empty()) {
+        tracing::warn!("REDIS_URL is set, but has no effect yet: instances share nothing through Redis");
     }
     // A chunk is smaller than a packet; waiting for more to send would be what a reader sees as jerking.
     let listener = listener.tap_io(|socket| {
@@ -128,4 +147,41 @@ async fn signal() {
 async fn grace(over: &CancellationToken) {
     over.cancelled().await;
     tokio::time::sleep(GRACE).await;
+}
+
+#[cfg(test)]
+mod tests {
+    //! What the log's filter lets through.
+
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    fn lets_through(wish: Option<&str>) -> (bool, bool) {
+        let log = tracing_subscriber::registry().with(log_filter(wish));
+        tracing::subscriber::with_default(log, || {
+            (
+                tracing::enabled!(target: "fermata_server::error", tracing::Level::INFO),
+                tracing::enabled!(target: "async_openai::client", tracing::Level::ERROR),
+            )
+        })
+    }
+
+    #[test]
+    fn what_a_provider_says_is_not_logged_unless_asked_for_by_name() {
+        for wish in [
+            None,
+            Some(""),
+            Some("info"),
+            Some("debug,hyper=warn"),
+            Some("fermata_server=trace"),
+            Some("=?="),
+        ] {
+            assert_eq!(lets_through(wish), (true, false), "{wish:?}");
+        }
+        for wish in ["info,async_openai=warn", "info,async_openai::client=error"] {
+            assert_eq!(lets_through(Some(wish)), (true, true), "{wish:?}");
+        }
+        assert_eq!(lets_through(Some("error")), (false, false));
+    }
 }

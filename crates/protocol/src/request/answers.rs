@@ -1,9 +1,11 @@
 //! Reads `POST /chat/tool-result`, in camelCase and in the older snake_case names.
 
+use std::collections::{HashMap, hash_map::Entry};
+
 use serde_json::Value;
 
 use super::{
-    Answer, AnswerKind, AnswerTarget, RequestError, ToolResultBody,
+    Answer, AnswerKind, AnswerTarget, MAX_ANSWERS, RequestError, ToolResultBody,
     fields::{Fields, missing, wrong},
 };
 use crate::{ApprovalId, ChatId, ToolCallId};
@@ -40,14 +42,25 @@ fn answers(fields: &Fields<'_>) -> Result<Vec<Answer>, RequestError> {
     if list.is_empty() {
         return Err(wrong("answers", &Value::Array(Vec::new()), ANSWERS));
     }
+    if list.len() > MAX_ANSWERS {
+        let count = list.len();
+        return Err(RequestError(format!(
+            "`answers` has {count} answers; send at most {MAX_ANSWERS} at a time."
+        )));
+    }
     let mut answers: Vec<Answer> = Vec::with_capacity(list.len());
+    let mut places = HashMap::with_capacity(list.len());
     for (at, value) in list.iter().enumerate() {
         let answer = answer(&Fields::of(format!("answers[{at}]"), value)?)?;
-        if let Some(earlier) = answers.iter().position(|earlier| earlier.of == answer.of) {
-            return Err(RequestError(format!(
-                "`answers[{at}]` answers what `answers[{earlier}]` answers; each call is answered once."
-            )));
-        }
+        match places.entry(answer.of.clone()) {
+            Entry::Vacant(place) => place.insert(at),
+            Entry::Occupied(earlier) => {
+                let earlier = earlier.get();
+                return Err(RequestError(format!(
+                    "`answers[{at}]` answers what `answers[{earlier}]` answers; each call is answered once."
+                )));
+            }
+        };
         answers.push(answer);
     }
     Ok(answers)

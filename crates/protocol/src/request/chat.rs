@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{
     ChatBody, ClientOptions, PostedMessage, RequestError, ToolChoice, Trigger,
     fields::{Fields, missing, wrong},
-    tools,
+    openai, tools,
 };
 use crate::{ChatId, Profile, Role, UiPart};
 
@@ -58,9 +58,9 @@ fn messages(fields: &Fields<'_>, trigger: Trigger) -> Result<Vec<PostedMessage>,
 fn message(path: String, value: &Value) -> Result<PostedMessage, RequestError> {
     let fields = Fields::of(path, value)?;
     let role = role(&fields)?;
-    let parts = parts(&fields)?;
+    let (name, parts) = parts(&fields)?;
     if role == Role::User {
-        refuse_unreadable(&fields, &parts)?;
+        refuse_unreadable(&fields.path(name), &parts)?;
     }
     Ok(PostedMessage {
         id: fields.message_id("id")?,
@@ -82,20 +82,21 @@ fn role(fields: &Fields<'_>) -> Result<Role, RequestError> {
 }
 
 /// `parts`, or for short `content`: a string, or a list of parts. Clients that know both send an empty `parts` at times.
-fn parts(fields: &Fields<'_>) -> Result<Vec<UiPart>, RequestError> {
+/// Says which of the two it was.
+fn parts(fields: &Fields<'_>) -> Result<(&'static str, Vec<UiPart>), RequestError> {
     let content = fields.value("content");
     match (fields.list("parts")?, content) {
         (Some([]), Some(content)) | (None, Some(content)) => match content {
-            Value::String(text) => Ok(vec![text_part(text)]),
-            Value::Array(items) => read_parts(&fields.path("content"), items),
+            Value::String(text) => Ok(("content", vec![text_part(text)])),
+            Value::Array(items) => Ok(("content", read_parts(&fields.path("content"), items)?)),
             other => Err(wrong(&fields.path("content"), other, "a string or a list of parts")),
         },
-        (Some(items), _) => read_parts(&fields.path("parts"), items),
+        (Some(items), _) => Ok(("parts", read_parts(&fields.path("parts"), items)?)),
         (None, None) => Err(missing(&fields.path("parts"), "a list of parts (or `content` a string)")),
     }
 }
 
-fn text_part(text: &str) -> UiPart {
+pub(super) fn text_part(text: &str) -> UiPart {
     UiPart::Text { text: text.to_owned(), streaming: None, provider_metadata: None, extra: Map::new() }
 }
 
@@ -104,26 +105,34 @@ fn read_parts(path: &str, items: &[Value]) -> Result<Vec<UiPart>, RequestError> 
 }
 
 fn read_part(path: &str, item: &Value) -> Result<UiPart, RequestError> {
-    serde_json::from_value(item.clone()).map_err(|_| match (item.is_object(), item.get("type")) {
-        (false, _) => wrong(path, item, "an object with a `type`"),
-        (true, None) => missing(&format!("{path}.type"), "a string"),
-        (true, Some(kind)) => wrong(&format!("{path}.type"), kind, "a string"),
+    let part =
+        serde_json::from_value(item.clone()).map_err(|_| match (item.is_object(), item.get("type")) {
+            (false, _) => wrong(path, item, "an object with a `type`"),
+            (true, None) => missing(&format!("{path}.type"), "a string"),
+            (true, Some(kind)) => wrong(&format!("{path}.type"), kind, "a string"),
+        })?;
+    Ok(match part {
+        UiPart::Unknown(fields) => openai::part(&fields).unwrap_or(UiPart::Unknown(fields)),
+        UiPart::Text { .. }
+        | UiPart::Reasoning { .. }
+        | UiPart::File(_)
+        | UiPart::StepStart
+        | UiPart::Tool(_)
+        | UiPart::Data(_) => part,
     })
 }
 
 /// What a person says and shows must not be lost in silence.
-fn refuse_unreadable(fields: &Fields<'_>, parts: &[UiPart]) -> Result<(), RequestError> {
+fn refuse_unreadable(path: &str, parts: &[UiPart]) -> Result<(), RequestError> {
     for (at, part) in parts.iter().enumerate() {
         let UiPart::Unknown(unread) = part else { continue };
         let should = match unread.get("type").and_then(Value::as_str) {
-            Some("text") => "`text`, a string",
+            Some("text" | "input_text") => "`text`, a string",
             Some("file") => "`mediaType` and `url`, both strings",
+            Some("image_url" | "input_image") => "`image_url`, a URL or an object with a `url`",
             Some(_) | None => continue,
         };
-        return Err(RequestError(format!(
-            "`{}` cannot be read; it must have {should}.",
-            fields.path(&format!("parts[{at}]"))
-        )));
+        return Err(RequestError(format!("`{path}[{at}]` cannot be read; it must have {should}.")));
     }
     Ok(())
 }

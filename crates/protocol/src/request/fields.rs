@@ -7,6 +7,8 @@ use crate::MessageId;
 
 /// The longest id that is taken from a client.
 const MAX_ID: usize = 256;
+/// The longest text of a sender that an error repeats.
+const MAX_QUOTE: usize = 64;
 
 /// The fields of one object of a body, and where it stands.
 pub(super) struct Fields<'a> {
@@ -33,6 +35,14 @@ fn described(value: &Value) -> String {
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+    }
+}
+
+/// The beginning of a text, for an error that names it.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

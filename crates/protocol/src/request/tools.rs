@@ -1,10 +1,12 @@
 //! Reads the browser tools of a request, in every form that clients send.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{
     PostedTool, RequestError,
-    fields::{Fields, missing, wrong},
+    fields::{Fields, missing, shortened, wrong},
 };
 
 /// What model providers take as a tool's name.
@@ -17,13 +19,14 @@ pub(super) fn parse(tools: &Value) -> Result<Vec<PostedTool>, RequestError> {
     match tools {
         Value::Object(by_name) => by_name
             .iter()
-            .map(|(name, tool)| read(name, &Fields::of(format!("tools.{name}"), tool)?))
+            .map(|(name, tool)| read(name, &Fields::of(format!("tools.{}", shortened(name)), tool)?))
             .collect(),
         Value::Array(list) => {
             let mut read = Vec::with_capacity(list.len());
+            let mut names = HashSet::with_capacity(list.len());
             for (at, tool) in list.iter().enumerate() {
                 let tool = read_named(at, tool)?;
-                if read.iter().any(|earlier: &PostedTool| earlier.name == tool.name) {
+                if !names.insert(tool.name.clone()) {
                     return Err(RequestError(format!(
                         "`tools[{at}].name` is \"{}\", which an earlier tool has.",
                         tool.name

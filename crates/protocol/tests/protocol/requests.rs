@@ -73,6 +73,37 @@ fn curl_may_leave_almost_everything_out() {
 }
 
 #[test]
+fn parts_in_the_form_of_openai_are_read_as_text_and_files() {
+    let body = message(json!({"role": "user", "content": [
+        {"type": "input_text", "text": "what is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
+        {"type": "image_url", "image_url": "https://example.com/a"},
+        {"type": "input_image", "image_url": "DATA:image/webp,x"},
+        {"type": "input_image", "image_url": {"url": "data:;base64,AAAA"}},
+    ]}))
+    .unwrap();
+    assert_eq!(
+        serde_json::to_value(&body.messages[0].parts).unwrap(),
+        json!([
+            {"type": "text", "text": "what is this?"},
+            {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA"},
+            {"type": "file", "mediaType": "image/*", "url": "https://example.com/a"},
+            {"type": "file", "mediaType": "image/webp", "url": "DATA:image/webp,x"},
+            {"type": "file", "mediaType": "image/*", "url": "data:;base64,AAAA"},
+        ])
+    );
+}
+
+#[test]
+fn an_error_does_not_repeat_a_long_name() {
+    let long = "x".repeat(1_000_000);
+    for fields in [json!({"tools": {long.as_str(): {}}}), json!({"tools": {long.as_str(): 5}})] {
+        let error = chat(fields).err().unwrap();
+        assert!(error.len() < 300 && error.starts_with("`tools.xxx"), "{} bytes", error.len());
+    }
+}
+
+#[test]
 fn null_counts_as_absent() {
     let body = chat(json!({
         "id": null, "trigger": null, "messageId": null, "tools": null, "system": null, "callSettings": null, "toolChoice": null,
@@ -163,6 +194,11 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
             message(json!({"role": "user", "parts": [{"text": "hi"}]})),
             message(json!({"role": "user", "parts": [{"type": "text", "txt": "hi"}]})),
             message(json!({"role": "user", "parts": [{"type": "file", "url": "u"}]})),
+            message(json!({"role": "user", "parts": [{"type": "image_url", "image_url": {"url": ""}}]})),
+            message(
+                json!({"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "file_id": "f"}]}),
+            ),
+            message(json!({"role": "user", "content": [{"type": "input_text"}]})),
             message(json!({"role": "user", "id": "", "content": "hi"})),
         ],
         expect![[r#"
@@ -204,6 +240,9 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
             `message.parts[0].type` is missing; it must be a string.
             `message.parts[0]` cannot be read; it must have `text`, a string.
             `message.parts[0]` cannot be read; it must have `mediaType` and `url`, both strings.
+            `message.parts[0]` cannot be read; it must have `image_url`, a URL or an object with a `url`.
+            `message.content[1]` cannot be read; it must have `image_url`, a URL or an object with a `url`.
+            `message.content[0]` cannot be read; it must have `text`, a string.
             `message.id` is empty; it must be a string that is not empty.
         "#]],
     );
@@ -267,6 +306,22 @@ fn answers_are_read() {
 fn the_older_names_and_batches_are_taken() {
     let body = ToolResultBody::parse(json!({"session_id": "s", "answers": [{"toolCallId": "a", "output": 1}, {"approvalId": "a", "approved": true}]})).unwrap();
     assert_eq!((body.chat_id.as_str(), body.answers.len()), ("s", 2));
+}
+
+#[test]
+fn a_thousand_answers_are_taken_and_one_more_is_not() {
+    let many = |count: usize| {
+        let answers: Vec<Value> =
+            (0..count).map(|at| json!({"toolCallId": at.to_string(), "output": 1})).collect();
+        answer(json!({ "answers": answers }))
+    };
+    assert_eq!(many(1000).unwrap().answers.len(), 1000);
+    errors(
+        [many(1001)],
+        expect![[r#"
+            `answers` has 1001 answers; send at most 1000 at a time.
+        "#]],
+    );
 }
 
 #[test]

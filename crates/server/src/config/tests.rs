@@ -72,6 +72,40 @@ fn a_report_is_a_file_without_secrets() {
 }
 
 #[test]
+fn of_a_url_only_what_can_be_no_key_is_shown() {
+    for (url, shown) in [
+        ("https://x/v1", "https://x/v1"),
+        ("https://x/v1?api-key=hush&b=hush&c", "https://x/v1?api-key=(secret)&b=(secret)&(secret)"),
+        ("https://u:hush@x:1/v1?k=a@hush=", "https://(secret)@x:1/v1?k=(secret)"),
+        ("http://hush@x?hush", "http://(secret)@x?(secret)"),
+        ("https://x/v1?k=#hush", "https://x/v1?k=(secret)#(secret)"),
+        ("https://[::1]:8080/v1", "https://[::1]:8080/v1"),
+        ("https://[::1]/v1", "https://[::1]/v1"),
+        ("https://x/v1#hush", "https://x/v1#(secret)"),
+    ] {
+        let (config, report) =
+            read(&[], &[("OPENAI_BASE_URL", url), ("FERMATA_MODEL", "m")], "").expect("good settings");
+        assert!(report.contains(&format!("openai_base_url = \"{shown}\"  # OPENAI_BASE_URL\n")), "{report}");
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+        assert_eq!(
+            config.openai_base_url.map(|url| url.0).as_deref(),
+            Some(url),
+            "what is used is the whole"
+        );
+    }
+    for url in [
+        "u:hush@x",
+        "https://x y?key=hush",
+        "https://u:hush/word@x/v1",
+        "https://u:hush?word@x/v1",
+        "https://u:hush#word@x/v1",
+    ] {
+        let words = error(&[("OPENAI_BASE_URL", url), ("FERMATA_MODEL", "m")], "");
+        assert!(!words.contains("hush"), "{words}");
+    }
+}
+
+#[test]
 fn a_debugged_config_shows_no_secret() {
     let variables = [
         ("FERMATA_TOKENS", "alice:hush"),

@@ -11,6 +11,8 @@ use std::{
 use fermata_protocol::Profile;
 use secrecy::SecretString;
 
+use crate::error::shortened;
+
 /// A kind of value.
 pub(super) trait Value: Sized {
     /// Reads it; the error says what it should be, and never repeats a secret.
@@ -36,10 +38,6 @@ pub struct Size(pub usize);
 /// Something that is shown to nobody.
 #[derive(Clone, Debug)]
 pub struct Secret(pub SecretString);
-
-/// An `http:` or `https:` URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url(pub String);
 
 /// Whether owners are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +68,7 @@ pub struct List<T>(pub Vec<T>);
 /// Further away than this, adding the span to a clock's time could leave what the clock can say.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-fn quoted(text: &str) -> Option<String> {
+pub(super) fn quoted(text: &str) -> Option<String> {
     Some(toml::Value::from(text).to_string())
 }
 
@@ -182,9 +180,11 @@ impl Duration {
     /// # Errors
     /// What it should look like.
     pub fn parse(text: &str) -> Result<Self, String> {
+        // Clients send spans too, and need not have all of theirs repeated.
+        let shown = shortened(text);
         let span = humantime::parse_duration(text.trim())
-            .map_err(|_| format!("{text:?} is not a time; write it as 30s, 5m or 24h"))?;
-        if span > LONGEST { Err(format!("{text:?} is more than ten years")) } else { Ok(Self(span)) }
+            .map_err(|_| format!("{shown} is not a time; write it as 30s, 5m or 24h"))?;
+        if span > LONGEST { Err(format!("{shown} is more than ten years")) } else { Ok(Self(span)) }
     }
 }
 
@@ -231,26 +231,6 @@ impl Value for Secret {
 
     fn show(&self) -> Option<String> {
         quoted("(secret)")
-    }
-}
-
-// === impl Url ===
-
-impl Value for Url {
-    fn read(text: &str) -> Result<Self, String> {
-        let uri: axum::http::Uri = parsed(text, "a URL")?;
-        match (uri.scheme_str(), uri.host()) {
-            (Some("http" | "https"), Some(_)) => Ok(Self(text.trim().trim_end_matches('/').into())),
-            (Some(_) | None, _) => Err("it must be a URL that begins with http:// or https://".into()),
-        }
-    }
-
-    fn show(&self) -> Option<String> {
-        // A key may stand before the host.
-        match (self.0.split_once("://"), self.0.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, host))) => quoted(&format!("{scheme}://(secret)@{host}")),
-            _ => quoted(&self.0),
-        }
     }
 }
 

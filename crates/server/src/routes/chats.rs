@@ -68,7 +68,7 @@ pub struct Page {
 /// The chat.
 #[utoipa::path(get, path = "/api/chat/{id}", operation_id = "getChat", tag = "record",
     params(("id" = String, Path, description = "The chat")),
-    responses((status = 200, body = Chat), refusals::Chat)
+    responses((status = 200, description = "The chat", body = Chat), refusals::Chat)
 )]
 pub async fn get(
     State(app): State<App>,
@@ -80,7 +80,7 @@ pub async fn get(
 
 /// The owner's chats, newest first.
 #[utoipa::path(get, path = "/api/chats", operation_id = "listChats", tag = "record", params(Page),
-    responses((status = 200, body = ChatList), refusals::Any)
+    responses((status = 200, description = "A page of chats", body = ChatList), refusals::Any)
 )]
 pub async fn list(
     State(app): State<App>,

@@ -59,7 +59,7 @@ pub struct PendingList {
 /// What waits for somebody in the chat.
 #[utoipa::path(get, path = "/api/chat/{id}/pending", operation_id = "listPending", tag = "chat",
     params(("id" = String, Path, description = "The chat")),
-    responses((status = 200, body = PendingList), refusals::Chat)
+    responses((status = 200, description = "What waits", body = PendingList), refusals::Chat)
 )]
 pub async fn list(
     State(app): State<App>,

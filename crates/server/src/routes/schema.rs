@@ -17,7 +17,8 @@ pub struct ChatRequest {
     /// The chat; the server makes an id where this is absent.
     #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
     id: Option<String>,
-    /// UI messages in the AI SDK's form; this or `message`. `content` may stand for one text part.
+    /// UI messages in the AI SDK's form; this or `message`. `content` may stand for `parts`: a text, or a list of
+    /// parts, also in the form of OpenAI's APIs.
     #[schema(value_type = Option<Vec<Object>>, example = json!([{"role": "user", "content": "hi"}]))]
     messages: Option<Vec<()>>,
     /// The one new message.
@@ -77,8 +78,8 @@ pub struct AnswerRequest {
     /// The edited input.
     #[schema(value_type = Option<Object>)]
     input: Option<()>,
-    /// Answers without `chatId`.
-    #[schema(value_type = Option<Vec<Object>>)]
+    /// Answers without `chatId`, each to another call.
+    #[schema(value_type = Option<Vec<Object>>, min_items = 1, max_items = 1000)]
     answers: Option<Vec<()>>,
 }
 

@@ -38,7 +38,7 @@ pub struct ToolList {
 
 /// The server's own tools.
 #[utoipa::path(get, path = "/api/tools", operation_id = "listTools", tag = "record",
-    responses((status = 200, body = ToolList), refusals::Any)
+    responses((status = 200, description = "The tools", body = ToolList), refusals::Any)
 )]
 pub async fn list(State(app): State<App>, _: Identity) -> Result<Json<ToolList>, ApiError> {
     Ok(Json(ToolList { tools: app.engine().tools().into_iter().map(Into::into).collect() }))

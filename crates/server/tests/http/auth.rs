@@ -5,6 +5,7 @@ use axum::{
     http::{Method, header},
 };
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{TestApp, app::says, scripted};
 
@@ -111,4 +112,24 @@ async fn only_origins_that_are_named_may_read_what_they_get() {
     let read = app.ask(Method::GET, "/api/chats", &[("origin", "https://app.example")], Body::empty()).await;
     let exposed = read.headers[header::ACCESS_CONTROL_EXPOSE_HEADERS].to_str().expect("text");
     assert!(exposed.contains("x-chat-id") && exposed.contains("x-resumable-stream-id"), "{exposed}");
+}
+
+#[tokio::test]
+async fn a_stranger_who_sends_a_lot_reads_the_refusal() {
+    let length = 20_000_000;
+    for (options, header, status) in
+        [(TOKENS, "authorization: Bearer nonsense", "401"), (&[], "origin: https://evil.example", "403")]
+    {
+        let app = TestApp::with(options, []).await;
+        let address = app.serve().await;
+        let mut socket = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        let head = format!(
+            "POST /api/chat HTTP/1.1\r\nhost: {address}\r\n{header}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).await.expect("sending");
+        socket.write_all(&vec![b'x'; length]).await.expect("the server reads on after it has refused");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.expect("an answer");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
 }

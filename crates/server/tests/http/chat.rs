@@ -4,6 +4,7 @@ use axum::{
     body::Body,
     http::{Method, header},
 };
+use fermata_engine::model::{ModelMessage, UserContent};
 use serde_json::json;
 
 use crate::{
@@ -136,4 +137,23 @@ async fn a_second_reader_reads_the_same_from_the_start() {
     assert_eq!(first.words(), "Bern.");
     assert_eq!(second.words(), first.words());
     assert_eq!(second.headers["x-resumable-stream-id"], first.headers["x-resumable-stream-id"]);
+}
+
+#[tokio::test]
+async fn an_image_in_the_form_of_openai_reaches_the_model() {
+    let app = TestApp::new([scripted::says("A cat.")]).await;
+    let content = json!([
+        {"type": "text", "text": "what is this?"},
+        {"type": "image_url", "image_url": {"url": "https://example.com/cat"}},
+    ]);
+    app.open(json!({"id": "c", "messages": [{"role": "user", "content": content}]})).await.end().await;
+    let asked = app.model.asked();
+    let Some(ModelMessage::User(content)) = asked[0].messages.last() else {
+        panic!("the person is not heard: {asked:?}");
+    };
+    assert!(
+        matches!(&content[1], UserContent::File { media_type, url, .. }
+            if media_type == "image/*" && url == "https://example.com/cat"),
+        "{content:?}"
+    );
 }

@@ -180,3 +180,40 @@ async fn unknown_paths_and_methods_are_problems() {
         assert!(answer.headers.contains_key("allow"), "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_refusal_does_not_repeat_what_was_sent_at_length() {
+    let app = TestApp::new([]).await;
+    let long = "x".repeat(1_000_000);
+    let message = json!([{"role": "user", "content": "hi"}]);
+    for (path, body) in [
+        ("/api/chat", json!({"messages": message, "fermata": {"hold": long}})),
+        ("/api/chat", json!({"messages": message, "toolChoice": {"type": "tool", "toolName": long}})),
+        ("/api/chat", json!({"messages": message, "selectedToolName": long})),
+        ("/api/chat", json!({"messages": message, "tools": {long.as_str(): {}}})),
+        (
+            "/api/chat",
+            json!({"messages": message, "tools": {"t": {"parameters": {"properties": {"a": {"type": long}}}}}}),
+        ),
+        ("/chat/tool-result", json!({"chatId": "c", "toolCallId": long, "output": 1})),
+    ] {
+        let answer = app.post(path, body).await;
+        assert!(answer.status.is_client_error(), "{}", answer.status);
+        assert!(answer.text.len() < 12_000, "{path}: {} bytes", answer.text.len());
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_the_run_does_not_have_is_refused_with_those_it_has() {
+    let app = TestApp::new([]).await;
+    for (name, shown) in [
+        ("no_such_tool".to_owned(), "no tool no_such_tool. "),
+        ("write note".to_owned(), "no tool \"write note\". "),
+        ("two\nlines".to_owned(), "no tool \"two\\nlines\". "),
+        ("x".repeat(65), "no tool \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\". "),
+    ] {
+        let body = json!({"messages": [{"role": "user", "content": "hi"}], "selectedToolName": name});
+        let detail = app.post("/api/chat", body).await.problem(422, "unknown_tool");
+        assert!(detail.contains(shown) && detail.contains("write_note"), "{detail}");
+    }
+}

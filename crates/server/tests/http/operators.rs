@@ -57,6 +57,46 @@ async fn what_the_description_refers_to_is_in_it() {
 }
 
 #[tokio::test]
+async fn the_description_keeps_the_rules_of_its_format() {
+    let app = TestApp::new([]).await;
+    let description = app.get("/openapi.json").await.json();
+    assert!(description["openapi"].as_str().is_some_and(|version| version.starts_with("3.1.")));
+    assert!(description["info"]["title"].is_string() && description["info"]["version"].is_string());
+    let mut names = BTreeSet::new();
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("methods") {
+            let place = format!("{method} {path}");
+            let name = operation["operationId"].as_str().expect("a name");
+            assert!(names.insert(name.to_owned()), "{place}: {name} is there twice");
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            for parameter in &parameters {
+                let within = parameter["in"].as_str().expect("a place");
+                assert!(["path", "query", "header"].contains(&within), "{place}: {parameter}");
+                assert!(
+                    parameter["name"].is_string() && parameter["schema"].is_object(),
+                    "{place}: {parameter}"
+                );
+                assert_eq!(parameter["required"] == true, within == "path", "{place}: {parameter}");
+                let held = path.contains(&format!("{{{}}}", parameter["name"].as_str().expect("a name")));
+                assert_eq!(held, within == "path", "{place}: {parameter}");
+            }
+            let in_path = parameters.iter().filter(|parameter| parameter["in"] == "path").count();
+            assert_eq!(in_path, path.matches('{').count(), "{place}");
+            let responses = operation["responses"].as_object().expect("responses");
+            assert!(!responses.is_empty(), "{place}");
+            for (status, response) in responses {
+                assert!(
+                    status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)),
+                    "{place}: {status}"
+                );
+                let words = response["description"].as_str().unwrap_or_default();
+                assert!(!words.is_empty(), "{place}: {status} is not described");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_numbers_count_requests_by_route_and_not_by_path() {
     let app = TestApp::new([]).await;
     app.get("/api/chat/some-chat-that-nobody-has").await;

@@ -1,0 +1,68 @@
+//! A URL as a setting. Whoever reads it, in a report, in the log or in an error, does not read what may be a key in it.
+
+use std::fmt;
+
+use axum::http::Uri;
+
+use super::value::{Value, quoted};
+
+/// An `http:` or `https:` URL.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url(pub String);
+
+// === impl Url ===
+
+impl Url {
+    /// A key may stand before the host, as a value of the query, or behind all of it.
+    fn masked(&self) -> String {
+        let (rest, fragment) = cut(&self.0, "#");
+        let (rest, query) = cut(rest, "?");
+        let (scheme, rest) = rest.split_once("://").unwrap_or(("", rest));
+        let (user, place) = rest.rsplit_once('@').map_or(("", rest), |(_, place)| ("(secret)@", place));
+        let query = query.map(|query| query.split('&').map(masked_pair).collect::<Vec<_>>().join("&"));
+        let query = query.map_or_else(String::new, |query| format!("?{query}"));
+        let fragment = fragment.map_or("", |_| "#(secret)");
+        format!("{scheme}://{user}{place}{query}{fragment}")
+    }
+}
+
+impl Value for Url {
+    fn read(text: &str) -> Result<Self, String> {
+        let uri: Uri =
+            text.trim().parse().map_err(|_| "it is not a URL, such as https://api.example.com/v1")?;
+        match (uri.scheme_str(), uri.host()) {
+            (Some("http" | "https"), Some(_)) if has_odd_port(&uri) => {
+                Err("its port is not a number; a password that has / ? or # in it must have them encoded"
+                    .into())
+            }
+            (Some("http" | "https"), Some(_)) => Ok(Self(text.trim().trim_end_matches('/').into())),
+            (Some(_) | None, _) => Err("it must be a URL that begins with http:// or https://".into()),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(&self.masked())
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Url").field(&self.masked()).finish()
+    }
+}
+
+/// Where a password has a character that ends the host, its beginning stands where the port should.
+fn has_odd_port(uri: &Uri) -> bool {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let behind_user = authority.rsplit('@').next().unwrap_or_default();
+    let behind_address = behind_user.rsplit(']').next().unwrap_or_default();
+    behind_address.contains(':') && uri.port_u16().is_none()
+}
+
+fn cut<'a>(text: &'a str, at: &str) -> (&'a str, Option<&'a str>) {
+    text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
+}
+
+fn masked_pair(pair: &str) -> String {
+    pair.split_once('=').map_or_else(|| "(secret)".into(), |(name, _)| format!("{name}=(secret)"))
+}
