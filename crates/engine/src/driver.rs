@@ -388,7 +388,9 @@ fn changes_of(live: &Live, effects: &Effects, owner: &Owner) -> Result<Vec<Chang
     let keep_message = match &effects.over {
         // Clients show these however little they say.
         Some(Ending::Finished(_) | Ending::Stopped) => true,
-        Some(Ending::Superseded | Ending::Expired | Ending::StepLimit | Ending::Failed(_)) => run.has_content(),
+        Some(Ending::Superseded | Ending::Expired | Ending::StepLimit | Ending::Failed(_)) => {
+            run.has_content()
+        }
         None => run.state.let_go,
     };
     if keep_message {
