@@ -224,11 +224,32 @@ fn wanted_pause(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn without_key(text: &str, key: Option<&SecretString>) -> String {
-    match key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty()) {
+    let text = match key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty()) {
         Some(key) => text.replace(key, "[key]"),
         None => text.to_owned(),
-    }
+    };
+    without_look_alikes(&text)
 }
+
+/// Providers quote keys that they refuse, and a proxy in between may have used one of its own.
+fn without_look_alikes(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(KEY_PREFIX) {
+        let (before, found) = rest.split_at(start);
+        let end =
+            found.find(|c: char| !(c.is_ascii_alphanumeric() || "-_*.".contains(c))).unwrap_or(found.len());
+        let is_word = before.ends_with(|c: char| c.is_alphanumeric());
+        clean.push_str(before);
+        clean.push_str(if is_word { &found[..end] } else { "[key]" });
+        rest = &found[end..];
+    }
+    clean.push_str(rest);
+    clean
+}
+
+/// How most keys begin.
+const KEY_PREFIX: &str = "sk-";
 
 #[cfg(test)]
 mod tests {
@@ -315,6 +336,12 @@ mod tests {
         assert!(matches!(error(json!({"code": "server_error", "message": "x"})), ModelError::Provider(_)));
         assert!(matches!(error(json!({"type": "invalid_request_error"})), ModelError::Refused(_)));
         assert!(matches!(error(json!("overloaded")), ModelError::Provider(text) if text == "overloaded"));
+    }
+
+    #[test]
+    fn what_looks_like_a_key_is_taken_out_too() {
+        let text = "Incorrect API key: sk-abc***DEF, ask-me; sk-";
+        assert_eq!(without_key(text, None), "Incorrect API key: [key], ask-me; [key]");
     }
 
     #[test]
