@@ -34,14 +34,19 @@ pub(super) struct Framing {
 impl Framing {
     /// The events that are complete with these bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) -> String {
-        let mut events = String::new();
-        for byte in bytes {
-            match byte {
-                b'\n' if self.after_return => {}
-                b'\n' | b'\r' => self.take_line(&mut events),
-                byte => self.line.push(*byte),
+        let mut events = String::with_capacity(bytes.len());
+        let mut rest = bytes;
+        while let Some(&first) = rest.first() {
+            if std::mem::take(&mut self.after_return) && first == b'\n' {
+                rest = &rest[1..];
+                continue;
             }
-            self.after_return = *byte == b'\r';
+            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
+            let Some(end) = end else { break };
+            self.after_return = rest[end] == b'\r';
+            self.take_line(&mut events);
+            rest = &rest[end + 1..];
         }
         events
     }
@@ -55,11 +60,15 @@ impl Framing {
     }
 
     fn take_line(&mut self, events: &mut String) {
-        let bytes = std::mem::take(&mut self.line);
-        let mut line: &str = &String::from_utf8_lossy(&bytes);
-        if !std::mem::replace(&mut self.has_begun, true) {
-            line = without_mark(line);
-        }
+        let mut bytes = std::mem::take(&mut self.line);
+        self.read_line(&String::from_utf8_lossy(&bytes), events);
+        bytes.clear();
+        self.line = bytes;
+    }
+
+    fn read_line(&mut self, line: &str, events: &mut String) {
+        let has_begun = std::mem::replace(&mut self.has_begun, true);
+        let line = if has_begun { line } else { without_mark(line) };
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
@@ -67,7 +76,7 @@ impl Framing {
             "" => write_event(NOTHING, events),
             "data" => match &mut self.data {
                 // A line break in JSON is as good as a space.
-                Some(data) => *data = format!("{data} {value}"),
+                Some(data) => data.extend([" ", value]),
                 None => self.data = Some(value.to_owned()),
             },
             "event" => self.is_keepalive = value == "keepalive",

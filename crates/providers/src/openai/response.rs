@@ -3,12 +3,12 @@
 //! Reading is as lenient as the vendors are different: every field may be absent or null, and one that
 //! is of another type than it should be is as good as absent. What a chunk means is decided in [`super::answer`].
 
-use std::fmt;
+use std::{fmt, marker::PhantomData};
 
 use fermata_engine::model::Usage;
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_json::{Value, json};
 
@@ -130,22 +130,82 @@ impl Chunk {
     }
 }
 
-/// The items of a list that can be read.
-fn read_list<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::Array(items) => items.into_iter().filter_map(read).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => vec![],
-    })
+/// The items of a list that can be read; of anything else, none. Read as it comes, because every delta passes here.
+fn read_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    deserializer.deserialize_any(Lenient(PhantomData)).map(|read| read.items)
 }
 
-fn read_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+/// An object; of anything else, nothing.
+fn read_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
-    Value::deserialize(deserializer).map(read)
+    deserializer.deserialize_any(Lenient(PhantomData)).map(|read| read.object)
 }
 
-fn read<T: DeserializeOwned>(value: Value) -> Option<T> {
-    value.is_object().then(|| serde_json::from_value(value).ok()).flatten()
+/// Takes any JSON, and keeps an object, or the objects of a list.
+struct Lenient<T>(PhantomData<T>);
+
+/// What was kept.
+struct Kept<T> {
+    object: Option<T>,
+    items: Vec<T>,
+}
+
+impl<T> Kept<T> {
+    fn nothing() -> Self {
+        Self { object: None, items: Vec::new() }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Kept<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(PhantomData))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Lenient<T> {
+    type Value = Kept<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Kept<T>, A::Error> {
+        let object = T::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Kept { object: Some(object), items: Vec::new() })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Kept<T>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(Kept { object, .. }) = list.next_element::<Kept<T>>()? {
+            items.extend(object);
+        }
+        Ok(Kept { object: None, items })
+    }
+
+    fn visit_unit<E>(self) -> Result<Kept<T>, E> {
+        Ok(Kept::nothing())
+    }
+
+    fn visit_bool<E>(self, _value: bool) -> Result<Kept<T>, E> {
+        Ok(Kept::nothing())
+    }
+
+    fn visit_i64<E>(self, _value: i64) -> Result<Kept<T>, E> {
+        Ok(Kept::nothing())
+    }
+
+    fn visit_u64<E>(self, _value: u64) -> Result<Kept<T>, E> {
+        Ok(Kept::nothing())
+    }
+
+    fn visit_f64<E>(self, _value: f64) -> Result<Kept<T>, E> {
+        Ok(Kept::nothing())
+    }
+
+    fn visit_str<E>(self, _value: &str) -> Result<Kept<T>, E> {
+        Ok(Kept::nothing())
+    }
 }
 
 // === impl Word ===
