@@ -137,19 +137,15 @@ fn tool_name(name: &str) -> String {
 }
 
 fn text_of(parts: &[UiPart]) -> String {
-    joined(parts, |part| match part {
-        UiPart::Text { text, .. } => Some(text),
-        UiPart::Reasoning { .. }
-        | UiPart::File(_)
-        | UiPart::StepStart
-        | UiPart::Tool(_)
-        | UiPart::Data(_)
-        | UiPart::Unknown(_) => None,
-    })
+    parts.iter().filter_map(UiPart::as_text).collect()
 }
 
 fn reasoning_of(parts: &[UiPart]) -> String {
-    joined(parts, |part| match part {
+    parts.iter().filter_map(reasoning).collect()
+}
+
+fn reasoning(part: &UiPart) -> Option<&str> {
+    match part {
         UiPart::Reasoning { text, .. } => Some(text),
         UiPart::Text { .. }
         | UiPart::File(_)
@@ -157,11 +153,7 @@ fn reasoning_of(parts: &[UiPart]) -> String {
         | UiPart::Tool(_)
         | UiPart::Data(_)
         | UiPart::Unknown(_) => None,
-    })
-}
-
-fn joined<'a>(parts: &'a [UiPart], text: impl Fn(&'a UiPart) -> Option<&'a String>) -> String {
-    parts.iter().filter_map(text).map(String::as_str).collect()
+    }
 }
 
 /// What the model sees of a user's part; parts it has no eyes for are left out.

@@ -185,6 +185,19 @@ pub struct Approval {
 // === impl UiPart ===
 
 impl UiPart {
+    /// The words of a text part.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text, .. } => Some(text),
+            Self::Reasoning { .. }
+            | Self::File(_)
+            | Self::StepStart
+            | Self::Tool(_)
+            | Self::Data(_)
+            | Self::Unknown(_) => None,
+        }
+    }
+
     /// The part as a tool call, where it is one.
     pub fn as_tool(&self) -> Option<&ToolPart> {
         match self {

@@ -34,9 +34,10 @@ impl Driver {
         let written = self.live.as_ref().filter(|live| !live.run.state.let_go);
         let writing = written.map(|live| live.run.message.clone());
         let ids = self.inner.ids.clone();
+        let mut messages = Vec::new();
         let plan = if self.record.is_some() {
-            let record = self.inner.store.messages(&self.chat).await?;
-            plan(&submission.body, &record, writing.as_ref(), &*ids)?
+            messages = self.inner.store.messages(&self.chat).await?;
+            plan(&submission.body, &messages, writing.as_ref(), &*ids)?
         } else {
             plan_first(&submission.body, &*ids)?
         };
@@ -52,7 +53,7 @@ impl Driver {
                 self.supersede(&submission).await?;
                 self.start_run(submission, profile, Beginning { toolbox, open, keep, add }).await
             }
-            Plan::Continue(posted) => self.continue_run(&submission, profile, &posted).await,
+            Plan::Continue(posted) => self.continue_run(&submission, profile, &posted, &messages).await,
         }
     }
 
@@ -135,12 +136,12 @@ impl Driver {
         submission: &Submission,
         profile: Profile,
         posted: &PostedMessage,
+        messages: &[UiMessage],
     ) -> Result<Following, SubmitError> {
         let Some(id) = &posted.id else { return Err(nothing_new()) };
         if self.live.as_ref().is_some_and(|live| live.run.message == *id) {
             return self.continue_live(submission, profile, posted).await;
         }
-        let messages = self.inner.store.messages(&self.chat).await?;
         let shown = shown_by(&posted.parts);
         let message = messages.iter().find(|message| message.id == *id).ok_or_else(nothing_new)?;
         if !claims_settled_call(message, &shown) {

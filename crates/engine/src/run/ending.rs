@@ -106,8 +106,10 @@ impl Run {
 
     fn cancel_open_calls(&mut self, ending: &Ending, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
-            if self.state.phase == Phase::Deciding {
-                self.show_denial_by_person_as_error(place, effects);
+            if self.state.phase == Phase::Deciding
+                && let Some(reason) = self.denied_by_person(place)
+            {
+                self.show_error(place, Cancelled::Denied { reason }.text(), effects);
             }
             if self.calls[place].state.is_final() {
                 continue;
@@ -119,13 +121,6 @@ impl Run {
             let text = cancelled.text();
             self.change(place, CallState::Cancelled { cancelled }, context, effects);
             self.show_error(place, text, effects);
-        }
-    }
-
-    fn show_denial_by_person_as_error(&mut self, place: usize, effects: &mut Effects) {
-        let denied = self.calls[place].decided.as_ref().filter(|decided| !decided.approved);
-        if let Some(reason) = denied.map(|decided| decided.reason.clone()) {
-            self.show_error(place, Cancelled::Denied { reason }.text(), effects);
         }
     }
 

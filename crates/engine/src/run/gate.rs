@@ -31,6 +31,7 @@ impl Run {
             }
         }
         self.open_if_decided(context, effects);
+        self.mark_parked(context.now);
     }
 
     /// Checks one call and rules on it.
@@ -89,11 +90,7 @@ impl Run {
 
     fn ask_person(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         if self.pending().count() > context.limits.parked_calls {
-            let words = format!(
-                "Too many calls of this chat wait for somebody: the limit is {}.",
-                context.limits.parked_calls
-            );
-            return self.fail(place, words, context, effects);
+            return self.fail(place, too_many_wait(context), context, effects);
         }
         self.put_question(place, true, context, effects);
         self.calls[place].expires = Some(expiry(context));
@@ -124,12 +121,11 @@ impl Run {
         self.publish(effects, chunk);
     }
 
-    /// Opens the gate where nothing waits for a decision; otherwise the run is parked.
+    /// Opens the gate where nothing waits for a decision.
     pub(super) fn open_if_decided(&mut self, context: &Context<'_>, effects: &mut Effects) {
         if self.state.phase == Phase::Deciding && !self.step_calls().any(Call::is_asked) {
             self.open_gate(context, effects);
         }
-        self.mark_parked(context.now);
     }
 
     fn open_gate(&mut self, context: &Context<'_>, effects: &mut Effects) {
@@ -172,11 +168,7 @@ impl Run {
 
     fn park(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         if self.pending().count() >= context.limits.parked_calls {
-            let words = format!(
-                "Too many calls of this chat wait for somebody: the limit is {}.",
-                context.limits.parked_calls
-            );
-            return self.fail(place, words, context, effects);
+            return self.fail(place, too_many_wait(context), context, effects);
         }
         self.change(place, CallState::Executing, context, effects);
         self.calls[place].expires = Some(expiry(context));
@@ -297,10 +289,15 @@ impl Run {
 
     /// A person's denial is shown when the gate opens, so that it is known then whether a browser's call is still to be run.
     pub(super) fn show_denial_by_person(&mut self, place: usize, effects: &mut Effects) {
-        let denied = self.calls[place].decided.as_ref().filter(|decided| !decided.approved);
-        if let Some(reason) = denied.map(|decided| decided.reason.clone()) {
+        if let Some(reason) = self.denied_by_person(place) {
             self.show_denial(place, reason, effects);
         }
+    }
+
+    /// The reason that a person gave for denying the call, where one has.
+    pub(super) fn denied_by_person(&self, place: usize) -> Option<Option<String>> {
+        let denied = self.calls[place].decided.as_ref().filter(|decided| !decided.approved)?;
+        Some(denied.reason.clone())
     }
 
     /// Stock clients take a denial for unfinished, and never post again, where the step has a call that they still wait for; there it
@@ -364,6 +361,10 @@ fn depth(value: &Value) -> usize {
         Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or(0),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
+}
+
+fn too_many_wait(context: &Context<'_>) -> String {
+    format!("Too many calls of this chat wait for somebody: the limit is {}.", context.limits.parked_calls)
 }
 
 fn expiry(context: &Context<'_>) -> jiff::Timestamp {

@@ -34,15 +34,7 @@ pub fn whole_microseconds(at: Timestamp) -> Timestamp {
 }
 
 fn words(part: &UiPart) -> Option<&str> {
-    match part {
-        UiPart::Text { text, .. } => Some(text.trim()).filter(|text| !text.is_empty()),
-        UiPart::Reasoning { .. }
-        | UiPart::File(_)
-        | UiPart::StepStart
-        | UiPart::Tool(_)
-        | UiPart::Data(_)
-        | UiPart::Unknown(_) => None,
-    }
+    part.as_text().map(str::trim).filter(|text| !text.is_empty())
 }
 
 fn beginning(text: &str) -> String {
