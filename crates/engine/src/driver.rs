@@ -18,8 +18,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tokio::{sync::oneshot, time::Instant};
 
-pub(crate) use live::LockKey;
-use live::{Happening, Job, Live, stand_in_line};
+use live::{Happening, Job, Live};
 
 use crate::{
     AnswerError, ChatView, Following, ReadError, Submission, SubmitError,
@@ -71,10 +70,10 @@ pub(crate) struct Driver {
 }
 
 /// What is known of a chat that exists.
-struct Record {
-    owner: Owner,
+pub(crate) struct Record {
+    pub owner: Owner,
     profile: Profile,
-    always: BTreeSet<String>,
+    pub always: BTreeSet<String>,
     /// Whether a run is open that is not in [`Driver::live`].
     saved_run: bool,
 }
@@ -136,11 +135,12 @@ impl Driver {
             return Ok(());
         };
         let (run, log) = restore(saved)?;
-        let toolbox = self.inner.toolbox.with_browser_tools(&run.state.tools).map_err(corrupt)?;
+        let current = self.inner.current();
+        let toolbox = current.toolbox.with_browser_tools(&run.state.tools).map_err(corrupt)?;
         let Some(record) = self.record.as_mut() else { return Ok(()) };
         record.saved_run = false;
         let open = self.inner.open_runs.enter(&record.owner);
-        self.live = Some(Live::new(run, log, toolbox, open));
+        self.live = Some(Live::new(run, log, current, toolbox, open));
         let effects = self.decide(|run, context, effects| *effects = run.resume(context));
         self.perform(effects).await?;
         self.keep_time().await
@@ -150,7 +150,7 @@ impl Driver {
     fn decide(&mut self, decision: impl FnOnce(&mut Run, &Context<'_>, &mut Effects)) -> Effects {
         let mut effects = Effects::default();
         if let (Some(live), Some(record)) = (&mut self.live, &self.record) {
-            let context = self.inner.context(&live.toolbox, &record.always);
+            let context = self.inner.context(&live.current.rules, &live.toolbox, record);
             decision(&mut live.run, &context, &mut effects);
         }
         effects
@@ -208,14 +208,12 @@ impl Driver {
             let job = Job {
                 tool: tool.clone(),
                 input: call.effective_input().clone(),
-                context: CallContext {
-                    owner: record.owner.clone(),
-                    chat: self.chat.clone(),
-                    call: id.clone(),
-                    cancelled: live.cancelled(),
-                },
+                context: CallContext::new(record.owner.clone(), self.chat.clone(), id.clone())
+                    .cancelled_by(live.cancelled()),
                 timeout: self.inner.settings.limits.tool_timeout,
-                place: stand_in_line(&self.inner.locks, spec.resource.as_ref(), &record.owner),
+                place: spec.resource.as_ref().and_then(|resource| {
+                    Some(self.inner.locks.queue(resource.key(call.effective_input(), &record.owner)?))
+                }),
             };
             live.execute(id.clone(), job);
         }
@@ -224,6 +222,7 @@ impl Driver {
     async fn ask_model(&mut self) -> Result<(), StoreError> {
         let messages = self.inner.store.messages(&self.chat).await?;
         let Some(live) = &mut self.live else { return Ok(()) };
+        live.go_by(self.inner.current());
         let own = live.run.snapshot();
         // The record holds an older state of the message where the readers were sent away in between.
         let history = messages.iter().filter(|message| message.id != own.id).chain(std::iter::once(&own));

@@ -1,10 +1,17 @@
 //! The public API: everything that can be asked of a chat, on one screen.
 
-use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use dashmap::DashMap;
 use fermata_protocol::{Answer, ChatBody, ChatId, EventId, Profile, RunId, UiMessage};
-use fermata_tools::{Call, Locks, Owner, Policy, Receipt, Tool, ToolSpec, Toolbox, ToolboxError};
+use fermata_tools::{
+    Call, ChainMode, DefaultPolicy, ErrorType, GateMode, Locks, Owner, Pattern, Policy, Receipt, ResourceKey,
+    StateName, Strategies, Tool, ToolError, ToolSettings, ToolSpec, Toolbox, ToolboxError,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -13,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Model, Reader, Store,
     chats::Chats,
-    driver::{Command, Driver, LockKey},
+    driver::{Command, Driver, Record},
     model::Usage,
     run::Context,
     store::{ChatPage, StoreError},
@@ -29,13 +36,13 @@ pub struct Engine {
 pub(crate) struct Inner {
     pub model: Arc<dyn Model>,
     pub store: Arc<dyn Store>,
-    pub policy: Arc<dyn Policy>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
     pub settings: Settings,
-    pub toolbox: Toolbox,
+    /// Replaced as a whole, held for a few instructions, never across an await.
+    current: Mutex<Arc<Current>>,
     pub chats: Chats,
-    pub locks: Locks<LockKey>,
+    pub locks: Locks<ResourceKey>,
     pub open_runs: OpenRuns,
     pub tasks: TaskTracker,
     pub closing: CancellationToken,
@@ -66,14 +73,40 @@ pub struct EngineParts {
     pub store: Arc<dyn Store>,
     /// What the server itself can do.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Who decides about calls.
-    pub policy: Arc<dyn Policy>,
+    /// What decides about calls until [`Engine::set_rules`].
+    pub rules: Rules,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Where ids come from.
     pub ids: Arc<dyn Ids>,
     /// How it behaves.
     pub settings: Settings,
+}
+
+/// What decides about calls. A step keeps the rules that were in force when it began.
+#[derive(Clone)]
+pub struct Rules {
+    /// Allows, asks, denies.
+    pub policy: Arc<dyn Policy>,
+    /// When the calls of a step may run.
+    pub gate: GateMode,
+    /// What becomes of calls after the first tool result of a turn.
+    pub chain: ChainMode,
+    /// What follows a failure.
+    pub strategies: Strategies,
+    /// What is set for tools by name; where several match, the later wins.
+    pub tools: Vec<(Pattern, ToolSettings)>,
+}
+
+/// What the steps that begin now go by.
+pub(crate) struct Current {
+    pub rules: Rules,
+    /// The tools of this process and of MCP servers, as the rules want them.
+    pub toolbox: Toolbox,
+    /// Those that the engine was built with.
+    own: Vec<Arc<dyn Tool>>,
+    /// Those that come and go.
+    others: Vec<Arc<dyn Tool>>,
 }
 
 /// What time it is.
@@ -116,10 +149,16 @@ pub struct Limits {
     pub parked_calls: usize,
     /// Runs that one owner may have open; `None`: no limit.
     pub runs_per_owner: Option<NonZeroUsize>,
+    /// Bytes of one output that a model is told; what is over is cut out, and the model told how much.
+    pub model_output_bytes: usize,
     /// How long a model may be silent.
     pub model_timeout: Duration,
-    /// How long a server tool may run.
+    /// How long a model may take for one step, however much it says.
+    pub model_call_timeout: Duration,
+    /// How long a call of a server's tool may run, unless the tool or the rules say otherwise.
     pub tool_timeout: Duration,
+    /// How long a call may wait for its resource.
+    pub lock_timeout: Duration,
 }
 
 /// A post to a chat.
@@ -193,11 +232,11 @@ pub enum AnswerError {
     #[error("{0}")]
     NotFound(String),
     #[error("{detail}")]
-    AlreadyAnswered { detail: String, state: &'static str },
+    AlreadyAnswered { detail: String, state: StateName },
     #[error("{detail}")]
-    WrongAnswer { detail: String, state: &'static str },
+    WrongAnswer { detail: String, state: StateName },
     #[error("{detail}")]
-    Gone { detail: String, state: &'static str },
+    Gone { detail: String, state: StateName },
     #[error("{0}")]
     DeniedByPolicy(String),
     #[error("{0}")]
@@ -230,11 +269,14 @@ impl Engine {
     /// # Errors
     /// Where two tools have one name, or a schema is none.
     pub fn new(parts: EngineParts) -> Result<Self, ToolboxError> {
+        let (current, left_out) = Current::new(parts.rules, parts.tools, Vec::new());
+        if let Some(error) = left_out.into_iter().next() {
+            return Err(error);
+        }
         let inner = Arc::new(Inner {
-            toolbox: Toolbox::new(parts.tools)?,
+            current: Mutex::new(Arc::new(current)),
             model: parts.model,
             store: parts.store,
-            policy: parts.policy,
             clock: parts.clock,
             ids: parts.ids,
             settings: parts.settings,
@@ -333,9 +375,21 @@ impl Engine {
         self.ask(chat, |reply| Command::Delete { owner: owner.clone(), reply }).await
     }
 
-    /// The server's tools.
+    /// The tools of the server and of MCP servers, as the rules want them.
     pub fn tools(&self) -> Vec<ToolSpec> {
-        self.inner.toolbox.specs().cloned().collect()
+        self.inner.current().toolbox.specs().cloned().collect()
+    }
+
+    /// Replaces the rules, for every step that begins from now on.
+    pub fn set_rules(&self, rules: Rules) {
+        // What the engine was built with fits, whatever the rules; the others' faults were told when they came.
+        self.inner.replace(|current| Current::new(rules, current.own.clone(), current.others.clone()));
+    }
+
+    /// Replaces the tools that come and go, such as those of MCP servers, for every step that begins from now on. Those that cannot
+    /// be used are left out, with the reason; a name that a tool of the engine's own has is taken.
+    pub fn set_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<ToolboxError> {
+        self.inner.replace(|current| Current::new(current.rules.clone(), current.own.clone(), tools))
     }
 
     /// Whether requests can be served.
@@ -397,31 +451,104 @@ async fn sweep(inner: Arc<Inner>) {
     }
 }
 
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            hold: Duration::from_secs(5 * 60),
+            expire: Duration::from_secs(24 * 3600),
+            client: Profile::V6,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            steps: 20,
+            messages: 2000,
+            tools: 128,
+            output_bytes: 1_000_000,
+            parked_calls: 128,
+            runs_per_owner: None,
+            model_output_bytes: 64_000,
+            model_timeout: Duration::from_secs(2 * 60),
+            model_call_timeout: Duration::from_secs(15 * 60),
+            tool_timeout: Duration::from_secs(60),
+            lock_timeout: Duration::from_secs(5 * 60),
+        }
+    }
+}
+
+// === impl Rules ===
+
+impl Default for Rules {
+    /// Every tool's own default, the gate over whole steps, nothing set by name.
+    fn default() -> Self {
+        Self {
+            policy: Arc::new(DefaultPolicy),
+            gate: GateMode::default(),
+            chain: ChainMode::default(),
+            strategies: Strategies::default(),
+            tools: Vec::new(),
+        }
+    }
+}
+
+// === impl Current ===
+
+impl Current {
+    fn new(rules: Rules, own: Vec<Arc<dyn Tool>>, others: Vec<Arc<dyn Tool>>) -> (Self, Vec<ToolboxError>) {
+        let (toolbox, left_out) = Toolbox::new(own.iter().chain(&others).cloned(), |spec| {
+            let name = spec.name.clone();
+            let named = rules.tools.iter().filter(|(pattern, _)| pattern.matches(&name));
+            named.for_each(|(_, settings)| settings.apply(spec));
+        });
+        (Self { rules, toolbox, own, others }, left_out)
+    }
+}
+
 // === impl Inner ===
 
 impl Inner {
-    /// What a run with these tools may look at now.
-    pub fn context<'a>(&'a self, toolbox: &'a Toolbox, always: &'a BTreeSet<String>) -> Context<'a> {
+    /// What the steps that begin now go by.
+    pub fn current(&self) -> Arc<Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn replace(&self, with: impl FnOnce(&Current) -> (Current, Vec<ToolboxError>)) -> Vec<ToolboxError> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, left_out) = with(&current);
+        *current = Arc::new(next);
+        left_out
+    }
+
+    /// What a run that goes by these rules and tools may look at now.
+    pub fn context<'a>(&'a self, rules: &'a Rules, toolbox: &'a Toolbox, record: &'a Record) -> Context<'a> {
         Context {
             now: self.clock.now(),
             ids: &*self.ids,
             toolbox,
-            policy: &*self.policy,
+            rules,
             limits: &self.settings.limits,
             expire: self.settings.expire,
-            always,
+            owner: &record.owner,
+            always: &record.always,
         }
     }
 
     /// A tool's outcome, unless it is too large.
-    pub fn within_limit(&self, outcome: Result<Value, String>) -> Result<Value, String> {
+    pub fn within_limit(&self, outcome: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let limit = self.settings.limits.output_bytes;
         outcome.and_then(|output| {
             let bytes = output.to_string().len();
             if bytes <= limit {
                 Ok(output)
             } else {
-                Err(format!("The output of the tool has {bytes} bytes; the limit is {limit}."))
+                let words = format!("The output of the tool has {bytes} bytes; the limit is {limit}.");
+                Err(ToolError::new(ErrorType::InvalidFormat, words))
             }
         })
     }

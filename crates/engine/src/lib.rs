@@ -14,7 +14,7 @@ mod run_log;
 pub mod store;
 
 pub use engine::{
-    AnswerError, ChatView, Clock, Engine, EngineParts, Following, Ids, Limits, PendingCall, ReadError,
+    AnswerError, ChatView, Clock, Engine, EngineParts, Following, Ids, Limits, PendingCall, ReadError, Rules,
     Settings, Submission, SubmitError,
 };
 pub use model::Model;

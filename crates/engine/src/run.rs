@@ -25,7 +25,7 @@ use fermata_protocol::{
     AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice, UiChunk,
     UiMessage,
 };
-use fermata_tools::{Call, Policy, Toolbox};
+use fermata_tools::{Call, Owner, ToolError, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -34,7 +34,7 @@ pub(crate) use answers::Rejected;
 pub(crate) use ending::Ending;
 pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
 
-use crate::{Ids, Limits, model::Usage};
+use crate::{Ids, Limits, Rules, model::Usage};
 
 /// A run.
 pub(crate) struct Run {
@@ -129,7 +129,9 @@ pub(crate) struct Context<'a> {
     pub now: Timestamp,
     pub ids: &'a dyn Ids,
     pub toolbox: &'a Toolbox,
-    pub policy: &'a dyn Policy,
+    pub rules: &'a Rules,
+    /// Whose chat it is: who answers, decides.
+    pub owner: &'a Owner,
     pub limits: &'a Limits,
     pub expire: Duration,
     /// Tools that a person has approved for always in this chat.
@@ -237,7 +239,7 @@ impl Run {
                 for place in self.step_places() {
                     if is_at_work(&self.calls[place]) {
                         let words = "The server was restarted while this call ran; it may or may not have had its effect.";
-                        self.fail(place, words.into(), context, &mut effects);
+                        self.fail(place, ToolError::internal(words), context, &mut effects);
                     }
                 }
                 effects
@@ -355,5 +357,5 @@ impl Run {
 }
 
 fn is_at_work(call: &Call) -> bool {
-    call.state == fermata_tools::CallState::Executing && !call.is_parked()
+    *call.state() == fermata_tools::CallState::Executing && !call.is_parked()
 }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use fermata_engine::{Engine, EngineParts, Limits, Model, Settings};
+use fermata_engine::{Engine, EngineParts, Limits, Model, Rules, Settings};
 use fermata_store::SqliteStore;
-use fermata_tools::DefaultPolicy;
 
 use crate::{
     auth::Auth,
@@ -73,7 +72,7 @@ impl App {
             model,
             tools: tools::all(store.notes()),
             store: Arc::new(store),
-            policy: Arc::new(DefaultPolicy),
+            rules: Rules::default(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             settings: settings(config),
@@ -131,8 +130,11 @@ fn settings(config: &Config) -> Settings {
             output_bytes: config.max_output.0,
             parked_calls: config.max_parked_calls.get(),
             runs_per_owner: config.runs_per_owner,
+            model_output_bytes: config.max_model_output.0,
             model_timeout: config.model_timeout.0,
+            model_call_timeout: config.model_call_timeout.0,
             tool_timeout: config.tool_timeout.0,
+            lock_timeout: config.lock_timeout.0,
         },
     }
 }

@@ -127,12 +127,18 @@ settings! {
     max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS";
     /// Size of one tool output, as JSON.
     max_output: Size = "1MB", "FERMATA_MAX_OUTPUT";
+    /// How much of one tool output the model is told; what is over is cut out.
+    max_model_output: Size = "64KB", "FERMATA_MAX_MODEL_OUTPUT";
     /// Calls of one chat that may wait for somebody at a time.
     max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS";
     /// How long the model may be silent before its step fails.
     model_timeout: Duration = "2m", "FERMATA_MODEL_TIMEOUT";
-    /// How long a tool of the server may run.
+    /// How long the model may take for one step, however much it says.
+    model_call_timeout: Duration = "15m", "FERMATA_MODEL_CALL_TIMEOUT";
+    /// How long a call of a tool of the server may run; [tools] says otherwise for tools by name.
     tool_timeout: Duration = "60s", "FERMATA_TOOL_TIMEOUT";
+    /// How long a call may wait for its resource while other calls use it.
+    lock_timeout: Duration = "5m", "FERMATA_LOCK_TIMEOUT";
 }
 
 /// Runs that one owner may have open where tokens tell owners apart and nobody set another number.

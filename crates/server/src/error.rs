@@ -12,6 +12,7 @@ use axum::{
 };
 use fermata_engine::{AnswerError, ReadError, SubmitError, store::StoreError};
 use fermata_protocol::{InvalidId, RequestError};
+use fermata_tools::StateName;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -47,7 +48,7 @@ const MAX_DETAIL: usize = 10_000;
 pub struct ApiError {
     code: Code,
     detail: String,
-    state: Option<&'static str>,
+    state: Option<StateName>,
 }
 
 /// The body of a failure.
@@ -70,7 +71,8 @@ pub struct Problem {
     code: &'static str,
     /// How far the call is, where an answer was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'static str>,
+    #[schema(value_type = Option<String>, example = "success")]
+    state: Option<StateName>,
 }
 
 // === impl Code ===
@@ -155,7 +157,7 @@ impl ApiError {
         Self::new(Code::Internal, "Something went wrong in the server; its log says what.")
     }
 
-    fn with_state(self, state: &'static str) -> Self {
+    fn with_state(self, state: StateName) -> Self {
         Self { state: Some(state), ..self }
     }
 }

@@ -20,11 +20,11 @@ pub fn all(notes: Notes) -> Vec<Arc<dyn Tool>> {
 
 /// An owner's notes, which one call at a time reads or writes, so that what a step writes before it searches is found.
 fn notes_of_owner() -> Resource {
-    Resource { name: "notes".into(), per_owner: true }
+    Resource::per_owner("notes")
 }
 
 /// What the model is told where the notes cannot be reached; the cause is for the log.
 fn notes_failed(error: &fermata_engine::store::StoreError) -> fermata_tools::ToolError {
     tracing::error!(%error, "the notes cannot be used");
-    fermata_tools::ToolError("The notes cannot be reached at the moment.".into())
+    fermata_tools::ToolError::internal("The notes cannot be reached at the moment.")
 }

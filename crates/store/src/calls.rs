@@ -31,7 +31,7 @@ pub async fn put(
     .bind(call.id.as_str())
     .bind(call.step)
     .bind(&call.tool)
-    .bind(call.state.name())
+    .bind(call.state().name().as_str())
     .bind(call.question.as_ref().map(|question| question.id.as_str()))
     .bind(call.expires.map(deadline))
     .bind(json(call)?)

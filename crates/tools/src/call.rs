@@ -2,10 +2,16 @@
 
 use std::fmt;
 
-use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId, denial_text};
+use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use state::{CallState, Cancelled, Entered, StateName};
+
+use crate::{ResourceKey, Ruling};
+
+mod state;
 
 /// To whom a chat, its runs and its notes belong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,6 +24,8 @@ pub struct Owner(Box<str>);
 pub enum RunBy {
     /// This process.
     Server,
+    /// An MCP server.
+    Mcp,
     /// The page that posted the tool.
     Browser,
 }
@@ -38,6 +46,9 @@ pub struct Call {
     /// The input as a person edited it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edited: Option<Value>,
+    /// What the policy said about it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ruling: Option<Ruling>,
     /// What was asked about it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub question: Option<Question>,
@@ -47,13 +58,17 @@ pub struct Call {
     /// What the browser answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<AnswerKind>,
-    /// How far it is.
-    pub state: CallState,
-    /// When it came into that state.
-    pub since: Timestamp,
+    /// The lock that it takes while it runs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resource: Option<ResourceKey>,
     /// When it is settled as expired, while it waits for somebody.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub expires: Option<Timestamp>,
+    #[serde(flatten)]
+    state: CallState,
+    since: Timestamp,
+    #[serde(default)]
+    history: Vec<Entered>,
 }
 
 /// A question put to a person.
@@ -68,6 +83,9 @@ pub struct Question {
 /// A person's decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
+    /// Who decided.
+    #[serde(default = "Owner::anyone")]
+    pub by: Owner,
     /// Whether it may run.
     pub approved: bool,
     /// What the person said about it.
@@ -76,55 +94,6 @@ pub struct Decided {
     /// Whether it covers later calls of the tool in this chat.
     #[serde(default)]
     pub always: bool,
-}
-
-/// How far a call is. The last three are final.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum CallState {
-    /// Made by the model, not looked at yet.
-    Validating,
-    /// Waits for a person.
-    AwaitingApproval,
-    /// Allowed or approved; waits for the gate.
-    Scheduled,
-    /// Running, or parked for the browser's output.
-    Executing,
-    /// Has its output.
-    Success {
-        /// What came out.
-        output: Value,
-    },
-    /// Failed.
-    Error {
-        /// What went wrong, in words for the model and the person.
-        error_text: String,
-    },
-    /// Will never run.
-    Cancelled {
-        /// Why.
-        cancelled: Cancelled,
-    },
-}
-
-/// Why a call will never run, or will not be waited for any longer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "why", rename_all = "snake_case")]
-pub enum Cancelled {
-    /// A person or a rule said no.
-    Denied {
-        /// Why.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
-        reason: Option<String>,
-    },
-    /// Nobody answered in time.
-    Expired,
-    /// The run was stopped.
-    Stopped,
-    /// The person went on without it.
-    Superseded,
-    /// The run ended around it: it failed, ran into a limit, or another call of the step expired.
-    RunEnded,
 }
 
 /// What becomes of an answer to a call.
@@ -153,8 +122,8 @@ pub enum Refusal {
 pub struct Receipt {
     /// Which call.
     pub tool_call_id: ToolCallId,
-    /// How far it is, as in [`CallState::name`].
-    pub state: &'static str,
+    /// How far it is.
+    pub state: StateName,
     /// Calls of the step that still wait for a person.
     pub waiting_for: Vec<ToolCallId>,
 }
@@ -187,6 +156,69 @@ impl fmt::Display for Owner {
 // === impl Call ===
 
 impl Call {
+    /// A call that the model has begun to make.
+    pub fn new(id: ToolCallId, step: u32, tool: String, run_by: Option<RunBy>, at: Timestamp) -> Self {
+        Self {
+            id,
+            step,
+            tool,
+            run_by,
+            input: Value::Null,
+            edited: None,
+            ruling: None,
+            question: None,
+            decided: None,
+            answer: None,
+            resource: None,
+            expires: None,
+            state: CallState::Validating,
+            since: at,
+            history: vec![Entered { state: StateName::Validating, at }],
+        }
+    }
+
+    /// Brings the call into a state: the one place that does. Whatever deadline the call had is over.
+    ///
+    /// # Panics
+    /// In debug builds, where the state cannot follow ([`StateName::may_become`]); a release build logs nothing and leaves the call as
+    /// it is.
+    pub fn enter(&mut self, state: CallState, at: Timestamp) {
+        let (from, to) = (self.state.name(), state.name());
+        debug_assert!(from.may_become(to), "the call {} cannot come from {from} into {to}", self.id);
+        if !from.may_become(to) {
+            return;
+        }
+        self.state = state;
+        self.since = at;
+        self.expires = None;
+        self.history.push(Entered { state: to, at });
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> &CallState {
+        &self.state
+    }
+
+    /// When it came into its state.
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// The states it has come into, in order.
+    pub fn history(&self) -> &[Entered] {
+        &self.history
+    }
+
+    /// How often it has begun to run.
+    pub fn times_run(&self) -> usize {
+        self.history.iter().filter(|entered| entered.state == StateName::Executing).count()
+    }
+
+    /// Whether this process or an MCP server runs it.
+    pub fn runs_here(&self) -> bool {
+        matches!(self.run_by, Some(RunBy::Server | RunBy::Mcp))
+    }
+
     /// The input that runs and that the model is told: the edited one, where a person edited it.
     pub fn effective_input(&self) -> &Value {
         self.edited.as_ref().unwrap_or(&self.input)
@@ -263,53 +295,6 @@ impl Call {
     }
 }
 
-// === impl CallState ===
-
-impl CallState {
-    /// The name on the wire: one of the seven.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Validating => "validating",
-            Self::AwaitingApproval => "awaiting_approval",
-            Self::Scheduled => "scheduled",
-            Self::Executing => "executing",
-            Self::Success { .. } => "success",
-            Self::Error { .. } => "error",
-            Self::Cancelled { .. } => "cancelled",
-        }
-    }
-
-    /// Whether the call has its outcome.
-    pub fn is_final(&self) -> bool {
-        match self {
-            Self::Success { .. } | Self::Error { .. } | Self::Cancelled { .. } => true,
-            Self::Validating | Self::AwaitingApproval | Self::Scheduled | Self::Executing => false,
-        }
-    }
-}
-
-// === impl Cancelled ===
-
-impl Cancelled {
-    /// What the model and the person are told.
-    pub fn text(&self) -> String {
-        match self {
-            Self::Denied { reason } => denial_text(reason.as_deref()),
-            Self::Expired => "Expired: nobody answered in time, so the call did not run.".into(),
-            Self::Stopped => "Cancelled: the run was stopped before the call had a result.".into(),
-            Self::Superseded => "Cancelled: the conversation went on before the call had a result.".into(),
-            Self::RunEnded => "Cancelled: the run ended before the call had a result.".into(),
-        }
-    }
-
-    fn refusal(&self) -> Refusal {
-        match self {
-            Self::Denied { .. } => Refusal::AlreadyAnswered,
-            Self::Expired | Self::Stopped | Self::Superseded | Self::RunEnded => Refusal::Gone,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -317,20 +302,9 @@ mod tests {
     use super::*;
 
     fn call(state: CallState, run_by: RunBy) -> Call {
-        Call {
-            id: ToolCallId::new("c"),
-            step: 1,
-            tool: "t".into(),
-            run_by: Some(run_by),
-            input: json!({}),
-            edited: None,
-            question: None,
-            decided: None,
-            answer: None,
-            state,
-            since: Timestamp::UNIX_EPOCH,
-            expires: None,
-        }
+        let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(run_by), Timestamp::UNIX_EPOCH);
+        call.state = state;
+        call
     }
 
     fn output(value: Value) -> AnswerKind {
@@ -343,8 +317,27 @@ mod tests {
 
     fn asked(state: CallState, decided: Option<bool>) -> Call {
         let question = Some(Question { id: ApprovalId::new("q"), required: true });
-        let decided = decided.map(|approved| Decided { approved, reason: None, always: false });
+        let decided =
+            decided.map(|approved| Decided { by: Owner::anyone(), approved, reason: None, always: false });
         Call { question, decided, ..call(state, RunBy::Server) }
+    }
+
+    #[test]
+    fn a_call_keeps_every_state_it_came_into_and_a_final_one_for_ever() {
+        let mut call =
+            Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), Timestamp::UNIX_EPOCH);
+        for (second, state) in
+            [CallState::Scheduled, CallState::Executing, CallState::Success { output: json!(1) }]
+                .into_iter()
+                .enumerate()
+        {
+            call.enter(state, Timestamp::from_second(second as i64).unwrap());
+        }
+        let names: Vec<_> = call.history().iter().map(|entered| entered.state.as_str()).collect();
+        assert_eq!(names, ["validating", "scheduled", "executing", "success"]);
+        assert_eq!(call.since(), Timestamp::from_second(2).unwrap());
+        let late = std::panic::catch_unwind(move || call.enter(CallState::Executing, Timestamp::UNIX_EPOCH));
+        assert!(late.is_err() || !cfg!(debug_assertions));
     }
 
     #[test]

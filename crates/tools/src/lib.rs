@@ -4,16 +4,30 @@
 //! know models, messages, HTTP or SQL.
 
 mod call;
+mod context;
+mod execution;
+mod failure;
+mod field;
 mod parking;
+mod pattern;
 mod policy;
+mod resource;
 mod scheduler;
 mod schema;
 mod tool;
 mod toolbox;
 
-pub use call::{Call, CallState, Cancelled, Decided, Owner, Question, Receipt, Refusal, RunBy, Verdict};
+pub use call::{
+    Call, CallState, Cancelled, Decided, Entered, Owner, Question, Receipt, Refusal, RunBy, StateName,
+    Verdict,
+};
+pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Surroundings};
+pub use execution::{Execution, WIND_UP};
+pub use failure::{ErrorType, MOST_RETRIES, Strategies, Strategy, ToolError};
 pub use parking::{Parked, ParkingLot};
-pub use policy::{Decision, DefaultPolicy, Policy, Ruling};
+pub use pattern::Pattern;
+pub use policy::{ApprovalMode, ChainMode, Decision, DefaultPolicy, GateMode, Policy, RuledBy, Ruling};
+pub use resource::{Resource, ResourceKey, ResourcePart};
 pub use scheduler::{Guard, Locks, Ticket};
-pub use tool::{CallContext, Resource, Tool, ToolError, ToolSpec, TypedTool, typed};
+pub use tool::{Tool, ToolSettings, ToolSpec, TypedTool, typed};
 pub use toolbox::{Found, InputError, Toolbox, ToolboxError};

@@ -17,19 +17,76 @@ pub enum Decision {
     Deny,
 }
 
-/// A decision, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A decision, why, and who made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ruling {
     /// What is to happen.
     pub decision: Decision,
     /// Why, in words for the model and the person.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
+    /// Who says so.
+    pub by: RuledBy,
+}
+
+/// What made a decision without a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuledBy {
+    /// The tool's own default.
+    Default,
+    /// A rule, by its place among the rules, counted from 1.
+    Rule(usize),
+    /// The approval mode `auto`: what would be asked is allowed.
+    Auto,
+    /// `chain = "ask"`: the turn has had a tool's result.
+    Chain,
+    /// A person's earlier "always" in the chat.
+    Always,
+}
+
+/// When the calls of a step may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GateMode {
+    /// Once all calls of the step are decided.
+    #[default]
+    Step,
+    /// Each once it is decided itself.
+    Progressive,
+}
+
+/// What becomes of calls that a tool's result may have led the model to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChainMode {
+    /// They are ruled on like any other.
+    #[default]
+    Free,
+    /// Every one that is not denied is asked.
+    Ask,
+}
+
+/// Whether people are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalMode {
+    /// Where the policy says so.
+    #[default]
+    Default,
+    /// Never: what would be asked is allowed; what is denied stays denied.
+    Auto,
 }
 
 /// Says what is to happen to a call. Pure: the same call gets the same ruling.
 pub trait Policy: Send + Sync {
     /// Rules on one call with this input.
     fn rule(&self, tool: &ToolSpec, input: &Value) -> Ruling;
+
+    /// Whether people are asked at all.
+    fn approval(&self) -> ApprovalMode {
+        ApprovalMode::Default
+    }
 }
 
 /// Every tool's own default.
@@ -38,6 +95,6 @@ pub struct DefaultPolicy;
 
 impl Policy for DefaultPolicy {
     fn rule(&self, tool: &ToolSpec, _input: &Value) -> Ruling {
-        Ruling { decision: tool.policy, reason: None }
+        Ruling { decision: tool.policy, reason: None, by: RuledBy::Default }
     }
 }

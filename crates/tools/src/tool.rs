@@ -1,15 +1,13 @@
 //! What a tool is.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use fermata_protocol::{ChatId, ToolCallId};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
-use crate::{Decision, Owner, RunBy};
+use crate::{CallContext, Decision, ErrorType, Resource, RunBy, ToolError};
 
 /// What is known of a tool without running it.
 #[derive(Clone, Debug, Serialize)]
@@ -27,35 +25,22 @@ pub struct ToolSpec {
     pub policy: Decision,
     /// What its calls must not use side by side.
     pub resource: Option<Resource>,
+    /// How long a call may run; `None`: as long as the server allows every tool.
+    pub timeout: Option<Duration>,
+    /// Whether a call may run again after a failure or a crash: it does no harm twice.
+    pub repeatable: bool,
 }
 
-/// A thing that one call at a time may use.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Resource {
-    /// Its name.
-    pub name: String,
-    /// Whether each owner has one of their own.
-    #[serde(skip)]
-    pub per_owner: bool,
+/// What the server's settings say about tools, over what these say about themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolSettings {
+    /// What their calls must not use side by side.
+    pub resource: Option<Resource>,
+    /// How long a call may run.
+    pub timeout: Option<Duration>,
+    /// Whether a call may run again after a failure or a crash.
+    pub repeatable: Option<bool>,
 }
-
-/// What a running call may know of its surroundings.
-#[derive(Clone, Debug)]
-pub struct CallContext {
-    /// Whose chat it is.
-    pub owner: Owner,
-    /// Which chat.
-    pub chat: ChatId,
-    /// Which call.
-    pub call: ToolCallId,
-    /// Ends when the run is stopped or the call's time is over.
-    pub cancelled: CancellationToken,
-}
-
-/// A call that failed, in words for the model and the person.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ToolError(pub String);
 
 /// A tool that the server runs.
 #[async_trait]
@@ -63,7 +48,8 @@ pub trait Tool: Send + Sync {
     /// What is known of it; asked once.
     fn spec(&self) -> ToolSpec;
 
-    /// Runs one call. The input has passed the schema.
+    /// Runs one call. The input has passed the schema. The output may have any shape that `fermata_engine` can tell a model: text, JSON,
+    /// MCP content, the AI SDK's tool result content.
     ///
     /// # Errors
     /// What went wrong, told to the model as it is: no keys, paths or SQL.
@@ -82,8 +68,16 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Its input.
     type Input: DeserializeOwned + JsonSchema + Send;
 
+    /// Whether a call may run again after a failure or a crash.
+    const REPEATABLE: bool = false;
+
     /// What its calls must not use side by side.
     fn resource(&self) -> Option<Resource> {
+        None
+    }
+
+    /// How long a call may run; `None`: as long as the server allows every tool.
+    fn timeout(&self) -> Option<Duration> {
         None
     }
 
@@ -121,12 +115,29 @@ impl<T: TypedTool> Tool for Typed<T> {
             run_by: RunBy::Server,
             policy: T::POLICY,
             resource: self.tool.resource(),
+            timeout: self.tool.timeout(),
+            repeatable: T::REPEATABLE,
         }
     }
 
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
-        let input = serde_json::from_value(input)
-            .map_err(|error| ToolError(format!("The input does not fit: {error}")))?;
+        let input = serde_json::from_value(input).map_err(|error| {
+            ToolError::new(ErrorType::InvalidFormat, format!("The input does not fit: {error}"))
+        })?;
         self.tool.call(input, context).await
+    }
+}
+
+// === impl ToolSettings ===
+
+impl ToolSettings {
+    /// The spec as these settings want it.
+    pub fn apply(&self, spec: &mut ToolSpec) {
+        let Self { resource, timeout, repeatable } = self;
+        if resource.is_some() {
+            spec.resource.clone_from(resource);
+        }
+        spec.timeout = timeout.or(spec.timeout);
+        spec.repeatable = repeatable.unwrap_or(spec.repeatable);
     }
 }

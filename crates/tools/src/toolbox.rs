@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Decision, RunBy, Tool, ToolSpec, schema};
 
-/// The tools of a run. Cheap to clone: what the server has is shared.
+/// The tools of a run. Cheap to clone: what the server has is shared. A name that both have is the server's.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     server: Arc<BTreeMap<String, Entry>>,
@@ -51,19 +51,33 @@ pub enum ToolboxError {
 // === impl Toolbox ===
 
 impl Toolbox {
-    /// A box of the server's own tools.
-    ///
-    /// # Errors
-    /// [`ToolboxError`] where a name is taken or unfit, or a schema is none.
-    pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolboxError> {
+    /// A box of the tools that this process or an MCP server runs, each as `adjust` leaves its spec. Of two tools with one name the
+    /// first is taken. What cannot be used is left out, with the reason.
+    pub fn new(
+        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
+        adjust: impl Fn(&mut ToolSpec),
+    ) -> (Self, Vec<ToolboxError>) {
         let mut server = BTreeMap::new();
+        let mut left_out = Vec::new();
         for tool in tools {
-            let entry = Entry::build(tool.spec(), Some(tool))?;
-            if let Some(taken) = server.insert(entry.spec.name.clone(), entry) {
-                return Err(ToolboxError::NameTaken(taken.spec.name));
+            let mut spec = tool.spec();
+            adjust(&mut spec);
+            if server.contains_key(&spec.name) {
+                left_out.push(ToolboxError::NameTaken(spec.name));
+                continue;
+            }
+            match Entry::build(spec, Some(tool)) {
+                Ok(entry) => _ = server.insert(entry.spec.name.clone(), entry),
+                Err(error) => left_out.push(error),
             }
         }
-        Ok(Self { server: Arc::new(server), browser: Arc::default() })
+        (Self { server: Arc::new(server), browser: Arc::default() }, left_out)
+    }
+
+    /// The browser's tools of this box with what the server has in another.
+    #[must_use]
+    pub fn with_server_tools_of(&self, other: &Self) -> Self {
+        Self { server: other.server.clone(), browser: self.browser.clone() }
     }
 
     /// The same box with the tools that a browser offers for one run.
@@ -83,6 +97,8 @@ impl Toolbox {
                 run_by: RunBy::Browser,
                 policy: Decision::Allow,
                 resource: None,
+                timeout: None,
+                repeatable: false,
             };
             if let Some(taken) = browser.insert(tool.name.clone(), Entry::build(spec, None)?) {
                 return Err(ToolboxError::NameTaken(taken.spec.name));

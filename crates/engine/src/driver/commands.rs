@@ -70,7 +70,7 @@ impl Driver {
         match call.judge(&answer.kind) {
             Ok(Verdict::Same) => Ok(Receipt {
                 tool_call_id: call.id.clone(),
-                state: call.state.name(),
+                state: call.state().name(),
                 waiting_for: Vec::new(),
             }),
             Ok(Verdict::Take) => Err(Rejected::of(fermata_tools::Refusal::Gone, &call).into()),
@@ -81,7 +81,7 @@ impl Driver {
     /// Judges, wakes what waits, and lets the run go on. Empty where no run is at hand.
     pub(super) async fn answer_live(&mut self, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
         let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return Ok(Vec::new()) };
-        let context = self.inner.context(&live.toolbox, &record.always);
+        let context = self.inner.context(&live.current.rules, &live.toolbox, record);
         let taken = live.run.judge(answers, &context)?;
         let to_wake = taken
             .answers

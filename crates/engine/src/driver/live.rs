@@ -5,7 +5,9 @@
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use fermata_protocol::{AnswerKind, ToolCallId};
-use fermata_tools::{CallContext, Locks, Parked, ParkingLot, Resource, Ticket, Tool, Toolbox};
+use fermata_tools::{
+    CallContext, ErrorType, Parked, ParkingLot, ResourceKey, Ticket, Tool, ToolError, Toolbox,
+};
 use futures::{
     FutureExt, StreamExt,
     future::BoxFuture,
@@ -19,26 +21,27 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    engine::{Current, OpenRun},
     model::{ModelError, ModelEvent},
     run::Run,
     run_log::Writer,
 };
 
-/// Who may use a resource at a time: its name, and the owner's where each owner has one of their own.
-pub(crate) type LockKey = (String, Option<fermata_tools::Owner>);
-
 /// A run at work.
 pub(super) struct Live {
     pub run: Run,
     pub log: Writer,
+    /// What the step goes by.
+    pub current: Arc<Current>,
+    /// Its tools, with the browser's.
     pub toolbox: Toolbox,
     lot: ParkingLot,
     parked: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
-    tools: JoinSet<(ToolCallId, Result<Value, String>)>,
+    tools: JoinSet<(ToolCallId, Result<Value, ToolError>)>,
     cancelled: CancellationToken,
     model: Option<Speech>,
     /// Counts the run among its owner's open ones while it lives.
-    _open: crate::engine::OpenRun,
+    _open: OpenRun,
 }
 
 /// Counts a call among the parked ones while it lives.
@@ -57,7 +60,7 @@ pub(super) enum Happening {
     Heard(Vec<Result<ModelEvent, ModelError>>),
     /// The model's stream ended.
     Silence,
-    Settled(ToolCallId, Result<Value, String>),
+    Settled(ToolCallId, Result<Value, ToolError>),
     /// A time may be over.
     Time,
 }
@@ -68,17 +71,18 @@ pub(super) struct Job {
     pub input: Value,
     pub context: CallContext,
     pub timeout: Duration,
-    pub place: Option<Ticket<LockKey>>,
+    pub place: Option<Ticket<ResourceKey>>,
 }
 
 // === impl Live ===
 
 impl Live {
     /// A run at which nothing is at work yet.
-    pub fn new(run: Run, log: Writer, toolbox: Toolbox, open: crate::engine::OpenRun) -> Self {
+    pub fn new(run: Run, log: Writer, current: Arc<Current>, toolbox: Toolbox, open: OpenRun) -> Self {
         Self {
             run,
             log,
+            current,
             toolbox,
             lot: ParkingLot::new(),
             parked: FuturesUnordered::new(),
@@ -86,6 +90,14 @@ impl Live {
             cancelled: CancellationToken::new(),
             model: None,
             _open: open,
+        }
+    }
+
+    /// Goes by these rules and tools from now on.
+    pub fn go_by(&mut self, current: Arc<Current>) {
+        if !Arc::ptr_eq(&current, &self.current) {
+            self.toolbox = self.toolbox.with_server_tools_of(&current.toolbox);
+            self.current = current;
         }
     }
 
@@ -207,7 +219,7 @@ impl Drop for Counted {
 // === impl Job ===
 
 impl Job {
-    async fn run(self) -> Result<Value, String> {
+    async fn run(self) -> Result<Value, ToolError> {
         let Self { tool, input, context, timeout, place } = self;
         let _lock = match place {
             Some(place) => place.turn().await,
@@ -218,21 +230,15 @@ impl Job {
         let running =
             tokio::time::timeout(timeout, AssertUnwindSafe(tool.call(input, context)).catch_unwind());
         match running.await {
-            Ok(Ok(outcome)) => outcome.map_err(|error| error.0),
-            Ok(Err(_)) => Err("The tool failed inside the server.".into()),
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(ToolError::internal("The tool failed inside the server.")),
             Err(_) => {
                 cancelled.cancel();
-                Err(format!("The tool took longer than {} s and was ended.", timeout.as_secs_f32()))
+                Err(ToolError::new(
+                    ErrorType::Timeout,
+                    format!("The tool took longer than {} s and was ended.", timeout.as_secs_f32()),
+                ))
             }
         }
     }
-}
-
-/// The lock that a call takes, if any.
-pub(super) fn stand_in_line(
-    locks: &Locks<LockKey>,
-    resource: Option<&Resource>,
-    owner: &fermata_tools::Owner,
-) -> Option<Ticket<LockKey>> {
-    resource.map(|resource| locks.queue((resource.name.clone(), resource.per_owner.then(|| owner.clone()))))
 }

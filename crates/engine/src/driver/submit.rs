@@ -1,12 +1,14 @@
 //! What becomes of a post.
 
+use std::sync::Arc;
+
 use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage};
 use fermata_tools::{Toolbox, ToolboxError};
 
 use super::{Driver, Live, Record};
 use crate::{
     AnswerError, Following, Reader, Submission, SubmitError,
-    engine::OpenRun,
+    engine::{Current, OpenRun},
     post::{Keep, Plan, plan, plan_first},
     run::{Run, RunRequest, claims_settled_call, heal_finished, shown_by},
     run_log::Writer,
@@ -15,6 +17,7 @@ use crate::{
 
 /// What a new run begins with, besides the post.
 struct Beginning {
+    current: Arc<Current>,
     toolbox: Toolbox,
     open: OpenRun,
     keep: Keep,
@@ -27,7 +30,8 @@ impl Driver {
         if self.record.is_some() && !self.belongs_to(&submission.owner) {
             return Err(SubmitError::NotFound);
         }
-        let toolbox = self.check_tools(&submission)?;
+        let current = self.inner.current();
+        let toolbox = check_tools(&submission, &current)?;
         self.take_up().await?;
         let profile = submission.body.fermata.client.unwrap_or(self.inner.settings.client);
         // A message that was let go stands in the record like any other.
@@ -51,27 +55,10 @@ impl Driver {
                     .try_enter(&submission.owner, limit)
                     .map_err(SubmitError::TooManyRuns)?;
                 self.supersede(&submission).await?;
-                self.start_run(submission, profile, Beginning { toolbox, open, keep, add }).await
+                self.start_run(submission, profile, Beginning { current, toolbox, open, keep, add }).await
             }
             Plan::Continue(posted) => self.continue_run(&submission, profile, &posted, &messages).await,
         }
-    }
-
-    fn check_tools(&self, submission: &Submission) -> Result<Toolbox, SubmitError> {
-        let body = &submission.body;
-        let toolbox = self.inner.toolbox.with_browser_tools(&body.tools).map_err(|error| match error {
-            ToolboxError::NameTaken(name) => SubmitError::ToolNameTaken(name),
-            ToolboxError::BadName(_) | ToolboxError::BadSchema { .. } => {
-                SubmitError::Invalid(format!("In tools: {error}."))
-            }
-        })?;
-        if let Some(ToolChoice::Tool(name)) = &body.tool_choice
-            && toolbox.find(name).is_none()
-        {
-            let known = toolbox.specs().map(|spec| spec.name.clone()).collect();
-            return Err(SubmitError::UnknownTool { name: name.clone(), known });
-        }
-        Ok(toolbox)
     }
 
     /// Ends the open run because the person goes on without it; outputs that come along are taken.
@@ -90,7 +77,7 @@ impl Driver {
         profile: Profile,
         beginning: Beginning,
     ) -> Result<Following, SubmitError> {
-        let Beginning { toolbox, open, keep, add } = beginning;
+        let Beginning { current, toolbox, open, keep, add } = beginning;
         let Submission { owner, body, hold } = submission;
         let request = RunRequest {
             id: RunId::new(self.inner.ids.next("run_")),
@@ -124,7 +111,7 @@ impl Driver {
         let run = Run::new(request, self.inner.clock.now());
         let log = Writer::new(run.id.clone());
         let following = Following { chat: self.chat.clone(), run: run.id.clone(), reader: log.read(profile) };
-        self.live = Some(Live::new(run, log, toolbox, open));
+        self.live = Some(Live::new(run, log, current, toolbox, open));
         let effects = self.decide(|run, _, effects| *effects = run.begin());
         self.perform_after(changes, effects).await?;
         Ok(following)
@@ -147,7 +134,8 @@ impl Driver {
         if !claims_settled_call(message, &shown) {
             return Err(nothing_new());
         }
-        let on_server = |tool: &str| self.inner.toolbox.find(tool).is_some();
+        let current = self.inner.current();
+        let on_server = |tool: &str| current.toolbox.find(tool).is_some();
         let chunks = heal_finished(message, &shown, on_server).ok_or_else(nothing_new)?;
         if let Some(record) = &mut self.record {
             record.profile = profile;
@@ -196,6 +184,24 @@ impl Driver {
         let effects = self.decide(|run, context, effects| run.follow_on(profile, hold, context.now, effects));
         Ok(self.perform_after(vec![Change::Posted { profile }], effects).await?)
     }
+}
+
+/// The tools of a run that this post starts.
+fn check_tools(submission: &Submission, current: &Current) -> Result<Toolbox, SubmitError> {
+    let body = &submission.body;
+    let toolbox = current.toolbox.with_browser_tools(&body.tools).map_err(|error| match error {
+        ToolboxError::NameTaken(name) => SubmitError::ToolNameTaken(name),
+        ToolboxError::BadName(_) | ToolboxError::BadSchema { .. } => {
+            SubmitError::Invalid(format!("In tools: {error}."))
+        }
+    })?;
+    if let Some(ToolChoice::Tool(name)) = &body.tool_choice
+        && toolbox.find(name).is_none()
+    {
+        let known = toolbox.specs().map(|spec| spec.name.clone()).collect();
+        return Err(SubmitError::UnknownTool { name: name.clone(), known });
+    }
+    Ok(toolbox)
 }
 
 fn nothing_new() -> SubmitError {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId, ToolPart, ToolState, UiPart};
-use fermata_tools::{Call, CallState, Cancelled, Decided, Decision, Receipt, Refusal, Verdict};
+use fermata_tools::{
+    Call, CallState, Cancelled, Decided, Decision, Receipt, Refusal, StateName, ToolError, Verdict,
+};
 use serde_json::Value;
 
 use super::{Context, Effects, Run};
@@ -25,7 +27,7 @@ pub(crate) enum Rejected {
         refusal: Refusal,
         call: ToolCallId,
         tool: String,
-        state: &'static str,
+        state: StateName,
     },
     /// Two answers of the batch are about one call.
     Twice(ToolCallId),
@@ -85,7 +87,7 @@ impl Run {
         found.check(input).map_err(|fault| {
             Rejected::BadInput(format!("The edited input does not fit the schema: {fault}."))
         })?;
-        let ruling = context.policy.rule(found.spec(), input);
+        let ruling = context.rules.policy.rule(found.spec(), input);
         match ruling.decision {
             Decision::Deny => {
                 Err(Rejected::Denied(ruling.reason.unwrap_or_else(|| "A rule denies this input.".into())))
@@ -115,7 +117,7 @@ impl Run {
                     .collect();
                 Receipt {
                     tool_call_id: call.id.clone(),
-                    state: answer.map_or(call.state.name(), state_after),
+                    state: answer.map_or(call.state().name(), state_after),
                     waiting_for,
                 }
             })
@@ -131,7 +133,12 @@ impl Run {
                 }
                 AnswerKind::Decision { approved, reason, always, input } => {
                     self.calls[place].edited = input.filter(|_| approved);
-                    self.note_decision(place, Decided { approved, reason, always }, context, effects);
+                    self.note_decision(
+                        place,
+                        Decided { by: context.owner.clone(), approved, reason, always },
+                        context,
+                        effects,
+                    );
                 }
             }
         }
@@ -151,7 +158,9 @@ impl Run {
         self.calls[place].answer = Some(answer.clone());
         match answer {
             AnswerKind::Output { output } => self.succeed(place, output, context, effects),
-            AnswerKind::Failure { error_text } => self.fail(place, error_text, context, effects),
+            AnswerKind::Failure { error_text } => {
+                self.fail(place, ToolError::internal(error_text), context, effects)
+            }
             AnswerKind::Decision { .. } => {}
         }
     }
@@ -188,7 +197,7 @@ impl Run {
                 effects.release.push(self.calls[sibling].id.clone());
                 self.decide_call(
                     sibling,
-                    Decided { approved: true, reason: None, always: false },
+                    Decided { by: context.owner.clone(), approved: true, reason: None, always: false },
                     context,
                     effects,
                 );
@@ -207,7 +216,7 @@ impl Run {
             self.assembler.decide(&question.id, decided.approved, decided.reason.as_deref());
         }
         self.calls[place].decided = Some(decided);
-        if self.calls[place].state == state {
+        if *self.calls[place].state() == state {
             effects.changed.insert(place);
             effects.save = true;
         } else {
@@ -248,12 +257,12 @@ fn is_always(kind: &AnswerKind) -> bool {
     matches!(kind, AnswerKind::Decision { approved: true, always: true, .. })
 }
 
-fn state_after(answer: &AnswerKind) -> &'static str {
+fn state_after(answer: &AnswerKind) -> StateName {
     match answer {
-        AnswerKind::Output { .. } => "success",
-        AnswerKind::Failure { .. } => "error",
-        AnswerKind::Decision { approved: true, .. } => "scheduled",
-        AnswerKind::Decision { approved: false, .. } => "cancelled",
+        AnswerKind::Output { .. } => StateName::Success,
+        AnswerKind::Failure { .. } => StateName::Error,
+        AnswerKind::Decision { approved: true, .. } => StateName::Scheduled,
+        AnswerKind::Decision { approved: false, .. } => StateName::Cancelled,
     }
 }
 
@@ -269,6 +278,6 @@ fn within(limit: usize, bytes: usize) -> Result<(), Rejected> {
 impl Rejected {
     /// A refusal of an answer to this call.
     pub fn of(refusal: Refusal, call: &Call) -> Self {
-        Self::Refused { refusal, call: call.id.clone(), tool: call.tool.clone(), state: call.state.name() }
+        Self::Refused { refusal, call: call.id.clone(), tool: call.tool.clone(), state: call.state().name() }
     }
 }

@@ -111,7 +111,7 @@ impl Run {
             {
                 self.show_error(place, Cancelled::Denied { reason }.text(), effects);
             }
-            if self.calls[place].state.is_final() {
+            if self.calls[place].state().is_final() {
                 continue;
             }
             if self.calls[place].takes_answer() {
@@ -157,7 +157,7 @@ impl Run {
     /// not wait for that answer.
     fn ask_for_withheld_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
-            if self.calls[place].state == CallState::Scheduled && self.calls[place].question.is_none() {
+            if *self.calls[place].state() == CallState::Scheduled && self.calls[place].question.is_none() {
                 self.put_question(place, false, context, effects);
                 effects.park.push(self.calls[place].id.clone());
             }

@@ -4,7 +4,7 @@
 //! withheld until the gate opens.
 
 use fermata_protocol::{ApprovalId, UiChunk};
-use fermata_tools::{Call, CallState, Cancelled, Decision, Question, RunBy};
+use fermata_tools::{Call, CallState, Cancelled, Decision, ErrorType, Question, RunBy, ToolError};
 use serde_json::Value;
 
 use super::{
@@ -58,7 +58,7 @@ impl Run {
                 self.calls[place].input = input;
                 let state = self.rule(place, context);
                 self.change(place, state, context, effects);
-                if self.calls[place].run_by == Some(RunBy::Server) {
+                if self.calls[place].runs_here() {
                     self.show_input(place, effects);
                 }
             }
@@ -69,7 +69,7 @@ impl Run {
     fn rule(&self, place: usize, context: &Context<'_>) -> CallState {
         let call = &self.calls[place];
         let Some(found) = context.toolbox.find(&call.tool) else { return CallState::Scheduled };
-        let ruling = context.policy.rule(found.spec(), call.effective_input());
+        let ruling = context.rules.policy.rule(found.spec(), call.effective_input());
         match ruling.decision {
             Decision::Deny => CallState::Cancelled { cancelled: Cancelled::Denied { reason: ruling.reason } },
             Decision::Ask if !context.always.contains(&call.tool) => CallState::AwaitingApproval,
@@ -80,7 +80,8 @@ impl Run {
     /// Tells of the calls that the policy denies: at once, and without a question.
     fn settle_denied_by_policy(&mut self, effects: &mut Effects) {
         for place in self.step_places() {
-            if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } = &self.calls[place].state
+            if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
+                self.calls[place].state()
             {
                 let reason = reason.clone();
                 self.show_denial(place, reason, effects);
@@ -138,7 +139,7 @@ impl Run {
             self.show_denial_by_person(place, effects);
         }
         for place in self.step_places() {
-            if self.calls[place].state == CallState::Scheduled {
+            if *self.calls[place].state() == CallState::Scheduled {
                 self.start(place, context, effects);
             }
         }
@@ -154,7 +155,7 @@ impl Run {
 
     fn start(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         match self.calls[place].run_by {
-            Some(RunBy::Server) => {
+            Some(RunBy::Server | RunBy::Mcp) => {
                 if self.calls[place].edited.is_some() {
                     self.show_input(place, effects);
                 }
@@ -162,7 +163,7 @@ impl Run {
                 effects.execute.push(self.calls[place].id.clone());
             }
             Some(RunBy::Browser) => self.park(place, context, effects),
-            None => self.fail(place, "There is no such tool.".into(), context, effects),
+            None => self.fail(place, ToolError::internal("There is no such tool."), context, effects),
         }
     }
 
@@ -180,17 +181,17 @@ impl Run {
     pub fn settle(
         &mut self,
         call: &fermata_protocol::ToolCallId,
-        outcome: Result<Value, String>,
+        outcome: Result<Value, ToolError>,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
         let Some(place) = self.calls.iter().position(|known| known.id == *call) else { return };
-        if self.calls[place].state != CallState::Executing {
+        if *self.calls[place].state() != CallState::Executing {
             return;
         }
         match outcome {
             Ok(output) => self.succeed(place, output, context, effects),
-            Err(error_text) => self.fail(place, error_text, context, effects),
+            Err(error) => self.fail(place, error, context, effects),
         }
         self.complete_step_if_settled(context, effects);
         self.mark_parked(context.now);
@@ -219,16 +220,18 @@ impl Run {
     pub(super) fn fail(
         &mut self,
         place: usize,
-        error_text: String,
+        error: ToolError,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
-        self.change(place, CallState::Error { error_text: error_text.clone() }, context, effects);
-        self.show_error(place, error_text, effects);
+        let ToolError { error_type, text, retry_after: _ } = error;
+        self.change(place, CallState::Error { error_type, error_text: text.clone() }, context, effects);
+        self.show_error(place, text, effects);
     }
 
     fn fail_input(&mut self, place: usize, error_text: String, context: &Context<'_>, effects: &mut Effects) {
-        self.change(place, CallState::Error { error_text: error_text.clone() }, context, effects);
+        let error_type = ErrorType::InvalidFormat;
+        self.change(place, CallState::Error { error_type, error_text: error_text.clone() }, context, effects);
         let call = &self.calls[place];
         let chunk = UiChunk::ToolInputError {
             tool_call_id: call.id.clone(),
@@ -246,7 +249,7 @@ impl Run {
 
     /// When every call of the step has its outcome, the model is told, unless it has been asked often enough.
     pub(super) fn complete_step_if_settled(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase != Phase::Working || !self.step_calls().all(|call| call.state.is_final()) {
+        if self.state.phase != Phase::Working || !self.step_calls().all(|call| call.state().is_final()) {
             return;
         }
         if self.state.step >= context.limits.steps {
@@ -263,11 +266,7 @@ impl Run {
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
-        let call = &mut self.calls[place];
-        debug_assert!(!call.state.is_final(), "{} has its outcome already", call.id);
-        call.state = state;
-        call.since = context.now;
-        call.expires = None;
+        self.calls[place].enter(state, context.now);
         effects.changed.insert(place);
         effects.save = true;
     }
@@ -306,7 +305,7 @@ impl Run {
         let error_text = Cancelled::Denied { reason: reason.clone() }.text();
         let more_to_come = self
             .step_calls()
-            .any(|call| call.is_asked() || (call.run_by == Some(RunBy::Browser) && !call.state.is_final()));
+            .any(|call| call.is_asked() || (call.run_by == Some(RunBy::Browser) && !call.state().is_final()));
         if more_to_come {
             self.show_error(place, error_text, effects);
         } else {
@@ -363,8 +362,10 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-fn too_many_wait(context: &Context<'_>) -> String {
-    format!("Too many calls of this chat wait for somebody: the limit is {}.", context.limits.parked_calls)
+fn too_many_wait(context: &Context<'_>) -> ToolError {
+    let limit = context.limits.parked_calls;
+    let words = format!("Too many calls of this chat wait for somebody: the limit is {limit}.");
+    ToolError::new(ErrorType::RateLimit, words)
 }
 
 fn expiry(context: &Context<'_>) -> jiff::Timestamp {

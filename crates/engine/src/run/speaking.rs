@@ -4,7 +4,7 @@
 //! arguments of several calls, so each keeps its own.
 
 use fermata_protocol::{FinishReason, UiChunk};
-use fermata_tools::{Call, CallState};
+use fermata_tools::{Call, RunBy};
 use serde_json::Value;
 
 use super::{Context, Effects, Phase, Run};
@@ -88,20 +88,9 @@ impl Run {
     fn hear_call(&mut self, key: usize, tool: String, context: &Context<'_>, effects: &mut Effects) {
         self.close_part(effects);
         let found = context.toolbox.find(&tool);
-        let call = Call {
-            id: fermata_protocol::ToolCallId::new(context.ids.next("call_")),
-            step: self.state.step,
-            run_by: found.map(|found| found.spec().run_by),
-            tool,
-            input: Value::Null,
-            edited: None,
-            question: None,
-            decided: None,
-            answer: None,
-            state: CallState::Validating,
-            since: context.now,
-            expires: None,
-        };
+        let id = fermata_protocol::ToolCallId::new(context.ids.next("call_"));
+        let run_by = found.map(|found| found.spec().run_by);
+        let call = Call::new(id, self.state.step, tool, run_by, context.now);
         self.publish(
             effects,
             UiChunk::ToolInputStart {
@@ -178,7 +167,7 @@ impl Run {
     }
 }
 
-/// Whether the part is dynamic: nobody knows the types of a tool that does not exist.
+/// Whether the part is dynamic: a page cannot know the types of an MCP server's tool, and nobody those of one that does not exist.
 pub(super) fn dynamic(call: &Call) -> Option<bool> {
-    call.run_by.is_none().then_some(true)
+    matches!(call.run_by, None | Some(RunBy::Mcp)).then_some(true)
 }

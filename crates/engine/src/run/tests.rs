@@ -18,7 +18,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, FinishReason, MessageId, PostedTool, Profile, RunId, UiChunk,
 };
 use fermata_tools::{
-    CallContext, Decision, DefaultPolicy, Policy, Resource, Ruling, RunBy, Tool, ToolError, ToolSpec, Toolbox,
+    CallContext, Decision, DefaultPolicy, Policy, RuledBy, Ruling, RunBy, StateName, Tool, ToolError,
+    ToolSpec, Toolbox,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -37,12 +38,14 @@ impl Tool for Named {
             input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
             run_by: RunBy::Server,
             policy: self.1,
-            resource: None::<Resource>,
+            resource: None,
+            timeout: None,
+            repeatable: false,
         }
     }
 
     async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
-        Err(ToolError("a transcript runs nothing".into()))
+        Err(ToolError::internal("a transcript runs nothing"))
     }
 }
 
@@ -61,7 +64,11 @@ struct NothingOverNine;
 impl Policy for NothingOverNine {
     fn rule(&self, tool: &ToolSpec, input: &Value) -> Ruling {
         if input["n"].as_i64().is_some_and(|n| n > 9) {
-            return Ruling { decision: Decision::Deny, reason: Some("at most nine".into()) };
+            return Ruling {
+                decision: Decision::Deny,
+                reason: Some("at most nine".into()),
+                by: RuledBy::Rule(1),
+            };
         }
         DefaultPolicy.rule(tool, input)
     }
@@ -70,12 +77,34 @@ impl Policy for NothingOverNine {
 /// A run with its surroundings, and the transcript so far.
 struct Play {
     run: Run,
-    ids: Counting,
-    toolbox: Toolbox,
-    limits: Limits,
-    always: BTreeSet<String>,
+    scene: Scene,
     now: Timestamp,
     transcript: String,
+}
+
+/// What a run may look at.
+struct Scene {
+    ids: Counting,
+    toolbox: Toolbox,
+    rules: Rules,
+    owner: Owner,
+    limits: Limits,
+    always: BTreeSet<String>,
+}
+
+impl Scene {
+    fn context(&self, now: Timestamp) -> Context<'_> {
+        Context {
+            now,
+            ids: &self.ids,
+            toolbox: &self.toolbox,
+            rules: &self.rules,
+            owner: &self.owner,
+            limits: &self.limits,
+            expire: Duration::from_secs(3600),
+            always: &self.always,
+        }
+    }
 }
 
 impl Play {
@@ -88,7 +117,7 @@ impl Play {
             input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
         };
         let posted = vec![posted("where"), posted("color")];
-        let toolbox = Toolbox::new(tools).unwrap().with_browser_tools(&posted).unwrap();
+        let toolbox = Toolbox::new(tools, |_| {}).0.with_browser_tools(&posted).unwrap();
         let now = Timestamp::UNIX_EPOCH;
         let request = RunRequest {
             id: RunId::new("r"),
@@ -101,23 +130,18 @@ impl Play {
             call_settings: Map::new(),
             tool_choice: None,
         };
-        let limits = Limits {
-            steps: 3,
-            messages: 10,
-            tools: 10,
-            output_bytes: 1000,
-            parked_calls: 3,
-            runs_per_owner: None,
-            model_timeout: Duration::from_secs(60),
-            tool_timeout: Duration::from_secs(60),
-        };
+        let limits = Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() };
         let run = Run::new(request, now);
         let mut play = Self {
             run,
-            ids: Counting::default(),
-            toolbox,
-            limits,
-            always: BTreeSet::new(),
+            scene: Scene {
+                ids: Counting::default(),
+                toolbox,
+                rules: Rules { policy: Arc::new(NothingOverNine), ..Rules::default() },
+                owner: Owner::new("alice"),
+                limits,
+                always: BTreeSet::new(),
+            },
             now,
             transcript: String::new(),
         };
@@ -127,20 +151,12 @@ impl Play {
     }
 
     fn tell(&mut self, what: &str, happens: impl FnOnce(&mut Run, &Context<'_>, &mut Effects)) -> &mut Self {
-        let context = Context {
-            now: self.now,
-            ids: &self.ids,
-            toolbox: &self.toolbox,
-            policy: &NothingOverNine,
-            limits: &self.limits,
-            expire: Duration::from_secs(3600),
-            always: &self.always,
-        };
+        let context = self.scene.context(self.now);
         let mut effects = Effects::default();
         happens(&mut self.run, &context, &mut effects);
         writeln!(self.transcript, "> {what}").unwrap();
         print(&effects, &mut self.transcript);
-        self.always.extend(effects.always);
+        self.scene.always.extend(effects.always);
         self
     }
 
@@ -162,10 +178,10 @@ impl Play {
         self.hear(finished())
     }
 
-    fn settle(&mut self, call: &str, outcome: Result<Value, String>) -> &mut Self {
+    fn settle(&mut self, call: &str, outcome: Result<Value, &str>) -> &mut Self {
         let id = ToolCallId::new(call);
         self.tell(&format!("settled {call}"), |run, context, effects| {
-            run.settle(&id, outcome, context, effects)
+            run.settle(&id, outcome.map_err(ToolError::internal), context, effects)
         })
     }
 
@@ -178,16 +194,7 @@ impl Play {
     }
 
     fn refusal(&self, answers: &[Answer]) -> Rejected {
-        let context = Context {
-            now: self.now,
-            ids: &self.ids,
-            toolbox: &self.toolbox,
-            policy: &NothingOverNine,
-            limits: &self.limits,
-            expire: Duration::from_secs(3600),
-            always: &self.always,
-        };
-        self.run.judge(answers, &context).unwrap_err()
+        self.run.judge(answers, &self.scene.context(self.now)).unwrap_err()
     }
 
     fn end(&mut self, ending: Ending) -> &mut Self {
@@ -214,12 +221,12 @@ impl Play {
         let calls: Vec<&Call> = self.run.step_calls().collect();
         let asked = calls.iter().any(|call| call.is_asked());
         assert!(
-            !asked || calls.iter().all(|call| call.state.name() != "executing"),
+            !asked || calls.iter().all(|call| call.state().name() != StateName::Executing),
             "a call runs while one waits for a decision"
         );
         if self.run.state.phase == Phase::Over {
             assert!(
-                self.run.calls.iter().all(|call| call.state.is_final()),
+                self.run.calls.iter().all(|call| call.state().is_final()),
                 "a run is over and a call is open"
             );
         }
@@ -391,7 +398,7 @@ fn the_model_waits_for_every_outcome_of_the_step() {
     Play::new()
         .calls(&[("where", "{}"), ("time", "{}")])
         .answer(vec![output("call_1", json!(null))])
-        .settle("call_2", Err("no clock".into()))
+        .settle("call_2", Err("no clock"))
         .check(expect![[r#"
             > finished
             save

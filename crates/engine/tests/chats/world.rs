@@ -14,7 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Clock, Engine, EngineParts, Following, Ids, Limits, Model, Reader, Settings, Store, Submission,
+    Clock, Engine, EngineParts, Following, Ids, Limits, Model, Reader, Rules, Settings, Store, Submission,
     SubmitError,
     model::{ModelError, ModelEvent, ModelRequest},
     store::{Change, ChatPage, ChatRecord, MemoryStore, StoreError},
@@ -22,9 +22,7 @@ use fermata_engine::{
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, ToolCallId, UiMessage,
 };
-use fermata_tools::{
-    Call, CallContext, Decision, DefaultPolicy, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
-};
+use fermata_tools::{Call, CallContext, Decision, Owner, Resource, RunBy, Tool, ToolError, ToolSpec};
 use futures::{StreamExt, stream::BoxStream};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -182,6 +180,8 @@ impl Tool for Does {
             run_by: RunBy::Server,
             policy: self.1,
             resource: self.2.clone(),
+            timeout: None,
+            repeatable: false,
         }
     }
 
@@ -192,7 +192,7 @@ impl Tool for Does {
         note("begins");
         match input["does"].as_str() {
             Some("panics") => panic!("as it was told"),
-            Some("fails") => return Err(ToolError("as it was told".into())),
+            Some("fails") => return Err(ToolError::internal("as it was told")),
             Some("hangs") => {
                 context.cancelled.cancelled().await;
                 note("was cancelled");
@@ -234,7 +234,7 @@ impl World {
 
     fn on(store: Arc<Shaky>, model: Arc<Script>, ids: Arc<Counting>, since: u64) -> Self {
         let done = Arc::default();
-        let notes = Some(Resource { name: "notes".into(), per_owner: true });
+        let notes = Some(Resource::per_owner("notes"));
         let engine = Engine::new(EngineParts {
             model: model.clone(),
             store: store.clone(),
@@ -242,7 +242,7 @@ impl World {
                 Arc::new(Does("run", Decision::Allow, None, Arc::clone(&done))),
                 Arc::new(Does("note", Decision::Ask, notes, Arc::clone(&done))),
             ],
-            policy: Arc::new(DefaultPolicy),
+            rules: Rules::default(),
             clock: Arc::new(Paused(tokio::time::Instant::now(), Duration::from_secs(since))),
             ids: ids.clone(),
             settings: Settings {
@@ -258,6 +258,7 @@ impl World {
                     runs_per_owner: NonZeroUsize::new(3),
                     model_timeout: Duration::from_secs(60),
                     tool_timeout: Duration::from_secs(30),
+                    ..Limits::default()
                 },
             },
         });
@@ -324,7 +325,7 @@ impl World {
     pub async fn answer_all(&self, answers: Vec<Answer>) -> Result<String, String> {
         let receipts = self.engine.answer(&self.owner, &self.chat, answers).await;
         let states = |receipts: Vec<fermata_tools::Receipt>| {
-            receipts.iter().map(|r| r.state).collect::<Vec<_>>().join(" ")
+            receipts.iter().map(|r| r.state.as_str()).collect::<Vec<_>>().join(" ")
         };
         receipts.map(states).map_err(|error| error.to_string())
     }
@@ -333,7 +334,7 @@ impl World {
         let view = self.engine.chat(&self.owner, &self.chat).await.unwrap();
         view.pending
             .iter()
-            .map(|pending| format!("{} {}", pending.call.id, pending.call.state.name()))
+            .map(|pending| format!("{} {}", pending.call.id, pending.call.state().name()))
             .collect()
     }
 

@@ -3,6 +3,7 @@
 use axum::{Json, extract::State};
 use fermata_engine::PendingCall;
 use fermata_protocol::{ApprovalId, ToolCallId};
+use fermata_tools::StateName;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -27,7 +28,8 @@ pub struct Pending {
     input: Value,
     kind: Kind,
     /// `awaiting_approval` or `executing`.
-    state: &'static str,
+    #[schema(value_type = String, example = "executing")]
+    state: StateName,
     #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
     /// When it is settled as expired.
@@ -74,13 +76,13 @@ impl From<PendingCall> for Pending {
     fn from(PendingCall { call }: PendingCall) -> Self {
         Self {
             kind: if call.is_asked() { Kind::Approval } else { Kind::Output },
-            state: call.state.name(),
+            state: call.state().name(),
+            since: call.since(),
             input: call.effective_input().clone(),
             approval_id: call.question.map(|question| question.id),
             id: call.id.clone(),
             tool_call_id: call.id,
             tool: call.tool,
-            since: call.since,
             expires: call.expires,
         }
     }

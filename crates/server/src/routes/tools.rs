@@ -52,7 +52,7 @@ impl From<ToolSpec> for ListedTool {
             input_schema: spec.input_schema,
             run_by: spec.run_by,
             policy: spec.policy,
-            resource: spec.resource.map(|resource| resource.name),
+            resource: spec.resource.map(|resource| resource.to_string()),
         }
     }
 }

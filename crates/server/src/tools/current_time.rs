@@ -1,7 +1,7 @@
 //! What time it is, anywhere.
 
 use async_trait::async_trait;
-use fermata_tools::{CallContext, Decision, ToolError, TypedTool};
+use fermata_tools::{CallContext, Decision, ErrorType, ToolError, TypedTool};
 use jiff::{Timestamp, tz::TimeZone};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,7 +37,7 @@ fn tell(now: Timestamp, timezone: Option<&str>) -> Result<Value, ToolError> {
         let words = format!(
             "There is no time zone {name:?}. Use an IANA name such as Europe/Zurich or America/New_York."
         );
-        ToolError(words)
+        ToolError::new(ErrorType::InvalidFormat, words)
     };
     let zoned = now.to_zoned(TimeZone::get(name).map_err(unknown)?);
     Ok(json!({
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn an_unknown_zone_is_named() {
-        let ToolError(words) = tell(Timestamp::UNIX_EPOCH, Some("Mars/Olympus")).expect_err("no such zone");
+        let words = tell(Timestamp::UNIX_EPOCH, Some("Mars/Olympus")).expect_err("no such zone").text;
         assert!(words.contains("Mars/Olympus"), "{words}");
     }
 }

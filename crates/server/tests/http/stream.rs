@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_engine::{Engine, EngineParts, Limits, Settings, Submission, store::MemoryStore};
-use fermata_protocol::{ChatBody, Profile};
+use fermata_engine::{Engine, EngineParts, Rules, Settings, Submission, store::MemoryStore};
+use fermata_protocol::ChatBody;
 use fermata_server::{
     ids::{RandomIds, SystemClock},
     sse,
 };
-use fermata_tools::{DefaultPolicy, Owner};
+use fermata_tools::Owner;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -20,25 +20,14 @@ use crate::{
 
 /// An engine that meets no thread but this one, so that paused time is all the time there is.
 fn engine_in_memory(model: Scripted) -> Engine {
-    let limits = Limits {
-        steps: 20,
-        messages: 100,
-        tools: 10,
-        output_bytes: 1000,
-        parked_calls: 10,
-        runs_per_owner: None,
-        model_timeout: Duration::from_secs(60),
-        tool_timeout: Duration::from_secs(60),
-    };
-    let hold = Duration::from_secs(300);
     Engine::new(EngineParts {
         model: Arc::new(model),
         store: Arc::new(MemoryStore::default()),
         tools: vec![],
-        policy: Arc::new(DefaultPolicy),
+        rules: Rules::default(),
         clock: Arc::new(SystemClock),
         ids: Arc::new(RandomIds),
-        settings: Settings { hold, expire: hold * 100, client: Profile::V6, limits },
+        settings: Settings::default(),
     })
     .expect("an engine")
 }

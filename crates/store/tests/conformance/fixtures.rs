@@ -97,19 +97,32 @@ pub fn save(id: &str, state: serde_json::Value, expires: Option<Timestamp>) -> C
 }
 
 pub fn call(id: &str, state: CallState) -> Call {
-    Call {
-        id: ToolCallId::new(id),
-        step: 1,
-        tool: "write_note".into(),
-        run_by: Some(RunBy::Server),
-        input: json!({"title": "Ü", "z": 1, "a": null}),
-        edited: None,
-        question: Some(Question { id: ApprovalId::new(format!("question-{id}")), required: true }),
-        decided: None,
-        answer: None,
-        state,
-        since: at(0),
-        expires: Some(at(60)),
+    let mut call = Call::new(ToolCallId::new(id), 1, "write_note".into(), Some(RunBy::Server), at(0));
+    call.input = json!({"title": "Ü", "z": 1, "a": null});
+    call.question = Some(Question { id: ApprovalId::new(format!("question-{id}")), required: true });
+    for state in way_to(state) {
+        call.enter(state, at(0));
+    }
+    call.expires = Some(at(60));
+    call
+}
+
+/// A call with something else about it.
+pub fn changed(mut call: Call, change: impl FnOnce(&mut Call)) -> Call {
+    change(&mut call);
+    call
+}
+
+/// The states through which a call comes into this one.
+fn way_to(state: CallState) -> Vec<CallState> {
+    match &state {
+        CallState::Validating => vec![],
+        CallState::Executing => vec![CallState::Scheduled, state],
+        CallState::Success { .. } => vec![CallState::Scheduled, CallState::Executing, state],
+        CallState::AwaitingApproval
+        | CallState::Scheduled
+        | CallState::Error { .. }
+        | CallState::Cancelled { .. } => vec![state],
     }
 }
 
@@ -119,7 +132,9 @@ pub fn put_call(id: &str, call: &Call) -> Change {
 
 /// A decision for always (or not) about a call of the tool.
 pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
-    let decided = Some(Decided { approved, reason: Some("because".into()), always });
-    let call = Call { tool: tool.into(), decided, ..call("c", CallState::Scheduled) };
+    let decided = Some(Decided { by: alice(), approved, reason: Some("because".into()), always });
+    let mut call = call("c", CallState::Scheduled);
+    call.tool = tool.into();
+    call.decided = decided;
     Change::Confirm { run: run(id), call: Box::new(call), by: alice() }
 }

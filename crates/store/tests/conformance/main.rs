@@ -14,7 +14,7 @@ use fermata_engine::{
 };
 use fermata_protocol::{AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage};
 use fermata_store::SqliteStore;
-use fermata_tools::{Call, CallState};
+use fermata_tools::{CallState, ErrorType};
 use fixtures::*;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -185,8 +185,10 @@ async fn an_open_run_is_read_with_its_state_log_and_calls(store: AnyStore) {
     let state = json!({"z": [1, 0.1, null], "a": "ü"});
     let chunks = [r#"{"type":"start"}"#, "{\n}", r#""\u001e""#];
     let first = call("c1", CallState::AwaitingApproval);
-    let second =
-        Call { question: None, expires: None, ..call("b", CallState::Success { output: Value::Null }) };
+    let second = changed(call("b", CallState::Success { output: Value::Null }), |call| {
+        call.question = None;
+        call.expires = None;
+    });
     commit(&store, &id, vec![append("r", 1, &chunks[..2]), put_call("r", &first), put_call("r", &second)])
         .await;
     commit(
@@ -206,7 +208,8 @@ async fn a_call_put_again_keeps_its_place(store: AnyStore) {
     let id = with_run(&store).await;
     let calls = [call("z", CallState::Executing), call("a", CallState::Executing)];
     commit(&store, &id, calls.iter().map(|call| put_call("r", call)).collect()).await;
-    let settled = Call { question: None, ..call("z", CallState::Error { error_text: "no".into() }) };
+    let failed = CallState::Error { error_type: ErrorType::Network, error_text: "no".into() };
+    let settled = changed(call("z", failed), |call| call.question = None);
     commit(&store, &id, vec![put_call("r", &settled)]).await;
     let record = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
     assert_eq!(record.calls, [settled, calls[1].clone()]);
@@ -270,7 +273,7 @@ async fn a_call_belongs_to_one_run(store: AnyStore) {
     commit(&store, &id, vec![put_call("r", &call("c", CallState::Executing)), close("r"), open("next")])
         .await;
     refused(&store, &id, vec![put_call("next", &call("c", CallState::Executing))]).await;
-    let taken = Call { id: ToolCallId::new("d"), ..call("c", CallState::Executing) };
+    let taken = changed(call("c", CallState::Executing), |call| call.id = ToolCallId::new("d"));
     refused(&store, &id, vec![put_call("next", &taken)]).await;
 }
 

@@ -157,7 +157,7 @@ impl Watched {
                     .map(|call| call.id.clone())
                     .collect();
                 let Some(call) = at_work.get(nth) else { return };
-                let outcome = if well { Ok(json!(3)) } else { Err("it failed".to_owned()) };
+                let outcome = if well { Ok(json!(3)) } else { Err(ToolError::internal("it failed")) };
                 self.tell(|run, context, effects| run.settle(call, outcome, context, effects));
             }
             Move::LetsGo if self.play.run.is_waiting() => self.tell(|run, context, effects| {
@@ -231,7 +231,7 @@ impl Watched {
             "a call has two outcomes: {:?}",
             self.outcomes
         );
-        let settled = self.play.run.calls.iter().filter(|call| call.state.is_final());
+        let settled = self.play.run.calls.iter().filter(|call| call.state().is_final());
         let shown = |call: &Call| {
             self.outcomes.contains_key(call.id.as_str()) || self.play.run.state.phase == Phase::Deciding
         };
@@ -247,8 +247,12 @@ impl Watched {
     /// Every call that the model is told of has its result.
     fn check_prompt(&self, message: &UiMessage) {
         use crate::model::ModelMessage;
-        let asking =
-            Asking { system: None, toolbox: &self.play.toolbox, tool_choice: None, settings: &Map::new() };
+        let asking = Asking {
+            system: None,
+            toolbox: &self.play.scene.toolbox,
+            tool_choice: None,
+            settings: &Map::new(),
+        };
         let mut open = Vec::new();
         for told in prompt(std::iter::once(message), &asking).messages {
             match told {

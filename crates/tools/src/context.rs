@@ -1,0 +1,117 @@
+//! What a running call knows of its surroundings, and what it may do to them before it has a result.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use fermata_protocol::{ChatId, ToolCallId};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::Owner;
+
+/// What a running call knows. Cheap to clone.
+#[derive(Clone)]
+pub struct CallContext {
+    /// Whose chat it is.
+    pub owner: Owner,
+    /// Which chat.
+    pub chat: ChatId,
+    /// Which call.
+    pub call: ToolCallId,
+    /// Ends when the run is stopped or the call's time is over. Work that goes on elsewhere should watch it.
+    pub cancelled: CancellationToken,
+    surroundings: Arc<dyn Surroundings>,
+}
+
+/// Those who listen to a running call.
+#[async_trait]
+pub trait Surroundings: Send + Sync {
+    /// Takes partial output. Must not wait: what comes too fast may be dropped, as each output stands for all before it.
+    fn report(&self, call: &ToolCallId, output: Value);
+
+    /// Puts a question to the person. Dropping the future withdraws it.
+    async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply;
+}
+
+/// A question that a tool puts to the person while it runs (MCP's elicitation).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Elicitation {
+    /// The question.
+    pub message: String,
+    /// JSON Schema of the answer's content, an object schema.
+    pub requested_schema: Value,
+}
+
+/// What the person said to it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ElicitationReply {
+    /// Answered, with content that fits the schema.
+    Accept(Value),
+    /// Said no.
+    Decline,
+    /// Did not decide, or could not be asked.
+    Cancel,
+}
+
+/// Nobody listens: reports go nowhere, and there is no person to ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+// === impl CallContext ===
+
+impl CallContext {
+    /// The context of a call to which nobody listens and which nobody cancels.
+    pub fn new(owner: Owner, chat: ChatId, call: ToolCallId) -> Self {
+        Self { owner, chat, call, cancelled: CancellationToken::new(), surroundings: Arc::new(Alone) }
+    }
+
+    /// The same with somebody who listens.
+    #[must_use]
+    pub fn heard_by(self, surroundings: Arc<dyn Surroundings>) -> Self {
+        Self { surroundings, ..self }
+    }
+
+    /// The same, cancelled by this token.
+    #[must_use]
+    pub fn cancelled_by(self, cancelled: CancellationToken) -> Self {
+        Self { cancelled, ..self }
+    }
+
+    /// Shows partial output. Each stands for all before it; those that come too fast are left out.
+    pub fn report(&self, output: Value) {
+        self.surroundings.report(&self.call, output);
+    }
+
+    /// Asks the person something and waits for the answer. The wait does not count against the call's time limit. Dropping the
+    /// future withdraws the question.
+    pub async fn elicit(&self, elicitation: Elicitation) -> ElicitationReply {
+        self.surroundings.elicit(&self.call, elicitation).await
+    }
+
+    pub(crate) fn surroundings(&self) -> Arc<dyn Surroundings> {
+        self.surroundings.clone()
+    }
+}
+
+impl fmt::Debug for CallContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, chat, call, cancelled, surroundings: _ } = self;
+        f.debug_struct("CallContext")
+            .field("owner", owner)
+            .field("chat", chat)
+            .field("call", call)
+            .field("cancelled", &cancelled.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Alone ===
+
+#[async_trait]
+impl Surroundings for Alone {
+    fn report(&self, _: &ToolCallId, _: Value) {}
+
+    async fn elicit(&self, _: &ToolCallId, _: Elicitation) -> ElicitationReply {
+        ElicitationReply::Cancel
+    }
+}
