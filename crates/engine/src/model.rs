@@ -43,7 +43,7 @@ pub enum ModelMessage {
     /// Instructions.
     System(String),
     /// What the person said and showed.
-    User(Vec<UserContent>),
+    User(Vec<ModelContent>),
     /// What the model said and called.
     Assistant {
         /// Its reasoning.
@@ -59,14 +59,14 @@ pub enum ModelMessage {
         call_id: String,
         /// Its tool.
         tool: String,
-        /// What the model is told, as text or JSON.
-        content: String,
+        /// What came of it, as the model is told.
+        content: Vec<ModelContent>,
     },
 }
 
-/// A piece of what the person said.
+/// A piece of what a model is told: by the person, or by a tool.
 #[derive(Clone, Debug, PartialEq)]
-pub enum UserContent {
+pub enum ModelContent {
     /// Words.
     Text(String),
     /// A file by URL or data URL.

@@ -9,7 +9,7 @@ use fermata_protocol::{FilePart, Role, ToolChoice, ToolPart, ToolState, UiMessag
 use fermata_tools::{Cancelled, Toolbox};
 use serde_json::{Map, Value, json};
 
-use crate::model::{ModelCall, ModelMessage, ModelRequest, ModelTool, UserContent};
+use crate::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
 
 /// What a step is asked with, besides the messages.
 pub(crate) struct Asking<'a> {
@@ -57,7 +57,7 @@ impl History {
                 }
             }
             Role::User => {
-                let content: Vec<UserContent> = message.parts.iter().filter_map(user_content).collect();
+                let content: Vec<ModelContent> = message.parts.iter().filter_map(user_content).collect();
                 if !content.is_empty() {
                     self.messages.push(ModelMessage::User(content));
                 }
@@ -77,7 +77,7 @@ impl History {
         let made = |part: &&ToolPart| !matches!(part.state, ToolState::InputStreaming { .. });
         for part in parts.iter().filter_map(UiPart::as_tool).filter(made) {
             let (call_id, tool) = (self.unique_id(part), tool_name(part.name.as_str()));
-            let content = result_of(part);
+            let content = vec![ModelContent::Text(result_of(part))];
             calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input: input_of(part) });
             results.push(ModelMessage::Tool { call_id, tool, content });
         }
@@ -157,10 +157,10 @@ fn reasoning(part: &UiPart) -> Option<&str> {
 }
 
 /// What the model sees of a user's part; parts it has no eyes for are left out.
-fn user_content(part: &UiPart) -> Option<UserContent> {
+fn user_content(part: &UiPart) -> Option<ModelContent> {
     match part {
-        UiPart::Text { text, .. } if !text.is_empty() => Some(UserContent::Text(text.clone())),
-        UiPart::File(FilePart { media_type, url, filename, .. }) => Some(UserContent::File {
+        UiPart::Text { text, .. } if !text.is_empty() => Some(ModelContent::Text(text.clone())),
+        UiPart::File(FilePart { media_type, url, filename, .. }) => Some(ModelContent::File {
             media_type: media_type.clone(),
             url: url.clone(),
             filename: filename.clone(),

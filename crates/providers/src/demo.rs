@@ -73,7 +73,7 @@ fn cut(event: ModelEvent) -> Vec<ModelEvent> {
 
 #[cfg(test)]
 mod tests {
-    use fermata_engine::model::{ModelMessage, UserContent};
+    use fermata_engine::model::{ModelContent, ModelMessage};
     use fermata_protocol::FinishReason;
 
     use super::*;
@@ -81,7 +81,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_answer_streams_in_several_deltas_and_finishes_last() {
         let request = ModelRequest {
-            messages: vec![ModelMessage::User(vec![UserContent::Text("hi".into())])],
+            messages: vec![ModelMessage::User(vec![ModelContent::Text("hi".into())])],
             tools: vec![],
             tool_choice: None,
             settings: serde_json::Map::new(),

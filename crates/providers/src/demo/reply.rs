@@ -2,7 +2,7 @@
 //!
 //! After tool results it always ends in words, so a run with it is over after two steps at most.
 
-use fermata_engine::model::{ModelCall, ModelEvent, ModelMessage, ModelRequest, ModelTool, UserContent};
+use fermata_engine::model::{ModelCall, ModelContent, ModelEvent, ModelMessage, ModelRequest, ModelTool};
 use fermata_protocol::{FinishReason, ToolChoice};
 use serde_json::{Value, json};
 
@@ -88,14 +88,24 @@ fn last_turn(messages: &[ModelMessage]) -> (String, &[ModelMessage]) {
         return (String::new(), messages);
     };
     let texts = content.iter().filter_map(|piece| match piece {
-        UserContent::Text(text) => Some(text.as_str()),
-        UserContent::File { .. } => None,
+        ModelContent::Text(text) => Some(text.as_str()),
+        ModelContent::File { .. } => None,
     });
     (texts.collect::<Vec<_>>().join("\n"), &messages[place + 1..])
 }
 
+/// A result in words; of a file its kind, which is all that the demo has eyes for.
+fn in_words(content: &[ModelContent]) -> String {
+    let words = content.iter().map(|piece| match piece {
+        ModelContent::Text(text) => text.clone(),
+        ModelContent::File { media_type, filename: Some(name), .. } => format!("[{name} ({media_type})]"),
+        ModelContent::File { media_type, filename: None, .. } => format!("[a file ({media_type})]"),
+    });
+    words.collect::<Vec<_>>().join("\n")
+}
+
 /// The results, each with the call that it belongs to.
-fn results(since: &[ModelMessage]) -> Vec<(&ModelCall, &str)> {
+fn results(since: &[ModelMessage]) -> Vec<(&ModelCall, String)> {
     let calls = || {
         since.iter().flat_map(|message| match message {
             ModelMessage::Assistant { calls, .. } => calls.as_slice(),
@@ -103,7 +113,7 @@ fn results(since: &[ModelMessage]) -> Vec<(&ModelCall, &str)> {
         })
     };
     let results = since.iter().filter_map(|message| match message {
-        ModelMessage::Tool { call_id, content, .. } => Some((call_id, content.as_str())),
+        ModelMessage::Tool { call_id, content, .. } => Some((call_id, in_words(content))),
         ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Assistant { .. } => None,
     });
     results.filter_map(|(id, content)| Some((calls().find(|call| call.id == *id)?, content))).collect()

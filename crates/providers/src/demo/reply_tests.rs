@@ -21,9 +21,9 @@ fn with_location() -> Vec<ModelTool> {
 fn asked(said: &str, tools: Vec<ModelTool>) -> ModelRequest {
     let messages = vec![
         ModelMessage::System("Be kind.".into()),
-        ModelMessage::User(vec![UserContent::Text("what time is it".into())]),
+        ModelMessage::User(vec![ModelContent::Text("what time is it".into())]),
         ModelMessage::Assistant { reasoning: String::new(), text: "Noon.".into(), calls: vec![] },
-        ModelMessage::User(vec![UserContent::Text(said.into())]),
+        ModelMessage::User(vec![ModelContent::Text(said.into())]),
     ];
     ModelRequest { messages, tools, tool_choice: None, settings: serde_json::Map::new() }
 }
@@ -46,7 +46,7 @@ fn answered(said: &str, answers: &[(&str, Value, &str)]) -> ModelRequest {
         .map(|(call, (tool, _, result))| ModelMessage::Tool {
             call_id: call.id.clone(),
             tool: (*tool).into(),
-            content: (*result).into(),
+            content: vec![ModelContent::Text((*result).into())],
         })
         .collect();
     request.messages.push(ModelMessage::Assistant { reasoning: String::new(), text: "…".into(), calls });

@@ -4,7 +4,7 @@
 //! paired.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use fermata_engine::model::{ModelCall, ModelMessage, ModelRequest, ModelTool, UserContent};
+use fermata_engine::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
 use fermata_protocol::ToolChoice;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
@@ -44,7 +44,7 @@ fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField
                 assistant(reasoning, text, calls, dialect, field)
             }
             ModelMessage::Tool { call_id, tool: _, content } => {
-                Some(json!({"role": "tool", "tool_call_id": call_id, "content": content}))
+                Some(json!({"role": "tool", "tool_call_id": call_id, "content": user_content(content)}))
             }
         })
         .collect()
@@ -103,12 +103,12 @@ fn call(call: ModelCall, signed: bool) -> Value {
     value
 }
 
-fn user_content(content: Vec<UserContent>) -> Value {
+fn user_content(content: Vec<ModelContent>) -> Value {
     let texts: Option<Vec<&str>> = content
         .iter()
         .map(|piece| match piece {
-            UserContent::Text(text) => Some(text.as_str()),
-            UserContent::File { .. } => None,
+            ModelContent::Text(text) => Some(text.as_str()),
+            ModelContent::File { .. } => None,
         })
         .collect();
     match texts {
@@ -117,10 +117,10 @@ fn user_content(content: Vec<UserContent>) -> Value {
     }
 }
 
-fn user_part(piece: UserContent) -> Value {
+fn user_part(piece: ModelContent) -> Value {
     match piece {
-        UserContent::Text(text) => text_part(text),
-        UserContent::File { media_type, url, filename } => file_part(&media_type, url, filename),
+        ModelContent::Text(text) => text_part(text),
+        ModelContent::File { media_type, url, filename } => file_part(&media_type, url, filename),
     }
 }
 

@@ -11,7 +11,7 @@ fn mapped(messages: Vec<ModelMessage>) -> Value {
 }
 
 fn user(text: &str) -> ModelMessage {
-    ModelMessage::User(vec![UserContent::Text(text.into())])
+    ModelMessage::User(vec![ModelContent::Text(text.into())])
 }
 
 fn assistant_said(reasoning: &str, text: &str, calls: &[&str]) -> ModelMessage {
@@ -21,16 +21,20 @@ fn assistant_said(reasoning: &str, text: &str, calls: &[&str]) -> ModelMessage {
 }
 
 fn result(id: &str) -> ModelMessage {
-    ModelMessage::Tool { call_id: id.into(), tool: "f".into(), content: "done".into() }
+    ModelMessage::Tool {
+        call_id: id.into(),
+        tool: "f".into(),
+        content: vec![ModelContent::Text("done".into())],
+    }
 }
 
 fn file(media_type: &str, url: &str, filename: Option<&str>) -> Value {
-    let piece = UserContent::File {
+    let piece = ModelContent::File {
         media_type: media_type.into(),
         url: url.into(),
         filename: filename.map(Into::into),
     };
-    mapped(vec![ModelMessage::User(vec![UserContent::Text("see".into()), piece])])[0]["content"][1].clone()
+    mapped(vec![ModelMessage::User(vec![ModelContent::Text("see".into()), piece])])[0]["content"][1].clone()
 }
 
 fn with_settings(settings: Value, dialect: Dialect) -> Value {
@@ -74,7 +78,7 @@ fn an_assistant_message_without_words_and_calls_is_left_out() {
 
 #[test]
 fn several_texts_are_one_string() {
-    let texts = ["a", "b"].map(|text| UserContent::Text(text.into()));
+    let texts = ["a", "b"].map(|text| ModelContent::Text(text.into()));
     assert_eq!(mapped(vec![ModelMessage::User(texts.into())])[0]["content"], "a\nb");
 }
 

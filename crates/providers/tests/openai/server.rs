@@ -10,7 +10,7 @@ use std::{
 
 use fermata_engine::{
     Model,
-    model::{ModelError, ModelEvent, ModelMessage, ModelRequest, ModelTool, UserContent},
+    model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelTool},
 };
 use fermata_providers::{OpenAi, OpenAiConfig};
 use futures::StreamExt;
@@ -170,7 +170,7 @@ pub fn question() -> ModelRequest {
     ModelRequest {
         messages: vec![
             ModelMessage::System("Be brief.".into()),
-            ModelMessage::User(vec![UserContent::Text("How is the weather in Bern?".into())]),
+            ModelMessage::User(vec![ModelContent::Text("How is the weather in Bern?".into())]),
         ],
         tools: vec![
             tool("get_weather", json!({"type": "object", "properties": {"city": {"type": "string"}}})),

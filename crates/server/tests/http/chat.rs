@@ -4,7 +4,7 @@ use axum::{
     body::Body,
     http::{Method, header},
 };
-use fermata_engine::model::{ModelMessage, UserContent};
+use fermata_engine::model::{ModelContent, ModelMessage};
 use serde_json::json;
 
 use crate::{
@@ -152,7 +152,7 @@ async fn an_image_in_the_form_of_openai_reaches_the_model() {
         panic!("the person is not heard: {asked:?}");
     };
     assert!(
-        matches!(&content[1], UserContent::File { media_type, url, .. }
+        matches!(&content[1], ModelContent::File { media_type, url, .. }
             if media_type == "image/*" && url == "https://example.com/cat"),
         "{content:?}"
     );
