@@ -7,18 +7,21 @@
 //! next driver to take up.
 
 mod commands;
+mod jobs;
 mod live;
+mod spans;
 mod submit;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatId, EventId, Profile, UiChunk};
-use fermata_tools::{CallContext, Owner, Receipt};
+use fermata_tools::{Call, CallContext, Execution, MOST_RETRIES, Owner, Receipt};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tokio::{sync::oneshot, time::Instant};
 
-use live::{Happening, Job, Live};
+use jobs::Signal;
+use live::{Happening, Live};
 
 use crate::{
     AnswerError, ChatView, Following, ReadError, Submission, SubmitError,
@@ -140,7 +143,7 @@ impl Driver {
         let Some(record) = self.record.as_mut() else { return Ok(()) };
         record.saved_run = false;
         let open = self.inner.open_runs.enter(&record.owner);
-        self.live = Some(Live::new(run, log, current, toolbox, open));
+        self.live = Some(Live::new(run, log, current, toolbox, open, self.inner.tasks.clone()));
         let effects = self.decide(|run, context, effects| *effects = run.resume(context));
         self.perform(effects).await?;
         self.keep_time().await
@@ -163,7 +166,9 @@ impl Driver {
 
     /// As [`Driver::perform`], with changes to the chat that are saved together with the run.
     async fn perform_after(&mut self, before: Vec<Change>, effects: Effects) -> Result<(), StoreError> {
-        let Effects { save, publish, release, park, execute, ask, over, .. } = &effects;
+        let mut effects = effects;
+        self.stand_in_line(&mut effects);
+        let Effects { save, publish, release, park, execute, replies, ask, over, .. } = &effects;
         let Some(live) = &mut self.live else { return Ok(()) };
         live.log.stage(publish);
         if *save {
@@ -179,6 +184,9 @@ impl Driver {
         self.execute(execute);
         let Some(live) = &mut self.live else { return Ok(()) };
         live.log.publish();
+        for (id, reply) in replies {
+            live.jobs.reply(id, reply.clone());
+        }
         if let Some(ending) = over {
             self.close(ending);
         } else if *ask {
@@ -193,8 +201,26 @@ impl Driver {
         changes.extend(changes_of(live, effects, &record.owner)?);
         self.inner.store.commit(&self.chat, self.inner.clock.now(), changes).await?;
         live.log.note_saved();
+        for place in &effects.changed {
+            let call = &live.run.calls[*place];
+            live.spans.note(call, live.toolbox.find(&call.tool).is_some());
+        }
         record.always.extend(effects.always.iter().cloned());
         Ok(())
+    }
+
+    /// Puts calls into the lines for what they use; those whose turn it is run at once, in the same step of saving.
+    fn stand_in_line(&mut self, effects: &mut Effects) {
+        let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return };
+        let current = live.current.clone();
+        let toolbox = live.toolbox.clone();
+        for (call, key) in std::mem::take(&mut effects.queue) {
+            let ticket = self.inner.locks.queue(key);
+            if live.stand_in_line(call.clone(), ticket, self.inner.settings.limits.lock_timeout) {
+                let context = self.inner.context(&current.rules, &toolbox, record);
+                live.run.take_turn(&call, &context, effects);
+            }
+        }
     }
 
     fn execute(&mut self, calls: &[fermata_protocol::ToolCallId]) {
@@ -205,17 +231,18 @@ impl Driver {
             let Some((spec, tool)) = found.and_then(|found| Some((found.spec(), found.tool()?))) else {
                 continue;
             };
-            let job = Job {
+            let context = CallContext::new(record.owner.clone(), self.chat.clone(), id.clone());
+            let execution = Execution {
                 tool: tool.clone(),
                 input: call.effective_input().clone(),
-                context: CallContext::new(record.owner.clone(), self.chat.clone(), id.clone())
-                    .cancelled_by(live.cancelled()),
-                timeout: self.inner.settings.limits.tool_timeout,
-                place: spec.resource.as_ref().and_then(|resource| {
-                    Some(self.inner.locks.queue(resource.key(call.effective_input(), &record.owner)?))
-                }),
+                context: live.jobs.surround(context),
+                timeout: spec.timeout.unwrap_or(self.inner.settings.limits.tool_timeout),
+                // Times it ran before the process ended count.
+                retries: if spec.repeatable { MOST_RETRIES.saturating_sub(times_before(call)) } else { 0 },
+                strategies: live.current.rules.strategies.clone(),
             };
-            live.execute(id.clone(), job);
+            let lock = live.take_lock(id);
+            live.jobs.start(execution, lock, live.spans.of(id));
         }
     }
 
@@ -233,6 +260,7 @@ impl Driver {
                 toolbox: &live.toolbox,
                 tool_choice: live.run.tool_choice(),
                 settings: &live.run.state.call_settings,
+                advice: &|call| live.run.advice(call, &live.current.rules.strategies),
             },
         );
         let model = self.inner.model.clone();
@@ -247,13 +275,47 @@ impl Driver {
             Happening::Silence => {
                 self.hear(vec![Err(ModelError::Network("the stream ended before the answer did".into()))])
             }
-            Happening::Settled(call, outcome) => {
-                let outcome = self.inner.within_limit(outcome);
-                self.decide(|run, context, effects| run.settle(&call, outcome, context, effects))
+            Happening::Tool(signal) => self.hear_tool(signal),
+            Happening::Turn(call) => {
+                let effects = self.decide(|run, context, effects| run.take_turn(&call, context, effects));
+                if let Some(live) = self.live.as_mut().filter(|_| !effects.execute.contains(&call)) {
+                    live.drop_lock(&call);
+                }
+                effects
+            }
+            Happening::NoTurn(call) => {
+                self.decide(|run, context, effects| run.miss_turn(&call, context, effects))
             }
             Happening::Time => Effects::default(),
         };
         self.perform(effects).await
+    }
+
+    fn hear_tool(&mut self, signal: Signal) -> Effects {
+        match signal {
+            Signal::Settled(call, outcome) => {
+                let outcome = self.inner.within_limit(outcome);
+                self.decide(|run, context, effects| run.settle(&call, outcome, context, effects))
+            }
+            Signal::Reports(reports) => self.decide(|run, context, effects| {
+                for (call, output) in reports {
+                    if output.to_string().len() <= context.limits.output_bytes {
+                        run.report(&call, output, effects);
+                    }
+                }
+            }),
+            Signal::Elicits { call, question, asked } => {
+                let mut id = None;
+                let effects =
+                    self.decide(|run, context, effects| id = run.elicit(&call, question, context, effects));
+                // Where it cannot be asked, dropping `asked` tells the tool so.
+                if let (Some(live), Some(id)) = (&mut self.live, id) {
+                    live.jobs.ask(id, asked);
+                }
+                effects
+            }
+            Signal::Withdraws(id) => self.decide(|run, context, effects| run.withdraw(&id, context, effects)),
+        }
     }
 
     fn hear(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Effects {
@@ -281,8 +343,9 @@ impl Driver {
     /// Ends what is over: waiting calls, the hold, the patience with the model.
     async fn keep_time(&mut self) -> Result<(), StoreError> {
         let now = self.inner.clock.now();
+        let limits = &self.inner.settings.limits;
         let Some(live) = &self.live else { return Ok(()) };
-        let silent = live.model_deadline(self.inner.settings.limits.model_timeout);
+        let silent = live.model_deadline(limits.model_timeout, limits.model_call_timeout);
         if silent.is_some_and(|deadline| deadline <= Instant::now()) {
             let effects = self.hear(vec![Err(ModelError::Timeout)]);
             return self.perform(effects).await;
@@ -312,7 +375,7 @@ impl Driver {
 
     /// Forgets a run that was let go: it costs a row from now on.
     fn let_rest(&mut self) {
-        if self.live.as_ref().is_some_and(|live| live.run.state.let_go) {
+        if self.live.as_ref().is_some_and(|live| live.run.state.let_go && !live.run.is_bound()) {
             self.live = None;
             if let Some(record) = &mut self.record {
                 record.saved_run = true;
@@ -326,6 +389,9 @@ impl Driver {
             match ending {
                 Ending::Failed(error) => {
                     tracing::warn!(chat = %self.chat, run = %live.run.id, %error, "the run failed")
+                }
+                Ending::ToolFailed { tool, error_type } => {
+                    tracing::warn!(chat = %self.chat, run = %live.run.id, tool, %error_type, "the run was ended by a tool's failure");
                 }
                 Ending::Finished(_)
                 | Ending::Stopped
@@ -350,7 +416,7 @@ impl Driver {
     /// When something may be over.
     fn deadline(&self) -> Option<Instant> {
         let live = self.live.as_ref()?;
-        let now = self.inner.clock.now();
+        let (now, limits) = (self.inner.clock.now(), &self.inner.settings.limits);
         let in_time = |time: Timestamp| {
             let left = Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO);
             // Beyond this tokio's clock may not reach; the time is looked at again then.
@@ -359,10 +425,15 @@ impl Driver {
         let times = [
             live.run.hold_ends().map(in_time),
             live.run.expires().map(in_time),
-            live.model_deadline(self.inner.settings.limits.model_timeout),
+            live.model_deadline(limits.model_timeout, limits.model_call_timeout),
         ];
         times.into_iter().flatten().min()
     }
+}
+
+/// How often a call that runs has run before.
+fn times_before(call: &Call) -> u32 {
+    u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1)
 }
 
 async fn next(live: &mut Option<Live>, deadline: Option<Instant>) -> Happening {
@@ -387,9 +458,13 @@ fn changes_of(live: &Live, effects: &Effects, owner: &Owner) -> Result<Vec<Chang
     let keep_message = match &effects.over {
         // Clients show these however little they say.
         Some(Ending::Finished(_) | Ending::Stopped) => true,
-        Some(Ending::Superseded | Ending::Expired | Ending::StepLimit | Ending::Failed(_)) => {
-            run.has_content()
-        }
+        Some(
+            Ending::Superseded
+            | Ending::Expired
+            | Ending::StepLimit
+            | Ending::Failed(_)
+            | Ending::ToolFailed { .. },
+        ) => run.has_content(),
         None => run.state.let_go,
     };
     if keep_message {

@@ -7,10 +7,10 @@ use std::{
 };
 
 use dashmap::DashMap;
-use fermata_protocol::{Answer, ChatBody, ChatId, EventId, Profile, RunId, UiMessage};
+use fermata_protocol::{Answer, ChatBody, ChatId, ElicitationId, EventId, Profile, RunId, UiMessage};
 use fermata_tools::{
-    Call, ChainMode, DefaultPolicy, ErrorType, GateMode, Locks, Owner, Pattern, Policy, Receipt, ResourceKey,
-    StateName, Strategies, Tool, ToolError, ToolSettings, ToolSpec, Toolbox, ToolboxError,
+    Call, ChainMode, DefaultPolicy, Elicitation, ErrorType, GateMode, Locks, Owner, Pattern, Policy, Receipt,
+    ResourceKey, StateName, Strategies, Tool, ToolError, ToolSettings, ToolSpec, Toolbox, ToolboxError,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -189,16 +189,29 @@ pub struct ChatView {
     /// Its messages, without the one being written.
     pub messages: Vec<UiMessage>,
     /// What waits for somebody.
-    pub pending: Vec<PendingCall>,
+    pub pending: Vec<Pending>,
     /// Whether a run is open and can be followed.
     pub open: bool,
 }
 
-/// A call that waits for somebody.
+/// Something that waits for somebody.
 #[derive(Clone, Debug)]
-pub struct PendingCall {
-    /// The call; its `edited`, else `input`, is what would run.
-    pub call: Call,
+pub enum Pending {
+    /// A call that waits for a person's decision or for the browser's output.
+    Call(Box<Call>),
+    /// A question that a running call has put to the person.
+    Elicitation {
+        /// Its id.
+        id: ElicitationId,
+        /// The call that asks.
+        call: Box<Call>,
+        /// The question.
+        question: Elicitation,
+        /// When it was put.
+        since: Timestamp,
+        /// When the run is ended as expired.
+        expires: Timestamp,
+    },
 }
 
 /// Why a post starts nothing.

@@ -14,7 +14,7 @@ mod run_log;
 pub mod store;
 
 pub use engine::{
-    AnswerError, ChatView, Clock, Engine, EngineParts, Following, Ids, Limits, PendingCall, ReadError, Rules,
+    AnswerError, ChatView, Clock, Engine, EngineParts, Following, Ids, Limits, Pending, ReadError, Rules,
     Settings, Submission, SubmitError,
 };
 pub use model::Model;

@@ -5,7 +5,9 @@
 
 use std::collections::HashSet;
 
-use fermata_protocol::{FilePart, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text};
+use fermata_protocol::{
+    FilePart, Role, ToolCallId, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
+};
 use fermata_tools::{Cancelled, Toolbox};
 use serde_json::{Map, Value, json};
 
@@ -17,6 +19,8 @@ pub(crate) struct Asking<'a> {
     pub toolbox: &'a Toolbox,
     pub tool_choice: Option<&'a ToolChoice>,
     pub settings: &'a Map<String, Value>,
+    /// What the model is told to do about a call that failed.
+    pub advice: &'a dyn Fn(&ToolCallId) -> Option<&'static str>,
 }
 
 /// The request for the next step.
@@ -26,7 +30,7 @@ pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: 
         history.messages.push(ModelMessage::System(system.to_owned()));
     }
     for message in messages {
-        history.add(message);
+        history.add(message, asking);
     }
     let tools = asking.toolbox.specs().map(|spec| ModelTool {
         name: spec.name.clone(),
@@ -48,7 +52,7 @@ struct History {
 }
 
 impl History {
-    fn add(&mut self, message: &UiMessage) {
+    fn add(&mut self, message: &UiMessage, asking: &Asking<'_>) {
         match message.role {
             Role::System => {
                 let text = text_of(&message.parts);
@@ -64,20 +68,20 @@ impl History {
             }
             Role::Assistant => {
                 for step in message.parts.split(|part| *part == UiPart::StepStart) {
-                    self.add_step(step);
+                    self.add_step(step, asking);
                 }
             }
         }
     }
 
-    fn add_step(&mut self, parts: &[UiPart]) {
+    fn add_step(&mut self, parts: &[UiPart], asking: &Asking<'_>) {
         let mut calls = Vec::new();
         let mut results = Vec::new();
         // Arguments that never became whole were never a call, unless something has been said about it.
         let made = |part: &&ToolPart| !matches!(part.state, ToolState::InputStreaming { .. });
         for part in parts.iter().filter_map(UiPart::as_tool).filter(made) {
             let (call_id, tool) = (self.unique_id(part), tool_name(part.name.as_str()));
-            let content = vec![ModelContent::Text(result_of(part))];
+            let content = vec![ModelContent::Text(result_of(part, asking))];
             calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input: input_of(part) });
             results.push(ModelMessage::Tool { call_id, tool, content });
         }
@@ -104,11 +108,14 @@ impl History {
 }
 
 /// What the model is told came of a call.
-fn result_of(part: &ToolPart) -> String {
+fn result_of(part: &ToolPart, asking: &Asking<'_>) -> String {
     match &part.state {
         ToolState::OutputAvailable { output: Value::String(text), .. } => text.clone(),
         ToolState::OutputAvailable { output, .. } => output.to_string(),
-        ToolState::OutputError { error_text, .. } => format!("Error: {error_text}"),
+        ToolState::OutputError { error_text, .. } => match (asking.advice)(&part.tool_call_id) {
+            Some(advice) => format!("Error: {error_text}\n{advice}"),
+            None => format!("Error: {error_text}"),
+        },
         ToolState::OutputDenied { error_text: Some(error_text), .. } => error_text.clone(),
         // A record that a client brought along has the reason in the approval at most.
         ToolState::OutputDenied { .. } => {

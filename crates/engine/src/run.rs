@@ -9,12 +9,14 @@
 //! step runs while one of them waits for a decision; a call that has its outcome never changes again.
 
 mod answers;
+mod elicit;
 mod ending;
 mod gate;
 mod heal;
 mod speaking;
 #[cfg(test)]
 mod tests;
+mod working;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,15 +24,16 @@ use std::{
 };
 
 use fermata_protocol::{
-    AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice, UiChunk,
-    UiMessage,
+    AssembleError, Assembler, ElicitationId, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice,
+    UiChunk, UiMessage,
 };
-use fermata_tools::{Call, Owner, ToolError, Toolbox};
+use fermata_tools::{Call, ElicitationReply, Owner, ResourceKey, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use answers::Rejected;
+pub(crate) use elicit::{Elicited, question_in};
 pub(crate) use ending::Ending;
 pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
 
@@ -44,6 +47,10 @@ pub(crate) struct Run {
     /// All calls of the run, in the order the model made them.
     pub calls: Vec<Call>,
     assembler: Assembler,
+    /// What calls of the run have asked the person. Never saved: a question lives no longer than the process.
+    elicited: Vec<Elicited>,
+    /// Calls that ran when the process ended and wait for their turn to run again.
+    repeated: BTreeSet<ToolCallId>,
     /// Where in the log each call got its outcome.
     settled_at: HashMap<ToolCallId, u64>,
     /// What the model is in the middle of. Never saved: a step that was cut off is asked for again.
@@ -84,7 +91,7 @@ pub(crate) enum Phase {
     Speaking,
     /// For decisions about the step's calls: the gate is closed.
     Deciding,
-    /// For the outcomes of the step's calls: the gate is open.
+    /// For the outcomes of the step's calls: the gate is open, or lets each call pass by itself.
     Working,
     /// For nothing.
     Over,
@@ -138,7 +145,7 @@ pub(crate) struct Context<'a> {
     pub always: &'a BTreeSet<String>,
 }
 
-/// What is to be done, in this order: save; release, park and execute; publish; ask or end.
+/// What is to be done, in this order: stand in line; save; release, park and execute; publish; reply to tools; ask or end.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// Something was promised or decided: the run and the changed calls are saved before anything else is done.
@@ -153,8 +160,12 @@ pub(crate) struct Effects {
     pub release: Vec<ToolCallId>,
     /// Calls that wait for somebody from now on.
     pub park: Vec<ToolCallId>,
-    /// Calls that the server runs now, in the model's order.
+    /// Calls that stand in line for what they use from now on, in the model's order.
+    pub queue: Vec<(ToolCallId, ResourceKey)>,
+    /// Calls that run from now on, in the model's order.
     pub execute: Vec<ToolCallId>,
+    /// What tools are told that have asked the person something.
+    pub replies: Vec<(ElicitationId, ElicitationReply)>,
     /// What the readers see, with its places in the log.
     pub publish: Vec<(u64, UiChunk)>,
     /// Whether the model is to be asked for the next step.
@@ -192,6 +203,8 @@ impl Run {
             message: request.message,
             state,
             calls: Vec::new(),
+            elicited: Vec::new(),
+            repeated: BTreeSet::new(),
             settled_at: HashMap::new(),
             speaking: speaking::Speaking::default(),
         }
@@ -209,6 +222,8 @@ impl Run {
             message,
             state,
             calls,
+            elicited: Vec::new(),
+            repeated: BTreeSet::new(),
             settled_at: HashMap::new(),
             speaking: speaking::Speaking::default(),
         };
@@ -224,8 +239,8 @@ impl Run {
         Ok(run)
     }
 
-    /// What is to be done with a run whose process ended: a step that was cut off is asked for again, and a call that ran is not
-    /// run twice.
+    /// What is to be done with a run whose process ended: a step that was cut off is asked for again, and a call that ran is run again
+    /// only where that does no harm.
     pub fn resume(&mut self, context: &Context<'_>) -> Effects {
         let mut effects = Effects::default();
         match self.state.phase {
@@ -236,15 +251,8 @@ impl Run {
                 effects.ask = true;
             }
             Phase::Deciding | Phase::Working => {
-                for place in self.step_places() {
-                    if is_at_work(&self.calls[place]) {
-                        let words = "The server was restarted while this call ran; it may or may not have had its effect.";
-                        self.fail(place, ToolError::internal(words), context, &mut effects);
-                    }
-                }
-                effects
-                    .park
-                    .extend(self.calls.iter().filter(|call| call.takes_answer()).map(|call| call.id.clone()));
+                self.withdraw_orphans(&mut effects);
+                self.take_up_calls(context, &mut effects);
                 self.complete_step_if_settled(context, &mut effects);
                 self.mark_parked(context.now);
             }
@@ -271,14 +279,29 @@ impl Run {
     pub fn is_waiting(&self) -> bool {
         match self.state.phase {
             Phase::Deciding => true,
-            Phase::Working => self.step_calls().any(Call::is_parked) && !self.step_calls().any(is_at_work),
+            Phase::Working => {
+                let places = self.step_places();
+                let waits = |&place: &usize| self.calls[place].waits_for_somebody() || self.elicits(place);
+                let is_busy = |&place: &usize| {
+                    let call = &self.calls[place];
+                    call.is_in_line() || (is_at_work(call) && !self.elicits(place))
+                };
+                places.iter().any(waits) && !places.iter().any(is_busy)
+            }
             Phase::Speaking | Phase::Over => false,
         }
     }
 
-    /// When the first of the waiting calls expires.
+    /// Whether something lives in this process that a run taken up from what was saved would lack.
+    pub fn is_bound(&self) -> bool {
+        self.elicitations().next().is_some()
+    }
+
+    /// When the first of what waits for somebody expires.
     pub fn expires(&self) -> Option<Timestamp> {
-        self.calls.iter().filter(|call| call.waits_for_somebody()).filter_map(|call| call.expires).min()
+        let calls = self.calls.iter().filter(|call| call.waits_for_somebody());
+        let questions = self.elicitations().map(|elicited| elicited.expires);
+        calls.filter_map(|call| call.expires).chain(questions).min()
     }
 
     /// When the readers are sent away, unless somebody answers; `None` while something is at work.
@@ -320,7 +343,7 @@ impl Run {
     }
 
     fn note_outcome(&mut self, seq: u64, chunk: &UiChunk) {
-        if let UiChunk::ToolOutputAvailable { tool_call_id, .. }
+        if let UiChunk::ToolOutputAvailable { tool_call_id, preliminary: None | Some(false), .. }
         | UiChunk::ToolOutputError { tool_call_id, .. }
         | UiChunk::ToolOutputDenied { tool_call_id, .. }
         | UiChunk::ToolInputError { tool_call_id, .. } = chunk

@@ -28,7 +28,7 @@ pub trait Store: Send + Sync {
     /// To whom a chat belongs; `None` where there is no such chat.
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError>;
 
-    /// A call of this chat, also of runs that are over.
+    /// A call of this chat, also of runs that are over. What calls ask the person is not kept: for an elicitation, `None`.
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError>;
 
     /// Makes all of the changes in one transaction. When this returns, they survive a crash.

@@ -53,6 +53,10 @@ id! {
     /// A question put to a person about one call.
     ApprovalId
 }
+id! {
+    /// A question that a running call puts to a person.
+    ElicitationId
+}
 
 /// A chat id outside the allowed form.
 #[derive(Debug, thiserror::Error)]

@@ -16,11 +16,11 @@ mod request;
 pub use assemble::{AssembleError, Assembler};
 pub use chunk::{DataChunk, FinishReason, UiChunk};
 pub use frame::{DONE, EventId, Frames, KEEP_ALIVE, encode, encode_ephemeral};
-pub use ids::{ApprovalId, ChatId, InvalidId, MessageId, RunId, ToolCallId};
+pub use ids::{ApprovalId, ChatId, ElicitationId, InvalidId, MessageId, RunId, ToolCallId};
 pub use message::{Approval, DataPart, FilePart, Role, ToolName, ToolPart, ToolState, UiMessage, UiPart};
 pub use profile::{Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
-    Answer, AnswerKind, AnswerTarget, ChatBody, ClientOptions, PostedMessage, PostedTool, RequestError,
-    ToolChoice, ToolResultBody, Trigger,
+    Answer, AnswerKind, AnswerTarget, ChatBody, ClientOptions, ElicitAction, PostedMessage, PostedTool,
+    RequestError, ToolChoice, ToolResultBody, Trigger,
 };

@@ -14,7 +14,7 @@ mod tools;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiPart};
+use crate::{ApprovalId, ChatId, ElicitationId, MessageId, Profile, Role, ToolCallId, UiPart};
 
 /// Answers in one `POST /chat/tool-result`. Far more than may wait in a chat; a longer list is a mistake, or an attack.
 const MAX_ANSWERS: usize = 1000;
@@ -129,6 +129,20 @@ pub enum AnswerTarget {
     Call(ToolCallId),
     /// A call by the id of its question.
     Approval(ApprovalId),
+    /// A question that a running call puts to a person.
+    Elicitation(ElicitationId),
+}
+
+/// What a person does about a tool's question, in MCP's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElicitAction {
+    /// Answers it.
+    Accept,
+    /// Says no to it.
+    Decline,
+    /// Goes away without deciding.
+    Cancel,
 }
 
 /// What an answer says.
@@ -158,5 +172,13 @@ pub enum AnswerKind {
         /// The edited input.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         input: Option<Value>,
+    },
+    /// A person answered what a running call asked.
+    Elicited {
+        /// Whether, in MCP's words.
+        action: ElicitAction,
+        /// With what.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        content: Option<Value>,
     },
 }

@@ -54,6 +54,7 @@ pub async fn find(
         AnswerTarget::Approval(id) => {
             ("select body from calls where chat_id = $1 and approval_id = $2", id.as_str())
         }
+        AnswerTarget::Elicitation(_) => return Ok(None),
     };
     let body: Option<String> = sqlx::query_scalar(query)
         .bind(chat.as_str())

@@ -58,7 +58,7 @@ pub struct Call {
     /// What the browser answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<AnswerKind>,
-    /// The lock that it takes while it runs.
+    /// The lock that it holds while it runs, known from when it stands in line for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resource: Option<ResourceKey>,
     /// When it is settled as expired, while it waits for somebody.
@@ -214,6 +214,11 @@ impl Call {
         self.history.iter().filter(|entered| entered.state == StateName::Executing).count()
     }
 
+    /// Whether it may run as soon as it is its turn to use its resource.
+    pub fn is_in_line(&self) -> bool {
+        self.state == CallState::Scheduled && self.resource.is_some()
+    }
+
     /// Whether this process or an MCP server runs it.
     pub fn runs_here(&self) -> bool {
         matches!(self.run_by, Some(RunBy::Server | RunBy::Mcp))
@@ -259,6 +264,8 @@ impl Call {
         match answer {
             AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.judge_output(answer),
             AnswerKind::Decision { approved, input, .. } => self.judge_decision(*approved, input.as_ref()),
+            // What answers a question of the call's own is no answer to the call.
+            AnswerKind::Elicited { .. } => Err(Refusal::WrongAnswer),
         }
     }
 

@@ -33,8 +33,8 @@ pub struct Execution {
     pub context: CallContext,
     /// How long it may run, each time. Time in which it waits for a person does not count.
     pub timeout: Duration,
-    /// Whether it may run again after a failure.
-    pub repeatable: bool,
+    /// How often it may run again after a failure, at most [`MOST_RETRIES`] times; 0 for a tool that does not declare itself repeatable.
+    pub retries: u32,
     /// Which failures that helps with.
     pub strategies: Strategies,
 }
@@ -56,7 +56,7 @@ impl Execution {
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(200))
             .with_jitter()
-            .with_max_times(MOST_RETRIES as usize)
+            .with_max_times(self.retries.min(MOST_RETRIES) as usize)
             .build();
         let mut settled = Some(settled);
         loop {
@@ -94,9 +94,8 @@ impl Execution {
 
     /// How long to wait before the call runs again; `None` where it does not.
     fn pause(&self, error: &ToolError, pauses: &mut impl Iterator<Item = Duration>) -> Option<Duration> {
-        let helps = self.repeatable
-            && !self.context.cancelled.is_cancelled()
-            && self.strategies.of(error.error_type) == Strategy::Retry;
+        let helps =
+            !self.context.cancelled.is_cancelled() && self.strategies.of(error.error_type) == Strategy::Retry;
         let pause = helps.then(|| pauses.next()).flatten()?;
         match error.retry_after {
             Some(asked) if asked > LONGEST_PAUSE => None,

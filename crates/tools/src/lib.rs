@@ -30,4 +30,4 @@ pub use policy::{ApprovalMode, ChainMode, Decision, DefaultPolicy, GateMode, Pol
 pub use resource::{Resource, ResourceKey, ResourcePart};
 pub use scheduler::{Guard, Locks, Ticket};
 pub use tool::{Tool, ToolSettings, ToolSpec, TypedTool, typed};
-pub use toolbox::{Found, InputError, Toolbox, ToolboxError};
+pub use toolbox::{Found, InputError, Toolbox, ToolboxError, check_against};

@@ -80,6 +80,17 @@ impl<K: Eq + Hash + Clone> Default for Locks<K> {
 // === impl Ticket ===
 
 impl<K: Eq + Hash + Clone> Ticket<K> {
+    /// The lock, where it is free.
+    ///
+    /// # Errors
+    /// The place in line, kept.
+    pub fn now(self) -> Result<Guard<K>, Self> {
+        match self.turn {
+            Turn::Now(guard) => Ok(guard),
+            Turn::Later(turn) => Err(Self { turn: Turn::Later(turn) }),
+        }
+    }
+
     /// Waits for the lock. `None` only where the locks themselves are gone.
     pub async fn turn(self) -> Option<Guard<K>> {
         match self.turn {

@@ -136,10 +136,23 @@ impl<'a> Found<'a> {
     /// # Errors
     /// What is wrong with it, at most three faults, each with its place.
     pub fn check(self, input: &Value) -> Result<(), InputError> {
-        let faults: Vec<String> =
-            self.0.validator.iter_errors(input).take(3).map(|fault| describe(&fault)).collect();
-        if faults.is_empty() { Ok(()) } else { Err(InputError(faults.join("; "))) }
+        check(&self.0.validator, input)
     }
+}
+
+/// Checks a value against a schema that is used this once.
+///
+/// # Errors
+/// What is wrong with the value, or with the schema.
+pub fn check_against(schema: &Value, value: &Value) -> Result<(), InputError> {
+    schema::check_cost(schema).map_err(InputError)?;
+    let validator = jsonschema::validator_for(schema).map_err(|fault| InputError(describe(&fault)))?;
+    check(&validator, value)
+}
+
+fn check(validator: &jsonschema::Validator, value: &Value) -> Result<(), InputError> {
+    let faults: Vec<String> = validator.iter_errors(value).take(3).map(|fault| describe(&fault)).collect();
+    if faults.is_empty() { Ok(()) } else { Err(InputError(faults.join("; "))) }
 }
 
 fn describe(fault: &jsonschema::ValidationError<'_>) -> String {

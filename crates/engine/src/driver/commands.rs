@@ -1,12 +1,12 @@
 //! What a chat is asked, except to be posted to.
 
-use fermata_protocol::{Answer, AnswerTarget, EventId};
-use fermata_tools::{Call, Owner, Receipt, Verdict};
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId};
+use fermata_tools::{Call, Owner, Receipt, Refusal, Verdict};
 
 use super::{Command, Driver};
 use crate::{
-    AnswerError, ChatView, Following, PendingCall, ReadError, SubmitError,
-    run::{Ending, Rejected},
+    AnswerError, ChatView, Following, Pending, ReadError, SubmitError,
+    run::{Ending, Rejected, question_in},
     store::StoreError,
 };
 
@@ -64,6 +64,9 @@ impl Driver {
     }
 
     async fn answer_again(&mut self, answer: &Answer) -> Result<Receipt, AnswerError> {
+        if let AnswerTarget::Elicitation(id) = &answer.of {
+            return self.answer_question_again(id, answer).await;
+        }
         let Some(call) = self.inner.store.call(&self.chat, &answer.of).await? else {
             return Err(Rejected::Unknown(answer.of.clone()).into());
         };
@@ -73,8 +76,37 @@ impl Driver {
                 state: call.state().name(),
                 waiting_for: Vec::new(),
             }),
-            Ok(Verdict::Take) => Err(Rejected::of(fermata_tools::Refusal::Gone, &call).into()),
+            Ok(Verdict::Take) => Err(Rejected::of(Refusal::Gone, &call).into()),
             Err(refusal) => Err(Rejected::of(refusal, &call).into()),
+        }
+    }
+
+    /// An answer to what a tool has asked in a run that is over, or before a restart: only the message knows of it.
+    async fn answer_question_again(
+        &mut self,
+        id: &ElicitationId,
+        answer: &Answer,
+    ) -> Result<Receipt, AnswerError> {
+        let mut messages = self.inner.store.messages(&self.chat).await?;
+        messages.extend(self.live.as_ref().map(|live| live.run.snapshot()));
+        let Some(question) = messages.iter().rev().find_map(|message| question_in(message, id)) else {
+            return Err(Rejected::Unknown(answer.of.clone()).into());
+        };
+        let target = AnswerTarget::Call(question.call);
+        let Some(call) = self.inner.store.call(&self.chat, &target).await? else {
+            return Err(Rejected::Unknown(answer.of.clone()).into());
+        };
+        match (question.action, &answer.kind) {
+            (None, AnswerKind::Elicited { .. }) => Err(Rejected::of(Refusal::Gone, &call).into()),
+            (Some(was), AnswerKind::Elicited { action, .. }) if was == *action => Ok(Receipt {
+                tool_call_id: call.id.clone(),
+                state: call.state().name(),
+                waiting_for: Vec::new(),
+            }),
+            (Some(_), AnswerKind::Elicited { .. }) => {
+                Err(Rejected::of(Refusal::AlreadyAnswered, &call).into())
+            }
+            (_, _) => Err(Rejected::of(Refusal::WrongAnswer, &call).into()),
         }
     }
 
@@ -94,8 +126,9 @@ impl Driver {
             .into_iter()
             .filter_map(|(place, _)| Some((place, woken.remove(&live.run.calls[place].id)?)))
             .collect();
-        if !answers.is_empty() {
-            let effects = self.decide(|run, context, effects| run.take(answers, context, effects));
+        let elicited = taken.elicited;
+        if !answers.is_empty() || !elicited.is_empty() {
+            let effects = self.decide(|run, context, effects| run.take(answers, elicited, context, effects));
             self.perform(effects).await?;
         }
         Ok(taken.receipts)
@@ -147,11 +180,13 @@ impl Driver {
             // Decisions that came since the readers were sent away.
             *message = live.run.snapshot();
         }
-        let pending = self.live.iter().flat_map(|live| live.run.pending());
+        let calls = self.live.iter().flat_map(|live| live.run.pending());
+        let calls = calls.map(|call: &Call| Pending::Call(Box::new(call.clone())));
+        let questions = self.live.iter().flat_map(|live| live.run.pending_questions());
         Ok(ChatView {
             id: self.chat.clone(),
             messages: messages.iter().map(|message| profile.message(message)).collect(),
-            pending: pending.map(|call: &Call| PendingCall { call: call.clone() }).collect(),
+            pending: calls.chain(questions).collect(),
             open,
         })
     }
@@ -177,7 +212,6 @@ impl Driver {
 
 impl From<Rejected> for AnswerError {
     fn from(rejected: Rejected) -> Self {
-        use fermata_tools::Refusal;
         match rejected {
             Rejected::Unknown(AnswerTarget::Call(id)) => {
                 Self::NotFound(format!("This chat has no call {id:?}.", id = id.as_str()))
@@ -185,6 +219,10 @@ impl From<Rejected> for AnswerError {
             Rejected::Unknown(AnswerTarget::Approval(id)) => {
                 Self::NotFound(format!("This chat has asked no question {id:?}.", id = id.as_str()))
             }
+            Rejected::Unknown(AnswerTarget::Elicitation(id)) => Self::NotFound(format!(
+                "This chat has no question {id:?} of a tool's; none survives a restart.",
+                id = id.as_str()
+            )),
             Rejected::Twice(id) => {
                 Self::Invalid(format!("The batch answers the call {id} twice; answer each call once."))
             }

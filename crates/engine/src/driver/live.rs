@@ -1,25 +1,23 @@
 //! A run with everything that is at work for it: the model, the tools, the calls that wait, the log.
 //!
-//! Dropping it ends all of that: the request upstream, the tools, the readers' wait.
+//! Dropping it ends all of that: the request upstream, the readers' wait, the place in every line; tools are told to wind up.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fermata_protocol::{AnswerKind, ToolCallId};
-use fermata_tools::{
-    CallContext, ErrorType, Parked, ParkingLot, ResourceKey, Ticket, Tool, ToolError, Toolbox,
-};
+use fermata_tools::{Guard, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
 use futures::{
     FutureExt, StreamExt,
     future::BoxFuture,
     stream::{BoxStream, FuturesUnordered},
 };
-use serde_json::Value;
-use tokio::{
-    task::{JoinSet, unconstrained},
-    time::Instant,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::{task::unconstrained, time::Instant};
+use tokio_util::task::TaskTracker;
 
+use super::{
+    jobs::{Jobs, Signal},
+    spans::CallSpans,
+};
 use crate::{
     engine::{Current, OpenRun},
     model::{ModelError, ModelEvent},
@@ -35,10 +33,13 @@ pub(super) struct Live {
     pub current: Arc<Current>,
     /// Its tools, with the browser's.
     pub toolbox: Toolbox,
+    pub jobs: Jobs,
+    pub spans: CallSpans,
     lot: ParkingLot,
     parked: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
-    tools: JoinSet<(ToolCallId, Result<Value, ToolError>)>,
-    cancelled: CancellationToken,
+    lines: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<Guard<ResourceKey>>)>>,
+    /// Locks of calls whose turn it is and that have not begun yet.
+    locks: HashMap<ToolCallId, Guard<ResourceKey>>,
     model: Option<Speech>,
     /// Counts the run among its owner's open ones while it lives.
     _open: OpenRun,
@@ -60,34 +61,39 @@ pub(super) enum Happening {
     Heard(Vec<Result<ModelEvent, ModelError>>),
     /// The model's stream ended.
     Silence,
-    Settled(ToolCallId, Result<Value, ToolError>),
+    /// Something came from a tool.
+    Tool(Signal),
+    /// It is a call's turn to use its resource.
+    Turn(ToolCallId),
+    /// A call has waited for its turn long enough.
+    NoTurn(ToolCallId),
     /// A time may be over.
     Time,
-}
-
-/// A server tool about to run.
-pub(super) struct Job {
-    pub tool: Arc<dyn Tool>,
-    pub input: Value,
-    pub context: CallContext,
-    pub timeout: Duration,
-    pub place: Option<Ticket<ResourceKey>>,
 }
 
 // === impl Live ===
 
 impl Live {
-    /// A run at which nothing is at work yet.
-    pub fn new(run: Run, log: Writer, current: Arc<Current>, toolbox: Toolbox, open: OpenRun) -> Self {
+    /// A run at which nothing is at work yet; its tools' tasks will belong to `tasks`.
+    pub fn new(
+        run: Run,
+        log: Writer,
+        current: Arc<Current>,
+        toolbox: Toolbox,
+        open: OpenRun,
+        tasks: TaskTracker,
+    ) -> Self {
         Self {
+            spans: CallSpans::new(&run),
             run,
             log,
             current,
             toolbox,
+            jobs: Jobs::new(tasks),
             lot: ParkingLot::new(),
             parked: FuturesUnordered::new(),
-            tools: JoinSet::new(),
-            cancelled: CancellationToken::new(),
+            lines: FuturesUnordered::new(),
+            locks: HashMap::new(),
             model: None,
             _open: open,
         }
@@ -99,11 +105,6 @@ impl Live {
             self.toolbox = self.toolbox.with_server_tools_of(&current.toolbox);
             self.current = current;
         }
-    }
-
-    /// What the tools of the run watch to see it end.
-    pub fn cancelled(&self) -> CancellationToken {
-        self.cancelled.child_token()
     }
 
     /// Listens to a model.
@@ -151,9 +152,37 @@ impl Live {
         woken
     }
 
-    /// Runs a server tool.
-    pub fn execute(&mut self, call: ToolCallId, job: Job) {
-        self.tools.spawn(async move { (call, job.run().await) });
+    /// Puts a call into the line for its resource, for at most this time. Whether it is its turn already.
+    pub fn stand_in_line(
+        &mut self,
+        call: ToolCallId,
+        ticket: Ticket<ResourceKey>,
+        patience: Duration,
+    ) -> bool {
+        match ticket.now() {
+            Ok(lock) => {
+                self.locks.insert(call, lock);
+                true
+            }
+            Err(ticket) => {
+                let turn = async move {
+                    let lock = tokio::time::timeout(patience, ticket.turn()).await;
+                    (call, lock.ok().flatten())
+                };
+                self.lines.push(turn.boxed());
+                false
+            }
+        }
+    }
+
+    /// The lock of a call that begins, where it uses a resource.
+    pub fn take_lock(&mut self, call: &ToolCallId) -> Option<Guard<ResourceKey>> {
+        self.locks.remove(call)
+    }
+
+    /// Gives back the lock of a call that did not begin after all.
+    pub fn drop_lock(&mut self, call: &ToolCallId) {
+        self.locks.remove(call);
     }
 
     /// Waits for the next thing to happen, at most until `deadline`.
@@ -165,10 +194,13 @@ impl Live {
             }
         };
         tokio::select! {
-            Some(done) = self.tools.join_next(), if !self.tools.is_empty() => match done {
-                Ok((call, outcome)) => Happening::Settled(call, outcome),
-                // Jobs catch their panics and are aborted only with the run.
-                Err(_) => Happening::Time,
+            signal = self.jobs.next() => Happening::Tool(signal),
+            Some((call, lock)) = self.lines.next(), if !self.lines.is_empty() => match lock {
+                Some(lock) => {
+                    self.locks.insert(call.clone(), lock);
+                    Happening::Turn(call)
+                }
+                None => Happening::NoTurn(call),
             },
             events = heard(&mut self.model) => match events {
                 Some(events) => Happening::Heard(events),
@@ -178,15 +210,9 @@ impl Live {
         }
     }
 
-    /// When the model counts as gone, if it says nothing.
-    pub fn model_deadline(&self, timeout: Duration) -> Option<Instant> {
-        self.model.as_ref().map(|speech| speech.heard + timeout)
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.cancelled.cancel();
+    /// When the model counts as gone: after so long a silence, or so long a speech.
+    pub fn model_deadline(&self, silence: Duration, speech: Duration) -> Option<Instant> {
+        self.model.as_ref().map(|model| (model.heard + silence).min(model.asked + speech))
     }
 }
 
@@ -213,32 +239,5 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         metrics::gauge!("fermata_calls_parked").decrement(1);
-    }
-}
-
-// === impl Job ===
-
-impl Job {
-    async fn run(self) -> Result<Value, ToolError> {
-        let Self { tool, input, context, timeout, place } = self;
-        let _lock = match place {
-            Some(place) => place.turn().await,
-            None => None,
-        };
-        let cancelled = context.cancelled.clone();
-        // Standing in line costs the call none of its time.
-        let running =
-            tokio::time::timeout(timeout, AssertUnwindSafe(tool.call(input, context)).catch_unwind());
-        match running.await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(ToolError::internal("The tool failed inside the server.")),
-            Err(_) => {
-                cancelled.cancel();
-                Err(ToolError::new(
-                    ErrorType::Timeout,
-                    format!("The tool took longer than {} s and was ended.", timeout.as_secs_f32()),
-                ))
-            }
-        }
     }
 }

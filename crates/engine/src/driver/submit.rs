@@ -111,7 +111,7 @@ impl Driver {
         let run = Run::new(request, self.inner.clock.now());
         let log = Writer::new(run.id.clone());
         let following = Following { chat: self.chat.clone(), run: run.id.clone(), reader: log.read(profile) };
-        self.live = Some(Live::new(run, log, current, toolbox, open));
+        self.live = Some(Live::new(run, log, current, toolbox, open, self.inner.tasks.clone()));
         let effects = self.decide(|run, _, effects| *effects = run.begin());
         self.perform_after(changes, effects).await?;
         Ok(following)

@@ -2,20 +2,38 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId, ToolPart, ToolState, UiPart};
+use fermata_protocol::{
+    Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart,
+};
 use fermata_tools::{
     Call, CallState, Cancelled, Decided, Decision, Receipt, Refusal, StateName, ToolError, Verdict,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Context, Effects, Run};
+use super::{
+    Context, Effects, Phase, Run,
+    elicit::{ElicitState, Elicited},
+};
 
 /// Answers that can be taken, with what their giver is to be told.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// The new ones, each with its call's place in [`Run::calls`].
     pub answers: Vec<(usize, AnswerKind)>,
+    pub elicited: Vec<TakenElicited>,
     pub receipts: Vec<Receipt>,
+}
+
+/// An answer to a call's own question: which of the run's, and what.
+pub(crate) type TakenElicited = (usize, ElicitAction, Option<Value>);
+
+/// What an answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The place of a call in [`Run::calls`].
+    Call(usize),
+    /// The place of a question among those that the run's calls have asked.
+    Elicitation(usize),
 }
 
 /// Why none of a batch is taken.
@@ -40,35 +58,84 @@ pub(crate) enum Rejected {
 }
 
 impl Run {
-    /// The call that an answer is about.
-    pub fn find(&self, target: &AnswerTarget) -> Option<usize> {
-        self.calls.iter().position(|call| match target {
-            AnswerTarget::Call(id) => call.id == *id,
-            AnswerTarget::Approval(id) => call.question.as_ref().is_some_and(|question| question.id == *id),
-        })
+    /// What an answer is about.
+    pub fn find(&self, target: &AnswerTarget) -> Option<Found> {
+        let call = |is_it: &dyn Fn(&Call) -> bool| self.calls.iter().position(is_it).map(Found::Call);
+        match target {
+            AnswerTarget::Call(id) => call(&|call| call.id == *id),
+            AnswerTarget::Approval(id) => {
+                call(&|call| call.question.as_ref().is_some_and(|question| question.id == *id))
+            }
+            AnswerTarget::Elicitation(id) => {
+                self.elicited.iter().position(|elicited| elicited.id == *id).map(Found::Elicitation)
+            }
+        }
+    }
+
+    /// The place of the call that an answer is about.
+    pub fn find_call(&self, target: &AnswerTarget) -> Option<usize> {
+        match self.find(target)? {
+            Found::Call(place) => Some(place),
+            Found::Elicitation(_) => None,
+        }
     }
 
     /// Judges a batch. Changes nothing.
     pub fn judge(&self, answers: &[Answer], context: &Context<'_>) -> Result<Taken, Rejected> {
-        let mut places = Vec::with_capacity(answers.len());
+        let mut found = Vec::with_capacity(answers.len());
         let mut taken = Vec::new();
+        let mut elicited = Vec::new();
         for answer in answers {
-            let place = self.find(&answer.of).ok_or_else(|| Rejected::Unknown(answer.of.clone()))?;
-            if places.contains(&place) {
-                return Err(Rejected::Twice(self.calls[place].id.clone()));
+            let about = self.find(&answer.of).ok_or_else(|| Rejected::Unknown(answer.of.clone()))?;
+            if found.contains(&about) {
+                return Err(Rejected::Twice(self.calls[self.call_of(about)].id.clone()));
             }
-            places.push(place);
-            match self.calls[place].judge(&answer.kind) {
-                Ok(Verdict::Same) => {}
-                Ok(Verdict::Take) => {
-                    self.check_answer(place, &answer.kind, context)?;
-                    taken.push((place, answer.kind.clone()));
-                }
-                Err(refusal) => return Err(Rejected::of(refusal, &self.calls[place])),
+            found.push(about);
+            match about {
+                Found::Elicitation(nth) => elicited.extend(self.judge_elicited(nth, &answer.kind)?),
+                Found::Call(place) => match self.calls[place].judge(&answer.kind) {
+                    Ok(Verdict::Same) => {}
+                    Ok(Verdict::Take) => {
+                        self.check_answer(place, &answer.kind, context)?;
+                        taken.push((place, answer.kind.clone()));
+                    }
+                    Err(refusal) => return Err(Rejected::of(refusal, &self.calls[place])),
+                },
             }
         }
+        let places: Vec<usize> = found.into_iter().map(|about| self.call_of(about)).collect();
         let receipts = self.receipts(&places, &taken);
-        Ok(Taken { answers: taken, receipts })
+        Ok(Taken { answers: taken, elicited, receipts })
+    }
+
+    fn call_of(&self, about: Found) -> usize {
+        match about {
+            Found::Call(place) => place,
+            Found::Elicitation(nth) => self.elicited[nth].place,
+        }
+    }
+
+    /// What an answer to a call's own question means; `None` where it was given before.
+    fn judge_elicited(&self, nth: usize, answer: &AnswerKind) -> Result<Option<TakenElicited>, Rejected> {
+        let Elicited { place, question, state, .. } = &self.elicited[nth];
+        let refused = |refusal| Rejected::of(refusal, &self.calls[*place]);
+        let AnswerKind::Elicited { action, content } = answer else {
+            return Err(refused(Refusal::WrongAnswer));
+        };
+        match state {
+            ElicitState::Withdrawn => Err(refused(Refusal::Gone)),
+            ElicitState::Answered(was, with) if was == action && with == content => Ok(None),
+            ElicitState::Answered(_, _) => Err(refused(Refusal::AlreadyAnswered)),
+            ElicitState::Pending => {
+                if *action == ElicitAction::Accept {
+                    let content = content.clone().unwrap_or_else(|| Value::Object(Map::new()));
+                    fermata_tools::check_against(&question.requested_schema, &content).map_err(|fault| {
+                        Rejected::BadInput(format!("The content does not fit what was asked for: {fault}."))
+                    })?;
+                }
+                Ok(Some((nth, *action, content.clone())))
+            }
+        }
     }
 
     fn check_answer(&self, place: usize, answer: &AnswerKind, context: &Context<'_>) -> Result<(), Rejected> {
@@ -78,7 +145,7 @@ impl Run {
             AnswerKind::Decision { approved: true, input: Some(input), .. } => {
                 self.check_edit(place, input, context)
             }
-            AnswerKind::Decision { .. } => Ok(()),
+            AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
         }
     }
 
@@ -125,14 +192,29 @@ impl Run {
     }
 
     /// Takes answers that were judged.
-    pub fn take(&mut self, answers: Vec<(usize, AnswerKind)>, context: &Context<'_>, effects: &mut Effects) {
+    pub fn take(
+        &mut self,
+        answers: Vec<(usize, AnswerKind)>,
+        elicited: Vec<TakenElicited>,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        let was_open = self.state.phase == Phase::Working;
+        for (nth, action, content) in elicited {
+            self.take_elicited(nth, action, content, effects);
+        }
+        let mut denied = Vec::new();
         for (place, answer) in answers {
             match answer {
+                AnswerKind::Elicited { .. } => {}
                 AnswerKind::Output { .. } | AnswerKind::Failure { .. } => {
                     self.take_output(place, answer, context, effects)
                 }
                 AnswerKind::Decision { approved, reason, always, input } => {
-                    self.calls[place].edited = input.filter(|_| approved);
+                    if let Some(input) = input.filter(|_| approved) {
+                        self.edit(place, input, context, effects);
+                    }
+                    denied.extend((!approved).then_some(place));
                     self.note_decision(
                         place,
                         Decided { by: context.owner.clone(), approved, reason, always },
@@ -142,9 +224,22 @@ impl Run {
                 }
             }
         }
-        self.open_if_decided(context, effects);
-        self.complete_step_if_settled(context, effects);
-        self.mark_parked(context.now);
+        // A closed gate shows what was denied when it opens.
+        for place in denied.into_iter().filter(|_| was_open) {
+            self.show_denial_by_person(place, effects);
+        }
+        self.go_on(context, effects);
+    }
+
+    /// A person has edited what would run: it waits for them as edited, until what they said about it counts.
+    fn edit(&mut self, place: usize, input: Value, context: &Context<'_>, effects: &mut Effects) {
+        if let Some(found) = context.toolbox.find(&self.calls[place].tool) {
+            self.calls[place].ruling = Some(context.rules.policy.rule(found.spec(), &input));
+        }
+        self.calls[place].edited = Some(input);
+        if self.calls[place].is_asked() {
+            self.change(place, CallState::AwaitingApproval, context, effects);
+        }
     }
 
     /// The browser has run a call.
@@ -161,7 +256,7 @@ impl Run {
             AnswerKind::Failure { error_text } => {
                 self.fail(place, ToolError::internal(error_text), context, effects)
             }
-            AnswerKind::Decision { .. } => {}
+            AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => {}
         }
     }
 
@@ -171,7 +266,8 @@ impl Run {
         let mut seen = BTreeSet::new();
         let mut waited_for = |part: &ToolPart| {
             let answer = answer_in(part)?;
-            let place = self.find(&answer.of).filter(|&place| self.calls[place].id == part.tool_call_id)?;
+            let place =
+                self.find_call(&answer.of).filter(|&place| self.calls[place].id == part.tool_call_id)?;
             let new = self.calls[place].judge(&answer.kind) == Ok(Verdict::Take) && seen.insert(place);
             new.then_some(answer)
         };
@@ -263,6 +359,7 @@ fn state_after(answer: &AnswerKind) -> StateName {
         AnswerKind::Failure { .. } => StateName::Error,
         AnswerKind::Decision { approved: true, .. } => StateName::Scheduled,
         AnswerKind::Decision { approved: false, .. } => StateName::Cancelled,
+        AnswerKind::Elicited { .. } => StateName::Executing,
     }
 }
 

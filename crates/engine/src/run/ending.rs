@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fermata_protocol::{Answer, FinishReason, Profile, UiChunk, UiPart};
-use fermata_tools::{Call, CallState, Cancelled};
+use fermata_tools::{Call, CallState, Cancelled, ErrorType};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -28,6 +28,13 @@ pub(crate) enum Ending {
     StepLimit,
     /// The model failed.
     Failed(ModelError),
+    /// A tool failed in a way that the settings do not let a run survive.
+    ToolFailed {
+        /// Which.
+        tool: String,
+        /// How.
+        error_type: ErrorType,
+    },
 }
 
 impl Ending {
@@ -39,7 +46,20 @@ impl Ending {
             Self::Superseded => "superseded",
             Self::Expired => "expired",
             Self::StepLimit => "step_limit",
-            Self::Failed(_) => "failed",
+            Self::Failed(_) | Self::ToolFailed { .. } => "failed",
+        }
+    }
+}
+
+impl Ending {
+    /// What a client is told of a run that failed.
+    fn public(&self) -> Option<String> {
+        match self {
+            Self::Failed(error) => Some(error.public().into()),
+            Self::ToolFailed { tool, error_type } => Some(format!(
+                "The tool {tool} failed ({error_type}), and this server ends a run then. Nothing after it was done."
+            )),
+            Self::Finished(_) | Self::Stopped | Self::Superseded | Self::Expired | Self::StepLimit => None,
         }
     }
 }
@@ -61,8 +81,8 @@ impl Run {
         self.abandon_arguments();
         self.cancel_open_calls(&ending, context, effects);
         self.publish(effects, UiChunk::FinishStep);
-        if let Ending::Failed(error) = &ending {
-            self.publish(effects, UiChunk::Error { error_text: error.public().into() });
+        if let Some(error_text) = ending.public() {
+            self.publish(effects, UiChunk::Error { error_text });
             return self.close(ending, effects);
         }
         if self.step_calls().next().is_some() {
@@ -83,7 +103,7 @@ impl Run {
         self.close_part(&mut unseen);
         self.abandon_arguments();
         for Answer { of, kind } in outputs {
-            let place = self.find(of).filter(|&place| self.calls[place].is_parked());
+            let place = self.find_call(of).filter(|&place| self.calls[place].is_parked());
             if let Some(place) = place {
                 unseen.release.push(self.calls[place].id.clone());
                 self.take_output(place, kind.clone(), context, &mut unseen);
@@ -92,6 +112,7 @@ impl Run {
         self.cancel_open_calls(&Ending::Superseded, context, &mut unseen);
         effects.changed.extend(unseen.changed);
         effects.release.extend(unseen.release);
+        effects.replies.extend(unseen.replies);
         self.publish(effects, UiChunk::Abort { reason: Some("The conversation went on.".into()) });
         self.close(Ending::Superseded, effects);
     }
@@ -106,6 +127,9 @@ impl Run {
 
     fn cancel_open_calls(&mut self, ending: &Ending, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
+            let unheard =
+                self.elicitations().any(|asked| asked.place == place && asked.expires <= context.now);
+            self.withdraw_elicitations(place, effects);
             if self.state.phase == Phase::Deciding
                 && let Some(reason) = self.denied_by_person(place)
             {
@@ -117,7 +141,7 @@ impl Run {
             if self.calls[place].takes_answer() {
                 effects.release.push(self.calls[place].id.clone());
             }
-            let cancelled = why(&self.calls[place], ending, context);
+            let cancelled = why(&self.calls[place], unheard, ending, context);
             let text = cancelled.text();
             self.change(place, CallState::Cancelled { cancelled }, context, effects);
             self.show_error(place, text, effects);
@@ -184,11 +208,16 @@ impl Run {
     }
 }
 
-fn why(call: &Call, ending: &Ending, context: &Context<'_>) -> Cancelled {
+fn why(call: &Call, unheard: bool, ending: &Ending, context: &Context<'_>) -> Cancelled {
+    let is_over = |expires: Timestamp| expires <= context.now;
     match ending {
         Ending::Stopped => Cancelled::Stopped,
         Ending::Superseded => Cancelled::Superseded,
-        Ending::Expired if call.expires.is_some_and(|expires| expires <= context.now) => Cancelled::Expired,
-        Ending::Expired | Ending::Finished(_) | Ending::StepLimit | Ending::Failed(_) => Cancelled::RunEnded,
+        Ending::Expired if unheard || call.expires.is_some_and(is_over) => Cancelled::Expired,
+        Ending::Expired
+        | Ending::Finished(_)
+        | Ending::StepLimit
+        | Ending::Failed(_)
+        | Ending::ToolFailed { .. } => Cancelled::RunEnded,
     }
 }

@@ -1,17 +1,17 @@
-//! The gate: no call of a step runs, on the server or in the browser, until every call of the step is decided.
+//! The gate: no call of a step runs, on the server or in the browser, until every call of the step is decided. A progressive gate
+//! lets each call run as soon as it is decided itself; the model waits for all of them either way.
 //!
 //! A browser runs a call as soon as it reads `tool-input-available`, so for a browser's call that chunk is the permission and is
-//! withheld until the gate opens.
+//! withheld until the call may run.
 
 use fermata_protocol::{ApprovalId, UiChunk};
-use fermata_tools::{Call, CallState, Cancelled, Decision, ErrorType, Question, RunBy, ToolError};
+use fermata_tools::{
+    ApprovalMode, Call, CallState, Cancelled, ChainMode, Decision, ErrorType, GateMode, Question, RuledBy,
+    Ruling, ToolError, ToolSpec,
+};
 use serde_json::Value;
 
-use super::{
-    Context, Effects, Phase, Run,
-    ending::Ending,
-    speaking::{Arguments, dynamic},
-};
+use super::{Context, Effects, Phase, Run, speaking::Arguments};
 
 /// How deep an input may be. A client posts it again inside its history, whose nesting is limited to a hundred levels.
 const DEEPEST_INPUT: usize = 90;
@@ -19,7 +19,10 @@ const DEEPEST_INPUT: usize = 90;
 impl Run {
     /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
     pub(super) fn decide(&mut self, arguments: Vec<Arguments>, context: &Context<'_>, effects: &mut Effects) {
-        self.state.phase = Phase::Deciding;
+        self.state.phase = match context.rules.gate {
+            GateMode::Step => Phase::Deciding,
+            GateMode::Progressive => Phase::Working,
+        };
         effects.save = true;
         for arguments in arguments {
             self.validate(arguments, context, effects);
@@ -30,8 +33,7 @@ impl Run {
                 self.ask_person(place, context, effects);
             }
         }
-        self.open_if_decided(context, effects);
-        self.mark_parked(context.now);
+        self.go_on(context, effects);
     }
 
     /// Checks one call and rules on it.
@@ -57,24 +59,64 @@ impl Run {
             Ok(input) => {
                 self.calls[place].input = input;
                 let state = self.rule(place, context);
-                self.change(place, state, context, effects);
+                let is_full = state == CallState::AwaitingApproval && self.is_full(context);
                 if self.calls[place].runs_here() {
                     self.show_input(place, effects);
                 }
+                if is_full {
+                    return self.fail(place, too_many_wait(context), context, effects);
+                }
+                self.change(place, state, context, effects);
             }
         }
     }
 
     /// What the policy says about a valid call, as the state it comes into.
-    fn rule(&self, place: usize, context: &Context<'_>) -> CallState {
+    fn rule(&mut self, place: usize, context: &Context<'_>) -> CallState {
         let call = &self.calls[place];
         let Some(found) = context.toolbox.find(&call.tool) else { return CallState::Scheduled };
-        let ruling = context.rules.policy.rule(found.spec(), call.effective_input());
-        match ruling.decision {
-            Decision::Deny => CallState::Cancelled { cancelled: Cancelled::Denied { reason: ruling.reason } },
-            Decision::Ask if !context.always.contains(&call.tool) => CallState::AwaitingApproval,
-            Decision::Ask | Decision::Allow => CallState::Scheduled,
+        let ruling = self.ruling(found.spec(), call.effective_input(), context);
+        let state = match ruling.decision {
+            Decision::Deny => {
+                CallState::Cancelled { cancelled: Cancelled::Denied { reason: ruling.reason.clone() } }
+            }
+            Decision::Ask => CallState::AwaitingApproval,
+            Decision::Allow => CallState::Scheduled,
+        };
+        self.calls[place].ruling = Some(ruling);
+        state
+    }
+
+    /// What the policy says, then what the turn has seen, then what a person has said for always: the later outvotes the earlier,
+    /// but nothing outvotes a denial.
+    fn ruling(&self, tool: &ToolSpec, input: &Value, context: &Context<'_>) -> Ruling {
+        let mut ruling = context.rules.policy.rule(tool, input);
+        if ruling.decision == Decision::Deny {
+            return ruling;
         }
+        if self.chain_asks(context) {
+            ruling = Ruling { decision: Decision::Ask, reason: None, by: RuledBy::Chain };
+        }
+        if ruling.decision == Decision::Ask && context.always.contains(&tool.name) {
+            ruling = Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Always };
+        }
+        ruling
+    }
+
+    /// Whether the model may have been led on by what a tool told it.
+    fn chain_asks(&self, context: &Context<'_>) -> bool {
+        let has_told = |call: &Call| match call.state() {
+            CallState::Success { .. } => true,
+            CallState::Error { .. } => call.times_run() > 0,
+            CallState::Validating
+            | CallState::AwaitingApproval
+            | CallState::Scheduled
+            | CallState::Executing
+            | CallState::Cancelled { .. } => false,
+        };
+        context.rules.chain == ChainMode::Ask
+            && context.rules.policy.approval() == ApprovalMode::Default
+            && self.calls.iter().any(has_told)
     }
 
     /// Tells of the calls that the policy denies: at once, and without a question.
@@ -90,9 +132,6 @@ impl Run {
     }
 
     fn ask_person(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
-        if self.pending().count() > context.limits.parked_calls {
-            return self.fail(place, too_many_wait(context), context, effects);
-        }
         self.put_question(place, true, context, effects);
         self.calls[place].expires = Some(expiry(context));
         effects.park.push(self.calls[place].id.clone());
@@ -122,11 +161,15 @@ impl Run {
         self.publish(effects, chunk);
     }
 
-    /// Opens the gate where nothing waits for a decision.
-    pub(super) fn open_if_decided(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase == Phase::Deciding && !self.step_calls().any(Call::is_asked) {
-            self.open_gate(context, effects);
+    /// Lets run what may run now, and ends the step where nothing of it is left.
+    pub(super) fn go_on(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        match self.state.phase {
+            Phase::Deciding if !self.step_calls().any(Call::is_asked) => self.open_gate(context, effects),
+            Phase::Working => self.start_decided(context, effects),
+            Phase::Deciding | Phase::Speaking | Phase::Over => {}
         }
+        self.complete_step_if_settled(context, effects);
+        self.mark_parked(context.now);
     }
 
     fn open_gate(&mut self, context: &Context<'_>, effects: &mut Effects) {
@@ -138,12 +181,15 @@ impl Run {
             self.withdraw_question(place, effects);
             self.show_denial_by_person(place, effects);
         }
+        self.start_decided(context, effects);
+    }
+
+    fn start_decided(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
-            if *self.calls[place].state() == CallState::Scheduled {
+            if *self.calls[place].state() == CallState::Scheduled && !self.calls[place].is_in_line() {
                 self.start(place, context, effects);
             }
         }
-        self.complete_step_if_settled(context, effects);
     }
 
     /// Nobody needs an answer any more to a question that the gate did not wait for.
@@ -153,177 +199,9 @@ impl Run {
         }
     }
 
-    fn start(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
-        match self.calls[place].run_by {
-            Some(RunBy::Server | RunBy::Mcp) => {
-                if self.calls[place].edited.is_some() {
-                    self.show_input(place, effects);
-                }
-                self.change(place, CallState::Executing, context, effects);
-                effects.execute.push(self.calls[place].id.clone());
-            }
-            Some(RunBy::Browser) => self.park(place, context, effects),
-            None => self.fail(place, ToolError::internal("There is no such tool."), context, effects),
-        }
-    }
-
-    fn park(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
-        if self.pending().count() >= context.limits.parked_calls {
-            return self.fail(place, too_many_wait(context), context, effects);
-        }
-        self.change(place, CallState::Executing, context, effects);
-        self.calls[place].expires = Some(expiry(context));
-        effects.park.push(self.calls[place].id.clone());
-        self.show_input(place, effects);
-    }
-
-    /// A server tool has ended.
-    pub fn settle(
-        &mut self,
-        call: &fermata_protocol::ToolCallId,
-        outcome: Result<Value, ToolError>,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        let Some(place) = self.calls.iter().position(|known| known.id == *call) else { return };
-        if *self.calls[place].state() != CallState::Executing {
-            return;
-        }
-        match outcome {
-            Ok(output) => self.succeed(place, output, context, effects),
-            Err(error) => self.fail(place, error, context, effects),
-        }
-        self.complete_step_if_settled(context, effects);
-        self.mark_parked(context.now);
-    }
-
-    pub(super) fn succeed(
-        &mut self,
-        place: usize,
-        output: Value,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        self.change(place, CallState::Success { output: output.clone() }, context, effects);
-        let chunk = UiChunk::ToolOutputAvailable {
-            tool_call_id: self.calls[place].id.clone(),
-            output,
-            preliminary: None,
-            provider_executed: None,
-            provider_metadata: None,
-            tool_metadata: None,
-            dynamic: dynamic(&self.calls[place]),
-        };
-        self.publish(effects, chunk);
-    }
-
-    pub(super) fn fail(
-        &mut self,
-        place: usize,
-        error: ToolError,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        let ToolError { error_type, text, retry_after: _ } = error;
-        self.change(place, CallState::Error { error_type, error_text: text.clone() }, context, effects);
-        self.show_error(place, text, effects);
-    }
-
-    fn fail_input(&mut self, place: usize, error_text: String, context: &Context<'_>, effects: &mut Effects) {
-        let error_type = ErrorType::InvalidFormat;
-        self.change(place, CallState::Error { error_type, error_text: error_text.clone() }, context, effects);
-        let call = &self.calls[place];
-        let chunk = UiChunk::ToolInputError {
-            tool_call_id: call.id.clone(),
-            tool_name: call.tool.clone(),
-            input: call.input.clone(),
-            error_text,
-            provider_executed: None,
-            provider_metadata: None,
-            tool_metadata: None,
-            dynamic: dynamic(call),
-            title: None,
-        };
-        self.publish(effects, chunk);
-    }
-
-    /// When every call of the step has its outcome, the model is told, unless it has been asked often enough.
-    pub(super) fn complete_step_if_settled(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase != Phase::Working || !self.step_calls().all(|call| call.state().is_final()) {
-            return;
-        }
-        if self.state.step >= context.limits.steps {
-            return self.end(Ending::StepLimit, context, effects);
-        }
-        self.publish(effects, UiChunk::FinishStep);
-        self.begin_step(effects);
-    }
-
-    pub(super) fn change(
-        &mut self,
-        place: usize,
-        state: CallState,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        self.calls[place].enter(state, context.now);
-        effects.changed.insert(place);
-        effects.save = true;
-    }
-
-    fn show_input(&mut self, place: usize, effects: &mut Effects) {
-        let call = &self.calls[place];
-        let chunk = UiChunk::ToolInputAvailable {
-            tool_call_id: call.id.clone(),
-            tool_name: call.tool.clone(),
-            input: call.effective_input().clone(),
-            provider_executed: None,
-            provider_metadata: None,
-            tool_metadata: None,
-            dynamic: dynamic(call),
-            title: None,
-        };
-        self.publish(effects, chunk);
-    }
-
-    /// A person's denial is shown when the gate opens, so that it is known then whether a browser's call is still to be run.
-    pub(super) fn show_denial_by_person(&mut self, place: usize, effects: &mut Effects) {
-        if let Some(reason) = self.denied_by_person(place) {
-            self.show_denial(place, reason, effects);
-        }
-    }
-
-    /// The reason that a person gave for denying the call, where one has.
-    pub(super) fn denied_by_person(&self, place: usize) -> Option<Option<String>> {
-        let denied = self.calls[place].decided.as_ref().filter(|decided| !decided.approved)?;
-        Some(denied.reason.clone())
-    }
-
-    /// Stock clients take a denial for unfinished, and never post again, where the step has a call that they still wait for; there it
-    /// is told as an error.
-    fn show_denial(&mut self, place: usize, reason: Option<String>, effects: &mut Effects) {
-        let error_text = Cancelled::Denied { reason: reason.clone() }.text();
-        let more_to_come = self
-            .step_calls()
-            .any(|call| call.is_asked() || (call.run_by == Some(RunBy::Browser) && !call.state().is_final()));
-        if more_to_come {
-            self.show_error(place, error_text, effects);
-        } else {
-            let (tool_call_id, dynamic) = (self.calls[place].id.clone(), dynamic(&self.calls[place]));
-            self.publish(effects, UiChunk::ToolOutputDenied { tool_call_id, error_text, dynamic });
-        }
-    }
-
-    pub(super) fn show_error(&mut self, place: usize, error_text: String, effects: &mut Effects) {
-        let chunk = UiChunk::ToolOutputError {
-            tool_call_id: self.calls[place].id.clone(),
-            error_text,
-            provider_executed: None,
-            provider_metadata: None,
-            tool_metadata: None,
-            dynamic: dynamic(&self.calls[place]),
-        };
-        self.publish(effects, chunk);
+    /// Whether no further call of the chat may wait for somebody.
+    pub(super) fn is_full(&self, context: &Context<'_>) -> bool {
+        self.pending().count() >= context.limits.parked_calls
     }
 }
 
@@ -362,12 +240,12 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-fn too_many_wait(context: &Context<'_>) -> ToolError {
+pub(super) fn too_many_wait(context: &Context<'_>) -> ToolError {
     let limit = context.limits.parked_calls;
     let words = format!("Too many calls of this chat wait for somebody: the limit is {limit}.");
     ToolError::new(ErrorType::RateLimit, words)
 }
 
-fn expiry(context: &Context<'_>) -> jiff::Timestamp {
+pub(super) fn expiry(context: &Context<'_>) -> jiff::Timestamp {
     context.now.saturating_add(context.expire).unwrap_or(jiff::Timestamp::MAX)
 }

@@ -1,5 +1,6 @@
 //! Runs as transcripts: what happens on the left of `>`, what is to be done below it.
 
+mod life;
 mod schedules;
 
 use std::{
@@ -18,8 +19,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, FinishReason, MessageId, PostedTool, Profile, RunId, UiChunk,
 };
 use fermata_tools::{
-    CallContext, Decision, DefaultPolicy, Policy, RuledBy, Ruling, RunBy, StateName, Tool, ToolError,
-    ToolSpec, Toolbox,
+    CallContext, Decision, DefaultPolicy, GateMode, Policy, Resource, RuledBy, Ruling, RunBy, StateName,
+    Tool, ToolError, ToolSpec, Toolbox,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -47,6 +48,12 @@ impl Tool for Named {
     async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
         Err(ToolError::internal("a transcript runs nothing"))
     }
+}
+
+/// Of `file` each `n` is a resource of its own, and `again` may be repeated.
+fn settle_specs(spec: &mut ToolSpec) {
+    spec.resource = (spec.name == "file").then(|| Resource::input("n"));
+    spec.repeatable = spec.name == "again";
 }
 
 #[derive(Default)]
@@ -79,6 +86,8 @@ struct Play {
     run: Run,
     scene: Scene,
     now: Timestamp,
+    /// All that readers were shown.
+    log: Vec<(u64, UiChunk)>,
     transcript: String,
 }
 
@@ -109,15 +118,19 @@ impl Scene {
 
 impl Play {
     fn new() -> Self {
-        let tools: Vec<Arc<dyn Tool>> =
-            vec![Arc::new(Named("time", Decision::Allow)), Arc::new(Named("note", Decision::Ask))];
+        let tools: Vec<Arc<dyn Tool>> = vec![
+            Arc::new(Named("time", Decision::Allow)),
+            Arc::new(Named("note", Decision::Ask)),
+            Arc::new(Named("file", Decision::Allow)),
+            Arc::new(Named("again", Decision::Allow)),
+        ];
         let posted = |name: &str| PostedTool {
             name: name.into(),
             description: None,
             input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
         };
         let posted = vec![posted("where"), posted("color")];
-        let toolbox = Toolbox::new(tools, |_| {}).0.with_browser_tools(&posted).unwrap();
+        let toolbox = Toolbox::new(tools, settle_specs).0.with_browser_tools(&posted).unwrap();
         let now = Timestamp::UNIX_EPOCH;
         let request = RunRequest {
             id: RunId::new("r"),
@@ -143,6 +156,7 @@ impl Play {
                 always: BTreeSet::new(),
             },
             now,
+            log: Vec::new(),
             transcript: String::new(),
         };
         play.tell("begin", |run, _, effects| *effects = run.begin());
@@ -156,6 +170,7 @@ impl Play {
         happens(&mut self.run, &context, &mut effects);
         writeln!(self.transcript, "> {what}").unwrap();
         print(&effects, &mut self.transcript);
+        self.log.extend(effects.publish);
         self.scene.always.extend(effects.always);
         self
     }
@@ -188,7 +203,7 @@ impl Play {
     fn answer(&mut self, answers: Vec<Answer>) -> &mut Self {
         let what = format!("answered {}", answers.iter().map(brief).collect::<Vec<_>>().join(", "));
         self.tell(&what, |run, context, effects| match run.judge(&answers, context) {
-            Ok(taken) => run.take(taken.answers, context, effects),
+            Ok(taken) => run.take(taken.answers, taken.elicited, context, effects),
             Err(rejected) => panic!("{rejected:?}"),
         })
     }
@@ -221,7 +236,9 @@ impl Play {
         let calls: Vec<&Call> = self.run.step_calls().collect();
         let asked = calls.iter().any(|call| call.is_asked());
         assert!(
-            !asked || calls.iter().all(|call| call.state().name() != StateName::Executing),
+            self.scene.rules.gate == GateMode::Progressive
+                || !asked
+                || calls.iter().all(|call| call.state().name() != StateName::Executing),
             "a call runs while one waits for a decision"
         );
         if self.run.state.phase == Phase::Over {
@@ -246,6 +263,11 @@ fn decision(call: &str, approved: bool) -> Answer {
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
 }
 
+fn edited(call: &str, input: Value) -> Answer {
+    let kind = AnswerKind::Decision { approved: true, reason: None, always: false, input: Some(input) };
+    Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
+}
+
 fn always(call: &str) -> Answer {
     let kind = AnswerKind::Decision { approved: true, reason: None, always: true, input: None };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
@@ -257,10 +279,15 @@ fn edit(call: &str, input: Value) -> Answer {
 }
 
 fn brief(answer: &Answer) -> String {
-    let AnswerTarget::Call(call) = &answer.of else { return "by question".into() };
+    let call = match &answer.of {
+        AnswerTarget::Call(call) => call.as_str(),
+        AnswerTarget::Elicitation(id) => id.as_str(),
+        AnswerTarget::Approval(_) => return "by question".into(),
+    };
     match &answer.kind {
         AnswerKind::Output { output } => format!("{call} {output}"),
         AnswerKind::Failure { error_text } => format!("{call} failed: {error_text}"),
+        AnswerKind::Elicited { action, content } => format!("{call} {action:?} {content:?}"),
         AnswerKind::Decision { approved, always, input, .. } => {
             let edited = input.as_ref().map(|input| format!(" as {input}")).unwrap_or_default();
             format!(
@@ -277,6 +304,9 @@ fn print(effects: &Effects, out: &mut String) {
     if effects.save {
         out.push_str("save\n");
     }
+    for (call, key) in &effects.queue {
+        writeln!(out, "queue {call} for {}", key.name).unwrap();
+    }
     for (verb, calls) in
         [("release", &effects.release), ("park", &effects.park), ("execute", &effects.execute)]
     {
@@ -286,6 +316,9 @@ fn print(effects: &Effects, out: &mut String) {
     }
     for (_, chunk) in &effects.publish {
         writeln!(out, "{}", line(chunk)).unwrap();
+    }
+    for (id, reply) in &effects.replies {
+        writeln!(out, "reply {id} {reply:?}").unwrap();
     }
     if effects.ask {
         out.push_str("ask\n");
@@ -301,8 +334,9 @@ fn line(chunk: &UiChunk) -> String {
         value.get(name).map(|v| format!(" {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
     };
     let fields = ["toolCallId", "input", "output", "errorText", "delta", "inputTextDelta", "finishReason"];
+    let state = value["data"]["state"].as_str().map(|state| format!(" {state}")).unwrap_or_default();
     format!(
-        "{}{}",
+        "{}{}{state}",
         value["type"].as_str().unwrap(),
         fields.iter().filter_map(|name| field(name)).collect::<String>()
     )
@@ -439,7 +473,7 @@ fn calls_that_cannot_run_are_settled_and_the_model_is_told() {
             save
             tool-input-error call_1 {"n": The arguments of time are not valid JSON (EOF while parsing a value at line 1 column 5). Call it again with a JSON object.
             tool-input-error call_2 {"n":"x"} The input of time does not fit its schema: /n: "x" is not of type "integer".
-            tool-input-error call_3 {} There is no tool named "nothing". The tools are: note, time, color, where.
+            tool-input-error call_3 {} There is no tool named "nothing". The tools are: again, file, note, time, color, where.
             tool-input-error call_4 [] The input of where does not fit its schema: [] is not of type "object".
             finish-step
             start-step
@@ -865,7 +899,7 @@ fn expiry_is_told_as_expiry_and_ends_the_run() {
         > expired
         save
         release call_1
-        tool-output-error call_1 Expired: nobody answered in time, so the call did not run.
+        tool-output-error call_1 Expired: nobody answered in time, so the call has no result.
         tool-output-error call_2 Cancelled: the run ended before the call had a result.
         finish-step
         start-step
@@ -934,7 +968,7 @@ fn a_saved_run_is_the_same_run() {
     step(&mut play, &|run, context, effects| run.hear(finished(), context, effects));
     step(&mut play, &|run, context, effects| {
         let taken = run.judge(&[decision("call_1", false)], context).unwrap();
-        run.take(taken.answers, context, effects);
+        run.take(taken.answers, taken.elicited, context, effects);
     });
     let state: RunState = serde_json::from_value(serde_json::to_value(&play.run.state).unwrap()).unwrap();
     let calls: Vec<Call> = serde_json::from_value(serde_json::to_value(&play.run.calls).unwrap()).unwrap();

@@ -153,6 +153,7 @@ fn is_target(call: &Call, target: &AnswerTarget) -> bool {
     match target {
         AnswerTarget::Call(id) => call.id == *id,
         AnswerTarget::Approval(id) => call.question.as_ref().is_some_and(|question| question.id == *id),
+        AnswerTarget::Elicitation(_) => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Chats as their users see them, through the engine's public API: no HTTP, no SQL, no waiting (time is paused).
 
+mod tools;
 mod world;
 
 use std::sync::atomic::Ordering;
@@ -227,7 +228,7 @@ async fn a_tool_that_fails_panics_or_hangs_fails_its_call_and_not_the_run() {
         [
             "as it was told",
             "The tool failed inside the server.",
-            "The tool took longer than 30 s and was ended."
+            "The tool took longer than 30s and was ended."
         ]
     );
     assert_eq!(stream.text(), "ok");

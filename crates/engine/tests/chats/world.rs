@@ -14,15 +14,17 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Clock, Engine, EngineParts, Following, Ids, Limits, Model, Reader, Rules, Settings, Store, Submission,
-    SubmitError,
+    Clock, Engine, EngineParts, Following, Ids, Limits, Model, Pending, Reader, Rules, Settings, Store,
+    Submission, SubmitError,
     model::{ModelError, ModelEvent, ModelRequest},
     store::{Change, ChatPage, ChatRecord, MemoryStore, StoreError},
 };
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, ToolCallId, UiMessage,
 };
-use fermata_tools::{Call, CallContext, Decision, Owner, Resource, RunBy, Tool, ToolError, ToolSpec};
+use fermata_tools::{
+    Call, CallContext, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
+};
 use futures::{StreamExt, stream::BoxStream};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -168,7 +170,14 @@ impl Ids for Counting {
 }
 
 /// A server tool: what its call does is in its input.
-struct Does(&'static str, Decision, Option<Resource>, Arc<Mutex<Vec<String>>>);
+pub struct Does(&'static str, Decision, Option<Resource>, Arc<Mutex<Vec<String>>>);
+
+impl Does {
+    /// One that is allowed, under another name.
+    pub fn called(name: &'static str, done: &Arc<Mutex<Vec<String>>>) -> Self {
+        Self(name, Decision::Allow, None, Arc::clone(done))
+    }
+}
 
 #[async_trait]
 impl Tool for Does {
@@ -199,6 +208,29 @@ impl Tool for Does {
                 std::future::pending::<()>().await;
             }
             Some("waits") => tokio::time::sleep(Duration::from_secs(5)).await,
+            Some("winds up") => {
+                context.cancelled.cancelled().await;
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                note("wound up");
+            }
+            Some("chats") => {
+                for n in 0..1000 {
+                    context.report(json!({ "progress": n }));
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+            Some("asks") => {
+                let requested_schema = json!({"type": "object", "required": ["size"]});
+                let question = Elicitation { message: "How big?".into(), requested_schema };
+                let reply = context.elicit(question).await;
+                note(&format!("was told {reply:?}"));
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Some("is limited") => {
+                let error =
+                    ToolError::new(ErrorType::RateLimit, "slow down").retry_after(Duration::from_secs(7));
+                return Err(error);
+            }
             _ => {}
         }
         note("ends");
@@ -334,7 +366,10 @@ impl World {
         let view = self.engine.chat(&self.owner, &self.chat).await.unwrap();
         view.pending
             .iter()
-            .map(|pending| format!("{} {}", pending.call.id, pending.call.state().name()))
+            .map(|pending| match pending {
+                Pending::Call(call) => format!("{} {}", call.id, call.state().name()),
+                Pending::Elicitation { id, question, .. } => format!("{id} asks {}", question.message),
+            })
             .collect()
     }
 
@@ -351,7 +386,7 @@ pub struct Read {
 }
 
 impl Read {
-    fn new(reader: Reader) -> Self {
+    pub fn new(reader: Reader) -> Self {
         Self { reader, chunks: Vec::new(), done: false }
     }
 

@@ -5,13 +5,13 @@ use std::collections::{HashMap, hash_map::Entry};
 use serde_json::Value;
 
 use super::{
-    Answer, AnswerKind, AnswerTarget, MAX_ANSWERS, RequestError, ToolResultBody,
+    Answer, AnswerKind, AnswerTarget, ElicitAction, MAX_ANSWERS, RequestError, ToolResultBody,
     fields::{Fields, missing, wrong},
 };
-use crate::{ApprovalId, ChatId, ToolCallId};
+use crate::{ApprovalId, ChatId, ElicitationId, ToolCallId};
 
 /// What an answer can say, one of them.
-const KINDS: &str = "`output`, `errorText` or `approved`";
+const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
 const ANSWERS: &str = "a list of at least one answer";
 
 impl ToolResultBody {
@@ -72,6 +72,25 @@ fn answer(fields: &Fields<'_>) -> Result<Answer, RequestError> {
 }
 
 fn target(fields: &Fields<'_>, kind: &AnswerKind) -> Result<AnswerTarget, RequestError> {
+    let elicitation = fields.words("elicitationId")?;
+    match (elicitation, kind) {
+        (Some(id), AnswerKind::Elicited { .. }) => {
+            return Ok(AnswerTarget::Elicitation(ElicitationId::new(id)));
+        }
+        (None, AnswerKind::Elicited { .. }) => {
+            return Err(missing(
+                &fields.path("elicitationId"),
+                "the id of the question that `action` answers",
+            ));
+        }
+        (Some(_), _) => {
+            return Err(RequestError(format!(
+                "`{}` goes with `action`: \"accept\", \"decline\" or \"cancel\".",
+                fields.path("elicitationId")
+            )));
+        }
+        (None, _) => {}
+    }
     let approval = fields.words("approvalId")?;
     let call = match fields.words("toolCallId")? {
         Some(call) => Some(call),
@@ -94,6 +113,11 @@ fn kind(fields: &Fields<'_>) -> Result<AnswerKind, RequestError> {
     let error_text = fields.string("errorText")?;
     let approved = fields.flag("approved")?;
     let failed = fields.flag("is_error")? == Some(true);
+    let says_nothing_else = output.is_none() && error_text.is_none() && approved.is_none();
+    if let Some(action) = fields.string("action")?.filter(|_| says_nothing_else) {
+        let content = fields.value("content").cloned();
+        return Ok(AnswerKind::Elicited { action: elicit_action(fields, action)?, content });
+    }
     match (output, error_text, approved) {
         (Some(output), None, None) if failed => Ok(AnswerKind::Failure { error_text: as_text(output) }),
         (Some(output), None, None) => Ok(AnswerKind::Output { output: output.clone() }),
@@ -111,6 +135,18 @@ fn kind(fields: &Fields<'_>) -> Result<AnswerKind, RequestError> {
             "{} says more than one thing; it must have one of {KINDS}.",
             whose(fields)
         ))),
+    }
+}
+
+fn elicit_action(fields: &Fields<'_>, action: &str) -> Result<ElicitAction, RequestError> {
+    match action {
+        "accept" => Ok(ElicitAction::Accept),
+        "decline" => Ok(ElicitAction::Decline),
+        "cancel" => Ok(ElicitAction::Cancel),
+        other => {
+            let other = Value::String(other.to_owned());
+            Err(wrong(&fields.path("action"), &other, "\"accept\", \"decline\" or \"cancel\""))
+        }
     }
 }
 

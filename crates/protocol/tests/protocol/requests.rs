@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
 use fermata_protocol::{
-    AnswerKind, AnswerTarget, ChatBody, Profile, Role, ToolChoice, ToolResultBody, Trigger, UiPart,
+    AnswerKind, AnswerTarget, ChatBody, ElicitAction, Profile, Role, ToolChoice, ToolResultBody, Trigger,
+    UiPart,
 };
 use serde_json::{Value, json};
 
@@ -257,6 +258,7 @@ fn answers_are_read() {
         let of = match answer.of {
             AnswerTarget::Call(id) => format!("call {id}"),
             AnswerTarget::Approval(id) => format!("approval {id}"),
+            AnswerTarget::Elicitation(id) => format!("elicitation {id}"),
         };
         (of, answer.kind)
     };
@@ -299,6 +301,23 @@ fn answers_are_read() {
     assert_eq!(
         one(json!({"tool_call_id": "c", "result": {"a": 1}, "is_error": true})),
         ("call c".into(), failure(r#"{"a":1}"#))
+    );
+    let elicited = |action, content| AnswerKind::Elicited { action, content };
+    assert_eq!(
+        one(json!({"elicitationId": "e", "action": "accept", "content": {"a": 1}})),
+        ("elicitation e".into(), elicited(ElicitAction::Accept, Some(json!({"a": 1}))))
+    );
+    assert_eq!(
+        one(json!({"elicitationId": "e", "toolCallId": "c", "action": "decline"})),
+        ("elicitation e".into(), elicited(ElicitAction::Decline, None))
+    );
+    assert_eq!(
+        one(json!({"elicitationId": "e", "action": "cancel", "content": null})),
+        ("elicitation e".into(), elicited(ElicitAction::Cancel, None))
+    );
+    assert_eq!(
+        one(json!({"toolCallId": "c", "output": 1, "action": "accept"})),
+        ("call c".into(), output(json!(1)))
     );
 }
 
@@ -347,6 +366,10 @@ fn an_answer_that_cannot_be_taken_says_why() {
             answer(json!({"approvalId": "p", "approved": true, "always": 1})),
             answer(json!({"toolCallId": "c", "is_error": true})),
             answer(json!({"toolCallId": "c", "result": 1, "is_error": "yes"})),
+            answer(json!({"elicitationId": "e", "action": "maybe"})),
+            answer(json!({"elicitationId": "e", "action": 1})),
+            answer(json!({"action": "accept"})),
+            answer(json!({"elicitationId": "e", "approved": true})),
             answer(json!({"answers": []})),
             answer(json!({"answers": "x"})),
             answer(json!({"answers": [null]})),
@@ -358,24 +381,28 @@ fn an_answer_that_cannot_be_taken_says_why() {
             `chatId` is missing; it must be the chat's id.
             `chatId` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-'.
             `session_id` is 5; it must be a string.
-            The answer says nothing; it must have `output`, `errorText` or `approved`.
+            The answer says nothing; it must have `output`, `errorText`, `approved` or `action`.
             `toolCallId` is missing; it must be the id of the call that is answered.
             `toolCallId` is 5; it must be a string.
             `toolCallId` is empty; it must be a string that is not empty.
             `errorText` is 5; it must be a string.
-            The answer says more than one thing; it must have one of `output`, `errorText` or `approved`.
-            The answer says more than one thing; it must have one of `output`, `errorText` or `approved`.
+            The answer says more than one thing; it must have one of `output`, `errorText`, `approved` or `action`.
+            The answer says more than one thing; it must have one of `output`, `errorText`, `approved` or `action`.
             `approved` is "yes"; it must be true or false.
             `approvalId` is an object; it must be a string.
             `approvalId` goes with `approved` only; name the call with `toolCallId`.
             `reason` is 5; it must be a string.
             `always` is 1; it must be true or false.
-            The answer says nothing; it must have `output`, `errorText` or `approved`.
+            The answer says nothing; it must have `output`, `errorText`, `approved` or `action`.
             `is_error` is "yes"; it must be true or false.
+            `action` is "maybe"; it must be "accept", "decline" or "cancel".
+            `action` is 1; it must be a string.
+            `elicitationId` is missing; it must be the id of the question that `action` answers.
+            `elicitationId` goes with `action`: "accept", "decline" or "cancel".
             `answers` is an empty list; it must be a list of at least one answer.
             `answers` is "x"; it must be a list.
             `answers[0]` is null; it must be an object.
-            `answers[0]` says nothing; it must have `output`, `errorText` or `approved`.
+            `answers[0]` says nothing; it must have `output`, `errorText`, `approved` or `action`.
             `answers[1]` answers what `answers[0]` answers; each call is answered once.
         "#]],
     );

@@ -1,7 +1,7 @@
 //! What waits for somebody.
 
 use axum::{Json, extract::State};
-use fermata_engine::PendingCall;
+use fermata_engine::Pending as Waiting;
 use fermata_protocol::{ApprovalId, ToolCallId};
 use fermata_tools::StateName;
 use jiff::Timestamp;
@@ -12,14 +12,13 @@ use utoipa::ToSchema;
 use super::schema::refusals;
 use crate::{App, auth::Identity, error::ApiError, extract::ChatPath};
 
-/// A call that waits for somebody.
+/// What waits for somebody: a call, or what a running call asks.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pending {
-    /// The call, as `toolCallId` has it.
-    #[schema(value_type = String)]
-    id: ToolCallId,
-    /// The call: what an answer names.
+    /// The elicitation where it is one; otherwise the call, as `toolCallId` has it.
+    id: String,
+    /// The call: what an answer names, unless it is an elicitation.
     #[schema(value_type = String)]
     tool_call_id: ToolCallId,
     tool: String,
@@ -40,6 +39,13 @@ pub struct Pending {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     approval_id: Option<ApprovalId>,
+    /// What an elicitation asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// JSON Schema of an elicitation's `content`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    requested_schema: Option<Value>,
 }
 
 /// What is waited for.
@@ -50,6 +56,8 @@ pub enum Kind {
     Approval,
     /// A browser's output.
     Output,
+    /// A person's answer to what a running tool asks.
+    Elicitation,
 }
 
 /// What waits.
@@ -72,18 +80,35 @@ pub async fn list(
     Ok(Json(PendingList { pending: chat.pending.into_iter().map(Into::into).collect() }))
 }
 
-impl From<PendingCall> for Pending {
-    fn from(PendingCall { call }: PendingCall) -> Self {
-        Self {
-            kind: if call.is_asked() { Kind::Approval } else { Kind::Output },
-            state: call.state().name(),
-            since: call.since(),
-            input: call.effective_input().clone(),
-            approval_id: call.question.map(|question| question.id),
-            id: call.id.clone(),
-            tool_call_id: call.id,
-            tool: call.tool,
-            expires: call.expires,
+impl From<Waiting> for Pending {
+    fn from(waiting: Waiting) -> Self {
+        match waiting {
+            Waiting::Call(call) => Self {
+                kind: if call.is_asked() { Kind::Approval } else { Kind::Output },
+                state: call.state().name(),
+                since: call.since(),
+                input: call.effective_input().clone(),
+                approval_id: call.question.map(|question| question.id),
+                id: call.id.to_string(),
+                tool_call_id: call.id,
+                tool: call.tool,
+                expires: call.expires,
+                message: None,
+                requested_schema: None,
+            },
+            Waiting::Elicitation { id, call, question, since, expires } => Self {
+                kind: Kind::Elicitation,
+                state: call.state().name(),
+                since,
+                input: call.effective_input().clone(),
+                approval_id: None,
+                id: id.to_string(),
+                tool_call_id: call.id,
+                tool: call.tool,
+                expires: Some(expires),
+                message: Some(question.message),
+                requested_schema: Some(question.requested_schema),
+            },
         }
     }
 }

@@ -178,7 +178,7 @@ impl Cancelled {
     pub fn text(&self) -> String {
         match self {
             Self::Denied { reason } => denial_text(reason.as_deref()),
-            Self::Expired => "Expired: nobody answered in time, so the call did not run.".into(),
+            Self::Expired => "Expired: nobody answered in time, so the call has no result.".into(),
             Self::Stopped => "Cancelled: the run was stopped before the call had a result.".into(),
             Self::Superseded => "Cancelled: the conversation went on before the call had a result.".into(),
             Self::RunEnded => "Cancelled: the run ended before the call had a result.".into(),

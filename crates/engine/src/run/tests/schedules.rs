@@ -180,7 +180,7 @@ impl Watched {
     fn answer(&mut self, answers: Vec<Answer>) {
         let before = (self.play.run.calls.clone(), self.play.run.snapshot());
         self.tell(|run, context, effects| match run.judge(&answers, context) {
-            Ok(taken) => run.take(taken.answers, context, effects),
+            Ok(taken) => run.take(taken.answers, taken.elicited, context, effects),
             Err(_) => {
                 assert_eq!((run.calls.clone(), run.snapshot()), before, "a refused batch changed something")
             }
@@ -252,6 +252,7 @@ impl Watched {
             toolbox: &self.play.scene.toolbox,
             tool_choice: None,
             settings: &Map::new(),
+            advice: &|_| None,
         };
         let mut open = Vec::new();
         for told in prompt(std::iter::once(message), &asking).messages {

@@ -1,0 +1,205 @@
+//! The tools that a run has running: each in a task of its own that outlives the run only to wind up.
+//!
+//! What tools show is coalesced here: of each call only the newest output is kept, and all of them are handed on together, at most every
+//! [`REPORTS_APART`]. So a tool that talks a lot costs a stream no more than one that does not.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fermata_protocol::{ElicitationId, ToolCallId};
+use fermata_tools::{
+    CallContext, Elicitation, ElicitationReply, Execution, Guard, ResourceKey, Surroundings, ToolError,
+};
+use serde_json::Value;
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument;
+
+/// The least time between two looks at what tools show.
+const REPORTS_APART: Duration = Duration::from_millis(250);
+
+/// What comes from a running tool.
+pub(super) enum Signal {
+    /// It has ended.
+    Settled(ToolCallId, Result<Value, ToolError>),
+    /// It asks the person something. The id goes back first, so that the question can be withdrawn.
+    Elicits {
+        call: ToolCallId,
+        question: Elicitation,
+        asked: oneshot::Sender<(ElicitationId, oneshot::Receiver<ElicitationReply>)>,
+    },
+    /// It does not want to know any more.
+    Withdraws(ElicitationId),
+    /// Some of them show something.
+    Reports(Vec<(ToolCallId, Value)>),
+}
+
+/// The tools of one run.
+pub(super) struct Jobs {
+    tasks: TaskTracker,
+    cancelled: CancellationToken,
+    outlet: Arc<Outlet>,
+    signals: mpsc::UnboundedReceiver<Signal>,
+    /// Those who wait for the answer to a question of theirs.
+    questions: HashMap<ElicitationId, oneshot::Sender<ElicitationReply>>,
+    /// When reports were handed on last.
+    reported: Option<Instant>,
+}
+
+/// Where the run's tools speak into.
+struct Outlet {
+    signals: mpsc::UnboundedSender<Signal>,
+    /// Held for a push or a take, never across an await. A queue, so that who reported first is shown first.
+    reports: Mutex<VecDeque<(ToolCallId, Value)>>,
+    reported: Notify,
+}
+
+/// A question that is withdrawn where nobody waits for its answer any more.
+struct Asked {
+    id: ElicitationId,
+    signals: mpsc::UnboundedSender<Signal>,
+}
+
+// === impl Jobs ===
+
+impl Jobs {
+    /// None yet; their tasks will belong to `tasks`.
+    pub fn new(tasks: TaskTracker) -> Self {
+        let (sender, signals) = mpsc::unbounded_channel();
+        let outlet = Outlet { signals: sender, reports: Mutex::default(), reported: Notify::new() };
+        Self {
+            tasks,
+            cancelled: CancellationToken::new(),
+            outlet: Arc::new(outlet),
+            signals,
+            questions: HashMap::new(),
+            reported: None,
+        }
+    }
+
+    /// The context with what the run's tools have in common.
+    pub fn surround(&self, context: CallContext) -> CallContext {
+        context.cancelled_by(self.cancelled.child_token()).heard_by(self.outlet.clone())
+    }
+
+    /// Runs a call. The lock is held until the tool has wound up, also when nobody waits for its outcome any more.
+    pub fn start(&self, execution: Execution, lock: Option<Guard<ResourceKey>>, span: tracing::Span) {
+        let (call, signals) = (execution.context.call.clone(), self.outlet.signals.clone());
+        let job = async move {
+            let _lock = lock;
+            execution
+                .run(|outcome| {
+                    // The run may be over; then nobody wants to know.
+                    let _ = signals.send(Signal::Settled(call, outcome));
+                })
+                .await;
+        };
+        self.tasks.spawn(job.instrument(span));
+    }
+
+    /// Keeps a tool that waits for an answer, and what it is told first.
+    pub fn ask(
+        &mut self,
+        id: ElicitationId,
+        asked: oneshot::Sender<(ElicitationId, oneshot::Receiver<ElicitationReply>)>,
+    ) {
+        let (sender, reply) = oneshot::channel();
+        self.questions.insert(id.clone(), sender);
+        // A tool that has gone meanwhile has dropped what withdraws the question, so that is done here.
+        if asked.send((id.clone(), reply)).is_err() {
+            let _ = self.outlet.signals.send(Signal::Withdraws(id));
+        }
+    }
+
+    /// Tells a tool what the person said.
+    pub fn reply(&mut self, id: &ElicitationId, reply: ElicitationReply) {
+        if let Some(question) = self.questions.remove(id) {
+            // Who withdrew it does not wait.
+            let _ = question.send(reply);
+        }
+    }
+
+    /// Waits for the next that comes from a tool. Cancel safe.
+    pub async fn next(&mut self) -> Signal {
+        let due = self.reported.map(|reported| reported + REPORTS_APART);
+        let outlet = &self.outlet;
+        let reports = async {
+            outlet.wait_for_report().await;
+            if let Some(due) = due {
+                tokio::time::sleep_until(due).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            signal = self.signals.recv() => match signal {
+                Some(signal) => signal,
+                // The outlet holds a sender for as long as this lives.
+                None => std::future::pending().await,
+            },
+            () = reports => {
+                self.reported = Some(Instant::now());
+                Signal::Reports(self.outlet.reports().drain(..).collect())
+            }
+        }
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.cancelled.cancel();
+    }
+}
+
+// === impl Outlet ===
+
+impl Outlet {
+    fn reports(&self) -> MutexGuard<'_, VecDeque<(ToolCallId, Value)>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait_for_report(&self) {
+        loop {
+            let reported = self.reported.notified();
+            if !self.reports().is_empty() {
+                return;
+            }
+            reported.await;
+        }
+    }
+}
+
+#[async_trait]
+impl Surroundings for Outlet {
+    fn report(&self, call: &ToolCallId, output: Value) {
+        let mut reports = self.reports();
+        match reports.iter_mut().find(|(known, _)| known == call) {
+            Some((_, newest)) => *newest = output,
+            None => reports.push_back((call.clone(), output)),
+        }
+        drop(reports);
+        self.reported.notify_one();
+    }
+
+    async fn elicit(&self, call: &ToolCallId, question: Elicitation) -> ElicitationReply {
+        let (asked, answer) = oneshot::channel();
+        let signal = Signal::Elicits { call: call.clone(), question, asked };
+        let Ok(()) = self.signals.send(signal) else { return ElicitationReply::Cancel };
+        // Nobody can be asked where the run does not take the question.
+        let Ok((id, reply)) = answer.await else { return ElicitationReply::Cancel };
+        let _asked = Asked { id, signals: self.signals.clone() };
+        reply.await.unwrap_or(ElicitationReply::Cancel)
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let _ = self.signals.send(Signal::Withdraws(self.id.clone()));
+    }
+}

@@ -1,0 +1,85 @@
+//! What tracing and the metrics are told of calls.
+//!
+//! One span for each call, from the model's wish to the outcome, and an event in it for each state; names and attributes are those of
+//! OpenTelemetry's conventions for generative AI. Inputs and outputs are in the record, never in a span.
+
+use std::collections::HashMap;
+
+use fermata_protocol::ToolCallId;
+use fermata_tools::{Call, StateName};
+use jiff::Timestamp;
+use tracing::{Span, field::Empty};
+
+use crate::run::Run;
+
+/// The spans of the calls that have no outcome yet.
+pub(super) struct CallSpans {
+    run: String,
+    spans: HashMap<ToolCallId, Span>,
+}
+
+impl CallSpans {
+    /// None yet.
+    pub fn new(run: &Run) -> Self {
+        Self { run: run.id.to_string(), spans: HashMap::new() }
+    }
+
+    /// Tells of the state that a call has come into. `is_known`: whether the tool exists, and not just in the model's mind.
+    pub fn note(&mut self, call: &Call, is_known: bool) {
+        let run = self.run.as_str();
+        let span = self.spans.entry(call.id.clone()).or_insert_with(|| begin(run, call));
+        let state = call.state().name();
+        span.in_scope(|| tracing::debug!(%state, since = %call.since(), "the call's state"));
+        if state.is_final() {
+            if let Some(error_type) = call.state().error_type() {
+                span.record("error.type", error_type.as_str());
+            }
+            span.record("fermata.call.state", state.as_str());
+            self.spans.remove(&call.id);
+            count(call, is_known);
+        }
+    }
+
+    /// The span of a call that has no outcome yet.
+    pub fn of(&self, call: &ToolCallId) -> Span {
+        self.spans.get(call).cloned().unwrap_or_else(Span::none)
+    }
+}
+
+fn begin(run: &str, call: &Call) -> Span {
+    tracing::info_span!(
+        "execute_tool",
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = %call.tool,
+        gen_ai.tool.call.id = %call.id,
+        fermata.run = run,
+        fermata.call.state = Empty,
+        error.type = Empty,
+    )
+}
+
+fn count(call: &Call, is_known: bool) {
+    // A name that a model makes up must not become a label.
+    let tool = if is_known { call.tool.clone() } else { "unknown".to_owned() };
+    let state = call.state().name().as_str();
+    let error_type = call.state().error_type().map_or("", |error_type| error_type.as_str());
+    let labels = [
+        ("gen_ai_tool_name", tool.clone()),
+        ("state", state.to_owned()),
+        ("error_type", error_type.to_owned()),
+    ];
+    metrics::counter!("fermata_calls_total", &labels).increment(1);
+    let began = call.history().iter().rfind(|entered| entered.state == StateName::Executing);
+    if let Some(began) = began {
+        metrics::histogram!(
+            "gen_ai_client_operation_duration_seconds",
+            "gen_ai_operation_name" => "execute_tool",
+            "gen_ai_tool_name" => tool
+        )
+        .record(seconds(began.at, call.since()));
+    }
+}
+
+fn seconds(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64().max(0.0)
+}

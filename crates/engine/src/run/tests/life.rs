@@ -1,0 +1,452 @@
+//! What becomes of a call between the model's wish and its outcome: the gate's other modes, lines, reports, questions, repeats.
+
+use fermata_protocol::{ElicitAction, ElicitationId};
+use fermata_tools::{
+    ApprovalMode, ChainMode, Elicitation, ErrorType, GateMode, Strategies, Strategy, check_against,
+};
+
+use super::*;
+
+impl Play {
+    fn with(rules: impl FnOnce(Rules) -> Rules) -> Self {
+        let mut play = Self::new();
+        play.scene.rules = rules(play.scene.rules);
+        play
+    }
+
+    fn turn(&mut self, call: &str) -> &mut Self {
+        let id = ToolCallId::new(call);
+        self.tell(&format!("turn of {call}"), |run, context, effects| run.take_turn(&id, context, effects))
+    }
+
+    fn asks(&mut self, call: &str) -> &mut Self {
+        let id = ToolCallId::new(call);
+        self.tell(&format!("{call} asks"), |run, context, effects| {
+            run.elicit(&id, question(), context, effects);
+        })
+    }
+
+    /// What is saved is all that is left.
+    fn dies(&mut self) -> &mut Self {
+        let saved = SavedRun {
+            id: self.run.id.clone(),
+            message: self.run.message.clone(),
+            state: serde_json::from_value(serde_json::to_value(&self.run.state).unwrap()).unwrap(),
+            calls: serde_json::from_value(serde_json::to_value(&self.run.calls).unwrap()).unwrap(),
+            log: self.log.clone(),
+        };
+        self.run = Run::restore(saved).unwrap();
+        self.tell("taken up", |run, context, effects| *effects = run.resume(context))
+    }
+
+    fn history(&self, call: &str) -> String {
+        let call = self.run.calls.iter().find(|known| known.id.as_str() == call).unwrap();
+        call.history().iter().map(|entered| entered.state.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn ruled(&self) -> Vec<Option<(Decision, RuledBy)>> {
+        let ruling = |call: &Call| call.ruling.as_ref().map(|ruling| (ruling.decision, ruling.by));
+        self.run.calls.iter().map(ruling).collect()
+    }
+}
+
+fn question() -> Elicitation {
+    let requested_schema =
+        json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]});
+    Elicitation { message: "How big?".into(), requested_schema }
+}
+
+fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
+    Answer {
+        of: AnswerTarget::Elicitation(ElicitationId::new(id)),
+        kind: AnswerKind::Elicited { action, content },
+    }
+}
+
+#[test]
+fn every_state_of_a_call_is_kept_with_its_time() {
+    let mut play = Play::new();
+    play.calls(&[("note", r#"{"n":1}"#)]);
+    play.answer(vec![edited("call_1", json!({"n": 2}))]).settle("call_1", Ok(json!("done")));
+    assert_eq!(
+        play.history("call_1"),
+        "validating awaiting_approval awaiting_approval scheduled executing success"
+    );
+    let call = &play.run.calls[0];
+    assert_eq!((&call.input, call.edited.as_ref()), (&json!({"n": 1}), Some(&json!({"n": 2}))));
+    assert_eq!(call.decided.as_ref().unwrap().by, Owner::new("alice"));
+}
+
+#[test]
+fn a_progressive_gate_lets_each_call_run_as_soon_as_it_is_decided_itself() {
+    Play::with(|rules| Rules { gate: GateMode::Progressive, ..rules })
+        .calls(&[("time", "{}"), ("note", r#"{"n":1}"#), ("where", "{}"), ("note", r#"{"n":2}"#)])
+        .answer(vec![decision("call_4", false)])
+        .settle("call_1", Ok(json!("noon")))
+        .answer(vec![output("call_3", json!("Bern"))])
+        .answer(vec![decision("call_2", true)])
+        .settle("call_2", Ok(json!("saved")))
+        .check(expect![[r#"
+            > finished
+            save
+            park call_2 call_4 call_3
+            execute call_1
+            tool-input-available call_1 {}
+            tool-input-available call_2 {"n":1}
+            tool-input-available call_4 {"n":2}
+            tool-approval-request call_2
+            tool-approval-request call_4
+            tool-input-available call_3 {}
+            > answered call_4 no
+            save
+            tool-output-error call_4 Denied: the call was not approved.
+            > settled call_1
+            save
+            tool-output-available call_1 noon
+            > answered call_3 "Bern"
+            save
+            tool-output-available call_3 Bern
+            > answered call_2 yes
+            save
+            execute call_2
+            > settled call_2
+            save
+            tool-output-available call_2 saved
+            finish-step
+            start-step
+            ask
+        "#]]);
+}
+
+#[test]
+fn a_progressive_gate_is_remembered_by_a_run_whose_rules_have_changed_meanwhile() {
+    let mut play = Play::with(|rules| Rules { gate: GateMode::Progressive, ..rules });
+    play.calls(&[("time", "{}"), ("note", "{}")]).settle("call_1", Ok(json!("noon")));
+    play.scene.rules.gate = GateMode::Step;
+    play.transcript.clear();
+    play.dies().answer(vec![decision("call_2", true)]).check(expect![[r#"
+        > taken up
+        park call_2
+        > answered call_2 yes
+        save
+        execute call_2
+    "#]]);
+}
+
+#[test]
+fn after_the_first_result_of_a_turn_a_chain_is_asked_about() {
+    let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, ..rules });
+    play.calls(&[("time", "{}"), ("where", "{}")]);
+    play.settle("call_1", Ok(json!("noon"))).answer(vec![output("call_2", json!("Bern"))]);
+    play.calls(&[("time", "{}"), ("where", "{}"), ("time", r#"{"n":10}"#)]);
+    play.check(expect![[r#"
+        > finished
+        save
+        park call_3 call_4
+        tool-input-available call_3 {}
+        tool-input-available call_5 {"n":10}
+        tool-output-error call_5 Denied: at most nine
+        tool-approval-request call_3
+        tool-approval-request call_4
+    "#]]);
+    assert_eq!(
+        play.ruled(),
+        [
+            Some((Decision::Allow, RuledBy::Default)),
+            Some((Decision::Allow, RuledBy::Default)),
+            Some((Decision::Ask, RuledBy::Chain)),
+            Some((Decision::Ask, RuledBy::Chain)),
+            Some((Decision::Deny, RuledBy::Rule(1))),
+        ]
+    );
+}
+
+#[test]
+fn always_answers_a_chain_too_and_where_nothing_is_asked_a_chain_is_not() {
+    let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, ..rules });
+    play.scene.always.insert("time".into());
+    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!("noon"))).calls(&[("time", "{}")]);
+    assert_eq!(play.ruled()[1], Some((Decision::Allow, RuledBy::Always)));
+
+    struct Auto;
+    impl Policy for Auto {
+        fn rule(&self, _: &ToolSpec, _: &Value) -> Ruling {
+            Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Auto }
+        }
+
+        fn approval(&self) -> ApprovalMode {
+            ApprovalMode::Auto
+        }
+    }
+    let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, policy: Arc::new(Auto), ..rules });
+    play.calls(&[("note", "{}")]).settle("call_1", Ok(json!("saved"))).calls(&[("note", "{}")]);
+    assert_eq!(play.ruled()[1], Some((Decision::Allow, RuledBy::Auto)));
+}
+
+#[test]
+fn a_call_that_uses_something_is_scheduled_until_it_is_its_turn() {
+    Play::new()
+        .calls(&[("file", r#"{"n":1}"#), ("file", r#"{"n":1}"#), ("file", "{}"), ("time", "{}")])
+        .turn("call_1")
+        .settle("call_1", Ok(json!(1)))
+        .turn("call_2")
+        .turn("call_2")
+        .check(expect![[r#"
+            > finished
+            save
+            queue call_1 for 1
+            queue call_2 for 1
+            execute call_3 call_4
+            tool-input-available call_1 {"n":1}
+            tool-input-available call_2 {"n":1}
+            tool-input-available call_3 {}
+            tool-input-available call_4 {}
+            > turn of call_1
+            save
+            execute call_1
+            > settled call_1
+            save
+            tool-output-available call_1 1
+            > turn of call_2
+            save
+            execute call_2
+            > turn of call_2
+        "#]]);
+}
+
+#[test]
+fn an_edited_input_stands_in_the_line_that_it_names() {
+    let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, ..rules });
+    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!("noon"))).calls(&[("file", r#"{"n":1}"#)]);
+    play.transcript.clear();
+    play.answer(vec![edited("call_2", json!({"n": 2}))]).check(expect![[r#"
+        > answered call_2 yes as {"n":2}
+        save
+        queue call_2 for 2
+        tool-input-available call_2 {"n":2}
+    "#]]);
+}
+
+#[test]
+fn a_call_whose_turn_does_not_come_fails_as_a_timeout() {
+    let mut play = Play::new();
+    play.calls(&[("file", r#"{"n":1}"#), ("time", "{}")]);
+    play.tell("no turn of call_1", |run, context, effects| {
+        run.miss_turn(&ToolCallId::new("call_1"), context, effects)
+    });
+    play.turn("call_1").check(expect![[r#"
+        > finished
+        save
+        queue call_1 for 1
+        execute call_2
+        tool-input-available call_1 {"n":1}
+        tool-input-available call_2 {}
+        > no turn of call_1
+        save
+        tool-output-error call_1 Other calls used 1 for longer than 5m, so this call did not run.
+        > turn of call_1
+    "#]]);
+    assert_eq!(play.run.calls[0].state().error_type(), Some(ErrorType::Timeout));
+}
+
+#[test]
+fn what_a_running_call_shows_is_no_outcome() {
+    let mut play = Play::new();
+    let report = |run: &mut Run, effects: &mut Effects| {
+        run.report(&ToolCallId::new("call_1"), json!({"progress": 1}), effects)
+    };
+    play.calls(&[("time", "{}"), ("note", "{}")]).answer(vec![decision("call_2", false)]);
+    play.transcript.clear();
+    play.tell("call_1 shows", |run, _, effects| report(run, effects))
+        .settle("call_1", Ok(json!("noon")))
+        .tell("call_1 shows late", |run, _, effects| report(run, effects))
+        .check(expect![[r#"
+            > call_1 shows
+            tool-output-available call_1 {"progress":1}
+            > settled call_1
+            save
+            tool-output-available call_1 noon
+            finish-step
+            start-step
+            ask
+            > call_1 shows late
+        "#]]);
+}
+
+#[test]
+fn a_question_of_a_tool_is_parked_like_a_call() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}")]);
+    play.transcript.clear();
+    play.asks("call_1");
+    assert!(play.run.is_waiting() && play.run.hold_ends().is_some() && play.run.expires().is_some());
+    let wrong = play.refusal(&[elicited("elic_2", ElicitAction::Accept, Some(json!({"size": "big"})))]);
+    assert!(matches!(&wrong, Rejected::BadInput(words) if words.contains("size")), "{wrong:?}");
+    let missing = play.refusal(&[elicited("elic_2", ElicitAction::Accept, None)]);
+    assert!(matches!(missing, Rejected::BadInput(_)), "{missing:?}");
+    let other = play.refusal(&[output("call_1", json!(1))]);
+    assert!(matches!(other, Rejected::Refused { refusal: fermata_tools::Refusal::WrongAnswer, .. }));
+    play.answer(vec![elicited("elic_2", ElicitAction::Accept, Some(json!({"size": 3})))]);
+    assert!(!play.run.is_waiting() && play.run.hold_ends().is_none());
+    play.answer(vec![elicited("elic_2", ElicitAction::Accept, Some(json!({"size": 3})))]);
+    let changed = play.refusal(&[elicited("elic_2", ElicitAction::Decline, None)]);
+    assert!(matches!(changed, Rejected::Refused { refusal: fermata_tools::Refusal::AlreadyAnswered, .. }));
+    play.settle("call_1", Ok(json!("noon"))).check(expect![[r#"
+        > call_1 asks
+        save
+        data-elicitation pending
+        > answered elic_2 Accept Some(Object {"size": Number(3)})
+        save
+        data-elicitation accepted
+        reply elic_2 Accept(Object {"size": Number(3)})
+        > answered elic_2 Accept Some(Object {"size": Number(3)})
+        > settled call_1
+        save
+        tool-output-available call_1 noon
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn a_question_ends_with_its_call_and_with_the_run() {
+    let gone = |play: &Play, id: &str| {
+        let refused = play.refusal(&[elicited(id, ElicitAction::Decline, None)]);
+        assert!(matches!(refused, Rejected::Refused { refusal: fermata_tools::Refusal::Gone, .. }));
+    };
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("time", "{}")]);
+    play.transcript.clear();
+    play.asks("call_1").asks("call_2").settle("call_1", Err("it broke"));
+    gone(&play, "elic_3");
+    play.end(Ending::Stopped);
+    gone(&play, "elic_4");
+    play.check(expect![[r#"
+        > call_1 asks
+        save
+        data-elicitation pending
+        > call_2 asks
+        save
+        data-elicitation pending
+        > settled call_1
+        save
+        data-elicitation cancelled
+        tool-output-error call_1 it broke
+        reply elic_3 Cancel
+        > stopped
+        save
+        data-elicitation cancelled
+        tool-output-error call_2 Cancelled: the run was stopped before the call had a result.
+        finish-step
+        start-step
+        finish-step
+        abort
+        finish other
+        reply elic_4 Cancel
+        over: stopped
+    "#]]);
+}
+
+#[test]
+fn a_question_that_nobody_answers_expires() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}")]).asks("call_1");
+    play.now = play.run.expires().unwrap();
+    assert!(play.run.is_expired(play.now));
+    play.transcript.clear();
+    play.end(Ending::Expired).check(expect![[r#"
+        > expired
+        save
+        data-elicitation cancelled
+        tool-output-error call_1 Expired: nobody answered in time, so the call has no result.
+        finish-step
+        start-step
+        finish-step
+        finish other
+        reply elic_2 Cancel
+        over: expired
+    "#]]);
+}
+
+#[test]
+fn a_process_that_ends_takes_its_tools_questions_with_it() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("note", "{}")]).answer(vec![decision("call_2", false)]).asks("call_1");
+    play.transcript.clear();
+    play.dies().check(expect![[r#"
+        > taken up
+        save
+        data-elicitation cancelled
+        tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn a_call_that_may_be_repeated_runs_again_after_a_crash_but_not_for_ever() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}")]);
+    play.transcript.clear();
+    play.dies().dies().dies().check(expect![[r#"
+        > taken up
+        save
+        execute call_1
+        > taken up
+        save
+        execute call_1
+        > taken up
+        save
+        tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
+        finish-step
+        start-step
+        ask
+    "#]]);
+    assert_eq!(play.history("call_1"), "validating scheduled executing executing executing error");
+}
+
+#[test]
+fn a_call_in_line_stands_in_line_again_after_a_crash() {
+    let mut play = Play::new();
+    play.calls(&[("file", r#"{"n":1}"#), ("file", r#"{"n":1}"#)]).turn("call_1");
+    play.transcript.clear();
+    play.dies().turn("call_2").check(expect![[r#"
+        > taken up
+        save
+        queue call_2 for 1
+        tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
+        > turn of call_2
+        save
+        execute call_2
+    "#]]);
+}
+
+#[test]
+fn a_failure_that_a_run_may_not_survive_ends_it_with_an_explanation() {
+    let strategies = Strategies::default().with(ErrorType::Internal, Strategy::FailRun);
+    let mut play = Play::with(|rules| Rules { strategies, ..rules });
+    play.calls(&[("time", "{}"), ("where", "{}")]).settle("call_1", Err("no clock")).check(expect![[r#"
+        > finished
+        save
+        park call_2
+        execute call_1
+        tool-input-available call_1 {}
+        tool-input-available call_2 {}
+        > settled call_1
+        save
+        release call_2
+        tool-output-error call_1 no clock
+        tool-output-error call_2 Cancelled: the run ended before the call had a result.
+        finish-step
+        error The tool time failed (internal), and this server ends a run then. Nothing after it was done.
+        over: failed
+    "#]]);
+}
+
+#[test]
+fn a_schema_that_a_tool_sends_along_is_checked_itself() {
+    assert!(check_against(&json!({"type": "nonsense"}), &json!({})).is_err());
+    assert!(check_against(&question().requested_schema, &json!({"size": 1})).is_ok());
+}

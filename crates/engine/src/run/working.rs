@@ -1,0 +1,319 @@
+//! Calls that may run: they stand in line for what they use, run or are parked, report, and get their outcome.
+//!
+//! A call that uses a resource stays `scheduled` until it is its turn, and whoever drives the run keeps the lock while it runs. Invariant:
+//! a call is begun once, except where it declares that it may be repeated and the process ended around it.
+
+use fermata_protocol::{ToolCallId, UiChunk};
+use fermata_tools::{CallState, Cancelled, ErrorType, MOST_RETRIES, RunBy, Strategies, Strategy, ToolError};
+use serde_json::Value;
+
+use super::{
+    Context, Effects, Phase, Run,
+    ending::Ending,
+    gate::{expiry, too_many_wait},
+    is_at_work,
+    speaking::dynamic,
+};
+
+/// What is said of a call that ran while the process ended.
+const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";
+
+impl Run {
+    /// Lets a call run that nothing keeps from it but the resource that it uses.
+    pub(super) fn start(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
+        match self.calls[place].run_by {
+            Some(RunBy::Server | RunBy::Mcp) => {
+                if self.calls[place].edited.is_some() {
+                    self.show_input(place, effects);
+                }
+                self.stand_in_line(place, context, effects);
+            }
+            Some(RunBy::Browser) => self.park(place, context, effects),
+            None => self.fail(place, ToolError::internal("There is no such tool."), context, effects),
+        }
+    }
+
+    fn stand_in_line(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
+        let call = &self.calls[place];
+        let found = context.toolbox.find(&call.tool);
+        let resource = found.and_then(|found| found.spec().resource.as_ref());
+        let key = resource.and_then(|resource| resource.key(call.effective_input(), context.owner));
+        let id = call.id.clone();
+        match key {
+            Some(key) => {
+                self.calls[place].resource = Some(key.clone());
+                effects.changed.insert(place);
+                effects.save = true;
+                effects.queue.push((id, key));
+            }
+            None => self.execute(place, context, effects),
+        }
+    }
+
+    fn execute(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
+        self.change(place, CallState::Executing, context, effects);
+        effects.execute.push(self.calls[place].id.clone());
+    }
+
+    /// It is a call's turn to use its resource. Whoever asks keeps the lock if the call is to be executed, and only then.
+    pub fn take_turn(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
+        let Some(place) = self.place_of(call) else { return };
+        if self.calls[place].is_in_line() || self.repeated.remove(call) {
+            self.execute(place, context, effects);
+        }
+    }
+
+    /// A call has waited for its resource long enough.
+    pub fn miss_turn(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
+        let Some(place) = self.place_of(call) else { return };
+        if !(self.calls[place].is_in_line() || self.repeated.remove(call)) {
+            return;
+        }
+        let resource = self.calls[place].resource.as_ref().map_or("its resource", |key| key.name.as_str());
+        let limit = humantime::format_duration(context.limits.lock_timeout);
+        let words = format!("Other calls used {resource} for longer than {limit}, so this call did not run.");
+        self.conclude(place, Err(ToolError::new(ErrorType::Timeout, words)), context, effects);
+    }
+
+    fn park(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
+        if self.is_full(context) {
+            return self.fail(place, too_many_wait(context), context, effects);
+        }
+        self.change(place, CallState::Executing, context, effects);
+        self.calls[place].expires = Some(expiry(context));
+        effects.park.push(self.calls[place].id.clone());
+        self.show_input(place, effects);
+    }
+
+    /// What becomes of a step's calls whose process ended: those that may be repeated run again, the others have failed.
+    pub(super) fn take_up_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        for place in self.step_places() {
+            if self.calls[place].is_in_line() {
+                self.stand_in_line(place, context, effects);
+            } else if is_at_work(&self.calls[place]) {
+                self.take_up_call(place, context, effects);
+            }
+        }
+        let waits = self.calls.iter().filter(|call| call.takes_answer());
+        effects.park.extend(waits.map(|call| call.id.clone()));
+    }
+
+    fn take_up_call(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
+        let call = &self.calls[place];
+        let found = context.toolbox.find(&call.tool);
+        let repeatable = found.is_some_and(|found| found.spec().repeatable);
+        if !repeatable || call.times_run() > MOST_RETRIES as usize {
+            return self.fail(place, ToolError::internal(CUT_OFF), context, effects);
+        }
+        match call.resource.clone() {
+            Some(key) => {
+                self.repeated.insert(call.id.clone());
+                effects.queue.push((call.id.clone(), key));
+            }
+            None => self.execute(place, context, effects),
+        }
+    }
+
+    /// A running call shows partial output.
+    pub fn report(&mut self, call: &ToolCallId, output: Value, effects: &mut Effects) {
+        if let Some(place) = self.place_of(call).filter(|&place| is_at_work(&self.calls[place])) {
+            self.show_output(place, output, Some(true), effects);
+        }
+    }
+
+    /// A call of the server or of an MCP server has ended.
+    pub fn settle(
+        &mut self,
+        call: &ToolCallId,
+        outcome: Result<Value, ToolError>,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        if let Some(place) = self.place_of(call).filter(|&place| is_at_work(&self.calls[place])) {
+            self.conclude(place, outcome, context, effects);
+        }
+    }
+
+    fn conclude(
+        &mut self,
+        place: usize,
+        outcome: Result<Value, ToolError>,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        self.withdraw_elicitations(place, effects);
+        match outcome {
+            Ok(output) => self.succeed(place, output, context, effects),
+            Err(error) => {
+                let error_type = error.error_type;
+                let strategy = context.rules.strategies.of(error_type);
+                self.fail(place, error, context, effects);
+                if strategy == Strategy::FailRun {
+                    let tool = self.calls[place].tool.clone();
+                    return self.end(Ending::ToolFailed { tool, error_type }, context, effects);
+                }
+            }
+        }
+        self.go_on(context, effects);
+    }
+
+    /// What the model is told to do about a call of this run that failed, besides what went wrong. Of a browser's call only the page
+    /// knows.
+    pub fn advice(&self, call: &ToolCallId, strategies: &Strategies) -> Option<&'static str> {
+        let call = &self.calls[self.place_of(call)?];
+        let CallState::Error { error_type, .. } = call.state() else { return None };
+        match strategies.of(*error_type) {
+            Strategy::Retry | Strategy::GoOn if call.times_run() > 0 && call.runs_here() => {
+                Some("If you cannot mend the call, go on without it.")
+            }
+            Strategy::AskPerson => Some("Tell the user, and ask how to go on before you call it again."),
+            Strategy::Retry | Strategy::GoOn | Strategy::FailRun => None,
+        }
+    }
+
+    pub(super) fn succeed(
+        &mut self,
+        place: usize,
+        output: Value,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        self.change(place, CallState::Success { output: output.clone() }, context, effects);
+        self.show_output(place, output, None, effects);
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        place: usize,
+        error: ToolError,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        let ToolError { error_type, text, retry_after: _ } = error;
+        self.change(place, CallState::Error { error_type, error_text: text.clone() }, context, effects);
+        self.show_error(place, text, effects);
+    }
+
+    pub(super) fn fail_input(
+        &mut self,
+        place: usize,
+        error_text: String,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        let error_type = ErrorType::InvalidFormat;
+        self.change(place, CallState::Error { error_type, error_text: error_text.clone() }, context, effects);
+        let call = &self.calls[place];
+        let chunk = UiChunk::ToolInputError {
+            tool_call_id: call.id.clone(),
+            tool_name: call.tool.clone(),
+            input: call.input.clone(),
+            error_text,
+            provider_executed: None,
+            provider_metadata: None,
+            tool_metadata: None,
+            dynamic: dynamic(call),
+            title: None,
+        };
+        self.publish(effects, chunk);
+    }
+
+    /// When every call of the step has its outcome, the model is told, unless it has been asked often enough.
+    pub(super) fn complete_step_if_settled(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        if self.state.phase != Phase::Working || !self.step_calls().all(|call| call.state().is_final()) {
+            return;
+        }
+        if self.state.step >= context.limits.steps {
+            return self.end(Ending::StepLimit, context, effects);
+        }
+        self.publish(effects, UiChunk::FinishStep);
+        self.begin_step(effects);
+    }
+
+    /// Brings a call into a state.
+    pub(super) fn change(
+        &mut self,
+        place: usize,
+        state: CallState,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        self.calls[place].enter(state, context.now);
+        effects.changed.insert(place);
+        effects.save = true;
+    }
+
+    fn place_of(&self, call: &ToolCallId) -> Option<usize> {
+        self.calls.iter().position(|known| known.id == *call)
+    }
+
+    // === what readers see ===
+
+    pub(super) fn show_input(&mut self, place: usize, effects: &mut Effects) {
+        let call = &self.calls[place];
+        let chunk = UiChunk::ToolInputAvailable {
+            tool_call_id: call.id.clone(),
+            tool_name: call.tool.clone(),
+            input: call.effective_input().clone(),
+            provider_executed: None,
+            provider_metadata: None,
+            tool_metadata: None,
+            dynamic: dynamic(call),
+            title: None,
+        };
+        self.publish(effects, chunk);
+    }
+
+    fn show_output(&mut self, place: usize, output: Value, preliminary: Option<bool>, effects: &mut Effects) {
+        let chunk = UiChunk::ToolOutputAvailable {
+            tool_call_id: self.calls[place].id.clone(),
+            output,
+            preliminary,
+            provider_executed: None,
+            provider_metadata: None,
+            tool_metadata: None,
+            dynamic: dynamic(&self.calls[place]),
+        };
+        self.publish(effects, chunk);
+    }
+
+    /// A person's denial is shown when the call could have run, so that it is known then whether a browser's call is still to be run.
+    pub(super) fn show_denial_by_person(&mut self, place: usize, effects: &mut Effects) {
+        if let Some(reason) = self.denied_by_person(place) {
+            self.show_denial(place, reason, effects);
+        }
+    }
+
+    /// The reason that a person gave for denying the call, where one has.
+    pub(super) fn denied_by_person(&self, place: usize) -> Option<Option<String>> {
+        let denied = self.calls[place].decided.as_ref().filter(|decided| !decided.approved)?;
+        Some(denied.reason.clone())
+    }
+
+    /// Stock clients take a denial for unfinished, and never post again, where the step has a call that they still wait for; there it
+    /// is told as an error.
+    pub(super) fn show_denial(&mut self, place: usize, reason: Option<String>, effects: &mut Effects) {
+        let error_text = Cancelled::Denied { reason: reason.clone() }.text();
+        let more_to_come = self
+            .step_calls()
+            .any(|call| call.is_asked() || (call.run_by == Some(RunBy::Browser) && !call.state().is_final()));
+        if more_to_come {
+            self.show_error(place, error_text, effects);
+        } else {
+            let (tool_call_id, dynamic) = (self.calls[place].id.clone(), dynamic(&self.calls[place]));
+            self.publish(effects, UiChunk::ToolOutputDenied { tool_call_id, error_text, dynamic });
+        }
+    }
+
+    pub(super) fn show_error(&mut self, place: usize, error_text: String, effects: &mut Effects) {
+        let chunk = UiChunk::ToolOutputError {
+            tool_call_id: self.calls[place].id.clone(),
+            error_text,
+            provider_executed: None,
+            provider_metadata: None,
+            tool_metadata: None,
+            dynamic: dynamic(&self.calls[place]),
+        };
+        self.publish(effects, chunk);
+    }
+}
