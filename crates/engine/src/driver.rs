@@ -233,6 +233,7 @@ impl Driver {
                 toolbox: &live.toolbox,
                 tool_choice: live.run.tool_choice(),
                 settings: &live.run.state.call_settings,
+                output_limit: self.inner.settings.limits.model_output_bytes,
             },
         );
         let model = self.inner.model.clone();

@@ -9,6 +9,7 @@ use fermata_protocol::{FilePart, Role, ToolChoice, ToolPart, ToolState, UiMessag
 use fermata_tools::{Cancelled, Toolbox};
 use serde_json::{Map, Value, json};
 
+use crate::content::{told, tool_content};
 use crate::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
 
 /// What a step is asked with, besides the messages.
@@ -17,11 +18,14 @@ pub(crate) struct Asking<'a> {
     pub toolbox: &'a Toolbox,
     pub tool_choice: Option<&'a ToolChoice>,
     pub settings: &'a Map<String, Value>,
+    /// Bytes of text that are told of one output.
+    pub output_limit: usize,
 }
 
 /// The request for the next step.
 pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: &Asking<'_>) -> ModelRequest {
-    let mut history = History::default();
+    let mut history =
+        History { messages: Vec::new(), ids: HashSet::new(), output_limit: asking.output_limit };
     if let Some(system) = asking.system.filter(|system| !system.is_empty()) {
         history.messages.push(ModelMessage::System(system.to_owned()));
     }
@@ -41,10 +45,10 @@ pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: 
     }
 }
 
-#[derive(Default)]
 struct History {
     messages: Vec<ModelMessage>,
     ids: HashSet<String>,
+    output_limit: usize,
 }
 
 impl History {
@@ -77,7 +81,7 @@ impl History {
         let made = |part: &&ToolPart| !matches!(part.state, ToolState::InputStreaming { .. });
         for part in parts.iter().filter_map(UiPart::as_tool).filter(made) {
             let (call_id, tool) = (self.unique_id(part), tool_name(part.name.as_str()));
-            let content = vec![ModelContent::Text(result_of(part))];
+            let content = result_of(part, self.output_limit);
             calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input: input_of(part) });
             results.push(ModelMessage::Tool { call_id, tool, content });
         }
@@ -104,21 +108,20 @@ impl History {
 }
 
 /// What the model is told came of a call.
-fn result_of(part: &ToolPart) -> String {
+fn result_of(part: &ToolPart, limit: usize) -> Vec<ModelContent> {
     match &part.state {
-        ToolState::OutputAvailable { output: Value::String(text), .. } => text.clone(),
-        ToolState::OutputAvailable { output, .. } => output.to_string(),
-        ToolState::OutputError { error_text, .. } => format!("Error: {error_text}"),
-        ToolState::OutputDenied { error_text: Some(error_text), .. } => error_text.clone(),
+        ToolState::OutputAvailable { output, .. } => tool_content(output, limit),
+        ToolState::OutputError { error_text, .. } => told(format!("Error: {error_text}"), limit),
+        ToolState::OutputDenied { error_text: Some(error_text), .. } => told(error_text, limit),
         // A record that a client brought along has the reason in the approval at most.
         ToolState::OutputDenied { .. } => {
             let reason = part.approval.as_ref().and_then(|approval| approval.reason.as_deref());
-            denial_text(reason)
+            told(denial_text(reason), limit)
         }
         ToolState::InputStreaming { .. }
         | ToolState::InputAvailable { .. }
         | ToolState::ApprovalRequested { .. }
-        | ToolState::ApprovalResponded { .. } => Cancelled::RunEnded.text(),
+        | ToolState::ApprovalResponded { .. } => told(Cancelled::RunEnded.text(), limit),
     }
 }
 

@@ -252,6 +252,7 @@ impl Watched {
             toolbox: &self.play.scene.toolbox,
             tool_choice: None,
             settings: &Map::new(),
+            output_limit: 1000,
         };
         let mut open = Vec::new();
         for told in prompt(std::iter::once(message), &asking).messages {
