@@ -261,6 +261,7 @@ impl Driver {
                 tool_choice: live.run.tool_choice(),
                 settings: &live.run.state.call_settings,
                 advice: &|call| live.run.advice(call, &live.current.rules.strategies),
+                output_limit: self.inner.settings.limits.model_output_bytes,
             },
         );
         let model = self.inner.model.clone();

@@ -4,6 +4,7 @@
 //! says, and a run's log is what every reader follows. Models and databases are met as the ports [`Model`] and [`Store`].
 
 mod chats;
+mod content;
 mod driver;
 mod engine;
 pub mod model;

@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde_json::{Map, Value};
 
+pub use crate::content::tool_content;
+
 /// A model that can be asked for one step.
 #[async_trait]
 pub trait Model: Send + Sync {
@@ -59,7 +61,7 @@ pub enum ModelMessage {
         call_id: String,
         /// Its tool.
         tool: String,
-        /// What came of it, as the model is told.
+        /// What came of it, as the model is told; never empty.
         content: Vec<ModelContent>,
     },
 }

@@ -11,6 +11,7 @@ use fermata_protocol::{
 use fermata_tools::{Cancelled, Toolbox};
 use serde_json::{Map, Value, json};
 
+use crate::content::{told, tool_content};
 use crate::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
 
 /// What a step is asked with, besides the messages.
@@ -21,6 +22,8 @@ pub(crate) struct Asking<'a> {
     pub settings: &'a Map<String, Value>,
     /// What the model is told to do about a call that failed.
     pub advice: &'a dyn Fn(&ToolCallId) -> Option<&'static str>,
+    /// Bytes of text that are told of one output.
+    pub output_limit: usize,
 }
 
 /// The request for the next step.
@@ -81,7 +84,7 @@ impl History {
         let made = |part: &&ToolPart| !matches!(part.state, ToolState::InputStreaming { .. });
         for part in parts.iter().filter_map(UiPart::as_tool).filter(made) {
             let (call_id, tool) = (self.unique_id(part), tool_name(part.name.as_str()));
-            let content = vec![ModelContent::Text(result_of(part, asking))];
+            let content = result_of(part, asking);
             calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input: input_of(part) });
             results.push(ModelMessage::Tool { call_id, tool, content });
         }
@@ -108,24 +111,24 @@ impl History {
 }
 
 /// What the model is told came of a call.
-fn result_of(part: &ToolPart, asking: &Asking<'_>) -> String {
+fn result_of(part: &ToolPart, asking: &Asking<'_>) -> Vec<ModelContent> {
+    let limit = asking.output_limit;
     match &part.state {
-        ToolState::OutputAvailable { output: Value::String(text), .. } => text.clone(),
-        ToolState::OutputAvailable { output, .. } => output.to_string(),
+        ToolState::OutputAvailable { output, .. } => tool_content(output, limit),
         ToolState::OutputError { error_text, .. } => match (asking.advice)(&part.tool_call_id) {
-            Some(advice) => format!("Error: {error_text}\n{advice}"),
-            None => format!("Error: {error_text}"),
+            Some(advice) => told(format!("Error: {error_text}\n{advice}"), limit),
+            None => told(format!("Error: {error_text}"), limit),
         },
-        ToolState::OutputDenied { error_text: Some(error_text), .. } => error_text.clone(),
+        ToolState::OutputDenied { error_text: Some(error_text), .. } => told(error_text, limit),
         // A record that a client brought along has the reason in the approval at most.
         ToolState::OutputDenied { .. } => {
             let reason = part.approval.as_ref().and_then(|approval| approval.reason.as_deref());
-            denial_text(reason)
+            told(denial_text(reason), limit)
         }
         ToolState::InputStreaming { .. }
         | ToolState::InputAvailable { .. }
         | ToolState::ApprovalRequested { .. }
-        | ToolState::ApprovalResponded { .. } => Cancelled::RunEnded.text(),
+        | ToolState::ApprovalResponded { .. } => told(Cancelled::RunEnded.text(), limit),
     }
 }
 

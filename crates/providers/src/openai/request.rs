@@ -33,21 +33,74 @@ pub(super) fn body(model: &str, dialect: Dialect, field: ReasoningField, request
 
 fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField) -> Vec<Value> {
     let with_reasoning = in_turns_with_calls(&messages);
-    messages
-        .into_iter()
-        .zip(with_reasoning)
-        .filter_map(|(message, with_reasoning)| match message {
-            ModelMessage::System(text) => Some(json!({"role": "system", "content": text})),
-            ModelMessage::User(content) => Some(json!({"role": "user", "content": user_content(content)})),
+    let mut mapped = Vec::new();
+    let mut shown = Vec::new();
+    for (message, with_reasoning) in messages.into_iter().zip(with_reasoning) {
+        if !matches!(message, ModelMessage::Tool { .. }) {
+            mapped.extend(show(&mut shown));
+        }
+        match message {
+            ModelMessage::System(text) => mapped.push(json!({"role": "system", "content": text})),
+            ModelMessage::User(content) => {
+                mapped.push(json!({"role": "user", "content": user_content(content)}));
+            }
             ModelMessage::Assistant { reasoning, text, calls } => {
                 let reasoning = Some(reasoning).filter(|reasoning| with_reasoning && !reasoning.is_empty());
-                assistant(reasoning, text, calls, dialect, field)
+                mapped.extend(assistant(reasoning, text, calls, dialect, field));
             }
-            ModelMessage::Tool { call_id, tool: _, content } => {
-                Some(json!({"role": "tool", "tool_call_id": call_id, "content": user_content(content)}))
+            ModelMessage::Tool { call_id, tool, content } => {
+                let (told, files) = result(&call_id, &tool, content);
+                mapped.push(json!({"role": "tool", "tool_call_id": call_id, "content": told}));
+                shown.extend(files);
             }
-        })
-        .collect()
+        }
+    }
+    mapped.extend(show(&mut shown));
+    mapped
+}
+
+/// The files of a step's results. Results take text only, and strict providers want every result of a step before
+/// anything else, so the files follow the last one, as if the user showed them.
+fn show(parts: &mut Vec<Value>) -> Option<Value> {
+    (!parts.is_empty()).then(|| json!({"role": "user", "content": std::mem::take(parts)}))
+}
+
+/// What a result says, and its files, each behind words on whose it is.
+fn result(call_id: &str, tool: &str, content: Vec<ModelContent>) -> (String, Vec<Value>) {
+    let (mut texts, mut names, mut files) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in content {
+        match piece {
+            ModelContent::Text(text) => texts.push(text),
+            ModelContent::File { media_type, url, filename } => {
+                let name = format!("{} ({media_type})", filename.as_deref().unwrap_or("a file"));
+                files.push(text_part(format!("[From the result of {tool}, call {call_id}: {name}]")));
+                files.push(result_file(&media_type, url, filename));
+                names.push(name);
+            }
+        }
+    }
+    if texts.is_empty() {
+        texts.push(format!("[The result is shown in the next message: {}]", names.join(", ")));
+    }
+    (texts.join("\n"), files)
+}
+
+/// A file of a result. What an API does not take is described: refused once, it would be refused with every later request of
+/// the chat, and unlike a user nobody has chosen it.
+fn result_file(media_type: &str, url: String, filename: Option<String>) -> Value {
+    if DataUrl::parse(&url).is_none() || is_taken(&media_type.to_ascii_lowercase()) {
+        return file_part(media_type, url, filename);
+    }
+    text_part(format!("[It cannot be shown: the model takes no {media_type}.]"))
+}
+
+/// Whether chat completions know the kind.
+fn is_taken(media_type: &str) -> bool {
+    const PICTURES_AND_PAPERS: [&str; 6] =
+        ["image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "application/pdf"];
+    PICTURES_AND_PAPERS.contains(&media_type)
+        || media_type.starts_with("text/")
+        || audio_format(media_type).is_some()
 }
 
 /// Which messages belong to a turn (from one user message to the next) in which tools were called: of those, and only of

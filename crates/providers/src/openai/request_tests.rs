@@ -20,21 +20,31 @@ fn assistant_said(reasoning: &str, text: &str, calls: &[&str]) -> ModelMessage {
     ModelMessage::Assistant { reasoning: reasoning.into(), text: text.into(), calls }
 }
 
-fn result(id: &str) -> ModelMessage {
-    ModelMessage::Tool {
-        call_id: id.into(),
-        tool: "f".into(),
-        content: vec![ModelContent::Text("done".into())],
-    }
+fn done(id: &str) -> ModelMessage {
+    gave(id, vec![ModelContent::Text("done".into())])
+}
+
+fn gave(id: &str, content: Vec<ModelContent>) -> ModelMessage {
+    ModelMessage::Tool { call_id: id.into(), tool: "f".into(), content }
+}
+
+fn image() -> ModelContent {
+    piece("image/png", "data:image/png;base64,AAAA", None)
+}
+
+fn piece(media_type: &str, url: &str, filename: Option<&str>) -> ModelContent {
+    ModelContent::File { media_type: media_type.into(), url: url.into(), filename: filename.map(Into::into) }
 }
 
 fn file(media_type: &str, url: &str, filename: Option<&str>) -> Value {
-    let piece = ModelContent::File {
-        media_type: media_type.into(),
-        url: url.into(),
-        filename: filename.map(Into::into),
-    };
-    mapped(vec![ModelMessage::User(vec![ModelContent::Text("see".into()), piece])])[0]["content"][1].clone()
+    let see = ModelContent::Text("see".into());
+    mapped(vec![ModelMessage::User(vec![see, piece(media_type, url, filename)])])[0]["content"][1].clone()
+}
+
+/// The part that a file of a result is shown as.
+fn shown(media_type: &str, url: &str, filename: Option<&str>) -> Value {
+    let messages = vec![assistant_said("", "", &["a"]), gave("a", vec![piece(media_type, url, filename)])];
+    mapped(messages)[2]["content"][1].clone()
 }
 
 fn with_settings(settings: Value, dialect: Dialect) -> Value {
@@ -53,8 +63,8 @@ fn a_conversation_is_mapped_in_order() {
         ModelMessage::System("Be kind.".into()),
         user("hi"),
         assistant_said("", "", &["a", "b"]),
-        result("a"),
-        result("b"),
+        done("a"),
+        done("b"),
         assistant_said("", "Done.", &[]),
     ]);
     let call =
@@ -108,6 +118,91 @@ fn a_text_file_is_read_out() {
 fn a_remote_file_that_is_no_image_is_named() {
     let expected = json!({"type": "text", "text": "[a.pdf (application/pdf): https://a.b/a.pdf]"});
     assert_eq!(file("application/pdf", "https://a.b/a.pdf", Some("a.pdf")), expected);
+}
+
+#[test]
+fn the_texts_of_a_result_are_one_string() {
+    let texts = ["a", "b"].map(|text| ModelContent::Text(text.into()));
+    let messages = mapped(vec![assistant_said("", "", &["1"]), gave("1", texts.into())]);
+    assert_eq!(messages[1], json!({"role": "tool", "tool_call_id": "1", "content": "a\nb"}));
+    assert_eq!(messages.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_files_of_a_step_follow_its_last_result_in_one_message() {
+    let audio = || piece("audio/wav", "data:audio/wav;base64,BBBB", Some("a.wav"));
+    let messages = mapped(vec![
+        user("hi"),
+        assistant_said("", "", &["a", "b", "c"]),
+        gave("a", vec![ModelContent::Text("See:".into()), image()]),
+        done("b"),
+        gave("c", vec![audio(), image()]),
+        assistant_said("", "", &["d"]),
+        gave("d", vec![image()]),
+        user("and?"),
+    ]);
+    let roles: Vec<&str> = messages.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles.join(" "), "user assistant tool tool tool user assistant tool user user");
+    assert_eq!(messages[2]["content"], "See:");
+    assert_eq!(messages[3]["content"], "done");
+    let next = "[The result is shown in the next message: a.wav (audio/wav), a file (image/png)]";
+    assert_eq!(messages[4]["content"], next);
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let files = json!([
+        text("[From the result of f, call a: a file (image/png)]"),
+        picture,
+        text("[From the result of f, call c: a.wav (audio/wav)]"),
+        {"type": "input_audio", "input_audio": {"data": "BBBB", "format": "wav"}},
+        text("[From the result of f, call c: a file (image/png)]"),
+        picture,
+    ]);
+    assert_eq!(messages[5]["content"], files);
+    let last = json!([text("[From the result of f, call d: a file (image/png)]"), picture]);
+    assert_eq!(messages[8]["content"], last);
+    assert_eq!(messages[9]["content"], "and?");
+}
+
+#[test]
+fn files_at_the_end_of_the_conversation_are_shown_too() {
+    let messages = mapped(vec![assistant_said("", "", &["a"]), gave("a", vec![image()])]);
+    assert_eq!(messages[2]["role"], "user");
+    assert_eq!(messages[2]["content"][1]["type"], "image_url");
+}
+
+#[test]
+fn a_result_shows_each_kind_of_file_as_a_user_does() {
+    for (media_type, url, name) in [
+        ("image/png", "data:image/png;base64,AAAA", None),
+        ("image/*", "https://a.b/c.jpg", None),
+        ("audio/mpeg", "data:audio/mpeg;base64,AAAA", None),
+        ("application/pdf", "data:application/pdf;base64,AAAA", Some("a.pdf")),
+        ("application/pdf", "https://a.b/a.pdf", Some("a.pdf")),
+        ("text/plain", "data:text/plain;base64,R3LDvMOf", None),
+    ] {
+        assert_eq!(shown(media_type, url, name), file(media_type, url, name));
+    }
+}
+
+#[test]
+fn a_file_of_a_result_that_no_api_takes_is_described() {
+    for media_type in ["application/zip", "audio/ogg", "image/tiff", "video/mp4"] {
+        let described = json!({"type": "text", "text": format!("[It cannot be shown: the model takes no {media_type}.]")});
+        assert_eq!(shown(media_type, &format!("data:{media_type};base64,AAAA"), None), described);
+    }
+}
+
+#[test]
+fn the_files_of_a_result_begin_no_new_turn() {
+    let messages = mapped(vec![
+        user("a"),
+        assistant_said("one", "", &["1"]),
+        gave("1", vec![image()]),
+        assistant_said("two", "y", &[]),
+    ]);
+    assert_eq!(messages[1]["reasoning_content"], "one");
+    assert_eq!(messages[3]["role"], "user");
+    assert_eq!(messages[4]["reasoning_content"], "two");
 }
 
 #[test]
@@ -167,7 +262,7 @@ fn reasoning_goes_back_in_turns_with_calls_and_nowhere_else() {
         assistant_said("left out", "x", &[]),
         user("b"),
         assistant_said("sent", "", &["1"]),
-        result("1"),
+        done("1"),
         assistant_said("sent too", "y", &[]),
         user("c"),
     ]);
@@ -181,7 +276,7 @@ fn reasoning_goes_back_in_turns_with_calls_and_nowhere_else() {
 #[test]
 fn reasoning_goes_back_under_the_name_that_the_provider_uses() {
     let message = |field| {
-        let messages = vec![user("a"), assistant_said("r", "", &["1"]), result("1")];
+        let messages = vec![user("a"), assistant_said("r", "", &["1"]), done("1")];
         body("m", Dialect::Common, field, request(messages))["messages"][1].clone()
     };
     assert_eq!(message(ReasoningField::Reasoning)["reasoning"], "r");
@@ -191,7 +286,7 @@ fn reasoning_goes_back_under_the_name_that_the_provider_uses() {
 
 #[test]
 fn geminis_first_call_of_a_step_carries_a_signature() {
-    let messages = vec![user("a"), assistant_said("", "", &["1", "2"]), result("1"), result("2")];
+    let messages = vec![user("a"), assistant_said("", "", &["1", "2"]), done("1"), done("2")];
     let body = body("m", Dialect::Google, ReasoningField::Nowhere, request(messages));
     let calls = &body["messages"][1]["tool_calls"];
     assert_eq!(calls[0]["extra_content"]["google"]["thought_signature"], NO_SIGNATURE);

@@ -253,6 +253,7 @@ impl Watched {
             tool_choice: None,
             settings: &Map::new(),
             advice: &|_| None,
+            output_limit: 1000,
         };
         let mut open = Vec::new();
         for told in prompt(std::iter::once(message), &asking).messages {
