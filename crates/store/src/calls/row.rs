@@ -142,21 +142,28 @@ impl Row {
     /// The call; corrupt where the columns make none.
     pub fn call(self) -> Result<Call, StoreError> {
         let state = self.call_state()?;
+        let answer = answer_of(&state).filter(|_| self.answered);
+        let mut call = self.in_state(state)?;
+        call.run_by = self.run_by.as_deref().map(|by| read_name("who runs a call", by)).transpose()?;
+        call.input = read_json("a call's input", &self.input)?;
+        call.edited =
+            self.edited_input.as_deref().map(|input| read_json("an edited input", input)).transpose()?;
+        call.ruling = self.ruling()?;
+        call.question = self.question();
+        call.decided = self.decided();
+        call.answer = answer.or(call.answer);
+        Ok(call)
+    }
+
+    /// The call without what its columns add. Only calls themselves enter states, so its state and its history go the way of
+    /// its serialised form.
+    fn in_state(&self, state: CallState) -> Result<Call, StoreError> {
         let mut fields: Map<String, Value> = read_json("a call", &self.more)?;
-        if self.answered {
-            put(&mut fields, "answer", answer_of(&state))?;
-        }
-        put(&mut fields, "ruling", self.ruling()?)?;
-        put(&mut fields, "question", self.question())?;
-        put(&mut fields, "decided", self.decided())?;
-        put(&mut fields, "run_by", self.run_by.map(Value::String))?;
-        put(&mut fields, "input", Some(read_json::<Value>("a call's input", &self.input)?))?;
-        let edited = self.edited_input.as_deref().map(|input| read_json::<Value>("an edited input", input));
-        put(&mut fields, "edited", edited.transpose()?)?;
-        put(&mut fields, "history", Some(read_json::<Value>("a call's states", &self.states)?))?;
-        put(&mut fields, "id", Some(self.id))?;
-        put(&mut fields, "step", Some(self.step))?;
-        put(&mut fields, "tool", Some(self.tool))?;
+        fields.insert("id".into(), self.id.clone().into());
+        fields.insert("step".into(), self.step.into());
+        fields.insert("tool".into(), self.tool.clone().into());
+        fields.insert("input".into(), Value::Null);
+        fields.insert("history".into(), read_json("a call's states", &self.states)?);
         fields.extend(object(&state)?);
         serde_json::from_value(Value::Object(fields)).map_err(|error| corrupt("a call", error))
     }
@@ -258,18 +265,6 @@ fn read_ruled_by(text: &str) -> Result<RuledBy, StoreError> {
         Some(place) => place.parse().map(RuledBy::Rule).map_err(|error| corrupt("a rule's place", error)),
         None => read_name("what made a ruling", text),
     }
-}
-
-fn put<T: Serialize>(
-    fields: &mut Map<String, Value>,
-    field: &str,
-    value: Option<T>,
-) -> Result<(), StoreError> {
-    if let Some(value) = value {
-        let value = serde_json::to_value(value).map_err(|error| corrupt(field, error))?;
-        fields.insert(field.into(), value);
-    }
-    Ok(())
 }
 
 /// The fields that a structure serialises.

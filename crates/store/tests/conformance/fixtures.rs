@@ -153,7 +153,7 @@ fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
         call.enter(state, moment(n));
     }
     call.input = json!({"z": 1, "a": "{}", "deep": [[{}]]});
-    call.edited = Some(json!(["other"]));
+    call.edited = Some(if n.is_multiple_of(2) { json!(["other"]) } else { json!(null) });
     let ruled_by =
         [RuledBy::Default, RuledBy::Rule(12), RuledBy::Auto, RuledBy::Chain, RuledBy::Always][n % 5];
     let decision = [Decision::Allow, Decision::Ask, Decision::Deny][n % 3];
