@@ -1,18 +1,19 @@
 -- Tool calls with a column for each thing that an operator asks about.
--- Each fact stands in one column only and the program puts a call together from them; created_at, started_at, ended_at,
--- expires_at and the three durations are worked out anew from the rest whenever a call is written. No column is computed
--- by the database, because other databases compute, and read JSON, in other ways.
+-- Each fact stands in one column only and the program puts a call together from them; created_at, started_at,
+-- ended_at, expires_at and the three durations are worked out anew from the rest whenever a call is written. No
+-- column is computed by the database, because other databases compute, and read JSON, in other ways.
 --
--- created_at, started_at, ended_at: when the model made it, when it first ran, when it got its outcome. created_at is null
---   for calls that were made before this table was.
--- waited_for_approval, waited_for_turn (for the gate or a lock), ran_for (or was parked for the browser): microseconds,
---   of what is over; null where it did not happen.
+-- created_at, started_at, ended_at: when the model made it, when it first ran, when it got its outcome. created_at
+--   is null where that is not known: for calls older than this table.
+-- waited_for_approval, waited_for_turn (for the gate or a lock), ran_for (or was parked for the browser):
+--   microseconds, of what is over; null where it did not happen.
 -- states: JSON, a list of {state, at} in order; at as in RFC 3339, exactly.
 -- run_by: null where there is no tool of that name.
--- decision, ruled_by, ruling_reason: what the policy said. ruled_by: default, rule <place among the rules>, auto, chain, always.
+-- decision, ruled_by, ruling_reason: what the policy said. ruled_by: default, rule <place among the rules>, auto,
+--   chain, always.
 -- approved, for_always, decided_by, decided_reason: what a person said.
 -- input, edited_input: JSON. outcome: JSON, the output, the text of the error, or why it was cancelled.
--- answered: whether the outcome is what the browser answered, word for word; the answer is not kept a second time.
+-- answered: whether the outcome is what the browser answered, word for word; the answer is not kept again.
 -- more: JSON, what has no column.
 
 create table tool_calls (
@@ -62,8 +63,9 @@ create table tool_calls (
 create unique index tool_calls_by_approval on tool_calls (approval_id, chat_id) where approval_id is not null;
 create index tool_calls_by_tool on tool_calls (tool, created_at);
 
--- Bodies hold the state in one of two forms, the older as an object of its own. Of older calls only the last state and its
--- time are known. A body that is no JSON is carried over as it is, so that it stands in the way of its own chat only.
+-- Bodies hold the state in one of two forms, the older as an object of its own. Of older calls only the last state
+-- and its time are known. A body that is no JSON is carried over as it is, so that it stands in the way of its own
+-- chat only.
 with
 readable as (
     select calls.*, case when json_valid(body) then body else '{}' end as json from calls
@@ -93,7 +95,12 @@ facts as (
 calls_in_full as (
     select
         facts.*,
-        coalesce(outcome = coalesce(json -> '$.answer.output', json -> '$.answer.error_text'), 0) as answered
+        coalesce(
+            case state
+                when 'success' then outcome = json -> '$.answer.output'
+                when 'error' then outcome = json -> '$.answer.error_text'
+            end, 0
+        ) as answered
     from facts
 )
 insert into tool_calls (

@@ -1,7 +1,7 @@
 //! What people said about calls, and what follows from all of it.
 //!
-//! Confirmations are a history: they are added and never changed. What is allowed now is derived from the whole history, here
-//! and nowhere else; a store keeps answers and knows nothing of their effect.
+//! Confirmations are a history: they are added and never changed. What is allowed now is derived from the whole
+//! history, here and nowhere else; a store keeps answers and knows nothing of their effect.
 
 use std::collections::BTreeSet;
 

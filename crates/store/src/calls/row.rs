@@ -1,7 +1,7 @@
 //! A call as a row, and back.
 //!
-//! Invariant: every field of a call is in one column, or in `more`; what the times and durations say is worked out from the
-//! rest. A field that calls have and this file does not know is kept in `more`, so none is lost.
+//! Invariant: every field of a call is in one column, or in `more`; what the times and durations say is worked out
+//! from the rest. A field that calls have and this file does not know is kept in `more`, so none is lost.
 
 use fermata_engine::store::StoreError;
 use fermata_protocol::{AnswerKind, ApprovalId};
@@ -155,8 +155,8 @@ impl Row {
         Ok(call)
     }
 
-    /// The call without what its columns add. Only calls themselves enter states, so its state and its history go the way of
-    /// its serialised form.
+    /// The call without what its columns add. Only calls themselves enter states, so its state and its history go
+    /// the way of its serialised form.
     fn in_state(&self, state: CallState) -> Result<Call, StoreError> {
         let mut fields: Map<String, Value> = read_json("a call", &self.more)?;
         fields.insert("id".into(), self.id.clone().into());

@@ -1,4 +1,5 @@
-//! When a call was made, ran and ended, and for how long it waited, from the states it came into. In whole microseconds.
+//! When a call was made, ran and ended, and for how long it waited, from the states it came into. In whole
+//! microseconds. Knows no column.
 
 use fermata_tools::{Entered, StateName};
 

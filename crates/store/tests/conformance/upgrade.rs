@@ -164,6 +164,8 @@ async fn old_calls_are_found_and_answered_as_before() {
     assert_eq!(denied.question, Some(Question { id: ApprovalId::new("q-denied"), required: false }));
     assert_eq!((denied.edited, denied.run_by), (Some(json!([1])), Some(RunBy::Server)));
 
+    assert_eq!(count(&folder, "tool_calls where answered = 1").await, 2, "no output is kept twice");
+
     let late = found(&store, "late").await;
     assert_eq!(late.judge(&AnswerKind::Output { output }), Err(Refusal::Gone));
     assert_eq!((late.run_by, late.input), (None, json!("{not json")));
