@@ -15,7 +15,7 @@ mod submit;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatId, EventId, Profile, UiChunk};
-use fermata_tools::{Call, CallContext, Execution, MOST_RETRIES, Owner, Receipt};
+use fermata_tools::{Call, CallContext, Execution, MOST_RETRIES, Owner, Receipt, always_allowed};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tokio::{sync::oneshot, time::Instant};
@@ -123,7 +123,7 @@ impl Driver {
         self.record = self.inner.store.chat(&self.chat).await?.map(|chat| Record {
             owner: chat.owner,
             profile: chat.profile,
-            always: chat.always,
+            always: always_allowed(&chat.confirmations),
             saved_run: chat.open_run.is_some(),
         });
         Ok(())

@@ -6,11 +6,9 @@
 pub mod memory;
 pub mod page;
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, RunId, UiMessage};
-use fermata_tools::{Call, Owner};
+use fermata_tools::{Call, Confirmation, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -54,8 +52,8 @@ pub struct ChatRecord {
     pub owner: Owner,
     /// The client version of its last post.
     pub profile: Profile,
-    /// Tools that a person has approved for always, from the confirmations.
-    pub always: BTreeSet<String>,
+    /// What people said about its calls, all of it, in order.
+    pub confirmations: Vec<Confirmation>,
     /// The run that is not over.
     pub open_run: Option<RunRecord>,
 }

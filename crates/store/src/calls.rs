@@ -1,14 +1,30 @@
-//! Calls, kept for as long as their chat, so that answers to settled ones can be answered.
+//! Tool calls, kept for as long as their chat, so that answers to settled ones can be answered and operators can ask.
 
 use fermata_engine::store::StoreError;
 use fermata_protocol::{AnswerTarget, ChatId, RunId};
 use fermata_tools::Call;
 use sqlx::SqliteConnection;
 
-use crate::{
-    column::{deadline, json, read_json},
-    error::{failed, misfit},
-};
+use row::Row;
+
+use crate::error::{failed, misfit};
+
+mod row;
+mod timing;
+
+/// A query for whole rows of calls.
+macro_rules! select_calls {
+    ($rest:literal) => {
+        concat!(
+            "select id, step, tool, run_by, state, states, created_at, started_at, ended_at, expires_at,
+                waited_for_approval, waited_for_turn, ran_for, decision, ruled_by, ruling_reason, approval_id,
+                approval_required, approved, for_always, decided_by, decided_reason, input, edited_input, outcome,
+                error_type, answered, more
+             from tool_calls ",
+            $rest
+        )
+    };
+}
 
 pub async fn put(
     connection: &mut SqliteConnection,
@@ -16,29 +32,33 @@ pub async fn put(
     run: &RunId,
     call: &Call,
 ) -> Result<(), StoreError> {
+    let row = Row::of(call)?;
     let put = sqlx::query(
-        "insert into calls (chat_id, run_id, position, id, step, tool, state, approval_id, expires_at, body)
+        "insert into tool_calls (chat_id, run_id, position, id, step, tool, run_by, state, states, created_at,
+            started_at, ended_at, expires_at, waited_for_approval, waited_for_turn, ran_for, decision, ruled_by,
+            ruling_reason, approval_id, approval_required, approved, for_always, decided_by, decided_reason, input,
+            edited_input, outcome, error_type, answered, more)
          values ($1, $2,
-            (select coalesce(max(position) + 1, 0) from calls where chat_id = $1 and run_id = $2),
-            $3, $4, $5, $6, $7, $8, $9)
+            (select coalesce(max(position) + 1, 0) from tool_calls where chat_id = $1 and run_id = $2),
+            $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+            $25, $26, $27, $28, $29, $30)
          on conflict (chat_id, id) do update
-         set step = excluded.step, tool = excluded.tool, state = excluded.state, approval_id = excluded.approval_id,
-            expires_at = excluded.expires_at, body = excluded.body
-         where calls.run_id = excluded.run_id",
+         set step = excluded.step, tool = excluded.tool, run_by = excluded.run_by, state = excluded.state,
+            states = excluded.states, created_at = excluded.created_at, started_at = excluded.started_at,
+            ended_at = excluded.ended_at, expires_at = excluded.expires_at,
+            waited_for_approval = excluded.waited_for_approval, waited_for_turn = excluded.waited_for_turn,
+            ran_for = excluded.ran_for, decision = excluded.decision, ruled_by = excluded.ruled_by,
+            ruling_reason = excluded.ruling_reason, approval_id = excluded.approval_id,
+            approval_required = excluded.approval_required, approved = excluded.approved,
+            for_always = excluded.for_always, decided_by = excluded.decided_by,
+            decided_reason = excluded.decided_reason, input = excluded.input, edited_input = excluded.edited_input,
+            outcome = excluded.outcome, error_type = excluded.error_type, answered = excluded.answered,
+            more = excluded.more
+         where tool_calls.run_id = excluded.run_id",
     )
     .bind(chat.as_str())
-    .bind(run.as_str())
-    .bind(call.id.as_str())
-    .bind(call.step)
-    .bind(&call.tool)
-    .bind(call.state().name().as_str())
-    .bind(call.question.as_ref().map(|question| question.id.as_str()))
-    .bind(call.expires.map(deadline))
-    .bind(json(call)?)
-    .execute(connection)
-    .await
-    .map_err(failed)?;
-    if put.rows_affected() == 0 {
+    .bind(run.as_str());
+    if row.bind(put).execute(connection).await.map_err(failed)?.rows_affected() == 0 {
         return Err(misfit(format!("call {} belongs to another run", call.id)));
     }
     Ok(())
@@ -50,19 +70,17 @@ pub async fn find(
     target: &AnswerTarget,
 ) -> Result<Option<Call>, StoreError> {
     let (query, id) = match target {
-        AnswerTarget::Call(id) => ("select body from calls where chat_id = $1 and id = $2", id.as_str()),
-        AnswerTarget::Approval(id) => {
-            ("select body from calls where chat_id = $1 and approval_id = $2", id.as_str())
-        }
+        AnswerTarget::Call(id) => (select_calls!("where chat_id = $1 and id = $2"), id.as_str()),
+        AnswerTarget::Approval(id) => (select_calls!("where chat_id = $1 and approval_id = $2"), id.as_str()),
         AnswerTarget::Elicitation(_) => return Ok(None),
     };
-    let body: Option<String> = sqlx::query_scalar(query)
+    let row: Option<Row> = sqlx::query_as(query)
         .bind(chat.as_str())
         .bind(id)
         .fetch_optional(connection)
         .await
         .map_err(failed)?;
-    body.map(|body| read_json("a call", &body)).transpose()
+    row.map(Row::call).transpose()
 }
 
 /// The calls of a run, in the order they were first put.
@@ -71,12 +89,12 @@ pub async fn of_run(
     chat: &ChatId,
     run: &RunId,
 ) -> Result<Vec<Call>, StoreError> {
-    let bodies: Vec<String> =
-        sqlx::query_scalar("select body from calls where chat_id = $1 and run_id = $2 order by position")
+    let rows: Vec<Row> =
+        sqlx::query_as(select_calls!("where chat_id = $1 and run_id = $2 order by position"))
             .bind(chat.as_str())
             .bind(run.as_str())
             .fetch_all(connection)
             .await
             .map_err(failed)?;
-    bodies.iter().map(|body| read_json("a call", body)).collect()
+    rows.into_iter().map(Row::call).collect()
 }

@@ -1,8 +1,12 @@
-//! How values stand in columns: times as whole microseconds, structures as JSON.
+//! How values stand in columns: times as whole microseconds, structures as JSON, choices by name.
 
 use fermata_engine::store::StoreError;
 use jiff::Timestamp;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{
+    Serialize,
+    de::{DeserializeOwned, IntoDeserializer},
+};
+use serde_json::Value;
 
 /// A moment, as columns have it.
 pub fn time(at: Timestamp) -> i64 {
@@ -29,6 +33,21 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
 /// The structure that a column has; `what` says for the operator what it should be.
 pub fn read_json<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))
+}
+
+/// The name of a variant without fields.
+pub fn name<T: Serialize>(variant: &T) -> Result<String, StoreError> {
+    match serde_json::to_value(variant) {
+        Ok(Value::String(name)) => Ok(name),
+        Ok(other) => Err(StoreError::Conflict(format!("{other} is no name"))),
+        Err(error) => Err(StoreError::Conflict(format!("it has no name: {error}"))),
+    }
+}
+
+/// The variant that a column names; `what` says for the operator what it should be.
+pub fn read_name<T: DeserializeOwned>(what: &str, name: &str) -> Result<T, StoreError> {
+    T::deserialize(name.into_deserializer())
+        .map_err(|error: serde::de::value::Error| StoreError::Corrupt(format!("{what}: {error}")))
 }
 
 /// A count, as `limit` takes it.

@@ -121,7 +121,7 @@ async fn record(snapshot: &mut SqliteConnection, chat: &ChatId) -> Result<Option
     Ok(Some(ChatRecord {
         owner,
         profile,
-        always: confirmations::always(snapshot, chat).await?,
+        confirmations: confirmations::all(snapshot, chat).await?,
         open_run: runs::find_open(snapshot, chat).await?,
     }))
 }

@@ -4,6 +4,7 @@
 //! know models, messages, HTTP or SQL.
 
 mod call;
+mod confirmation;
 mod context;
 mod execution;
 mod failure;
@@ -21,6 +22,7 @@ pub use call::{
     Call, CallState, Cancelled, Decided, Entered, Owner, Question, Receipt, Refusal, RunBy, StateName,
     Verdict,
 };
+pub use confirmation::{Confirmation, Consent, always_allowed};
 pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Surroundings};
 pub use execution::{Execution, WIND_UP};
 pub use failure::{ErrorType, MOST_RETRIES, Strategies, Strategy, ToolError};

@@ -3,13 +3,13 @@
 //! Invariant: a commit works on a copy of the chat and puts it back whole, so a change that does not fit leaves nothing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, UiMessage};
-use fermata_tools::{Call, Owner};
+use fermata_tools::{Call, Confirmation, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ struct Chat {
     updated_at: Timestamp,
     messages: Vec<UiMessage>,
     runs: Vec<Run>,
-    always: BTreeSet<String>,
+    confirmations: Vec<Confirmation>,
 }
 
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ fn apply(chat: Option<Chat>, change: Change, at: Timestamp) -> Result<Chat, Stor
     match (chat, change) {
         (None, Change::CreateChat { owner, profile }) => Ok(Chat::new(owner, profile, at)),
         (None, _) => Err(misfit("there is no such chat")),
-        (Some(mut chat), change) => chat.apply(change).map(|()| chat),
+        (Some(mut chat), change) => chat.apply(change, at).map(|()| chat),
     }
 }
 
@@ -169,7 +169,7 @@ impl Chat {
             updated_at: at,
             messages: Vec::new(),
             runs: Vec::new(),
-            always: BTreeSet::new(),
+            confirmations: Vec::new(),
         }
     }
 
@@ -177,7 +177,7 @@ impl Chat {
         ChatRecord {
             owner: self.owner.clone(),
             profile: self.profile,
-            always: self.always.clone(),
+            confirmations: self.confirmations.clone(),
             open_run: self.open_run().map(Run::record),
         }
     }
@@ -209,7 +209,7 @@ impl Chat {
         if run.open { Ok(run) } else { Err(misfit(format!("run {id} is over"))) }
     }
 
-    fn apply(&mut self, change: Change) -> Result<(), StoreError> {
+    fn apply(&mut self, change: Change, at: Timestamp) -> Result<(), StoreError> {
         match change {
             Change::CreateChat { .. } => return Err(misfit("the chat is there already")),
             Change::Posted { profile } => self.profile = profile,
@@ -225,7 +225,7 @@ impl Chat {
                 self.run_in_progress(&run)?.append(first, chunks)?
             }
             Change::PutCall { run, call } => self.put_call(&run, *call)?,
-            Change::Confirm { run, call, by: _ } => self.confirm(&run, &call)?,
+            Change::Confirm { run, call, by } => self.confirm(&run, &call, by, at)?,
             Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(),
         }
         Ok(())
@@ -262,17 +262,11 @@ impl Chat {
         Ok(())
     }
 
-    fn confirm(&mut self, run: &RunId, call: &Call) -> Result<(), StoreError> {
+    fn confirm(&mut self, run: &RunId, call: &Call, by: Owner, at: Timestamp) -> Result<(), StoreError> {
         self.run(run)?;
-        let decided = call
-            .decided
-            .as_ref()
+        let confirmation = Confirmation::of(call, by, at)
             .ok_or_else(|| misfit(format!("nothing was decided about call {}", call.id)))?;
-        match (decided.always, decided.approved) {
-            (true, true) => self.always.insert(call.tool.clone()),
-            (true, false) => self.always.remove(&call.tool),
-            (false, _) => false,
-        };
+        self.confirmations.push(confirmation);
         Ok(())
     }
 }

@@ -6,9 +6,14 @@ use std::{
 };
 
 use fermata_engine::store::Change;
-use fermata_protocol::{ApprovalId, ChatId, MessageId, Profile, Role, RunId, ToolCallId, UiMessage, UiPart};
-use fermata_tools::{Call, CallState, Decided, Owner, Question, RunBy};
-use jiff::Timestamp;
+use fermata_protocol::{
+    AnswerKind, ApprovalId, ChatId, MessageId, Profile, Role, RunId, ToolCallId, UiMessage, UiPart,
+};
+use fermata_tools::{
+    Call, CallState, Cancelled, Decided, Decision, ErrorType, Owner, Question, ResourceKey, RuledBy, Ruling,
+    RunBy,
+};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, json};
 
 /// A folder that goes with the test.
@@ -113,6 +118,66 @@ pub fn changed(mut call: Call, change: impl FnOnce(&mut Call)) -> Call {
     call
 }
 
+/// Calls in every state, whose times are no whole microseconds, and which say everything that a call can say.
+pub fn calls_of_all_kinds() -> Vec<Call> {
+    let failures = ErrorType::ALL
+        .into_iter()
+        .map(|error_type| CallState::Error { error_type, error_text: "\u{0}".into() });
+    let reasons = [
+        Cancelled::Denied { reason: Some("\"no\"\n".into()) },
+        Cancelled::Denied { reason: None },
+        Cancelled::Expired,
+        Cancelled::Stopped,
+        Cancelled::Superseded,
+        Cancelled::RunEnded,
+    ];
+    let cancelled = reasons.into_iter().map(|cancelled| CallState::Cancelled { cancelled });
+    let open =
+        [CallState::Validating, CallState::AwaitingApproval, CallState::Scheduled, CallState::Executing];
+    let outputs =
+        [json!(null), json!("text"), json!({"z": [1.5, u64::MAX, i64::MIN], "a": {"output": "\u{0}"}})];
+    let successes = outputs.into_iter().map(|output| CallState::Success { output });
+    let mut calls = Vec::new();
+    for (n, state) in open.into_iter().chain(successes).chain(failures).chain(cancelled).enumerate() {
+        calls.push(in_detail(&format!("full-{n}"), &state, n));
+        let mut bare = call(&format!("bare-{n}"), state);
+        (bare.question, bare.run_by, bare.expires, bare.input) = (None, None, None, json!("{not json"));
+        calls.push(bare);
+    }
+    calls
+}
+
+fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
+    let mut call = Call::new(ToolCallId::new(id), 7, "s__t".into(), Some(RunBy::Mcp), moment(0));
+    for (n, state) in (1..).zip(way_to(state.clone())) {
+        call.enter(state, moment(n));
+    }
+    call.input = json!({"z": 1, "a": "{}", "deep": [[{}]]});
+    call.edited = Some(if n.is_multiple_of(2) { json!(["other"]) } else { json!(null) });
+    let ruled_by =
+        [RuledBy::Default, RuledBy::Rule(12), RuledBy::Auto, RuledBy::Chain, RuledBy::Always][n % 5];
+    let decision = [Decision::Allow, Decision::Ask, Decision::Deny][n % 3];
+    call.ruling =
+        Some(Ruling { decision, reason: n.is_multiple_of(2).then(|| "a rule".into()), by: ruled_by });
+    call.question =
+        Some(Question { id: ApprovalId::new(format!("question-{id}")), required: n.is_multiple_of(2) });
+    call.decided = Some(Decided {
+        by: bob(),
+        approved: !n.is_multiple_of(2),
+        reason: Some("so".into()),
+        always: n.is_multiple_of(3),
+    });
+    call.answer = Some(AnswerKind::Output { output: json!({"what": "was answered"}) });
+    call.resource = Some(ResourceKey { name: "file".into(), owner: Some(alice()) });
+    call.expires = Some(moment(9));
+    call
+}
+
+/// Moments 1.5 microseconds apart.
+pub fn moment(n: i64) -> Timestamp {
+    at(0) + SignedDuration::from_nanos(1_500 * n)
+}
+
 /// The states through which a call comes into this one.
 fn way_to(state: CallState) -> Vec<CallState> {
     match &state {
@@ -130,11 +195,12 @@ pub fn put_call(id: &str, call: &Call) -> Change {
     Change::PutCall { run: run(id), call: Box::new(call.clone()) }
 }
 
-/// A decision for always (or not) about a call of the tool.
+/// A decision for always (or not) about a call of the tool, with an edited input.
 pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
     let decided = Some(Decided { by: alice(), approved, reason: Some("because".into()), always });
     let mut call = call("c", CallState::Scheduled);
     call.tool = tool.into();
     call.decided = decided;
+    call.edited = Some(json!({"z": 2, "a": tool}));
     Change::Confirm { run: run(id), call: Box::new(call), by: alice() }
 }

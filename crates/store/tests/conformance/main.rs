@@ -5,6 +5,8 @@
 mod fixtures;
 mod notes;
 mod sqlite;
+mod tool_calls;
+mod upgrade;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,9 +14,11 @@ use fermata_engine::{
     Store,
     store::{Change, ChatPage, MemoryStore, StoreError},
 };
-use fermata_protocol::{AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage};
+use fermata_protocol::{
+    AnswerKind, AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage,
+};
 use fermata_store::SqliteStore;
-use fermata_tools::{CallState, ErrorType};
+use fermata_tools::{Call, CallState, Cancelled, Confirmation, Consent, ErrorType, RunBy, always_allowed};
 use fixtures::*;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -64,7 +68,11 @@ in_every_store! {
     a_call_is_not_found_in_another_chat
     a_call_belongs_to_one_run
     a_log_has_no_overlap_and_keeps_its_gaps
-    always_is_what_was_last_decided_for_always
+    a_call_is_read_as_it_was_put_whatever_it_says
+    a_call_keeps_its_history_and_times_through_all_its_states
+    an_answer_is_known_again_however_the_call_ended
+    what_people_said_is_kept_in_order_and_whole
+    what_is_allowed_for_always_outlives_its_run
     a_failing_change_leaves_nothing
     what_does_not_fit_is_a_conflict
     chats_are_listed_newest_first_by_owner
@@ -130,7 +138,7 @@ async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
     assert_eq!(record.owner, alice());
     assert_eq!(record.profile, Profile::V7);
     assert_eq!(messages(&store, &id).await, said);
-    assert_eq!(record.always, BTreeSet::new());
+    assert_eq!(record.confirmations, []);
     assert_eq!(record.open_run, None);
     assert_eq!(store.owner(&id).await.unwrap(), Some(alice()));
 }
@@ -293,19 +301,109 @@ async fn a_log_has_no_overlap_and_keeps_its_gaps(store: AnyStore) {
     );
 }
 
-async fn always_is_what_was_last_decided_for_always(store: AnyStore) {
+async fn a_call_is_read_as_it_was_put_whatever_it_says(store: AnyStore) {
     let id = with_run(&store).await;
-    let always = async || store.chat(&id).await.unwrap().unwrap().always.into_iter().collect::<Vec<_>>();
+    let calls = calls_of_all_kinds();
+    commit(&store, &id, calls.iter().map(|call| put_call("r", call)).collect()).await;
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().open_run.unwrap().calls, calls);
+    commit(&store, &id, vec![close("r")]).await;
+    for call in calls {
+        let found = store.call(&id, &AnswerTarget::Call(call.id.clone())).await.unwrap().unwrap();
+        assert_eq!(found, call, "after the end of its run");
+        assert_eq!(found.input.to_string(), call.input.to_string(), "the order of keys is kept");
+        assert_eq!(format!("{:?}", found.state()), format!("{:?}", call.state()), "and of the outcome's");
+    }
+}
+
+async fn a_call_keeps_its_history_and_times_through_all_its_states(store: AnyStore) {
+    let id = with_run(&store).await;
+    let restored = async || store.chat(&id).await.unwrap().unwrap().open_run.unwrap().calls.remove(0);
+    let mut made = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), moment(0));
+    let ways = [
+        CallState::AwaitingApproval,
+        CallState::AwaitingApproval,
+        CallState::Scheduled,
+        CallState::Executing,
+        CallState::Executing,
+        CallState::Success { output: json!(1) },
+    ];
+    for (n, state) in (1..).zip(ways) {
+        commit(&store, &id, vec![put_call("r", &made)]).await;
+        let mut call = restored().await;
+        assert_eq!(call, made);
+        // Another process goes on with what it read.
+        call.enter(state.clone(), moment(n));
+        made.enter(state, moment(n));
+        assert_eq!(call.history(), made.history());
+        made = call;
+    }
+    commit(&store, &id, vec![put_call("r", &made)]).await;
+    let settled = restored().await;
+    assert_eq!((settled.history().len(), settled.times_run(), settled.since()), (7, 2, moment(6)));
+}
+
+async fn an_answer_is_known_again_however_the_call_ended(store: AnyStore) {
+    let id = with_run(&store).await;
+    let output = |value| AnswerKind::Output { output: value };
+    let failure = |text: &str| AnswerKind::Failure { error_text: text.into() };
+    let failed = CallState::Error { error_type: ErrorType::Network, error_text: "no".into() };
+    let ends = [
+        (CallState::Success { output: json!({"b": 1, "a": null}) }, output(json!({"b": 1, "a": null}))),
+        (CallState::Success { output: json!("cut") }, output(json!("cut short"))),
+        (CallState::Success { output: json!("no") }, failure("no")),
+        (failed.clone(), failure("no")),
+        (failed, failure("not at all")),
+        (CallState::Cancelled { cancelled: Cancelled::Expired }, output(json!(1))),
+    ];
+    for (n, (state, answer)) in ends.into_iter().enumerate() {
+        let answered = changed(call(&n.to_string(), state), |call| call.answer = Some(answer));
+        commit(&store, &id, vec![put_call("r", &answered)]).await;
+        let found = store.call(&id, &AnswerTarget::Call(answered.id.clone())).await.unwrap();
+        assert_eq!(found, Some(answered));
+    }
+}
+
+async fn confirmations(store: &AnyStore, id: &ChatId) -> Vec<Confirmation> {
+    store.chat(id).await.unwrap().unwrap().confirmations
+}
+
+async fn what_people_said_is_kept_in_order_and_whole(store: AnyStore) {
+    let id = with_run(&store).await;
+    let said = [
+        confirm("r", "b", true, true),
+        confirm("r", "a", true, false),
+        confirm("r", "a", false, false),
+        confirm("r", "b", false, true),
+    ];
+    commit(&store, &id, said[..2].to_vec()).await;
+    let later = at(3) + SignedDuration::from_nanos(1_999);
+    store.commit(&id, later, said[2..].to_vec()).await.unwrap();
+    let history = confirmations(&store, &id).await;
+    let answers: Vec<_> = history.iter().map(|said| (said.tool.as_str(), said.answer)).collect();
+    assert_eq!(
+        answers,
+        [("b", Consent::YesAlways), ("a", Consent::Yes), ("a", Consent::No), ("b", Consent::No)]
+    );
+    let last = Confirmation {
+        tool: "b".into(),
+        call: ToolCallId::new("c"),
+        answer: Consent::No,
+        by: alice(),
+        at: at(3) + SignedDuration::from_micros(1),
+        reason: Some("because".into()),
+        input: json!({"z": 2, "a": "b"}),
+    };
+    assert_eq!(history.last(), Some(&last));
+}
+
+async fn what_is_allowed_for_always_outlives_its_run(store: AnyStore) {
+    let id = with_run(&store).await;
+    let allowed = async || always_allowed(&confirmations(&store, &id).await).into_iter().collect::<Vec<_>>();
     commit(&store, &id, vec![confirm("r", "once", true, false), confirm("r", "never", false, true)]).await;
-    assert!(always().await.is_empty());
-    commit(&store, &id, vec![confirm("r", "b", true, true), confirm("r", "a", true, true)]).await;
-    assert_eq!(always().await, ["a", "b"]);
-    commit(&store, &id, vec![confirm("r", "a", false, false), close("r"), open("next")]).await;
-    assert_eq!(always().await, ["a", "b"], "one denial takes back nothing that was said for always");
-    commit(&store, &id, vec![confirm("next", "a", false, true)]).await;
-    assert_eq!(always().await, ["b"]);
-    commit(&store, &id, vec![confirm("next", "a", true, true)]).await;
-    assert_eq!(always().await, ["a", "b"]);
+    assert!(allowed().await.is_empty());
+    commit(&store, &id, vec![confirm("r", "a", true, true), close("r"), open("next")]).await;
+    commit(&store, &id, vec![confirm("next", "a", false, false)]).await;
+    assert_eq!(allowed().await, ["a"], "a denial of one call takes back nothing");
 }
 
 async fn a_failing_change_leaves_nothing(store: AnyStore) {
@@ -469,7 +567,7 @@ async fn a_deleted_chat_leaves_nothing_and_its_id_is_free(store: AnyStore) {
     refused(&store, &id, vec![put(user("2", "two"))]).await;
     commit(&store, &id, vec![create(bob()), open("r")]).await;
     let fresh = store.chat(&id).await.unwrap().unwrap();
-    assert_eq!((fresh.owner, messages(&store, &id).await.len(), fresh.always.len()), (bob(), 0, 0));
+    assert_eq!((fresh.owner, messages(&store, &id).await.len(), fresh.confirmations.len()), (bob(), 0, 0));
     assert_eq!(fresh.open_run.unwrap().chunks.len(), 0);
     assert_eq!(store.chat(&other).await.unwrap(), kept);
 }

@@ -8,23 +8,23 @@ use fermata_tools::CallState;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
-async fn opened(folder: &Folder) -> SqliteStore {
+pub async fn opened(folder: &Folder) -> SqliteStore {
     SqliteStore::open(&folder.url()).await.unwrap()
 }
 
 /// A connection that knows nothing of the store.
-async fn raw(folder: &Folder) -> SqliteConnection {
+pub async fn raw(folder: &Folder) -> SqliteConnection {
     SqliteConnection::connect(&folder.url()).await.unwrap()
 }
 
-async fn execute(folder: &Folder, statement: &str) -> Result<u64, String> {
+pub async fn execute(folder: &Folder, statement: &str) -> Result<u64, String> {
     let mut connection = raw(folder).await;
     let done = sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await;
     connection.close().await.unwrap();
     done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
 }
 
-async fn count(folder: &Folder, table: &str) -> i64 {
+pub async fn count(folder: &Folder, table: &str) -> i64 {
     let mut connection = raw(folder).await;
     let count = sqlx::query_scalar(AssertSqlSafe(format!("select count(*) from {table}")));
     let count = count.fetch_one(&mut connection).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
     let store = opened(&folder).await;
     fill(&store).await;
     for statement in [
-        "update confirmations set approved = 0",
+        "update confirmations set answer = 'no'",
         "update confirmations set position = 7",
         "delete from confirmations",
         "delete from runs",
@@ -132,14 +132,26 @@ async fn a_deleted_chat_has_no_row_left() {
     let folder = Folder::new();
     let store = opened(&folder).await;
     fill(&store).await;
-    let tables = ["chats", "messages", "runs", "run_chunks", "calls", "confirmations"];
-    for table in tables {
+    let tables = tables_of_chats(&folder).await;
+    assert_eq!(tables, ["chats", "confirmations", "messages", "run_chunks", "runs", "tool_calls"]);
+    for table in &tables {
         assert_eq!(count(&folder, table).await, 1, "{table}");
     }
     store.delete(&chat("a")).await.unwrap();
-    for table in tables {
+    for table in &tables {
         assert_eq!(count(&folder, table).await, 0, "{table}");
     }
+}
+
+/// Every table whose rows are a chat's.
+async fn tables_of_chats(folder: &Folder) -> Vec<String> {
+    let query = "select name from sqlite_schema where type = 'table' and (name = 'chats' or exists (
+                     select 1 from pragma_table_info(sqlite_schema.name) as c where c.name = 'chat_id'
+                 )) order by name";
+    let mut connection = raw(folder).await;
+    let tables = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    tables
 }
 
 #[tokio::test]
@@ -149,7 +161,7 @@ async fn a_closed_run_keeps_its_row_and_its_calls_only() {
     fill(&store).await;
     store.commit(&chat("a"), at(9), vec![close("r")]).await.unwrap();
     assert_eq!(count(&folder, "run_chunks").await, 0);
-    assert_eq!(count(&folder, "calls").await, 1);
+    assert_eq!(count(&folder, "tool_calls").await, 1);
     assert_eq!(
         count(&folder, "runs where state is null and outcome = 'finished' and ended_at > started_at").await,
         1
@@ -163,7 +175,16 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
         "update messages set body = '{\"id\":1}'",
         "update chats set profile = 99",
         "update runs set state = 'x'",
-        "update calls set body = ''",
+        "update tool_calls set more = ''",
+        "update tool_calls set more = '[]'",
+        "update tool_calls set states = '{}'",
+        "update tool_calls set input = 'x'",
+        "update tool_calls set state = 'success', outcome = ''",
+        "update tool_calls set state = 'error', outcome = '1'",
+        "update tool_calls set state = 'error', outcome = '\"no\"', error_type = 'odd'",
+        "update tool_calls set decision = 'ask', ruled_by = 'rule x'",
+        "update tool_calls set decision = 'ask', ruled_by = 'nobody'",
+        "drop trigger confirmations_are_not_changed; update confirmations set input = 'x'",
         "update chats set created_at = 9223372036854775807",
     ] {
         let folder = Folder::new();

@@ -1,0 +1,281 @@
+//! A call as a row, and back.
+//!
+//! Invariant: every field of a call is in one column, or in `more`; what the times and durations say is worked out
+//! from the rest. A field that calls have and this file does not know is kept in `more`, so none is lost.
+
+use fermata_engine::store::StoreError;
+use fermata_protocol::{AnswerKind, ApprovalId};
+use fermata_tools::{
+    Call, CallState, Cancelled, Decided, ErrorType, Owner, Question, RuledBy, Ruling, StateName,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use sqlx::{Sqlite, query::Query, sqlite::SqliteArguments};
+
+use super::timing::Timing;
+use crate::column::{deadline, json, name, read_json, read_name};
+
+/// The names under which a call serialises what has a column.
+const IN_COLUMNS: [&str; 15] = [
+    "id",
+    "step",
+    "tool",
+    "run_by",
+    "state",
+    "output",
+    "error_type",
+    "error_text",
+    "cancelled",
+    "history",
+    "ruling",
+    "question",
+    "decided",
+    "input",
+    "edited",
+];
+
+#[derive(sqlx::FromRow)]
+pub struct Row {
+    id: String,
+    step: u32,
+    tool: String,
+    run_by: Option<String>,
+    state: String,
+    states: String,
+    created_at: Option<i64>,
+    started_at: Option<i64>,
+    ended_at: Option<i64>,
+    expires_at: Option<i64>,
+    waited_for_approval: Option<i64>,
+    waited_for_turn: Option<i64>,
+    ran_for: Option<i64>,
+    decision: Option<String>,
+    ruled_by: Option<String>,
+    ruling_reason: Option<String>,
+    approval_id: Option<String>,
+    approval_required: Option<bool>,
+    approved: Option<bool>,
+    for_always: Option<bool>,
+    decided_by: Option<String>,
+    decided_reason: Option<String>,
+    input: String,
+    edited_input: Option<String>,
+    outcome: Option<String>,
+    error_type: Option<String>,
+    answered: bool,
+    more: String,
+}
+
+// === impl Row ===
+
+impl Row {
+    pub fn of(call: &Call) -> Result<Self, StoreError> {
+        let timing = Timing::of(call.history());
+        let (ruling, question, decided) =
+            (call.ruling.as_ref(), call.question.as_ref(), call.decided.as_ref());
+        let answered = call.answer.is_some() && call.answer == answer_of(call.state());
+        Ok(Self {
+            id: call.id.to_string(),
+            step: call.step,
+            tool: call.tool.clone(),
+            run_by: call.run_by.as_ref().map(name).transpose()?,
+            state: call.state().name().as_str().into(),
+            states: json(&call.history())?,
+            created_at: timing.created_at,
+            started_at: timing.started_at,
+            ended_at: timing.ended_at,
+            expires_at: call.expires.map(deadline),
+            waited_for_approval: timing.waited_for_approval,
+            waited_for_turn: timing.waited_for_turn,
+            ran_for: timing.ran_for,
+            decision: ruling.map(|ruling| name(&ruling.decision)).transpose()?,
+            ruled_by: ruling.map(|ruling| ruled_by(ruling.by)).transpose()?,
+            ruling_reason: ruling.and_then(|ruling| ruling.reason.clone()),
+            approval_id: question.map(|question| question.id.to_string()),
+            approval_required: question.map(|question| question.required),
+            approved: decided.map(|decided| decided.approved),
+            for_always: decided.map(|decided| decided.always),
+            decided_by: decided.map(|decided| decided.by.to_string()),
+            decided_reason: decided.and_then(|decided| decided.reason.clone()),
+            input: json(&call.input)?,
+            edited_input: call.edited.as_ref().map(json).transpose()?,
+            outcome: outcome(call.state())?,
+            error_type: call.state().error_type().map(|kind| kind.as_str().into()),
+            answered,
+            more: json(&more(call, answered)?)?,
+        })
+    }
+
+    /// Binds all columns, `id` first, in the order of the fields.
+    pub fn bind<'q>(self, query: Query<'q, Sqlite, SqliteArguments>) -> Query<'q, Sqlite, SqliteArguments> {
+        query
+            .bind(self.id)
+            .bind(self.step)
+            .bind(self.tool)
+            .bind(self.run_by)
+            .bind(self.state)
+            .bind(self.states)
+            .bind(self.created_at)
+            .bind(self.started_at)
+            .bind(self.ended_at)
+            .bind(self.expires_at)
+            .bind(self.waited_for_approval)
+            .bind(self.waited_for_turn)
+            .bind(self.ran_for)
+            .bind(self.decision)
+            .bind(self.ruled_by)
+            .bind(self.ruling_reason)
+            .bind(self.approval_id)
+            .bind(self.approval_required)
+            .bind(self.approved)
+            .bind(self.for_always)
+            .bind(self.decided_by)
+            .bind(self.decided_reason)
+            .bind(self.input)
+            .bind(self.edited_input)
+            .bind(self.outcome)
+            .bind(self.error_type)
+            .bind(self.answered)
+            .bind(self.more)
+    }
+
+    /// The call; corrupt where the columns make none.
+    pub fn call(self) -> Result<Call, StoreError> {
+        let state = self.call_state()?;
+        let answer = answer_of(&state).filter(|_| self.answered);
+        let mut call = self.in_state(state)?;
+        call.run_by = self.run_by.as_deref().map(|by| read_name("who runs a call", by)).transpose()?;
+        call.input = read_json("a call's input", &self.input)?;
+        call.edited =
+            self.edited_input.as_deref().map(|input| read_json("an edited input", input)).transpose()?;
+        call.ruling = self.ruling()?;
+        call.question = self.question();
+        call.decided = self.decided();
+        call.answer = answer.or(call.answer);
+        Ok(call)
+    }
+
+    /// The call without what its columns add. Only calls themselves enter states, so its state and its history go
+    /// the way of its serialised form.
+    fn in_state(&self, state: CallState) -> Result<Call, StoreError> {
+        let mut fields: Map<String, Value> = read_json("a call", &self.more)?;
+        fields.insert("id".into(), self.id.clone().into());
+        fields.insert("step".into(), self.step.into());
+        fields.insert("tool".into(), self.tool.clone().into());
+        fields.insert("input".into(), Value::Null);
+        fields.insert("history".into(), read_json("a call's states", &self.states)?);
+        fields.extend(object(&state)?);
+        serde_json::from_value(Value::Object(fields)).map_err(|error| corrupt("a call", error))
+    }
+
+    fn call_state(&self) -> Result<CallState, StoreError> {
+        let what = "a call's outcome";
+        let outcome = self.outcome.as_deref().unwrap_or_default();
+        Ok(match read_name::<StateName>("a call's state", &self.state)? {
+            StateName::Validating => CallState::Validating,
+            StateName::AwaitingApproval => CallState::AwaitingApproval,
+            StateName::Scheduled => CallState::Scheduled,
+            StateName::Executing => CallState::Executing,
+            StateName::Success => CallState::Success { output: read_json(what, outcome)? },
+            StateName::Error => CallState::Error {
+                error_type: read_name::<ErrorType>("a type", self.error_type.as_deref().unwrap_or_default())?,
+                error_text: read_json(what, outcome)?,
+            },
+            StateName::Cancelled => {
+                CallState::Cancelled { cancelled: read_json::<Cancelled>(what, outcome)? }
+            }
+        })
+    }
+
+    fn ruling(&self) -> Result<Option<Ruling>, StoreError> {
+        let (Some(decision), Some(by)) = (&self.decision, &self.ruled_by) else { return Ok(None) };
+        Ok(Some(Ruling {
+            decision: read_name("a decision", decision)?,
+            reason: self.ruling_reason.clone(),
+            by: read_ruled_by(by)?,
+        }))
+    }
+
+    fn question(&self) -> Option<Question> {
+        Some(Question {
+            id: ApprovalId::new(self.approval_id.as_deref()?),
+            required: self.approval_required?,
+        })
+    }
+
+    fn decided(&self) -> Option<Decided> {
+        Some(Decided {
+            by: Owner::new(self.decided_by.as_deref()?),
+            approved: self.approved?,
+            reason: self.decided_reason.clone(),
+            always: self.for_always?,
+        })
+    }
+}
+
+/// What has no column of its own.
+fn more(call: &Call, answered: bool) -> Result<Map<String, Value>, StoreError> {
+    let mut fields = object(call)?;
+    fields.retain(|field, _| !IN_COLUMNS.contains(&field.as_str()));
+    if answered {
+        fields.remove("answer");
+    }
+    Ok(fields)
+}
+
+/// What a browser says to bring a call into this state.
+fn answer_of(state: &CallState) -> Option<AnswerKind> {
+    match state {
+        CallState::Success { output } => Some(AnswerKind::Output { output: output.clone() }),
+        CallState::Error { error_type: _, error_text } => {
+            Some(AnswerKind::Failure { error_text: error_text.clone() })
+        }
+        CallState::Validating
+        | CallState::AwaitingApproval
+        | CallState::Scheduled
+        | CallState::Executing
+        | CallState::Cancelled { .. } => None,
+    }
+}
+
+fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
+    match state {
+        CallState::Validating | CallState::AwaitingApproval | CallState::Scheduled | CallState::Executing => {
+            Ok(None)
+        }
+        CallState::Success { output } => json(output).map(Some),
+        CallState::Error { error_type: _, error_text } => json(error_text).map(Some),
+        CallState::Cancelled { cancelled } => json(cancelled).map(Some),
+    }
+}
+
+/// What made a ruling, in words that an operator can search for.
+fn ruled_by(by: RuledBy) -> Result<String, StoreError> {
+    match by {
+        RuledBy::Rule(place) => Ok(format!("{RULE}{place}")),
+        RuledBy::Default | RuledBy::Auto | RuledBy::Chain | RuledBy::Always => name(&by),
+    }
+}
+
+/// Stands before the place of a rule.
+const RULE: &str = "rule ";
+
+fn read_ruled_by(text: &str) -> Result<RuledBy, StoreError> {
+    match text.strip_prefix(RULE) {
+        Some(place) => place.parse().map(RuledBy::Rule).map_err(|error| corrupt("a rule's place", error)),
+        None => read_name("what made a ruling", text),
+    }
+}
+
+/// The fields that a structure serialises.
+fn object<T: Serialize>(value: &T) -> Result<Map<String, Value>, StoreError> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(other) => Err(corrupt("a call", format!("{other} has no fields"))),
+        Err(error) => Err(corrupt("a call", error)),
+    }
+}
+
+fn corrupt(what: &str, error: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt(format!("{what}: {error}"))
+}

@@ -1,0 +1,119 @@
+//! When a call was made, ran and ended, and for how long it waited, from the states it came into. In whole
+//! microseconds. Knows no column.
+
+use fermata_tools::{Entered, StateName};
+
+use crate::column::time;
+
+/// What is worked out; `None` where it did not happen, or is not over.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    pub created_at: Option<i64>,
+    pub started_at: Option<i64>,
+    pub ended_at: Option<i64>,
+    pub waited_for_approval: Option<i64>,
+    /// For the gate or for a lock.
+    pub waited_for_turn: Option<i64>,
+    pub ran_for: Option<i64>,
+}
+
+// === impl Timing ===
+
+impl Timing {
+    pub fn of(history: &[Entered]) -> Self {
+        let mut timing = Self {
+            // A call from before histories were kept has one that begins later.
+            created_at: history
+                .first()
+                .filter(|made| made.state == StateName::Validating)
+                .map(|made| time(made.at)),
+            started_at: history
+                .iter()
+                .find(|entered| entered.state == StateName::Executing)
+                .map(|started| time(started.at)),
+            ended_at: history.last().filter(|ended| ended.state.is_final()).map(|ended| time(ended.at)),
+            ..Self::default()
+        };
+        for (entered, left) in history.iter().zip(history.iter().skip(1)) {
+            timing.add(entered.state, time(left.at) - time(entered.at));
+        }
+        timing
+    }
+
+    fn add(&mut self, state: StateName, stay: i64) {
+        let total = match state {
+            StateName::AwaitingApproval => &mut self.waited_for_approval,
+            StateName::Scheduled => &mut self.waited_for_turn,
+            StateName::Executing => &mut self.ran_for,
+            StateName::Validating | StateName::Success | StateName::Error | StateName::Cancelled => return,
+        };
+        // A clock may be set back; nothing lasts less than no time.
+        *total = Some(total.unwrap_or_default() + stay.max(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn timing(history: &[(StateName, i64)]) -> Timing {
+        let entered = |(state, at): &(StateName, i64)| Entered {
+            state: *state,
+            at: Timestamp::from_microsecond(*at).unwrap(),
+        };
+        Timing::of(&history.iter().map(entered).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_call_that_waited_and_ran_has_all_its_times() {
+        let all = [
+            (StateName::Validating, 1),
+            (StateName::AwaitingApproval, 3),
+            (StateName::Scheduled, 10),
+            (StateName::Executing, 30),
+            (StateName::Success, 100),
+        ];
+        assert_eq!(
+            timing(&all),
+            Timing {
+                created_at: Some(1),
+                started_at: Some(30),
+                ended_at: Some(100),
+                waited_for_approval: Some(7),
+                waited_for_turn: Some(20),
+                ran_for: Some(70),
+            }
+        );
+    }
+
+    #[test]
+    fn what_did_not_happen_has_no_time_and_what_took_none_has_zero() {
+        let denied = timing(&[(StateName::Validating, 5), (StateName::Cancelled, 5)]);
+        assert_eq!(denied, Timing { created_at: Some(5), ended_at: Some(5), ..Timing::default() });
+        let at_once = timing(&[(StateName::Scheduled, 5), (StateName::Executing, 5)]);
+        assert_eq!((at_once.waited_for_turn, at_once.ran_for), (Some(0), None), "it still runs");
+        assert_eq!(timing(&[]), Timing::default());
+    }
+
+    #[test]
+    fn stays_in_one_state_add_up_and_it_began_with_the_first() {
+        let again = timing(&[
+            (StateName::AwaitingApproval, 0),
+            (StateName::AwaitingApproval, 4),
+            (StateName::Scheduled, 9),
+            (StateName::Executing, 10),
+            (StateName::Executing, 20),
+            (StateName::Error, 22),
+        ]);
+        assert_eq!((again.waited_for_approval, again.ran_for), (Some(9), Some(12)));
+        assert_eq!((again.created_at, again.started_at), (None, Some(10)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_time_negative() {
+        let back = timing(&[(StateName::Executing, 10), (StateName::Error, 4)]);
+        assert_eq!(back.ran_for, Some(0));
+    }
+}

@@ -1,0 +1,217 @@
+//! What an operator reads about tool calls with plain SQL.
+
+use fermata_engine::Store;
+use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
+use fermata_store::SqliteStore;
+use fermata_tools::{
+    Call, CallState, Cancelled, Decided, Decision, ErrorType, Owner, Question, RuledBy, Ruling, RunBy,
+};
+use jiff::Timestamp;
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection};
+
+use crate::{
+    fixtures::*,
+    sqlite::{count, opened, raw},
+};
+
+/// The first column of the first row, as text; `null` as such.
+async fn read(folder: &Folder, query: &str) -> String {
+    let mut connection = raw(folder).await;
+    let query = format!("select coalesce(cast(({query}) as text), 'null')");
+    let text = sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    text
+}
+
+async fn stored(calls: &[Call]) -> (Folder, SqliteStore) {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    let mut changes = vec![create(alice()), open("r")];
+    changes.extend(calls.iter().map(|call| put_call("r", call)));
+    store.commit(&chat("a"), at(0), changes).await.unwrap();
+    (folder, store)
+}
+
+fn microsecond(n: i64) -> Timestamp {
+    Timestamp::from_microsecond(n).unwrap()
+}
+
+/// A call that was asked, edited, approved and has run.
+fn approved_call() -> Call {
+    let mut call =
+        Call::new(ToolCallId::new("c"), 2, "write_note".into(), Some(RunBy::Server), microsecond(100));
+    for (state, at) in [
+        (CallState::AwaitingApproval, 110),
+        (CallState::Scheduled, 1_000),
+        (CallState::Executing, 1_500),
+        (CallState::Success { output: json!({"b": 1, "a": "ü"}) }, 9_000),
+    ] {
+        call.enter(state, microsecond(at));
+    }
+    call.input = json!({"title": "x"});
+    call.edited = Some(json!({"title": "y"}));
+    call.ruling =
+        Some(Ruling { decision: Decision::Ask, reason: Some("careful".into()), by: RuledBy::Rule(3) });
+    call.question = Some(Question { id: ApprovalId::new("q"), required: true });
+    call.decided =
+        Some(Decided { by: Owner::new("bob"), approved: true, reason: Some("fine".into()), always: true });
+    call
+}
+
+#[tokio::test]
+async fn a_settled_call_stands_there_column_by_column() {
+    let (folder, _store) = stored(&[approved_call()]).await;
+    for (column, value) in [
+        ("tool", "write_note"),
+        ("run_by", "server"),
+        ("step", "2"),
+        ("state", "success"),
+        ("created_at", "100"),
+        ("started_at", "1500"),
+        ("ended_at", "9000"),
+        ("waited_for_approval", "890"),
+        ("waited_for_turn", "500"),
+        ("ran_for", "7500"),
+        ("decision", "ask"),
+        ("ruled_by", "rule 3"),
+        ("ruling_reason", "careful"),
+        ("approval_id", "q"),
+        ("approved", "1"),
+        ("for_always", "1"),
+        ("decided_by", "bob"),
+        ("decided_reason", "fine"),
+        ("input", r#"{"title":"x"}"#),
+        ("edited_input", r#"{"title":"y"}"#),
+        ("outcome", r#"{"b":1,"a":"ü"}"#),
+        ("error_type", "null"),
+        ("expires_at", "null"),
+        ("json_array_length(states)", "5"),
+        ("states ->> '$[4].state'", "success"),
+        ("states ->> '$[4].at'", "1970-01-01T00:00:00.009Z"),
+    ] {
+        assert_eq!(read(&folder, &format!("select {column} from tool_calls")).await, value, "{column}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_is_measured_across_the_end_of_the_process() {
+    let mut waits = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), microsecond(100));
+    waits.enter(CallState::AwaitingApproval, microsecond(110));
+    let (folder, store) = stored(&[waits]).await;
+    let durations = "select waited_for_approval || ' ' || coalesce(waited_for_turn, 'null') from tool_calls";
+    assert_eq!(read(&folder, durations).await, "null", "it still waits");
+    store.close().await;
+    let store = opened(&folder).await;
+    let mut call = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap().calls.remove(0);
+    call.enter(CallState::Scheduled, microsecond(5_000));
+    store.commit(&chat("a"), at(0), vec![put_call("r", &call)]).await.unwrap();
+    assert_eq!(read(&folder, durations).await, "4890 null");
+    assert_eq!(read(&folder, "select created_at from tool_calls").await, "100");
+}
+
+#[tokio::test]
+async fn what_has_not_happened_is_null() {
+    let mut call = Call::new(ToolCallId::new("c"), 1, "no_such_tool".into(), None, microsecond(5));
+    let columns = [
+        "run_by",
+        "started_at",
+        "ended_at",
+        "waited_for_approval",
+        "waited_for_turn",
+        "ran_for",
+        "decision",
+        "ruled_by",
+        "approval_id",
+        "approved",
+        "decided_by",
+        "edited_input",
+        "outcome",
+        "error_type",
+    ];
+    let (folder, store) = stored(std::slice::from_ref(&call)).await;
+    for column in columns {
+        assert_eq!(read(&folder, &format!("select {column} from tool_calls")).await, "null", "{column}");
+    }
+    let failed = CallState::Error { error_type: ErrorType::InvalidFormat, error_text: "no such tool".into() };
+    call.enter(failed, microsecond(7));
+    store.commit(&chat("a"), at(0), vec![put_call("r", &call)]).await.unwrap();
+    for (column, value) in [
+        ("state", "error"),
+        ("created_at", "5"),
+        ("ended_at", "7"),
+        ("started_at", "null"),
+        ("outcome", "\"no such tool\""),
+        ("error_type", "invalid_format"),
+    ] {
+        assert_eq!(read(&folder, &format!("select {column} from tool_calls")).await, value, "{column}");
+    }
+}
+
+#[tokio::test]
+async fn why_a_call_never_ran_is_its_outcome() {
+    let denied = Cancelled::Denied { reason: Some("not now".into()) };
+    for (cancelled, outcome, error_type) in [
+        (denied, r#"{"why":"denied","reason":"not now"}"#, "denied"),
+        (Cancelled::Expired, r#"{"why":"expired"}"#, "cancelled"),
+    ] {
+        let (folder, _store) = stored(&[call("c", CallState::Cancelled { cancelled })]).await;
+        assert_eq!(read(&folder, "select outcome from tool_calls").await, outcome);
+        assert_eq!(read(&folder, "select error_type from tool_calls").await, error_type);
+    }
+}
+
+#[tokio::test]
+async fn neither_input_nor_output_is_kept_twice() {
+    let long = |mark: &str| format!("{mark}{}", "x".repeat(1_000));
+    let output = json!({"text": long("output")});
+    let settled = changed(call("c", CallState::Success { output: output.clone() }), |call| {
+        call.run_by = Some(RunBy::Browser);
+        call.input = json!({"text": long("input")});
+        call.edited = Some(json!({"text": long("edited")}));
+        call.answer = Some(AnswerKind::Output { output });
+    });
+    let (folder, _store) = stored(&[settled]).await;
+    let mut connection = raw(&folder).await;
+    let columns: Vec<String> =
+        sqlx::query_scalar("select name from pragma_table_xinfo('tool_calls') where name != 'chat_id'")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+    connection.close().await.unwrap();
+    let row = columns.iter().map(|column| format!("coalesce({column}, '')")).collect::<Vec<_>>().join(" || ");
+    let row = read(&folder, &format!("select {row} from tool_calls")).await;
+    for mark in ["outputx", "inputx", "editedx"] {
+        assert_eq!(row.matches(mark).count(), 1, "{mark}");
+    }
+}
+
+#[tokio::test]
+async fn the_questions_of_operators_have_an_index() {
+    let (folder, _store) = stored(&[]).await;
+    for question in [
+        "select state from tool_calls where chat_id = 'a'",
+        "select state from tool_calls where approval_id = 'q'",
+        "select state from tool_calls where chat_id = 'a' and approval_id = 'q'",
+        "select state from tool_calls where tool = 't' and created_at > 5 order by created_at desc",
+        "select answer from confirmations where chat_id = 'a' order by position",
+    ] {
+        let mut connection = raw(&folder).await;
+        let plan: Vec<(i64, i64, i64, String)> =
+            sqlx::query_as(AssertSqlSafe(format!("explain query plan {question}")))
+                .fetch_all(&mut connection)
+                .await
+                .unwrap();
+        connection.close().await.unwrap();
+        let plan: Vec<_> = plan.into_iter().map(|(.., step)| step).collect();
+        assert!(plan.iter().all(|step| step.starts_with("SEARCH")), "{question}: {plan:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_of_all_kinds_fit_the_constraints_of_the_table() {
+    let calls = calls_of_all_kinds();
+    let (folder, _store) = stored(&calls).await;
+    assert_eq!(count(&folder, "tool_calls").await, calls.len() as i64);
+    assert!(count(&folder, "tool_calls where ruled_by = 'rule 12'").await > 0);
+}

@@ -1,0 +1,267 @@
+//! What older versions wrote is there after an upgrade, and answerable as it was.
+
+use std::borrow::Cow;
+
+use fermata_engine::Store;
+use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
+use fermata_store::SqliteStore;
+use fermata_tools::{
+    Call, CallState, Cancelled, Consent, Decided, Decision, ErrorType, Owner, Question, Refusal, RuledBy,
+    Ruling, RunBy, StateName, Verdict, always_allowed,
+};
+use serde_json::{Value, json};
+use sqlx::{Connection, SqliteConnection, migrate::Migrator};
+
+use crate::{
+    fixtures::*,
+    sqlite::{count, execute, opened},
+};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
+
+/// The last migration before calls had columns.
+const BEFORE_TOOL_CALLS: i64 = 4;
+
+const ROWS: &str = "
+insert into chats (id, owner, profile, created_at, updated_at) values ('a', 'alice', 6, 1, 1);
+insert into runs (chat_id, id, message_id, state, started_at, ended_at, outcome)
+    values ('a', 'over', 'm1', null, 1, 2, 'finished');
+insert into runs (chat_id, id, message_id, state, started_at) values ('a', 'r', 'm2', '{\"step\":1}', 3);
+insert into run_chunks (chat_id, run_id, first, next, chunks) values ('a', 'r', 1, 2, char(30) || '{}' || char(10));
+insert into confirmations
+    (chat_id, position, run_id, call_id, tool, approval_id, input, approved, always, reason, decided_by, decided_at)
+    values
+    ('a', 0, 'over', 'c0', 'once', 'q0', '{}', 1, 0, null, 'alice', 10),
+    ('a', 1, 'over', 'c1', 'always', 'q1', '{\"z\":1,\"a\":2}', 1, 1, 'go on', 'alice', 11),
+    ('a', 2, 'over', 'c2', 'always', null, '1', 0, 0, 'no', 'alice', 12),
+    ('a', 3, 'over', 'c3', 'never', 'q3', '1', 0, 1, null, 'alice', 13);
+";
+
+/// A file of a version that had only the migrations up to [`BEFORE_TOOL_CALLS`].
+async fn old_file(calls: &[(&str, &str, Value)]) -> Folder {
+    let folder = Folder::new();
+    let mut connection = SqliteConnection::connect(&format!("{}?mode=rwc", folder.url())).await.unwrap();
+    let old: Vec<_> =
+        MIGRATIONS.iter().filter(|migration| migration.version <= BEFORE_TOOL_CALLS).cloned().collect();
+    let migrator = Migrator { migrations: Cow::Owned(old), ..Migrator::DEFAULT };
+    migrator.run(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    execute(&folder, ROWS).await.unwrap();
+    for (position, (run, state, body)) in calls.iter().enumerate() {
+        put_old(&folder, position, run, state, &body.to_string(), body).await;
+    }
+    folder
+}
+
+async fn put_old(folder: &Folder, position: usize, run: &str, state: &str, text: &str, body: &Value) {
+    let mut connection = SqliteConnection::connect(&folder.url()).await.unwrap();
+    sqlx::query(
+        "insert into calls (chat_id, run_id, position, id, step, tool, state, approval_id, expires_at, body)
+         values ('a', $1, $2, $3, 1, $4, $5, $6, $7, $8)",
+    )
+    .bind(run)
+    .bind(position as i64)
+    .bind(body["id"].as_str().unwrap())
+    .bind(body["tool"].as_str().unwrap_or("t"))
+    .bind(state)
+    .bind(body["question"]["id"].as_str())
+    .bind(body["expires"].as_str().map(|_| 1_700_000_060_000_000_i64))
+    .bind(text)
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    connection.close().await.unwrap();
+}
+
+/// A body as older versions wrote it: the state as an object, and no history.
+fn old_body(id: &str, state: Value, others: Value) -> Value {
+    let mut body =
+        json!({"id": id, "step": 1, "tool": "t", "run_by": "browser", "input": {"z": 1, "a": "ü"}});
+    body["state"] = state;
+    body["since"] = json!("2023-11-14T22:13:20.123456789Z");
+    body.as_object_mut().unwrap().extend(others.as_object().unwrap().clone());
+    body
+}
+
+async fn found(store: &SqliteStore, id: &str) -> Call {
+    store.call(&chat("a"), &AnswerTarget::Call(ToolCallId::new(id))).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn old_calls_are_found_and_answered_as_before() {
+    let output = json!({"b": [1.5, "\u{0}"], "a": null});
+    let answer = json!({"kind": "output", "output": output});
+    let question = json!({"id": "q", "required": true});
+    let folder = old_file(&[
+        (
+            "over",
+            "success",
+            old_body("done", json!({"state": "success", "output": output}), json!({"answer": answer})),
+        ),
+        (
+            "over",
+            "error",
+            old_body(
+                "failed",
+                json!({"state": "error", "error_text": "no"}),
+                json!({"answer": {"kind": "failure", "error_text": "no"}}),
+            ),
+        ),
+        (
+            "over",
+            "cancelled",
+            old_body(
+                "denied",
+                json!({"state": "cancelled", "cancelled": {"why": "denied", "reason": "not now"}}),
+                json!({"run_by": "server", "question": {"id": "q-denied", "required": false}, "edited": [1],
+                    "decided": {"approved": false, "reason": "not now", "always": false}}),
+            ),
+        ),
+        (
+            "over",
+            "cancelled",
+            old_body(
+                "late",
+                json!({"state": "cancelled", "cancelled": {"why": "expired"}}),
+                json!({"run_by": null, "input": "{not json"}),
+            ),
+        ),
+        (
+            "r",
+            "awaiting_approval",
+            old_body(
+                "asked",
+                json!({"state": "awaiting_approval"}),
+                json!({"question": question, "expires": "2023-11-14T22:14:20Z"}),
+            ),
+        ),
+        ("r", "executing", old_body("runs", json!({"state": "executing"}), json!({"run_by": "server"}))),
+    ])
+    .await;
+    let store = opened(&folder).await;
+
+    let done = found(&store, "done").await;
+    assert_eq!(done.state(), &CallState::Success { output: output.clone() });
+    assert_eq!(done.judge(&AnswerKind::Output { output: output.clone() }), Ok(Verdict::Same));
+    assert_eq!(done.judge(&AnswerKind::Output { output: json!(2) }), Err(Refusal::AlreadyAnswered));
+    assert_eq!((done.run_by, done.input.to_string()), (Some(RunBy::Browser), r#"{"z":1,"a":"ü"}"#.into()));
+    assert_eq!(done.since(), "2023-11-14T22:13:20.123456789Z".parse().unwrap());
+
+    let failed = found(&store, "failed").await;
+    let error = CallState::Error { error_type: ErrorType::Internal, error_text: "no".into() };
+    assert_eq!(failed.state(), &error);
+    assert_eq!(failed.judge(&AnswerKind::Failure { error_text: "no".into() }), Ok(Verdict::Same));
+
+    let denied =
+        store.call(&chat("a"), &AnswerTarget::Approval(ApprovalId::new("q-denied"))).await.unwrap().unwrap();
+    let reason = Some("not now".to_owned());
+    assert_eq!(
+        denied.state(),
+        &CallState::Cancelled { cancelled: Cancelled::Denied { reason: reason.clone() } }
+    );
+    let by = Owner::new("alice");
+    assert_eq!(denied.decided, Some(Decided { by, approved: false, reason, always: false }));
+    assert_eq!(denied.question, Some(Question { id: ApprovalId::new("q-denied"), required: false }));
+    assert_eq!((denied.edited, denied.run_by), (Some(json!([1])), Some(RunBy::Server)));
+
+    assert_eq!(count(&folder, "tool_calls where answered = 1").await, 2, "no output is kept twice");
+
+    let late = found(&store, "late").await;
+    assert_eq!(late.judge(&AnswerKind::Output { output }), Err(Refusal::Gone));
+    assert_eq!((late.run_by, late.input), (None, json!("{not json")));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_old_open_run_goes_on() {
+    let expires = json!({"question": {"id": "q", "required": true}, "expires": "2023-11-14T22:14:20Z"});
+    let folder = old_file(&[
+        ("r", "awaiting_approval", old_body("asked", json!({"state": "awaiting_approval"}), expires)),
+        ("r", "executing", old_body("runs", json!({"state": "executing"}), json!({"run_by": "server"}))),
+    ])
+    .await;
+    let store = opened(&folder).await;
+    let run = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap();
+    assert_eq!((run.state, run.chunks.len()), (json!({"step": 1}), 1));
+    let [mut asked, runs] = <[Call; 2]>::try_from(run.calls).unwrap();
+    assert!(asked.is_asked() && asked.takes_decision());
+    assert_eq!(asked.expires, Some("2023-11-14T22:14:20Z".parse().unwrap()));
+    assert_eq!(runs.times_run(), 1, "it has begun to run, and must not begin again");
+    asked.enter(CallState::Scheduled, asked.since() + jiff::SignedDuration::from_secs(2));
+    let states: Vec<_> = asked.history().iter().map(|entered| entered.state).collect();
+    assert_eq!(states, [StateName::AwaitingApproval, StateName::Scheduled]);
+    store.commit(&chat("a"), at(0), vec![put_call("r", &asked)]).await.unwrap();
+    assert_eq!(found(&store, "asked").await, asked);
+    store.close().await;
+    assert_eq!(
+        count(
+            &folder,
+            "tool_calls where id = 'asked' and waited_for_approval = 2000000 and created_at is null"
+        )
+        .await,
+        1
+    );
+    assert_eq!(count(&folder, "tool_calls where id = 'runs' and started_at = 1700000000123456").await, 1);
+}
+
+#[tokio::test]
+async fn times_of_old_calls_are_read_whatever_their_fractions() {
+    for (since, ended_at) in [
+        ("2023-11-14T22:13:20Z", 1_700_000_000_000_000_i64),
+        ("2023-11-14T22:13:20.5Z", 1_700_000_000_500_000),
+        ("2023-11-14T22:13:20.000001Z", 1_700_000_000_000_001),
+        ("2023-11-14T22:13:20.999999999Z", 1_700_000_000_999_999),
+    ] {
+        let state = json!({"state": "success", "output": null});
+        let folder = old_file(&[("over", "success", old_body("c", state, json!({"since": since})))]).await;
+        opened(&folder).await.close().await;
+        let row =
+            format!("tool_calls where ended_at = {ended_at} and started_at is null and outcome = 'null'");
+        assert_eq!(count(&folder, &row).await, 1, "{since}");
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_is_there_already_is_kept() {
+    let mut call = call("c", CallState::Success { output: json!([1]) });
+    call.answer = Some(AnswerKind::Output { output: json!([1]) });
+    call.ruling = Some(Ruling { decision: Decision::Ask, reason: Some("why".into()), by: RuledBy::Rule(2) });
+    call.decided = Some(Decided { by: bob(), approved: true, reason: None, always: true });
+    let folder = old_file(&[("r", "success", serde_json::to_value(&call).unwrap())]).await;
+    let store = opened(&folder).await;
+    assert_eq!(found(&store, "c").await, call);
+    assert_eq!(count(&folder, "tool_calls where created_at = 1700000000000000 and answered = 1").await, 1);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_can_read_stands_in_the_way_of_its_own_chat_only() {
+    let folder = old_file(&[]).await;
+    put_old(&folder, 0, "r", "success", "{broken", &json!({"id": "c"})).await;
+    let store = opened(&folder).await;
+    assert!(store.chat(&chat("a")).await.is_err());
+    store.commit(&chat("b"), at(0), vec![create(alice())]).await.unwrap();
+    assert!(store.chat(&chat("b")).await.unwrap().is_some());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn old_confirmations_are_carried_over_and_stay_append_only() {
+    let folder = old_file(&[]).await;
+    let store = opened(&folder).await;
+    let said = store.chat(&chat("a")).await.unwrap().unwrap().confirmations;
+    let answers: Vec<_> = said.iter().map(|said| said.answer).collect();
+    assert_eq!(answers, [Consent::Yes, Consent::YesAlways, Consent::No, Consent::No]);
+    assert_eq!(always_allowed(&said).into_iter().collect::<Vec<_>>(), ["always"]);
+    assert_eq!(
+        (said[1].reason.as_deref(), said[1].input.to_string()),
+        (Some("go on"), r#"{"z":1,"a":2}"#.into())
+    );
+    assert_eq!(said[3].at.as_microsecond(), 13);
+    for statement in ["update confirmations set answer = 'yes_always'", "delete from confirmations"] {
+        assert!(execute(&folder, statement).await.is_err(), "{statement}");
+    }
+    store.delete(&chat("a")).await.unwrap();
+    assert_eq!(count(&folder, "confirmations").await, 0);
+    store.close().await;
+}
