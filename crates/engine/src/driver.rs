@@ -15,13 +15,16 @@ mod submit;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatId, EventId, Profile, UiChunk};
-use fermata_tools::{Call, CallContext, Execution, MOST_RETRIES, Owner, Receipt, always_allowed};
+use fermata_tools::{
+    Call, CallContext, ErrorType, Execution, MOST_RETRIES, Owner, Receipt, Strategy, always_allowed,
+};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tokio::{sync::oneshot, time::Instant};
 
 use jobs::Signal;
 use live::{Happening, Live};
+use spans::model_span;
 
 use crate::{
     AnswerError, ChatView, Following, ReadError, Submission, SubmitError,
@@ -260,13 +263,15 @@ impl Driver {
                 toolbox: &live.toolbox,
                 tool_choice: live.run.tool_choice(),
                 settings: &live.run.state.call_settings,
+                strategies: &live.current.rules.strategies,
                 advice: &|call| live.run.advice(call, &live.current.rules.strategies),
                 output_limit: self.inner.settings.limits.model_output_bytes,
             },
         );
         let model = self.inner.model.clone();
         let events = stream::once(async move { model.stream(request).await }).try_flatten();
-        live.listen(events.boxed());
+        let span = model_span(self.inner.model.name(), &live.run);
+        live.listen(events.boxed(), span);
         Ok(())
     }
 
@@ -321,6 +326,9 @@ impl Driver {
 
     fn hear(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Effects {
         let before = self.live.as_ref().and_then(|live| live.run.state.usage).unwrap_or_default();
+        if let (Some(live), Some(Err(error))) = (&self.live, events.last()) {
+            live.note_model_error(error);
+        }
         let effects = self.decide(|run, context, effects| {
             for event in events {
                 match event {
@@ -348,6 +356,11 @@ impl Driver {
         let Some(live) = &self.live else { return Ok(()) };
         let silent = live.model_deadline(limits.model_timeout, limits.model_call_timeout);
         if silent.is_some_and(|deadline| deadline <= Instant::now()) {
+            if live.current.rules.strategies.of(ErrorType::Timeout) == Strategy::Retry && live.may_ask_again()
+            {
+                tracing::warn!(chat = %self.chat, "the model is silent and is asked again");
+                return self.ask_model().await;
+            }
             let effects = self.hear(vec![Err(ModelError::Timeout)]);
             return self.perform(effects).await;
         }

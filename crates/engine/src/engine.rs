@@ -570,7 +570,9 @@ impl Inner {
     pub fn note_model_call(&self, took: Option<Duration>, before: Usage, after: Usage) {
         let model = self.model.name().to_owned();
         if let Some(took) = took {
-            metrics::histogram!("gen_ai_client_operation_duration_seconds", "gen_ai_request_model" => model.clone()).record(took);
+            let labels =
+                [("gen_ai_operation_name", "chat".to_owned()), ("gen_ai_request_model", model.clone())];
+            metrics::histogram!("gen_ai_client_operation_duration_seconds", &labels).record(took);
         }
         let kinds = [
             ("input", before.input_tokens, after.input_tokens),

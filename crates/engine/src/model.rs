@@ -4,6 +4,7 @@
 //! are the provider's; after it, an error ends the step. [`ModelEvent::Alive`] does not count as one here.
 
 use async_trait::async_trait;
+use fermata_tools::{ErrorType, Strategies};
 use futures::stream::BoxStream;
 use serde_json::{Map, Value};
 
@@ -27,7 +28,7 @@ pub trait Model: Send + Sync {
 }
 
 /// One question to a model: the conversation so far, always paired.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelRequest {
     /// The conversation. Every call in it has exactly one result, right after the message that made it.
     pub messages: Vec<ModelMessage>,
@@ -37,6 +38,8 @@ pub struct ModelRequest {
     pub tool_choice: Option<fermata_protocol::ToolChoice>,
     /// Settings by the AI SDK's names (`temperature`, `maxOutputTokens`, …), as the client sent them.
     pub settings: Map<String, Value>,
+    /// Which failures are worth asking again for: those with [`Strategy::Retry`](fermata_tools::Strategy::Retry).
+    pub strategies: Strategies,
 }
 
 /// A message to a model.
@@ -190,6 +193,17 @@ pub enum ModelError {
 }
 
 impl ModelError {
+    /// Its kind, as the settings name it. That a provider is down or overloaded is the way to it that fails.
+    pub fn error_type(&self) -> ErrorType {
+        match self {
+            Self::Auth(_) => ErrorType::Auth,
+            Self::RateLimit(_) => ErrorType::RateLimit,
+            Self::Refused(_) | Self::Format(_) => ErrorType::InvalidFormat,
+            Self::Provider(_) | Self::Network(_) => ErrorType::Network,
+            Self::Timeout => ErrorType::Timeout,
+        }
+    }
+
     /// What a client may read: no provider text, key or path.
     pub fn public(&self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use fermata_protocol::{
     FilePart, Role, ToolCallId, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
 };
-use fermata_tools::{Cancelled, Toolbox};
+use fermata_tools::{Cancelled, Strategies, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::content::{told, tool_content};
@@ -20,6 +20,8 @@ pub(crate) struct Asking<'a> {
     pub toolbox: &'a Toolbox,
     pub tool_choice: Option<&'a ToolChoice>,
     pub settings: &'a Map<String, Value>,
+    /// What follows failures, the model's own among them.
+    pub strategies: &'a Strategies,
     /// What the model is told to do about a call that failed.
     pub advice: &'a dyn Fn(&ToolCallId) -> Option<&'static str>,
     /// Bytes of text that are told of one output.
@@ -45,6 +47,7 @@ pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: 
         tools: tools.collect(),
         tool_choice: asking.tool_choice.cloned(),
         settings: asking.settings.clone(),
+        strategies: asking.strategies.clone(),
     }
 }
 

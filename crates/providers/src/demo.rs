@@ -82,9 +82,7 @@ mod tests {
     async fn the_answer_streams_in_several_deltas_and_finishes_last() {
         let request = ModelRequest {
             messages: vec![ModelMessage::User(vec![ModelContent::Text("hi".into())])],
-            tools: vec![],
-            tool_choice: None,
-            settings: serde_json::Map::new(),
+            ..ModelRequest::default()
         };
         let whole = match &reply::reply(&request)[0] {
             ModelEvent::Text(text) => text.clone(),

@@ -39,7 +39,7 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 
 use self::{
-    asking::Asking,
+    asking::{Asking, Retrying},
     dialect::{Dialect, ReasoningField},
     transport::Transport,
 };
@@ -141,9 +141,16 @@ impl Model for OpenAi {
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
         let field = *self.reasoning_field.lock().unwrap_or_else(PoisonError::into_inner);
+        let strategies = request.strategies.clone();
         let body = request::body(&self.model, self.dialect, field, request);
         let memory = Arc::clone(&self.reasoning_field);
-        let mut asking = Asking::new(self.client.clone(), body, memory, self.key.clone(), self.retries);
+        let mut asking = Asking::new(
+            self.client.clone(),
+            body,
+            memory,
+            self.key.clone(),
+            Retrying { pauses: self.retries, strategies },
+        );
         let first = asking.next().await.transpose()?;
         let rest = stream::unfold(asking, async |mut asking| {
             let event = asking.next().await?;

@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fermata_protocol::{AnswerKind, ToolCallId};
-use fermata_tools::{Guard, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
+use fermata_tools::{Guard, MOST_RETRIES, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
 use futures::{
     FutureExt, StreamExt,
     future::BoxFuture,
@@ -13,6 +13,7 @@ use futures::{
 };
 use tokio::{task::unconstrained, time::Instant};
 use tokio_util::task::TaskTracker;
+use tracing::{Instrument, Span};
 
 use super::{
     jobs::{Jobs, Signal},
@@ -54,6 +55,11 @@ struct Speech {
     /// When it was last heard.
     heard: Instant,
     asked: Instant,
+    /// Whether a piece of an answer has come.
+    has_spoken: bool,
+    /// How often the step was asked for before, in vain.
+    before: u32,
+    span: Span,
 }
 
 /// What happened to a run by itself.
@@ -108,10 +114,24 @@ impl Live {
     }
 
     /// Listens to a model.
-    pub fn listen(&mut self, events: BoxStream<'static, Result<ModelEvent, ModelError>>) {
+    pub fn listen(&mut self, events: BoxStream<'static, Result<ModelEvent, ModelError>>, span: Span) {
         // What the provider has ready is taken together and shown in one write.
         let events = events.ready_chunks(64).boxed();
-        self.model = Some(Speech { events, heard: Instant::now(), asked: Instant::now() });
+        let (heard, asked) = (Instant::now(), Instant::now());
+        let before = self.model.take().map_or(0, |silent| silent.before + 1);
+        self.model = Some(Speech { events, heard, asked, has_spoken: false, before, span });
+    }
+
+    /// Whether a model that is listened to has given nothing of an answer yet, and was not asked too often.
+    pub fn may_ask_again(&self) -> bool {
+        self.model.as_ref().is_some_and(|model| !model.has_spoken && model.before < MOST_RETRIES)
+    }
+
+    /// Notes how the model fails.
+    pub fn note_model_error(&self, error: &ModelError) {
+        if let Some(model) = &self.model {
+            model.span.record("error.type", error.error_type().as_str());
+        }
     }
 
     /// Stops listening; the request upstream ends. Returns how long the model was listened to.
@@ -219,8 +239,10 @@ impl Live {
 async fn heard(model: &mut Option<Speech>) -> Option<Vec<Result<ModelEvent, ModelError>>> {
     match model {
         Some(speech) => {
-            let events = speech.events.next().await;
+            let events = speech.events.next().instrument(speech.span.clone()).await;
             speech.heard = Instant::now();
+            let is_answer = |event: &Result<ModelEvent, ModelError>| !matches!(event, Ok(ModelEvent::Alive));
+            speech.has_spoken |= events.as_ref().is_none_or(|events| events.iter().any(is_answer));
             events
         }
         None => std::future::pending().await,

@@ -1,6 +1,6 @@
-//! What tracing and the metrics are told of calls.
+//! What tracing and the metrics are told of models and calls.
 //!
-//! One span for each call, from the model's wish to the outcome, and an event in it for each state; names and attributes are those of
+//! One span for each model call, and one for each tool call, from the model's wish to the outcome, and an event in it for each state; names and attributes are those of
 //! OpenTelemetry's conventions for generative AI. Inputs and outputs are in the record, never in a span.
 
 use std::collections::HashMap;
@@ -44,6 +44,18 @@ impl CallSpans {
     pub fn of(&self, call: &ToolCallId) -> Span {
         self.spans.get(call).cloned().unwrap_or_else(Span::none)
     }
+}
+
+/// The span of one model call.
+pub(super) fn model_span(model: &str, run: &Run) -> Span {
+    tracing::info_span!(
+        "chat",
+        gen_ai.operation.name = "chat",
+        gen_ai.request.model = model,
+        fermata.run = %run.id,
+        fermata.step = run.state.step,
+        error.type = Empty,
+    )
 }
 
 fn begin(run: &str, call: &Call) -> Span {

@@ -4,7 +4,7 @@ mod results;
 mod tools;
 mod world;
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use fermata_engine::model::{ModelError, ModelEvent};
 use serde_json::json;
@@ -319,6 +319,37 @@ async fn a_model_that_breaks_off_or_falls_silent_fails_the_run_and_the_next_turn
     let mut stream = world.say("go").await;
     stream.read_out().await;
     assert_eq!(stream.text(), "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_says_nothing_is_asked_twice_more_and_one_that_has_spoken_is_not() {
+    let world = World::new();
+    let silent = [world.speak(), world.speak()];
+    world.script([says("at last")]);
+    let mut stream = world.say("go").await;
+    stream.read_out().await;
+    assert_eq!((stream.text().as_str(), world.asked()), ("at last", 3));
+    drop(silent);
+    let mouth = world.speak();
+    mouth.send(Ok(ModelEvent::Text("so".into()))).unwrap();
+    let mut stream = world.say("again").await;
+    assert!(stream.read_out().await.ends_with("text-end finish-step error"));
+    assert_eq!(world.asked(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_does_not_come_to_an_end_is_ended() {
+    let world = World::new();
+    let mouth = world.speak();
+    let mut stream = world.say("go").await;
+    let talk = async {
+        while mouth.send(Ok(ModelEvent::Text("and ".into()))).is_ok() {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+        }
+    };
+    let (seen, ()) = tokio::join!(stream.read_out(), talk);
+    assert!(seen.ends_with("text-end finish-step error"), "{seen}");
+    assert!(stream.find("error")["errorText"].as_str().unwrap().contains("too long"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,7 +25,7 @@ fn asked(said: &str, tools: Vec<ModelTool>) -> ModelRequest {
         ModelMessage::Assistant { reasoning: String::new(), text: "Noon.".into(), calls: vec![] },
         ModelMessage::User(vec![ModelContent::Text(said.into())]),
     ];
-    ModelRequest { messages, tools, tool_choice: None, settings: serde_json::Map::new() }
+    ModelRequest { messages, tools, ..ModelRequest::default() }
 }
 
 /// The request after the calls of the reply to `said` have been answered.
@@ -328,12 +328,8 @@ fn every_ability_that_the_greeting_names_does_something() {
 
 #[test]
 fn a_request_without_a_user_message_is_greeted() {
-    let request = ModelRequest {
-        messages: vec![ModelMessage::System("x".into())],
-        tools: vec![],
-        tool_choice: None,
-        settings: serde_json::Map::new(),
-    };
+    let request =
+        ModelRequest { messages: vec![ModelMessage::System("x".into())], ..ModelRequest::default() };
     assert!(matches!(&reply(&request)[0], ModelEvent::Text(text) if text.starts_with("Hello!")));
 }
 

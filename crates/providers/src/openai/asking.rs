@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use async_openai::Client;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use fermata_engine::model::{ModelError, ModelEvent};
+use fermata_tools::{Strategies, Strategy};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -20,11 +21,20 @@ pub(super) struct Asking {
     reasoning_field: Arc<Mutex<ReasoningField>>,
     key: Option<SecretString>,
     pauses: ExponentialBackoff,
+    strategies: Strategies,
     /// The answer to the last attempt.
     answer: Option<Answer>,
     /// Whether a piece of the answer has been passed on.
     has_begun: bool,
     is_over: bool,
+}
+
+/// When the question is asked again.
+pub(super) struct Retrying {
+    /// After which pauses.
+    pub(super) pauses: ExponentialBuilder,
+    /// After which failures.
+    pub(super) strategies: Strategies,
 }
 
 // === impl Asking ===
@@ -35,10 +45,11 @@ impl Asking {
         body: Value,
         reasoning_field: Arc<Mutex<ReasoningField>>,
         key: Option<SecretString>,
-        retries: ExponentialBuilder,
+        Retrying { pauses, strategies }: Retrying,
     ) -> Self {
-        let pauses = retries.build();
-        Self { client, body, reasoning_field, key, pauses, answer: None, has_begun: false, is_over: false }
+        let pauses = pauses.build();
+        let (answer, has_begun, is_over) = (None, false, false);
+        Self { client, body, reasoning_field, key, pauses, strategies, answer, has_begun, is_over }
     }
 
     /// The next event; none after the last.
@@ -77,7 +88,8 @@ impl Asking {
         self.answer = None;
         let pause = if self.has_begun { None } else { failure.pause(self.pauses.next()) };
         let error = failure.into_error(self.key.as_ref());
-        let Some(pause) = pause else {
+        let worth_it = self.strategies.of(error.error_type()) == Strategy::Retry;
+        let Some(pause) = pause.filter(|_| worth_it) else {
             self.is_over = true;
             return Some(error);
         };

@@ -3,7 +3,7 @@
 use super::*;
 
 fn request(messages: Vec<ModelMessage>) -> ModelRequest {
-    ModelRequest { messages, tools: vec![], tool_choice: None, settings: Map::new() }
+    ModelRequest { messages, ..ModelRequest::default() }
 }
 
 fn mapped(messages: Vec<ModelMessage>) -> Value {

@@ -14,7 +14,7 @@ use fermata_engine::{
 };
 use fermata_providers::{OpenAi, OpenAiConfig};
 use futures::StreamExt;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -176,8 +176,7 @@ pub fn question() -> ModelRequest {
             tool("get_weather", json!({"type": "object", "properties": {"city": {"type": "string"}}})),
             tool("current_time", json!({"type": "object"})),
         ],
-        tool_choice: None,
-        settings: Map::new(),
+        ..ModelRequest::default()
     }
 }
 

@@ -252,6 +252,7 @@ impl Watched {
             toolbox: &self.play.scene.toolbox,
             tool_choice: None,
             settings: &Map::new(),
+            strategies: &self.play.scene.rules.strategies,
             advice: &|_| None,
             output_limit: 1000,
         };
