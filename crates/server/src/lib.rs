@@ -10,6 +10,7 @@ pub mod error;
 pub mod extract;
 pub mod ids;
 pub mod metrics;
+pub mod policy_test;
 pub mod routes;
 pub mod sse;
 pub mod tools;

@@ -6,8 +6,11 @@ mod auth;
 mod chat;
 mod malformed;
 mod operators;
+mod policies;
+mod policy_test;
 mod record;
 mod scripted;
+mod settings;
 mod stream;
 
 use app::{Answer, TestApp};
