@@ -11,6 +11,7 @@ pub mod extract;
 pub mod ids;
 pub mod metrics;
 pub mod policy_test;
+pub mod reload;
 pub mod routes;
 pub mod sse;
 pub mod tools;

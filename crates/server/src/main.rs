@@ -11,7 +11,9 @@ use axum::serve::ListenerExt;
 use fermata_server::{
     App,
     config::{Config, ConfigError, Invocation},
-    policy_test, router,
+    policy_test,
+    reload::Reloader,
+    router,
 };
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -92,6 +94,8 @@ fn log_filter(wish: Option<&str>) -> EnvFilter {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
+    // Before anything else: until it is listened for, the signal would end the process.
+    let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context("signals cannot be received")?;
     let listener = TcpListener::bind(config.bind)
         .await
         .with_context(|| format!("{} cannot be listened on", config.bind))?;
@@ -115,6 +119,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             tracing::debug!(%error, "a socket takes no options");
         }
     });
+    let again = Reloader::new(app.clone(), config, Box::new(read_settings));
+    tasks.spawn(again.on_signal(hangups, over.clone()));
     let server = axum::serve(listener, router(app)).with_graceful_shutdown(over.clone().cancelled_owned());
     tokio::select! {
         ended = server.into_future() => ended.context("the server failed")?,

@@ -152,6 +152,10 @@ impl Settings {
         std::fs::write(&self.path, toml).expect("a file");
     }
 
+    pub fn remove(&self) {
+        std::fs::remove_file(&self.path).expect("a file");
+    }
+
     /// A command line that names it.
     pub fn arguments(&self) -> Vec<OsString> {
         vec!["fermata".into(), "--config".into(), self.path.as_str().into()]
@@ -160,6 +164,7 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
+        // The test may have removed it.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -11,6 +11,7 @@ mod policy_test;
 mod record;
 mod scripted;
 mod settings;
+mod signals;
 mod stream;
 
 use app::{Answer, TestApp};

@@ -1,6 +1,10 @@
 //! Rules of the file, seen from outside: what is asked, what runs, and what the model is told.
 
 use fermata_engine::model::ModelMessage;
+use fermata_server::{
+    config::{Config, Invocation},
+    reload::{ReloadError, Reloader},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -128,4 +132,66 @@ async fn settings_of_tools_by_name_are_listed_with_the_tool() {
             ("write_note", &json!("input.title"))
         ]
     );
+}
+
+/// A server that reads its settings from a file, again and again.
+async fn reloading(file: &Settings, turns: impl IntoIterator<Item = Turn>) -> (TestApp, Reloader) {
+    let arguments = file.arguments();
+    let app = TestApp::with(&["--config", file.path()], turns).await;
+    let read = move || Invocation::read(arguments.clone(), &|_| None);
+    let config: Config = match read().expect("good settings") {
+        Invocation::Serve(config) => *config,
+        other => panic!("{other:?} does not serve"),
+    };
+    let reloader = Reloader::new(app.app.clone(), config, Box::new(read));
+    (app, reloader)
+}
+
+#[tokio::test]
+async fn a_file_read_again_counts_for_the_steps_that_begin_afterwards_and_a_bad_one_for_none() {
+    let rule = |decision: &str| format!("[[policy]]\ntool = \"write_note\"\ndecision = \"{decision}\"\n");
+    let file = Settings::new(&rule("deny"));
+    let turn = || [calls(&[("write_note", note("x"))]), model_says("ok")];
+    let (app, mut reloader) = reloading(&file, [turn(), turn(), turn()].concat()).await;
+    let outcome = async |chat: &str| {
+        let mut stream = app.open(says(chat, "go")).await;
+        stream.end().await;
+        outcomes(&stream).concat()
+    };
+    assert_eq!(outcome("one").await, "tool-output-denied");
+    file.write(&rule("allow"));
+    assert_eq!(reloader.again().expect("a good file").taken, ["policy"]);
+    assert_eq!(outcome("two").await, "tool-output-available");
+    file.write(&rule("perhaps"));
+    let words = reloader.again().expect_err("a bad file").to_string();
+    assert!(words.starts_with(&format!("{}:3: decision: \"perhaps\"", file.path())), "{words}");
+    assert_eq!(outcome("three").await, "tool-output-available");
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_is_no_file_without_rules() {
+    let file = Settings::new(GUARDED);
+    let read = {
+        let (arguments, path) = (file.arguments(), file.path().to_owned());
+        // As where nobody named the file: it is read if it is there.
+        move || match std::fs::exists(&path) {
+            Ok(true) => Invocation::read(arguments.clone(), &|_| None),
+            Ok(false) | Err(_) => Invocation::read(["fermata".into()], &|_| None),
+        }
+    };
+    let Invocation::Serve(config) = read().expect("good settings") else { panic!("it does not serve") };
+    let app = TestApp::with(&["--config", file.path()], []).await;
+    let mut reloader = Reloader::new(app.app, *config, Box::new(read));
+    file.remove();
+    let gone = reloader.again().expect_err("it is gone");
+    assert!(matches!(gone, ReloadError::FileGone(_)), "{gone}");
+}
+
+#[tokio::test]
+async fn settings_that_need_a_restart_are_told() {
+    let file = Settings::new("hold = \"1s\"\n");
+    let (_app, mut reloader) = reloading(&file, []).await;
+    file.write("hold = \"2s\"\ngate = \"progressive\"\n");
+    let changes = reloader.again().expect("a good file");
+    assert_eq!((changes.taken, changes.needing_restart), (vec!["gate"], vec!["hold"]));
 }
