@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fermata_engine::{Engine, EngineParts, Limits, Model, Rules, Settings};
+use fermata_engine::{Engine, EngineParts, Limits, Model, Settings};
 use fermata_store::SqliteStore;
 
 use crate::{
@@ -72,7 +72,7 @@ impl App {
             model,
             tools: tools::all(store.notes()),
             store: Arc::new(store),
-            rules: Rules::default(),
+            rules: config.rules(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             settings: settings(config),

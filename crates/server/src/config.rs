@@ -2,27 +2,40 @@
 //!
 //! A setting is declared once, in the table below; its option, its variable, its key in the file, `--help` and `--check`
 //! come from there. Precedence: option, variable, file, default. An empty variable counts as unset, because compose files
-//! cannot leave one out. This file does not know what the settings do.
+//! cannot leave one out. What a variable cannot say stands in tables of the file. This file does not know what the settings do.
 
+mod entry;
+mod errors;
 mod file;
+mod invocation;
+mod mcp;
+mod policy;
 mod source;
+mod tables;
+mod tools;
 mod url;
 mod value;
+mod word;
 
-use std::{ffi::OsString, fmt, net::SocketAddr, num::NonZeroUsize};
+use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
-use clap::{Arg, ArgAction, Command};
+use fermata_engine::Rules;
 use fermata_protocol::Profile;
 use fermata_providers::Provider;
+use fermata_tools::{ApprovalMode, ChainMode, GateMode, Pattern, RulePolicy, Strategies, ToolSettings};
 use secrecy::ExposeSecret;
 
+pub(crate) use self::word::Word;
+pub use self::{
+    invocation::{Invocation, TestedCall},
+    mcp::McpServer,
+    tables::{Written, WrittenRule},
+    url::Url,
+    value::{AuthKind, Duration, Origin, Secret, Size, Token},
+};
 use self::{
     source::Sources,
     value::{List, Value},
-};
-pub use self::{
-    url::Url,
-    value::{AuthKind, Duration, Origin, Secret, Size, Token},
 };
 
 /// One thing that can be set.
@@ -49,21 +62,22 @@ pub enum ConfigError {
     Bad(String),
 }
 
-/// What the command line asks for.
-#[derive(Debug)]
-pub enum Invocation {
-    /// Serve.
-    Serve(Box<Config>),
-    /// Print what is in force and leave.
-    Check(String),
-}
-
 macro_rules! settings {
     ($($(#[doc = $about:literal])+ $key:ident: $type:ty $(= $default:literal)?, $variable:literal;)+) => {
         /// All settings, as they are in force.
         #[derive(Clone, Debug)]
         pub struct Config {
             $($(#[doc = $about])+ pub $key: $type,)+
+            /// The rules about calls, in their order.
+            pub policy: Vec<WrittenRule>,
+            /// What is set for tools by name; of several that match the later wins.
+            pub tools: Vec<(Pattern, ToolSettings)>,
+            /// The MCP servers, by name.
+            pub mcp: BTreeMap<String, McpServer>,
+            /// What follows a failure.
+            pub strategies: Strategies,
+            /// The file that was read, if there was one.
+            pub file: Option<String>,
         }
 
         /// Every setting, in the order in which `--help` and `--check` show them.
@@ -78,11 +92,19 @@ macro_rules! settings {
             fn read(sources: &Sources<'_>) -> Result<Self, ConfigError> {
                 let mut settings = SETTINGS.iter();
                 $(let $key = sources.read::<$type>(settings.next())?;)+
-                Self { $($key,)+ }.resolved().checked(sources)
+                let tables::Tables { policy, tools, mcp, errors: strategies, written: _ } = sources.file.tables.clone();
+                let file = sources.file.path.clone();
+                Self { $($key,)+ policy, tools, mcp, strategies, file }.resolved().checked(sources)
             }
 
             fn shown(&self) -> Vec<Option<String>> {
                 vec![$(self.$key.show(),)+]
+            }
+
+            /// The keys of the settings that are not the same in another configuration; the tables are not among them.
+            pub fn differing(&self, other: &Self) -> Vec<&'static str> {
+                let differing = [$((self.$key != other.$key).then_some(stringify!($key)),)+];
+                differing.into_iter().flatten().collect()
             }
         }
     };
@@ -135,67 +157,20 @@ settings! {
     model_timeout: Duration = "2m", "FERMATA_MODEL_TIMEOUT";
     /// How long the model may take for one step, however much it says.
     model_call_timeout: Duration = "15m", "FERMATA_MODEL_CALL_TIMEOUT";
-    /// How long a call of a tool of the server may run; [tools] says otherwise for tools by name.
+    /// How long a call of a tool of the server may run; the tables under tools say otherwise for tools by name.
     tool_timeout: Duration = "60s", "FERMATA_TOOL_TIMEOUT";
     /// How long a call may wait for its resource while other calls use it.
     lock_timeout: Duration = "5m", "FERMATA_LOCK_TIMEOUT";
+    /// Whether people are asked about calls: default (where the policy says so) or auto (never; what is denied stays denied).
+    approval: ApprovalMode = "default", "FERMATA_APPROVAL";
+    /// When calls run: step (once all calls of the step are decided) or progressive (each once it is decided itself).
+    gate: GateMode = "step", "FERMATA_GATE";
+    /// What becomes of calls after the first tool result of a turn: free (nothing special) or ask (every one is asked).
+    chain: ChainMode = "free", "FERMATA_CHAIN";
 }
 
 /// Runs that one owner may have open where tokens tell owners apart and nobody set another number.
 const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
-
-// === impl Invocation ===
-
-impl Invocation {
-    /// Reads the command line, the environment and the file.
-    ///
-    /// # Errors
-    /// The first value that cannot be used, with its place.
-    pub fn read(
-        arguments: impl IntoIterator<Item = OsString>,
-        environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, ConfigError> {
-        let options = command().try_get_matches_from(arguments)?;
-        let set = |name: &str| environment(name).filter(|value| !value.is_empty());
-        let named = options.get_one::<String>("config").cloned().or_else(|| set("FERMATA_CONFIG"));
-        let file = file::File::open(named.as_deref(), &set)?;
-        let sources = Sources { options: &options, variables: &set, file };
-        let config = Config::read(&sources)?;
-        if options.get_flag("check") {
-            return Ok(Self::Check(Report { config: &config, sources: &sources }.to_string()));
-        }
-        Ok(Self::Serve(Box::new(config)))
-    }
-}
-
-fn command() -> Command {
-    let file = Arg::new("config").long("config").value_name("FILE");
-    let check = Arg::new("check").long("check").action(ArgAction::SetTrue);
-    Command::new("fermata")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(env!("CARGO_PKG_DESCRIPTION"))
-        .after_help("Every option is also a variable, and a key of the file; the option outvotes the variable, the variable the file.")
-        .arg(file.help("File with settings [env: FERMATA_CONFIG] [default: fermata.toml, where there is one]"))
-        .arg(check.help("Print the settings in force, without secrets, and exit"))
-        .args(SETTINGS.iter().map(Setting::option))
-}
-
-// === impl Setting ===
-
-impl Setting {
-    fn option(&self) -> Arg {
-        let about: Vec<&str> = self.about.iter().map(|line| line.trim()).collect();
-        let default = match self.default {
-            Some(default) if !default.is_empty() => format!(" [default: {default}]"),
-            Some(_) | None => String::new(),
-        };
-        Arg::new(self.key).long(self.key.replace('_', "-")).value_name("VALUE").help(format!(
-            "{} [env: {}]{default}",
-            about.join(" "),
-            self.variable
-        ))
-    }
-}
 
 // === impl Config ===
 
@@ -208,6 +183,18 @@ impl Config {
         let url = self.openai_base_url.as_ref().map(|url| url.0.clone());
         let key = self.openai_api_key.as_ref().map(|key| key.0.clone());
         Provider::choose(url, key, self.model.clone())
+    }
+
+    /// What decides about calls.
+    pub fn rules(&self) -> Rules {
+        let rules = self.policy.iter().map(|written| written.rule.clone()).collect();
+        Rules {
+            policy: Arc::new(RulePolicy { approval: self.approval, rules }),
+            gate: self.gate,
+            chain: self.chain,
+            strategies: self.strategies.clone(),
+            tools: self.tools.clone(),
+        }
     }
 
     /// With the defaults that depend on other settings.
@@ -262,28 +249,6 @@ fn shared_token(tokens: &[Token]) -> Option<String> {
         let other = tokens[..place].iter().find(|other| other.owner != token.owner && same(other, token))?;
         Some(format!("{} and {}", other.owner, token.owner))
     })
-}
-
-// === impl Report ===
-
-/// What `--check` prints: a file that could be used, each value with where it came from.
-struct Report<'a> {
-    config: &'a Config,
-    sources: &'a Sources<'a>,
-}
-
-impl fmt::Display for Report<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (setting, value) in SETTINGS.iter().zip(self.config.shown()) {
-            match value {
-                Some(value) => {
-                    writeln!(f, "{} = {value}  # {}", setting.key, self.sources.place(setting.key))?
-                }
-                None => writeln!(f, "# {} is not set", setting.key)?,
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ pub mod error;
 pub mod extract;
 pub mod ids;
 pub mod metrics;
+pub mod policy_test;
+pub mod reload;
 pub mod routes;
 pub mod sse;
 pub mod tools;

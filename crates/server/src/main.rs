@@ -1,12 +1,18 @@
 //! The binary: settings, log, socket, and an end in good order.
 
-use std::{io::IsTerminal, process::ExitCode, time::Duration};
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context;
 use axum::serve::ListenerExt;
 use fermata_server::{
     App,
     config::{Config, ConfigError, Invocation},
+    policy_test,
+    reload::Reloader,
     router,
 };
 use tokio::{net::TcpListener, signal::unix::SignalKind};
@@ -35,21 +41,34 @@ fn main() -> ExitCode {
 }
 
 fn start() -> anyhow::Result<()> {
-    let config = match Invocation::read(std::env::args_os(), &|name| std::env::var(name).ok()) {
-        Ok(Invocation::Serve(config)) => config,
-        Ok(Invocation::Check(report)) => {
-            #[expect(clippy::print_stdout, reason = "the report is what was asked for")]
-            {
-                print!("{report}");
-            }
-            return Ok(());
-        }
+    let invocation = match read_settings() {
+        Ok(invocation) => invocation,
         Err(ConfigError::Usage(usage)) => usage.exit(),
         Err(error @ ConfigError::Bad(_)) => return Err(error.into()),
     };
-    begin_log();
-    let runtime = tokio::runtime::Runtime::new().context("the runtime cannot be started")?;
-    runtime.block_on(serve(&config))
+    let runtime = || tokio::runtime::Runtime::new().context("the runtime cannot be started");
+    match invocation {
+        Invocation::Serve(config) => {
+            begin_log();
+            runtime()?.block_on(serve(*config))
+        }
+        Invocation::Check(report) => print(&report),
+        Invocation::TestPolicy(config, call) => {
+            print(&runtime()?.block_on(policy_test::report(&config, &call))?)
+        }
+    }
+}
+
+fn read_settings() -> Result<Invocation, ConfigError> {
+    Invocation::read(std::env::args_os(), &|name| std::env::var(name).ok())
+}
+
+/// What was asked for goes to the standard output. Nobody who stops reading it is an error.
+fn print(report: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(report.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn begin_log() {
@@ -74,12 +93,14 @@ fn log_filter(wish: Option<&str>) -> EnvFilter {
     }
 }
 
-async fn serve(config: &Config) -> anyhow::Result<()> {
+async fn serve(config: Config) -> anyhow::Result<()> {
+    // Before anything else: until it is listened for, the signal would end the process.
+    let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context("signals cannot be received")?;
     let listener = TcpListener::bind(config.bind)
         .await
         .with_context(|| format!("{} cannot be listened on", config.bind))?;
     let address = listener.local_addr().context("the socket has no address")?;
-    let app = App::build(config).await?;
+    let app = App::build(&config).await?;
     let (tasks, over) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(tidy_metrics(app.clone(), over.clone()));
     tasks.spawn(end_on_signal(app.clone(), over.clone()));
@@ -98,6 +119,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
             tracing::debug!(%error, "a socket takes no options");
         }
     });
+    let again = Reloader::new(app.clone(), config, Box::new(read_settings));
+    tasks.spawn(again.on_signal(hangups, over.clone()));
     let server = axum::serve(listener, router(app)).with_graceful_shutdown(over.clone().cancelled_owned());
     tokio::select! {
         ended = server.into_future() => ended.context("the server failed")?,

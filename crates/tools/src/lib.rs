@@ -28,7 +28,9 @@ pub use execution::{Execution, WIND_UP};
 pub use failure::{ErrorType, MOST_RETRIES, Strategies, Strategy, ToolError};
 pub use parking::{Parked, ParkingLot};
 pub use pattern::Pattern;
-pub use policy::{ApprovalMode, ChainMode, Decision, DefaultPolicy, GateMode, Policy, RuledBy, Ruling};
+pub use policy::{
+    ApprovalMode, ChainMode, Decision, DefaultPolicy, GateMode, Policy, Rule, RulePolicy, RuledBy, Ruling,
+};
 pub use resource::{Resource, ResourceKey, ResourcePart};
 pub use scheduler::{Guard, Locks, Ticket};
 pub use tool::{Tool, ToolSettings, ToolSpec, TypedTool, typed};

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use rules::{Rule, RulePolicy};
+
 use crate::ToolSpec;
+
+mod rules;
 
 /// What is to happen to a call before it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

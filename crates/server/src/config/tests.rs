@@ -1,8 +1,14 @@
 //! Bad settings are refused with their place; good ones are layered.
 
+mod tables;
+
 use secrecy::ExposeSecret;
 
-use super::{file::File, *};
+use super::{
+    file::File,
+    invocation::{Report, command},
+    *,
+};
 
 fn read(arguments: &[&str], variables: &[(&str, &str)], toml: &str) -> Result<(Config, String), String> {
     let options = command()
@@ -129,9 +135,10 @@ fn a_bad_file_says_file_line_and_reason() {
         ("max_steps = 0\n", "fermata.toml:1:", "above zero"),
         ("\n\nopenai_api_key = \"${NO_SUCH}\"\n", "fermata.toml:3:", "NO_SUCH is not set"),
         ("[hold]\nx = 1\n", "fermata.toml:1:", "not a table"),
-        ("[[policy]]\ntool = \"x\"\n", "fermata.toml:1:", "unknown key policy"),
         ("cors_origins = [\"https://a.example/path\"]\n", "fermata.toml:1:", "not an origin"),
         ("hodl = \"1s\"", "fermata.toml:1:", "did you mean hold?"),
+        ("polcy = 1", "fermata.toml:1:", "did you mean policy?"),
+        ("x = 1", "fermata.toml:1:", "--help lists all keys"),
     ] {
         let words = error(&[], toml);
         assert!(words.starts_with(place) && words.contains(reason), "{toml:?} gave {words}");
@@ -189,6 +196,9 @@ fn a_named_file_must_be_there() {
 #[test]
 fn help_lists_every_setting_with_its_variable() {
     let help = command().render_long_help().to_string();
+    for words in ["policy  ", "[[policy]]", "[tools]", "[mcp]", "[errors]"] {
+        assert!(help.contains(words), "{words} is missing");
+    }
     for setting in SETTINGS {
         assert!(help.contains(&format!("--{}", setting.key.replace('_', "-"))), "{} is missing", setting.key);
         assert!(help.contains(setting.variable), "{} is missing", setting.variable);

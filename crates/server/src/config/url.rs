@@ -13,21 +13,11 @@ pub struct Url(pub String);
 // === impl Url ===
 
 impl Url {
-    /// A key may stand before the host, as a value of the query, or behind all of it.
-    fn masked(&self) -> String {
-        let (rest, fragment) = cut(&self.0, "#");
-        let (rest, query) = cut(rest, "?");
-        let (scheme, rest) = rest.split_once("://").unwrap_or(("", rest));
-        let (user, place) = rest.rsplit_once('@').map_or(("", rest), |(_, place)| ("(secret)@", place));
-        let query = query.map(|query| query.split('&').map(masked_pair).collect::<Vec<_>>().join("&"));
-        let query = query.map_or_else(String::new, |query| format!("?{query}"));
-        let fragment = fragment.map_or("", |_| "#(secret)");
-        format!("{scheme}://{user}{place}{query}{fragment}")
-    }
-}
-
-impl Value for Url {
-    fn read(text: &str) -> Result<Self, String> {
+    /// Takes it to the letter.
+    ///
+    /// # Errors
+    /// What it should be.
+    pub(super) fn exact(text: &str) -> Result<Self, String> {
         let uri: Uri =
             text.trim().parse().map_err(|_| "it is not a URL, such as https://api.example.com/v1")?;
         match (uri.scheme_str(), uri.host()) {
@@ -35,19 +25,37 @@ impl Value for Url {
                 Err("its port is not a number; a password that has / ? or # in it must have them encoded"
                     .into())
             }
-            (Some("http" | "https"), Some(_)) => Ok(Self(text.trim().trim_end_matches('/').into())),
+            (Some("http" | "https"), Some(_)) => Ok(Self(text.trim().into())),
             (Some(_) | None, _) => Err("it must be a URL that begins with http:// or https://".into()),
         }
     }
 
+    /// What may be shown of it: a key may stand before the host, as a value of the query, or behind all of it.
+    pub(super) fn masked(url: &str) -> String {
+        let (rest, fragment) = cut(url, "#");
+        let (rest, query) = cut(rest, "?");
+        let (scheme, rest) = rest.find("://").map_or(("", rest), |at| rest.split_at(at + 3));
+        let (user, place) = rest.rsplit_once('@').map_or(("", rest), |(_, place)| ("(secret)@", place));
+        let query = query.map(|query| query.split('&').map(masked_pair).collect::<Vec<_>>().join("&"));
+        let query = query.map_or_else(String::new, |query| format!("?{query}"));
+        let fragment = fragment.map_or("", |_| "#(secret)");
+        format!("{scheme}{user}{place}{query}{fragment}")
+    }
+}
+
+impl Value for Url {
+    fn read(text: &str) -> Result<Self, String> {
+        Self::exact(text.trim().trim_end_matches('/'))
+    }
+
     fn show(&self) -> Option<String> {
-        quoted(&self.masked())
+        quoted(&Self::masked(&self.0))
     }
 }
 
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Url").field(&self.masked()).finish()
+        f.debug_tuple("Url").field(&Self::masked(&self.0)).finish()
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fermata_protocol::Profile;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::error::shortened;
 
@@ -62,7 +62,7 @@ pub struct Token {
 pub struct Origin(String);
 
 /// Several values, separated by commas.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct List<T>(pub Vec<T>);
 
 /// Further away than this, adding the span to a clock's time could leave what the clock can say.
@@ -224,6 +224,12 @@ impl Value for Size {
 
 // === impl Secret ===
 
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
 impl Value for Secret {
     fn read(text: &str) -> Result<Self, String> {
         Ok(Self(text.into()))
@@ -254,6 +260,12 @@ impl Value for AuthKind {
 }
 
 // === impl Token ===
+
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.secret.expose_secret() == other.secret.expose_secret()
+    }
+}
 
 impl Value for Token {
     fn read(text: &str) -> Result<Self, String> {

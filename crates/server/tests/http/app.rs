@@ -1,6 +1,6 @@
 //! One server per test: the router in this process, or behind a socket.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use axum::{
     Router,
@@ -38,6 +38,11 @@ pub struct Stream {
     pub chunks: Vec<Value>,
     pub comments: usize,
     pub done: bool,
+}
+
+/// A file of settings, as long as the test runs.
+pub struct Settings {
+    path: String,
 }
 
 /// Longer than anything here takes; a test that waits for it has failed.
@@ -129,6 +134,39 @@ pub fn says_with_location(chat: &str, words: &str) -> Value {
     let location =
         json!({"description": "Where this browser is.", "parameters": {"type": "object", "properties": {}}});
     json!({"id": chat, "messages": [{"role": "user", "content": words}], "tools": {"get_location": location}})
+}
+
+impl Settings {
+    pub fn new(toml: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fermata-{}.toml", uuid::Uuid::new_v4()));
+        let file = Self { path: path.to_str().expect("a path in UTF-8").to_owned() };
+        file.write(toml);
+        file
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn write(&self, toml: &str) {
+        std::fs::write(&self.path, toml).expect("a file");
+    }
+
+    pub fn remove(&self) {
+        std::fs::remove_file(&self.path).expect("a file");
+    }
+
+    /// A command line that names it.
+    pub fn arguments(&self) -> Vec<OsString> {
+        vec!["fermata".into(), "--config".into(), self.path.as_str().into()]
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        // The test may have removed it.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 impl Answer {

@@ -6,8 +6,12 @@ mod auth;
 mod chat;
 mod malformed;
 mod operators;
+mod policies;
+mod policy_test;
 mod record;
 mod scripted;
+mod settings;
+mod signals;
 mod stream;
 
 use app::{Answer, TestApp};

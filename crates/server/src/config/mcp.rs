@@ -1,0 +1,149 @@
+//! `[mcp.<name>]`: an MCP server, as a program or at a URL. What is done with it is not known here.
+
+use std::{collections::BTreeMap, fmt};
+
+use axum::http::{HeaderName, HeaderValue};
+use toml::de::DeValue;
+
+use super::{
+    entry::{Entry, Fault, shown_key, shown_text},
+    url::Url,
+    value::Secret,
+};
+
+/// Names of tools have at most 64 characters, and the server's own names need some of them.
+const LONGEST_NAME: usize = 32;
+/// What stands between the names of server and tool.
+const BETWEEN: &str = "__";
+
+/// How an MCP server is reached.
+#[derive(Clone, PartialEq)]
+pub enum McpServer {
+    /// A program that speaks over its standard input and output.
+    Program {
+        /// What is started: a path, or a name to be looked for in `PATH`.
+        command: String,
+        /// Its arguments, which may have secrets.
+        args: Vec<String>,
+        /// What its environment has besides what every program gets.
+        env: BTreeMap<String, Secret>,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// Where, to the letter.
+        url: Url,
+        /// What every request carries: header names in lower case, and values that a header can have.
+        headers: BTreeMap<String, Secret>,
+    },
+}
+
+/// Reads a server.
+pub(super) fn read(server: &Entry<'_>) -> Result<McpServer, Fault> {
+    check_name(server)?;
+    let (mut command, mut args, mut env) = (None, Vec::new(), BTreeMap::new());
+    let (mut url, mut headers) = (None, BTreeMap::new());
+    let entries = server.entries_among(&["command", "args", "env", "url", "headers"])?;
+    for entry in &entries {
+        match entry.name {
+            "command" => command = Some(entry.words()?),
+            "args" => args = strings(entry)?,
+            "env" => env = variables(entry)?,
+            "url" => url = Some(Url::exact(&entry.string()?).map_err(|reason| entry.fault(reason))?),
+            _ => headers = headers_of(entry)?,
+        }
+    }
+    let stray = |keys: &[&str], with: &str| {
+        let stray = entries.iter().find(|entry| keys.contains(&entry.name));
+        stray.map(|entry| entry.key_fault(format!("{} goes with {with}", entry.name)))
+    };
+    match (command, url) {
+        (Some(command), None) => match stray(&["headers"], "url") {
+            None => Ok(McpServer::Program { command, args, env }),
+            Some(fault) => Err(fault),
+        },
+        (None, Some(url)) => match stray(&["args", "env"], "command") {
+            None => Ok(McpServer::Http { url, headers }),
+            Some(fault) => Err(fault),
+        },
+        (Some(_), Some(_)) => Err(server.fault("has both command and url; use one of them")),
+        (None, None) => Err(server.fault("needs command or url")),
+    }
+}
+
+/// What may be shown of it, as TOML: of the environment and the headers only the names.
+pub(super) fn shown(server: &Entry<'_>) -> Result<Vec<(String, String)>, Fault> {
+    let line = |entry: &Entry<'_>| {
+        let value = match (entry.name, entry.value()) {
+            ("env" | "headers", _) => entry.shown_without_values(),
+            ("url", DeValue::String(url)) => shown_text(&Url::masked(url)),
+            _ => entry.shown(),
+        };
+        (shown_key(entry.name), value)
+    };
+    Ok(server.entries()?.iter().map(line).collect())
+}
+
+fn check_name(server: &Entry<'_>) -> Result<(), Fault> {
+    let fit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let name = server.name;
+    if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(fit) {
+        return Err(server.key_fault(format!(
+            "the name {name:?} must be 1 to {LONGEST_NAME} characters of A-Z, a-z, 0-9, '_' and '-', because the names of its \
+             tools begin with it"
+        )));
+    }
+    if name.contains(BETWEEN) {
+        return Err(server.key_fault(format!(
+            "the name {name:?} must not have {BETWEEN} in it, which ends the server's part in the names of its tools"
+        )));
+    }
+    Ok(())
+}
+
+fn strings(entry: &Entry<'_>) -> Result<Vec<String>, Fault> {
+    entry.elements("must be a list of strings")?.iter().map(Entry::string).collect()
+}
+
+fn variables(table: &Entry<'_>) -> Result<BTreeMap<String, Secret>, Fault> {
+    let variable = |entry: Entry<'_>| {
+        let value = entry.string()?;
+        if entry.name.is_empty() || entry.name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(entry.key_fault(format!("{:?} cannot stand in an environment", entry.name)));
+        }
+        Ok((entry.name.to_owned(), Secret(value.into())))
+    };
+    table.entries()?.into_iter().map(variable).collect()
+}
+
+fn headers_of(table: &Entry<'_>) -> Result<BTreeMap<String, Secret>, Fault> {
+    let mut headers = BTreeMap::new();
+    for entry in table.entries()? {
+        let value = entry.string()?;
+        let name = HeaderName::try_from(entry.name)
+            .map_err(|_| entry.key_fault(format!("{:?} is not the name of a header", entry.name)))?;
+        if HeaderValue::try_from(&value).is_err() {
+            return Err(entry.fault("has characters that a header cannot carry"));
+        }
+        if headers.insert(name.as_str().to_owned(), Secret(value.into())).is_some() {
+            return Err(entry.key_fault(format!("the header {name} is there twice")));
+        }
+    }
+    Ok(headers)
+}
+
+// === impl McpServer ===
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program { command: _, args, env } => f
+                .debug_struct("Program")
+                .field("args", &args.len())
+                .field("env", &env.keys())
+                .finish_non_exhaustive(),
+            Self::Http { url, headers } => {
+                f.debug_struct("Http").field("url", url).field("headers", &headers.keys()).finish()
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The tables of the file, typed and shown.
+
+use fermata_tools::{Decision, ErrorType, Resource, ResourcePart, RuledBy, RunBy, Strategy, ToolSpec};
+use serde_json::json;
+
+use super::*;
+
+fn tables(toml: &str) -> Config {
+    read(&[], &[("TOKEN", "hush"), ("NAME", "value")], toml).expect("good settings").0
+}
+
+/// What the rules say about a call of a server's tool, and by which rule.
+fn ruling(config: &Config, name: &str, input: &serde_json::Value) -> (Decision, RuledBy) {
+    let spec = ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        input_schema: json!({"type": "object"}),
+        run_by: RunBy::Server,
+        policy: Decision::Ask,
+        resource: None,
+        timeout: None,
+        repeatable: false,
+    };
+    let ruling = config.rules().policy.rule(&spec, input);
+    (ruling.decision, ruling.by)
+}
+
+#[test]
+fn without_tables_every_tool_keeps_its_defaults() {
+    let config = tables("");
+    assert_eq!(ruling(&config, "x", &json!({})), (Decision::Ask, RuledBy::Default));
+    assert!(config.mcp.is_empty() && config.rules().tools.is_empty());
+    assert_eq!(config.strategies, Strategies::default());
+    assert_eq!((config.rules().gate, config.rules().chain), (GateMode::Step, ChainMode::Free));
+}
+
+#[test]
+fn modes_are_settings_like_any_other() {
+    let (config, report) = read(
+        &["--gate", "progressive"],
+        &[("FERMATA_CHAIN", "ask"), ("FERMATA_GATE", "step")],
+        "chain = \"free\"\napproval = \"auto\"\n",
+    )
+    .expect("good settings");
+    assert_eq!(
+        (config.gate, config.chain, config.approval),
+        (GateMode::Progressive, ChainMode::Ask, ApprovalMode::Auto)
+    );
+    assert!(report.contains("chain = \"ask\"  # FERMATA_CHAIN\n"), "{report}");
+    assert_eq!(ruling(&config, "x", &json!({})), (Decision::Allow, RuledBy::Auto));
+    assert!(
+        error(&[("FERMATA_GATE", "open")], "")
+            .contains("\"open\" is not a kind of gate; use step or progressive")
+    );
+}
+
+#[test]
+fn rules_are_kept_in_their_order_with_their_lines() {
+    let config = tables(
+        "[[policy]]\ntool = \"read_*\"\ndecision = \"allow\"\n\n[[policy]]\nfrom = \"server\"\ndecision = \"deny\"\nreason = \"No.\"\n",
+    );
+    assert_eq!(ruling(&config, "read_note", &json!({})), (Decision::Allow, RuledBy::Rule(1)));
+    assert_eq!(ruling(&config, "write_note", &json!({})), (Decision::Deny, RuledBy::Rule(2)));
+    let places: Vec<&str> = config.policy.iter().map(|rule| rule.written.place.as_str()).collect();
+    assert_eq!(places, ["fermata.toml:1", "fermata.toml:5"]);
+    assert_eq!(config.policy[1].rule.reason.as_deref(), Some("No."));
+}
+
+#[test]
+fn fields_of_a_rule_are_paths_however_they_are_written() {
+    let input = json!({"to": {"name": "bob", "n": 16, "half": 0.5, "ok": true}});
+    for (fields, matches) in [
+        ("input = { \"to.name\" = \"b*\" }", true),
+        ("input = { to.name = \"b*\" }", true),
+        ("input = { to = { name = \"b*\" } }", true),
+        ("input.to.name = \"b*\"", true),
+        ("[policy.input.to]\nname = \"b*\"", true),
+        ("input = { to.name = \"ann\" }", false),
+        ("input = { to.n = 16 }", true),
+        ("input = { to.n = 0x1_0 }", true),
+        ("input = { to.n = \"16\" }", true),
+        ("input = { to.n = 17 }", false),
+        ("input = { to.half = 5e-1 }", true),
+        ("input = { to.ok = true, to.name = \"${NAME}\" }", false),
+        ("input = { to.ok = true, to.name = \"bo?\" }", true),
+    ] {
+        let config = tables(&format!("[[policy]]\ndecision = \"deny\"\n{fields}\n"));
+        let denied = ruling(&config, "x", &input).0 == Decision::Deny;
+        assert_eq!(denied, matches, "{fields}");
+    }
+}
+
+#[test]
+fn settings_of_tools_keep_the_order_of_the_file() {
+    let config = tables(
+        "[tools.\"z*\"]\nresource = \"${NAME}\"\ntimeout = \"30s\"\n[tools.\"*\"]\nrepeatable = true\n[tools.a]\nresource = { input = \"at.url\", part = \"host\" }\n",
+    );
+    let patterns: Vec<String> = config.tools.iter().map(|(pattern, _)| pattern.to_string()).collect();
+    assert_eq!(patterns, ["z*", "*", "a"]);
+    let settings: Vec<ToolSettings> = config.tools.into_iter().map(|(_, settings)| settings).collect();
+    let timeout = Some(std::time::Duration::from_secs(30));
+    assert_eq!(
+        settings,
+        [
+            ToolSettings { resource: Some(Resource::named("value")), timeout, repeatable: None },
+            ToolSettings { repeatable: Some(true), ..ToolSettings::default() },
+            ToolSettings {
+                resource: Some(Resource::Input { field: "at.url".into(), part: ResourcePart::Host }),
+                ..ToolSettings::default()
+            },
+        ]
+    );
+}
+
+const SERVERS: &str = r#"
+[mcp.files]
+command = "files"
+args = ["--key=${TOKEN}", "/srv"]
+env = { KEY = "${TOKEN}", "A.B" = "hush too" }
+
+[mcp.search]
+url = "https://me:hush@search.example.com/mcp/?key=${TOKEN}"
+headers = { Authorization = "Bearer ${TOKEN}" }
+"#;
+
+#[test]
+fn a_server_is_a_program_or_a_url() {
+    let config = tables(SERVERS);
+    let secret = |text: &str| Secret(text.into());
+    let files = McpServer::Program {
+        command: "files".into(),
+        args: vec!["--key=hush".into(), "/srv".into()],
+        env: [("KEY".to_owned(), secret("hush")), ("A.B".to_owned(), secret("hush too"))].into(),
+    };
+    let search = McpServer::Http {
+        url: Url("https://me:hush@search.example.com/mcp/?key=hush".into()),
+        headers: [("authorization".to_owned(), secret("Bearer hush"))].into(),
+    };
+    assert_eq!(config.mcp, [("files".to_owned(), files), ("search".to_owned(), search)].into());
+    assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+}
+
+#[test]
+fn what_follows_a_failure_can_be_set_by_its_type() {
+    let strategies = tables("[errors]\nauth = \"fail_run\"\ntimeout = \"go_on\"\n").strategies;
+    let expected = Strategies::default()
+        .with(ErrorType::Auth, Strategy::FailRun)
+        .with(ErrorType::Timeout, Strategy::GoOn);
+    assert_eq!(strategies, expected);
+}
+
+#[test]
+fn tables_are_reported_as_a_file_without_secrets() {
+    let toml = format!(
+        "[[policy]]\ninput = {{ text = \"*${{TOKEN}}*\" }}\ndecision = \"deny\"\n[tools.\"a b*\"]\ntimeout = \"5s\"\n{SERVERS}[errors]\nauth = \"go_on\"\n"
+    );
+    let variables = [("TOKEN", "hush")];
+    let (config, report) = read(&[], &variables, &toml).expect("good settings");
+    assert!(!report.contains("hush"), "{report}");
+    assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+    for line in [
+        "[[policy]]  # fermata.toml:1",
+        "input = { text = \"*${TOKEN}*\" }",
+        "[tools.\"a b*\"]  # fermata.toml:4",
+        "[mcp.files]  # fermata.toml:7",
+        "args = [\"--key=${TOKEN}\", \"/srv\"]",
+        "url = \"https://(secret)@search.example.com/mcp/?key=(secret)\"",
+        "headers = { Authorization = \"(secret)\" }",
+        "auth = \"go_on\"",
+        "timeout = \"retry\"",
+    ] {
+        assert!(report.lines().any(|shown| shown == line), "{line} is missing in {report}");
+    }
+    let (again, _) = read(&[], &variables, &report).expect("the report can be used");
+    assert_eq!(again.policy[0].rule, config.policy[0].rule);
+    assert_eq!((again.tools, again.strategies), (config.tools, config.strategies));
+    assert_eq!(again.mcp.keys().collect::<Vec<_>>(), config.mcp.keys().collect::<Vec<_>>());
+}
+
+/// What the example has behind a `#` although it is no sentence.
+fn uncommented(example: &str) -> String {
+    let code = |line: &str| {
+        let key = line.split(" = ").next().filter(|key| *key != line);
+        line.starts_with('[')
+            || key.is_some_and(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+    };
+    let line = |line: &str| {
+        let bare = line.strip_prefix("# ").filter(|bare| code(bare)).unwrap_or(line);
+        bare.to_owned() + "\n"
+    };
+    example.lines().map(line).collect()
+}
+
+#[test]
+fn the_example_shows_every_table_with_all_that_it_can_have() {
+    let example = uncommented(include_str!("../../../../../fermata.example.toml"));
+    let variables = [("OPENAI_API_KEY", "sk"), ("TICKETS_TOKEN", "t")];
+    let (config, report) = read(&[], &variables, &example).expect("all of the example can be used");
+    for key in [
+        "tool",
+        "from",
+        "input",
+        "decision",
+        "reason",
+        "resource",
+        "timeout",
+        "repeatable",
+        "command",
+        "args",
+        "env",
+        "url",
+        "headers",
+    ] {
+        assert!(
+            report.lines().any(|line| line.starts_with(&format!("{key} = "))),
+            "{key} is missing in {report}"
+        );
+    }
+    assert!(config.policy.len() > 1 && config.tools.len() > 1 && config.mcp.len() > 1);
+    assert_eq!(config.strategies, Strategies::default());
+    for known in ErrorType::ALL {
+        let shown = example.contains(&format!("\n{known} = \""));
+        let settable = !matches!(known, ErrorType::Denied | ErrorType::Cancelled);
+        assert_eq!(shown, settable, "{known}");
+    }
+}

@@ -1,0 +1,186 @@
+//! `fermata policy test`: what the rules do with a call that nobody made. Nothing is started and no file is written.
+
+use std::fmt;
+
+use fermata_store::SqliteStore;
+use fermata_tools::{
+    ApprovalMode, ChainMode, Decision, Policy, RulePolicy, RuledBy, Ruling, RunBy, ToolSpec, Toolbox,
+};
+use serde_json::json;
+
+use crate::{
+    config::{Config, TestedCall, Word},
+    tools,
+};
+
+/// Why nothing can be said about a call.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyTestError {
+    /// The database of the server's own tools, in memory, cannot be made.
+    #[error(transparent)]
+    Store(#[from] fermata_store::OpenError),
+    /// It was to be taken for a tool of the server.
+    #[error("the server has no tool {name}; it has {known}")]
+    NoSuchTool {
+        /// The name that was given.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+}
+
+/// How the tool was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// It is the server's own.
+    Own,
+    /// Somebody said who runs it.
+    Said,
+    /// It has the name of an MCP server of the file.
+    ByPrefix,
+    /// Nobody else has it.
+    Nowhere,
+}
+
+/// What is said about a call.
+struct Report<'a> {
+    config: &'a Config,
+    spec: &'a ToolSpec,
+    known: Known,
+    ruling: &'a Ruling,
+    /// What it would be, were people asked.
+    asking: &'a Ruling,
+    /// What is wrong with the input.
+    misfit: Option<String>,
+}
+
+/// Says what the policy does with a call, by which rule and why. Needs a tokio runtime.
+///
+/// # Errors
+/// Where it is to be a tool of the server, and is none.
+pub async fn report(config: &Config, call: &TestedCall) -> Result<String, PolicyTestError> {
+    // What a tool is can only be asked of the tool, and the notes tools want a database: this one nobody sees.
+    let store = SqliteStore::open("sqlite::memory:").await?;
+    let (toolbox, _) = Toolbox::new(tools::all(store.notes()), |_| {});
+    let (spec, known) = spec(config, call, &toolbox)?;
+    let own = toolbox.find(&call.tool).filter(|_| spec.run_by == RunBy::Server);
+    let misfit = own.and_then(|own| own.check(&call.input).err()).map(|error| error.to_string());
+    let rules = config.policy.iter().map(|written| written.rule.clone()).collect();
+    let mut policy = RulePolicy { approval: ApprovalMode::Default, rules };
+    let asking = policy.rule(&spec, &call.input);
+    policy.approval = config.approval;
+    let ruling = policy.rule(&spec, &call.input);
+    Ok(Report { config, spec: &spec, known, ruling: &ruling, asking: &asking, misfit }.to_string())
+}
+
+/// What the tool is, as far as it can be known before anything is started.
+fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSpec, Known), PolicyTestError> {
+    let own = toolbox.find(&call.tool).map(|found| found.spec().clone());
+    let of_server = |name: &String| {
+        let rest = call.tool.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix("__"));
+        rest.is_some_and(|tool| !tool.is_empty())
+    };
+    let (run_by, known) = match (call.from, own) {
+        (None | Some(RunBy::Server), Some(own)) => return Ok((own, Known::Own)),
+        (Some(RunBy::Server), None) => {
+            let names: Vec<&str> = toolbox.specs().map(|spec| spec.name.as_str()).collect();
+            return Err(PolicyTestError::NoSuchTool { name: call.tool.clone(), known: names.join(", ") });
+        }
+        (Some(from @ (RunBy::Mcp | RunBy::Browser)), _) => (from, Known::Said),
+        (None, None) if config.mcp.keys().any(of_server) => (RunBy::Mcp, Known::ByPrefix),
+        (None, None) => (RunBy::Browser, Known::Nowhere),
+    };
+    let policy = match run_by {
+        RunBy::Server | RunBy::Mcp => Decision::Ask,
+        RunBy::Browser => Decision::Allow,
+    };
+    let spec = ToolSpec {
+        name: call.tool.clone(),
+        description: String::new(),
+        input_schema: json!({"type": "object"}),
+        run_by,
+        policy,
+        resource: None,
+        timeout: None,
+        repeatable: false,
+    };
+    Ok((spec, known))
+}
+
+// === impl Report ===
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "decision: {}", self.ruling.decision.word())?;
+        match self.ruling.by {
+            RuledBy::Auto => {
+                writeln!(f, "by: approval = \"auto\", without which the call would be asked about")?;
+                self.write_maker(f, "asked by", self.asking)?;
+            }
+            RuledBy::Default | RuledBy::Rule(_) | RuledBy::Chain | RuledBy::Always => {
+                self.write_maker(f, "by", self.ruling)?;
+            }
+        }
+        writeln!(f, "reason: {}", self.ruling.reason.as_deref().unwrap_or("none is given"))?;
+        writeln!(f, "tool: {}, {}", self.spec.name, self.provenance())?;
+        self.notes().iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+impl Report<'_> {
+    /// Who makes a decision, with all that a rule looks at.
+    fn write_maker(&self, f: &mut fmt::Formatter<'_>, role: &str, ruling: &Ruling) -> fmt::Result {
+        let rule = match ruling.by {
+            RuledBy::Rule(number) => self.config.policy.get(number - 1).map(|rule| (number, &rule.written)),
+            RuledBy::Default | RuledBy::Auto | RuledBy::Chain | RuledBy::Always => None,
+        };
+        let Some((number, written)) = rule else {
+            return writeln!(f, "{role}: the tool's own default, as no rule matches");
+        };
+        writeln!(f, "{role}: rule {number}, {}", written.place)?;
+        let conditions: Vec<_> = written
+            .lines
+            .iter()
+            .filter(|(key, _)| ["tool", "from", "input"].contains(&key.as_str()))
+            .collect();
+        if conditions.is_empty() {
+            writeln!(f, "  (it has no conditions, so that it matches every call)")?;
+        }
+        conditions.iter().try_for_each(|(key, value)| writeln!(f, "  {key} = {value}"))
+    }
+
+    fn provenance(&self) -> &'static str {
+        match (self.known, self.spec.run_by) {
+            (Known::Own, _) => "one of the server's own",
+            (Known::Said, RunBy::Mcp) => "taken for an MCP server's, as --from says",
+            (Known::Said, RunBy::Server | RunBy::Browser) => "taken for a browser's, as --from says",
+            (Known::ByPrefix, _) => "taken for an MCP server's, whose name it begins with",
+            (Known::Nowhere, _) => {
+                "taken for a browser's, as neither the server nor an MCP server of the file has it"
+            }
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(misfit) = &self.misfit {
+            notes.push(format!(
+                "the input does not fit the tool's schema, and such a call fails before any rule is asked: {misfit}"
+            ));
+        }
+        if self.spec.run_by == RunBy::Mcp && self.asking.by == RuledBy::Default {
+            notes.push(
+                "an MCP tool is allowed where its server says that it only reads (readOnlyHint), and asked about otherwise; no \
+                 server was started to see that"
+                    .into(),
+            );
+        }
+        let asked = self.ruling.decision == Decision::Allow && self.config.approval == ApprovalMode::Default;
+        if asked && self.config.chain == ChainMode::Ask {
+            notes.push(
+                "chain = \"ask\": once the turn has a tool's result, it is asked about nevertheless".into(),
+            );
+        }
+        notes
+    }
+}
