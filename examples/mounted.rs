@@ -5,9 +5,12 @@
 
 #![expect(clippy::print_stdout, reason = "whoever starts it must learn where it is")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use anyhow::{Context, ensure};
@@ -50,10 +53,20 @@ async fn main() -> anyhow::Result<()> {
         served = server => served?,
         checked = check(&base), if checking => checked?,
         interrupted = tokio::signal::ctrl_c() => interrupted?,
+        () = tidy(&fermata) => {}
     }
     // Runs that are open are saved, and their readers told.
     fermata.engine().shutdown().await;
     Ok(())
+}
+
+/// Folds numbers together that nobody reads; not needed where the program has a `metrics` recorder of its own.
+async fn tidy(fermata: &App) {
+    let mut interval = tokio::time::interval(Duration::from_secs(5));
+    loop {
+        interval.tick().await;
+        fermata.metrics().tidy();
+    }
 }
 
 /// Uses both halves as a client would.
