@@ -3,6 +3,20 @@
 //! Knows models and tools; no store, chat, stream or page. A [`Runner`] is consumed once: step by step with [`Runner::next_step`],
 //! as a stream with [`Runner::steps`], or to the end with [`Runner::run_until_done`]. Needs a tokio runtime with time.
 //!
+//! ```no_run
+//! # use std::{error::Error, sync::Arc};
+//! # use fermata_engine::{Model, Runner, runner::Params};
+//! # use fermata_tools::Tool;
+//! # async fn ask(model: Arc<dyn Model>, tool: Arc<dyn Tool>) -> Result<(), Box<dyn Error>> {
+//! let params = Params::new(model).user("How many lamps are left?").tools([tool])?;
+//! let mut runner = Runner::new(params);
+//! while let Some(step) = runner.next_step().await? {
+//!     println!("{}", step.text);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Invariants: what a model is asked with is paired, whatever the caller pushed; no call runs while one of its step waits for a
 //! decision, and none twice, also where a future of the runner is dropped and asked for again; a tool that fails is a result, a
 //! model that fails is an error; when the runner is dropped, its tools are.

@@ -10,19 +10,23 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use fermata_engine::{
-    Runner, RunnerError,
-    model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, Usage},
-    runner::{Approval, Ending, Source},
+    Model, Runner, RunnerError,
+    model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, Usage},
+    runner::{Approval, Ending, Params, Source},
 };
 use fermata_protocol::{FinishReason, ToolChoice};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorType, Locks, Policy, RuledBy,
     Ruling, Strategies, Strategy, Tool, ToolError, ToolSpec,
 };
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use serde_json::{Value, json};
-use tokio::{sync::Barrier, time::timeout};
+use tokio::{
+    sync::Barrier,
+    time::{Instant, timeout},
+};
 use world::{Doer, Memory, Script, calls, endless, finished, line, params, result, says, user};
 
 fn most(iterations: u32) -> NonZeroU32 {
@@ -147,7 +151,6 @@ async fn the_steps_come_as_a_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_steps_is_over_after_an_error() {
-    use futures::StreamExt;
     let model = Script::new([calls(&[("look", "")]), vec![Err(ModelError::Timeout)], says("never")]);
     let steps: Vec<_> = Runner::new(params(&model, &[&Doer::done("look").shared()])).steps().collect().await;
     assert_eq!(steps.len(), 2);
@@ -221,9 +224,40 @@ async fn an_answer_that_breaks_off_or_says_that_it_failed_is_a_failure() {
 async fn a_silent_model_is_given_up_and_counts_as_asked() {
     let model = Script::new([]);
     let mut runner = Runner::new(params(&model, &[]).max_iterations(most(1)));
+    let begun = Instant::now();
     assert_eq!(runner.next_step().await, Err(RunnerError::Model(ModelError::Timeout)));
+    assert_eq!(begun.elapsed(), runner.params().model_timeout);
     assert_eq!(runner.next_step().await, Ok(None));
     assert_eq!(runner.run_until_done().await.unwrap_err(), RunnerError::NoStep(1));
+}
+
+/// Says that it is at work, and never anything else.
+struct AtWork;
+
+#[async_trait]
+impl Model for AtWork {
+    fn name(&self) -> &str {
+        "at work"
+    }
+
+    async fn stream(
+        &self,
+        _: ModelRequest,
+    ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
+        let minutes = futures::stream::repeat(()).then(async |()| {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Ok(ModelEvent::Alive)
+        });
+        Ok(minutes.boxed())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_at_work_for_too_long_is_given_up() {
+    let mut runner = Runner::new(Params::new(Arc::new(AtWork)).user("go"));
+    let begun = Instant::now();
+    assert_eq!(runner.next_step().await, Err(RunnerError::Model(ModelError::Timeout)));
+    assert_eq!(begun.elapsed(), runner.params().model_call_timeout);
 }
 
 #[tokio::test(start_paused = true)]
@@ -505,6 +539,7 @@ async fn calls_that_were_pushed_run_before_the_model_is_asked() {
     let model = Script::new([says("one"), says("two")]);
     let mut runner = Runner::new(params(&model, &[&look]));
     runner.next_step().await.unwrap();
+    assert!(runner.tool_response().await.is_empty());
     runner.push_messages([pushed.clone()]);
     runner.next_step().await.unwrap();
     assert_eq!(model.heard(1).last().unwrap(), "mine: look is done");
@@ -687,7 +722,7 @@ async fn dropping_the_runner_cancels_its_tools() {
     let token = given.lock().unwrap().clone().unwrap();
     assert!(!token.is_cancelled());
     drop(runner);
-    token.cancelled().await;
+    assert!(token.is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]
@@ -700,9 +735,10 @@ async fn a_response_that_is_dropped_cancels_its_tools() {
         _ = runner.tool_response() => panic!("the tool never ends"),
         () = began.cancelled() => {}
     }
-    runner.push_messages([user("never mind")]);
     let token = given.lock().unwrap().clone().unwrap();
-    token.cancelled().await;
+    assert!(!token.is_cancelled());
+    runner.push_messages([user("never mind")]);
+    assert!(token.is_cancelled());
     runner.run_until_done().await.unwrap();
 }
 
