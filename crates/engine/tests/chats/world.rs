@@ -254,6 +254,7 @@ impl World {
                     messages: 100,
                     tools: 10,
                     output_bytes: 10_000,
+                    model_output_bytes: 600,
                     parked_calls: 1000,
                     runs_per_owner: NonZeroUsize::new(3),
                     model_timeout: Duration::from_secs(60),

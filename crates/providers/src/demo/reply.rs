@@ -286,19 +286,19 @@ enum Trouble {
 
 /// Reads a result: words are looked through, JSON only where it says that it is an error.
 fn trouble(result: &str) -> Option<Trouble> {
-    let words = match serde_json::from_str::<Value>(result) {
-        Ok(Value::Object(object)) => object.get("error").or_else(|| object.get("denied"))?.to_string(),
-        Ok(Value::String(text)) => text,
+    let (words, is_error) = match serde_json::from_str::<Value>(result) {
+        Ok(Value::Object(object)) => {
+            (object.get("error").or_else(|| object.get("denied"))?.to_string(), true)
+        }
+        Ok(Value::String(text)) => (text, false),
         Ok(_) => return None,
-        Err(_) => result.to_owned(),
+        Err(_) => (result.to_owned(), false),
     };
     let words = words.to_lowercase();
     let has = |options: &[&str]| options.iter().any(|option| words.contains(option));
     if has(&["denied", "declined", "rejected", "not approved", "not allow"]) {
         Some(Trouble::Denied)
-    } else if has(&["error", "failed", "expired", "cancelled", "timed out"])
-        || result.trim_start().starts_with('{')
-    {
+    } else if is_error || has(&["error", "failed", "expired", "cancelled", "timed out"]) {
         Some(Trouble::Failed)
     } else {
         None

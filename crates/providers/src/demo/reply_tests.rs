@@ -336,3 +336,41 @@ fn a_request_without_a_user_message_is_greeted() {
     };
     assert!(matches!(&reply(&request)[0], ModelEvent::Text(text) if text.starts_with("Hello!")));
 }
+
+#[test]
+fn a_result_whose_middle_was_left_out_is_no_failure() {
+    let mut request = answered("where am I", &[("get_location", json!({}), "")]);
+    let Some(ModelMessage::Tool { content, .. }) = request.messages.last_mut() else { panic!("{request:?}") };
+    *content =
+        [r#"{"city":"Be"#, "[… 9 bytes …]", r#"rn"}"#].map(|text| ModelContent::Text(text.into())).into();
+    check(
+        &request,
+        expect![[r#"
+            text `get_location` gave: {"city":"Be
+            [… 9 bytes …]
+            rn"}
+            finished Stop
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_in_a_result_is_named() {
+    let mut request = answered("where am I", &[("get_location", json!({}), "")]);
+    let Some(ModelMessage::Tool { content, .. }) = request.messages.last_mut() else { panic!("{request:?}") };
+    let file = |filename: Option<&str>| ModelContent::File {
+        media_type: "image/png".into(),
+        url: "data:image/png;base64,AAAA".into(),
+        filename: filename.map(ToOwned::to_owned),
+    };
+    *content = vec![ModelContent::Text("A map:".into()), file(None), file(Some("b.png"))];
+    check(
+        &request,
+        expect![[r#"
+            text `get_location` gave: A map:
+            [a file (image/png)]
+            [b.png (image/png)]
+            finished Stop
+        "#]],
+    );
+}
