@@ -7,16 +7,16 @@ TESTED_BIN := $(abspath e2e/.bin/fermata)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test fmt lint doc deny unit e2e
+.PHONY: help run test fmt lint doc deny unit examples e2e
 
 help:
 	@echo 'make run    start the server; with no model API configured, the demo model answers'
-	@echo 'make test   every check, in this order: fmt lint doc deny unit e2e (each is a target, too)'
+	@echo 'make test   every check, in this order: fmt lint doc deny unit examples e2e (each is a target, too)'
 
 run: require-cargo
 	cargo run --release --locked --bin fermata
 
-test: fmt lint doc deny unit e2e
+test: fmt lint doc deny unit examples e2e
 
 fmt: require-cargo
 	cargo fmt --all --check
@@ -39,6 +39,11 @@ deny: require-cargo
 
 unit: require-cargo require-node
 	cargo test --workspace --locked
+
+# With the demo model, whatever is set here: a check costs nothing.
+examples: require-cargo
+	env -u OPENAI_API_KEY -u OPENAI_BASE_URL cargo run -q --locked -p fermata-examples --bin conversation
+	cargo run -q --locked -p fermata-examples --bin mounted -- --check
 
 e2e: require-cargo require-node e2e/node_modules/.package-lock.json
 	cargo build --locked -p fermata-server

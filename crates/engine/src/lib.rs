@@ -12,6 +12,7 @@ mod post;
 mod prompt;
 mod run;
 mod run_log;
+pub mod runner;
 pub mod store;
 
 pub use engine::{
@@ -20,4 +21,5 @@ pub use engine::{
 };
 pub use model::Model;
 pub use run_log::Reader;
+pub use runner::{Runner, RunnerError};
 pub use store::Store;

@@ -143,7 +143,7 @@ fn input_of(part: &ToolPart) -> Value {
 }
 
 /// The name as providers take it; the model may have made one up.
-fn tool_name(name: &str) -> String {
+pub(crate) fn tool_name(name: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = name.chars().take(64).map(fit).collect();
     if name.is_empty() { "unnamed".into() } else { name }

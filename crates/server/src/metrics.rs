@@ -18,9 +18,9 @@ use axum::{
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// What the recorder of this process has recorded.
+/// What the recorder of this process has recorded; nothing where the recorder is somebody else's.
 #[derive(Clone)]
-pub struct Metrics(PrometheusHandle);
+pub struct Metrics(Option<PrometheusHandle>);
 
 const REQUEST_DURATION: &str = "http_server_request_duration_seconds";
 const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
@@ -30,33 +30,40 @@ const TOKENS: &[f64] =
 // === impl Metrics ===
 
 impl Metrics {
-    /// Records for the whole process, from now on; asked again, gives the same.
+    /// Records for the whole process, from now on; asked again, gives the same. A program that has a recorder of its own keeps it: it
+    /// gets the numbers, and here there are none.
     ///
     /// # Errors
-    /// Where another recorder was there before.
+    /// Where the recorder cannot be built.
     pub fn install() -> Result<Self, BuildError> {
         // Held while installing: of two that begin at once, one must find what the other installed.
         static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
         let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = installed.as_ref() {
-            return Ok(Self(handle.clone()));
+            return Ok(Self(Some(handle.clone())));
         }
-        let handle = PrometheusBuilder::new()
+        let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)?
             .set_buckets_for_metric(Matcher::Full("gen_ai_client_token_usage".into()), TOKENS)?
-            .install_recorder()?;
+            .install_recorder();
         describe();
-        Ok(Self(installed.insert(handle).clone()))
+        match recorder {
+            Ok(handle) => Ok(Self(Some(installed.insert(handle).clone()))),
+            Err(BuildError::FailedToSetGlobalRecorder(_)) => Ok(Self(None)),
+            Err(error) => Err(error),
+        }
     }
 
     /// All numbers, as text.
     pub fn render(&self) -> String {
-        self.0.render()
+        self.0.as_ref().map(PrometheusHandle::render).unwrap_or_default()
     }
 
     /// Folds what was observed into its buckets; without it, observations pile up until somebody reads them.
     pub fn tidy(&self) {
-        self.0.run_upkeep();
+        if let Some(handle) = &self.0 {
+            handle.run_upkeep();
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 /// The workspace, from the bottom to the top: each crate with those of the workspace that it may know.
-const ROOMS: [(&str, &[&str]); 6] = [
+const ROOMS: [(&str, &[&str]); 7] = [
     ("fermata-protocol", &[]),
     ("fermata-tools", &["fermata-protocol"]),
     ("fermata-engine", &["fermata-protocol", "fermata-tools"]),
@@ -22,6 +22,7 @@ const ROOMS: [(&str, &[&str]); 6] = [
         "fermata-server",
         &["fermata-protocol", "fermata-tools", "fermata-engine", "fermata-providers", "fermata-store"],
     ),
+    ("fermata-examples", &["fermata-tools", "fermata-engine", "fermata-providers", "fermata-server"]),
 ];
 
 /// Every package by its name, with the names of those that it needs to be built, for any platform.

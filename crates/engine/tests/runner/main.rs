@@ -1,0 +1,761 @@
+//! The loop as a library: what a caller sees of it, and what the model is asked with.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where its world is not as it must be")]
+
+mod world;
+
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fermata_engine::{
+    Model, Runner, RunnerError,
+    model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, Usage},
+    runner::{Approval, Ending, Params, Source},
+};
+use fermata_protocol::{FinishReason, ToolChoice};
+use fermata_tools::{
+    ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorType, Locks, Policy, RuledBy,
+    Ruling, Strategies, Strategy, Tool, ToolError, ToolSpec,
+};
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use serde_json::{Value, json};
+use tokio::{
+    sync::Barrier,
+    time::{Instant, timeout},
+};
+use world::{Doer, Memory, Script, calls, endless, finished, line, params, result, says, user};
+
+fn most(iterations: u32) -> NonZeroU32 {
+    NonZeroU32::new(iterations).unwrap()
+}
+
+// === To the end ===
+
+#[tokio::test(start_paused = true)]
+async fn the_loop_goes_on_until_the_model_calls_nothing() {
+    let model = Script::new([calls(&[("look", r#"{"n": 1}"#), ("look", "")]), says("found")]);
+    let look = Doer::new("look", async |input: Value, _| Ok(json!({"got": input}))).shared();
+    let outcome = Runner::new(params(&model, &[&look]).system("be brief")).run_until_done().await.unwrap();
+    assert_eq!(outcome.ending, Ending::Answered);
+    assert_eq!(outcome.step.text, "found");
+    assert_eq!(outcome.step.iteration, 2);
+    assert_eq!(outcome.usage, Usage { input_tokens: 20, output_tokens: 4, total_tokens: 24 });
+    assert_eq!(
+        model.heard(1),
+        [
+            "system: be brief",
+            "user: go",
+            r#"assistant:  call_1=look({"n":1}) call_2=look({})"#,
+            r#"call_1: {"got":{"n":1}}"#,
+            r#"call_2: {"got":{}}"#,
+        ]
+    );
+    let lines: Vec<String> = outcome.messages.iter().map(line).collect();
+    assert_eq!(lines[1..4], model.heard(1)[2..5]);
+    assert_eq!(lines[4], "assistant: found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_is_told_which_tools_there_are_and_how_it_is_set() {
+    let model = Script::new([says("hi")]);
+    let tools = params(&model, &[&Doer::done("b").shared(), &Doer::done("a").shared()]);
+    Runner::new(tools.setting("temperature", 0).tool_choice(ToolChoice::Auto))
+        .run_until_done()
+        .await
+        .unwrap();
+    let request = model.request(0);
+    let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(request.settings["temperature"], 0);
+    assert_eq!(request.tool_choice, Some(ToolChoice::Auto));
+}
+
+#[test]
+fn tools_that_cannot_be_offered_are_refused_before_the_loop() {
+    let model = Script::new([]);
+    let twins: [Arc<dyn Tool>; 2] = [Doer::done("a").shared(), Doer::done("a").shared()];
+    assert!(params(&model, &[]).tools(twins).is_err());
+    let mut params = params(&model, &[&Doer::done("a").shared()]);
+    let nameless: [Arc<dyn Tool>; 1] = [Doer::done("no name").shared()];
+    assert!(params.set_tools(nameless).is_err());
+    assert!(params.toolbox().find("a").is_some(), "the tools stay where others are refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_most_iterations_end_the_loop_normally_and_what_was_called_last_has_run() {
+    let model = Script::new([calls(&[("look", "")]), calls(&[("look", "")]), says("never")]);
+    let look = Doer::done("look").shared();
+    let runner = Runner::new(params(&model, &[&look]).max_iterations(most(2)));
+    let outcome = runner.run_until_done().await.unwrap();
+    assert_eq!(outcome.ending, Ending::MaxIterations);
+    assert_eq!(outcome.step.calls.len(), 1);
+    assert_eq!((model.times_asked(), look.times_run()), (2, 2));
+    assert_eq!(line(outcome.messages.last().unwrap()), "call_2: look is done");
+}
+
+// === Step by step ===
+
+#[tokio::test(start_paused = true)]
+async fn a_step_carries_all_that_the_model_said() {
+    let model = Script::new([vec![
+        Ok(ModelEvent::Alive),
+        Ok(ModelEvent::Reasoning("hm".into())),
+        Ok(ModelEvent::Text("let me ".into())),
+        Ok(ModelEvent::Text("look".into())),
+        Ok(ModelEvent::Source { url: "https://a.example".into(), title: None }),
+        Ok(ModelEvent::CallStart { key: 0, tool: "look".into() }),
+        Ok(ModelEvent::CallDelta { key: 7, arguments: "of no call".into() }),
+        Ok(ModelEvent::CallDelta { key: 0, arguments: r#"{"n""#.into() }),
+        Ok(ModelEvent::CallDelta { key: 0, arguments: ": 3}".into() }),
+        Ok(ModelEvent::File { media_type: "image/png".into(), url: "data:image/png;base64,AA".into() }),
+        Ok(finished(FinishReason::ToolCalls)),
+    ]]);
+    let mut runner = Runner::new(params(&model, &[]));
+    let step = runner.next_step().await.unwrap().unwrap();
+    assert_eq!((step.reasoning.as_str(), step.text.as_str()), ("hm", "let me look"));
+    assert_eq!(step.calls, [ModelCall { id: "call_1".into(), tool: "look".into(), input: json!({"n": 3}) }]);
+    assert_eq!(step.sources, [Source { url: "https://a.example".into(), title: None }]);
+    assert_eq!(step.files.len(), 1);
+    assert_eq!(step.finish_reason, FinishReason::ToolCalls);
+    assert_eq!(step.usage.unwrap().total_tokens, 12);
+    assert_eq!(runner.messages().last(), Some(&step.message()));
+    assert_eq!(runner.last_step(), Some(&step));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_ended_stays_ended() {
+    let model = Script::new([says("hi"), says("never")]);
+    let mut runner = Runner::new(params(&model, &[]));
+    assert!(runner.next_step().await.unwrap().is_some());
+    assert_eq!(runner.ending(), None);
+    assert!(runner.next_step().await.unwrap().is_none());
+    assert_eq!(runner.ending(), Some(Ending::Answered));
+    runner.push_messages([user("more")]);
+    assert!(runner.next_step().await.unwrap().is_none());
+    assert_eq!(model.times_asked(), 1);
+    assert_eq!(runner.run_until_done().await.unwrap().step.text, "hi");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_steps_come_as_a_stream() {
+    let model = Script::new([calls(&[("look", "")]), says("found")]);
+    let look = Doer::done("look").shared();
+    let steps: Vec<_> = Runner::new(params(&model, &[&look])).steps().try_collect().await.unwrap();
+    let iterations: Vec<_> = steps.iter().map(|step| (step.iteration, step.calls.len())).collect();
+    assert_eq!(iterations, [(1, 1), (2, 0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_steps_is_over_after_an_error() {
+    let model = Script::new([calls(&[("look", "")]), vec![Err(ModelError::Timeout)], says("never")]);
+    let steps: Vec<_> = Runner::new(params(&model, &[&Doer::done("look").shared()])).steps().collect().await;
+    assert_eq!(steps.len(), 2);
+    assert_eq!(steps[1], Err(RunnerError::Model(ModelError::Timeout)));
+    assert_eq!(model.times_asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_gets_an_id_that_the_conversation_does_not_have() {
+    let model = Script::new([calls(&[("look", ""), ("look", "")]), says("found")]);
+    let call = |id: &str| ModelCall { id: id.into(), tool: "look".into(), input: json!({}) };
+    let earlier = ModelMessage::Assistant {
+        reasoning: String::new(),
+        text: String::new(),
+        calls: vec![call("call_1"), call("call_3")],
+    };
+    let look = Doer::done("look").shared();
+    let params = params(&model, &[&look]).messages([
+        earlier,
+        result("call_1", "look", "1"),
+        result("call_3", "look", "3"),
+    ]);
+    let mut runner = Runner::new(params);
+    let step = runner.next_step().await.unwrap().unwrap();
+    let ids: Vec<&str> = step.calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids, ["call_2", "call_4"]);
+    runner.run_until_done().await.unwrap();
+}
+
+// === Models that fail ===
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_fails_breaks_the_loop_and_can_be_asked_again() {
+    let network = || ModelError::Network("gone".into());
+    let model = Script::new([
+        calls(&[("look", "")]),
+        vec![Ok(ModelEvent::Text("hal".into())), Err(network())],
+        says("found"),
+    ]);
+    let look = Doer::done("look").shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    assert!(runner.next_step().await.unwrap().is_some());
+    assert_eq!(runner.next_step().await, Err(RunnerError::Model(network())));
+    assert_eq!(runner.ending(), None);
+    let step = runner.next_step().await.unwrap().unwrap();
+    assert_eq!((step.iteration, step.text.as_str()), (3, "found"));
+    assert_eq!(model.heard(1), model.heard(2), "nothing of the broken answer stays");
+    assert_eq!(look.times_run(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_model_breaks_run_until_done() {
+    let model = Script::new([vec![Err(ModelError::Auth("no key".into()))]]);
+    let outcome = Runner::new(params(&model, &[])).run_until_done().await;
+    assert_eq!(outcome.unwrap_err(), RunnerError::Model(ModelError::Auth("no key".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_breaks_off_or_says_that_it_failed_is_a_failure() {
+    for turn in [
+        vec![Ok(ModelEvent::Text("hal".into()))],
+        vec![Ok(ModelEvent::Text("hal".into())), Ok(finished(FinishReason::Error))],
+    ] {
+        let model = Script::new([turn]);
+        let outcome = Runner::new(params(&model, &[])).run_until_done().await;
+        assert!(matches!(outcome, Err(RunnerError::Model(ModelError::Network(_) | ModelError::Provider(_)))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_model_is_given_up_and_counts_as_asked() {
+    let model = Script::new([]);
+    let mut runner = Runner::new(params(&model, &[]).max_iterations(most(1)));
+    let begun = Instant::now();
+    assert_eq!(runner.next_step().await, Err(RunnerError::Model(ModelError::Timeout)));
+    assert_eq!(begun.elapsed(), runner.params().model_timeout);
+    assert_eq!(runner.next_step().await, Ok(None));
+    assert_eq!(runner.run_until_done().await.unwrap_err(), RunnerError::NoStep(1));
+}
+
+/// Says that it is at work, and never anything else.
+struct AtWork;
+
+#[async_trait]
+impl Model for AtWork {
+    fn name(&self) -> &str {
+        "at work"
+    }
+
+    async fn stream(
+        &self,
+        _: ModelRequest,
+    ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
+        let minutes = futures::stream::repeat(()).then(async |()| {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Ok(ModelEvent::Alive)
+        });
+        Ok(minutes.boxed())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_at_work_for_too_long_is_given_up() {
+    let mut runner = Runner::new(Params::new(Arc::new(AtWork)).user("go"));
+    let begun = Instant::now();
+    assert_eq!(runner.next_step().await, Err(RunnerError::Model(ModelError::Timeout)));
+    assert_eq!(begun.elapsed(), runner.params().model_call_timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_model_called_before_it_was_cut_off_does_not_run() {
+    let mut turn = calls(&[("look", "")]);
+    turn.pop();
+    turn.push(Ok(finished(FinishReason::ContentFilter)));
+    let model = Script::new([turn, says("never")]);
+    let look = Doer::done("look").shared();
+    let outcome = Runner::new(params(&model, &[&look])).run_until_done().await.unwrap();
+    assert_eq!(outcome.ending, Ending::CutOff);
+    assert_eq!((model.times_asked(), look.times_run()), (1, 0));
+    assert!(line(outcome.messages.last().unwrap()).starts_with("call_1: Error: The answer was cut off"));
+}
+
+// === Tools that fail ===
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
+    let model = Script::new([
+        calls(&[
+            ("fails", ""),
+            ("panics", ""),
+            ("sleeps", ""),
+            ("works", r#"{"n": "no number"}"#),
+            ("works", "{not json"),
+            ("works", "[1]"),
+            ("nobody", ""),
+            ("wor.ks", ""),
+            ("works", ""),
+        ]),
+        says("well"),
+    ]);
+    let fails = Doer::new("fails", async |_, _| Err(ToolError::internal("It broke."))).shared();
+    let panics = Doer::new("panics", async |_, _| panic!("on purpose")).shared();
+    let (sleeps, ..) = endless("sleeps");
+    let sleeps = sleeps.with(|spec| spec.timeout = Some(Duration::from_secs(3)));
+    let works = Doer::done("works").shared();
+    let runner = Runner::new(params(&model, &[&fails, &panics, &sleeps, &works]));
+    let outcome = runner.run_until_done().await.unwrap();
+    assert_eq!(outcome.step.text, "well");
+    let heard = model.heard(1);
+    let told: Vec<&str> = heard[2..].iter().map(|line| line.split_once(": ").unwrap().1).collect();
+    assert_eq!(told[0], "Error: It broke. Go on without this tool.");
+    assert_eq!(told[1], "Error: The tool failed inside the server. Go on without this tool.");
+    assert_eq!(told[2], "Error: The tool took longer than 3s and was ended. Go on without this tool.");
+    assert!(told[3].starts_with("Error: The input of works does not fit its schema: /n: "), "{}", told[3]);
+    assert!(told[4].starts_with("Error: The arguments of works are not valid JSON ("), "{}", told[4]);
+    assert!(told[5].starts_with("Error: The arguments of works are not a JSON object."), "{}", told[5]);
+    assert!(told[6].starts_with("Error: There is no tool named \"nobody\". The tools are: fails, "));
+    assert_eq!(told[7], "Error: There is no tool named \"wor.ks\".");
+    assert_eq!(told[8], "works is done");
+    assert_eq!(works.times_run(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_without_a_limit_of_its_own_has_that_of_the_loop() {
+    let model = Script::new([calls(&[("sleeps", "")]), says("well")]);
+    let sleeps = endless("sleeps").0.shared();
+    Runner::new(params(&model, &[&sleeps]).tool_timeout(Duration::from_secs(7)))
+        .run_until_done()
+        .await
+        .unwrap();
+    assert!(model.heard(1)[2].contains("longer than 7s"), "{}", model.heard(1)[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helps_by_itself_is_tried_again_and_what_a_person_can_mend_is_put_to_them() {
+    let model = Script::new([calls(&[("flaky", ""), ("locked", "")]), says("well")]);
+    let failed = Mutex::new(false);
+    let flaky = Doer::new("flaky", move |_, _| {
+        let first = !std::mem::replace(&mut *failed.lock().unwrap(), true);
+        std::future::ready(if first {
+            Err(ToolError::new(ErrorType::Network, "gone"))
+        } else {
+            Ok(json!("there"))
+        })
+    })
+    .with(|spec| spec.repeatable = true);
+    let locked = Doer::new("locked", async |_, _| Err(ToolError::new(ErrorType::Auth, "No key."))).shared();
+    Runner::new(params(&model, &[&flaky, &locked])).run_until_done().await.unwrap();
+    assert_eq!(flaky.times_run(), 2);
+    assert_eq!(model.heard(1)[2..], ["call_1: there", "call_2: Error: No key. Ask the person what to do."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_is_set_to_end_the_loop_ends_it_normally_with_every_result() {
+    let model = Script::new([calls(&[("fails", ""), ("works", "")]), says("never")]);
+    let fails = Doer::new("fails", async |_, _| Err(ToolError::internal("It broke."))).shared();
+    let params = params(&model, &[&fails, &Doer::done("works").shared()]);
+    let set = Strategies::default().with(ErrorType::Internal, Strategy::FailRun);
+    let outcome = Runner::new(params.strategies(set)).run_until_done().await.unwrap();
+    assert_eq!(outcome.ending, Ending::ToolFailed);
+    let last: Vec<String> = outcome.messages[2..].iter().map(line).collect();
+    assert_eq!(last, ["call_1: Error: It broke.", "call_2: works is done"]);
+    assert_eq!(model.times_asked(), 1);
+}
+
+// === Side by side, and one after the other ===
+
+#[tokio::test(start_paused = true)]
+async fn the_calls_of_a_step_run_side_by_side_and_are_told_in_their_order() {
+    let model = Script::new([calls(&[("meets", r#"{"n": 1}"#), ("meets", r#"{"n": 2}"#)]), says("well")]);
+    let barrier = Arc::new(Barrier::new(2));
+    let meets = Doer::new("meets", move |input: Value, _| {
+        let barrier = barrier.clone();
+        async move {
+            barrier.wait().await;
+            if input["n"] == 1 {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+            Ok(input["n"].clone())
+        }
+    })
+    .shared();
+    let memory = Arc::new(Memory::default());
+    Runner::new(params(&model, &[&meets])).with_hooks(memory.clone()).run_until_done().await.unwrap();
+    assert_eq!(model.heard(1)[2..], ["call_1: 1", "call_2: 2"]);
+    assert_eq!(memory.lines()[3..5], ["result meets 2", "result meets 1"], "{:?}", memory.lines());
+}
+
+/// A tool on the resource "file" that notes when it begins and ends.
+fn noting(notes: &Arc<Mutex<Vec<String>>>) -> Arc<Doer> {
+    let notes = notes.clone();
+    Doer::new("notes", move |input: Value, _| {
+        let notes = notes.clone();
+        async move {
+            notes.lock().unwrap().push(format!("{} begins", input["n"]));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            notes.lock().unwrap().push(format!("{} ends", input["n"]));
+            Ok(json!("ok"))
+        }
+    })
+    .using("file")
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_on_one_resource_run_one_after_the_other_in_their_order() {
+    let all: Vec<String> = (0..5).map(|n| format!(r#"{{"n": {n}}}"#)).collect();
+    let all: Vec<(&str, &str)> = all.iter().map(|input| ("notes", input.as_str())).collect();
+    let model = Script::new([calls(&all), says("well")]);
+    let notes = Arc::default();
+    Runner::new(params(&model, &[&noting(&notes)])).run_until_done().await.unwrap();
+    let expected: Vec<String> = (0..5).flat_map(|n| [format!("{n} begins"), format!("{n} ends")]).collect();
+    assert_eq!(*notes.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn loops_that_share_their_locks_do_not_use_a_resource_side_by_side() {
+    let (locks, notes) = (Locks::new(), Arc::default());
+    let looping = |n: &str| {
+        let model = Script::new([calls(&[("notes", n)]), says("well")]);
+        Runner::new(params(&model, &[&noting(&notes)]).locks(locks.clone())).run_until_done()
+    };
+    let (first, second) = tokio::join!(looping(r#"{"n": 1}"#), looping(r#"{"n": 2}"#));
+    assert!(first.is_ok() && second.is_ok());
+    let notes = notes.lock().unwrap();
+    for pair in notes.chunks(2) {
+        assert_eq!(pair[0].strip_suffix(" begins"), pair[1].strip_suffix(" ends"), "{notes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_too_long_for_its_resource_fails_and_did_not_run() {
+    let model = Script::new([calls(&[("notes", "")]), says("well")]);
+    let notes = Arc::default();
+    let mut params = params(&model, &[&noting(&notes)]);
+    params.lock_timeout = Duration::from_secs(9);
+    let key = fermata_tools::ResourceKey { name: "file".into(), owner: None };
+    let _held = params.locks.queue(key).turn().await;
+    Runner::new(params).run_until_done().await.unwrap();
+    assert!(model.heard(1)[2].contains("longer than 9s"), "{}", model.heard(1)[2]);
+    assert!(notes.lock().unwrap().is_empty());
+}
+
+// === Looking and changing between steps ===
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_response_is_computed_once_and_the_loop_uses_it() {
+    let model = Script::new([calls(&[("look", "")]), says("found")]);
+    let look = Doer::done("look").shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    assert!(runner.tool_response().await.is_empty());
+    runner.next_step().await.unwrap();
+    let first = runner.tool_response().await.to_vec();
+    assert_eq!(first, [result("call_1", "look", "look is done")]);
+    assert_eq!(runner.tool_response().await, first);
+    assert_eq!(runner.messages().len(), 2, "it comes to the conversation with the next step");
+    runner.next_step().await.unwrap();
+    assert_eq!(model.heard(1).last().unwrap(), "call_1: look is done");
+    assert!(runner.tool_response().await.is_empty());
+    assert_eq!(look.times_run(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_waiting_for_tools_and_waits_again_runs_none_twice() {
+    let model = Script::new([calls(&[("slow", ""), ("asked", "")]), says("well")]);
+    let slow = Doer::new("slow", async |_, _| {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        Ok(json!("slept"))
+    })
+    .shared();
+    let asked = Doer::done("asked").asked_about();
+    let memory = Arc::new(Memory { thinks_for: Duration::from_secs(2), ..Memory::default() });
+    let mut runner = Runner::new(params(&model, &[&slow, &asked])).with_hooks(memory.clone());
+    runner.next_step().await.unwrap();
+    for patience in [1, 5, 5] {
+        assert!(timeout(Duration::from_secs(patience), runner.tool_response()).await.is_err());
+    }
+    assert!(timeout(Duration::from_millis(1), runner.next_step()).await.is_err());
+    runner.next_step().await.unwrap();
+    assert_eq!((slow.times_run(), asked.times_run()), (1, 1));
+    let calls = memory.lines().iter().filter(|line| line.starts_with("call ")).count();
+    assert_eq!(calls, 2, "{:?}", memory.lines());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pushed_messages_drop_the_response_and_every_call_stays_paired() {
+    let model = Script::new([calls(&[("look", "")]), says("as you wish")]);
+    let look = Doer::done("look").shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    runner.next_step().await.unwrap();
+    runner.tool_response().await;
+    runner.push_messages([user("leave that")]);
+    runner.next_step().await.unwrap();
+    assert_eq!(
+        model.heard(1)[1..],
+        [
+            "assistant:  call_1=look({})",
+            "call_1: There is no result of this call: the conversation went on without it.",
+            "user: leave that"
+        ]
+    );
+    assert_eq!(look.times_run(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_the_conversation_left_behind_never_run() {
+    let model = Script::new([calls(&[("look", "")]), says("as you wish")]);
+    let look = Doer::done("look").shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    runner.next_step().await.unwrap();
+    runner.push_messages([user("leave that")]);
+    runner.run_until_done().await.unwrap();
+    assert_eq!(look.times_run(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pushed_results_stand_in_place_of_the_tools() {
+    let model = Script::new([calls(&[("look", ""), ("look", "")]), says("found")]);
+    let look = Doer::done("look").shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    let step = runner.next_step().await.unwrap().unwrap();
+    let own = [result("call_2", "look", "two"), result("call_1", "look", "one")];
+    // The step's own message, which the conversation has already, is not repeated.
+    runner.push_messages(std::iter::once(step.message()).chain(own));
+    runner.next_step().await.unwrap();
+    assert_eq!(model.heard(1)[2..], ["call_1: one", "call_2: two"]);
+    assert_eq!(look.times_run(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pushing_makes_the_loop_go_on_where_the_model_called_nothing() {
+    let model = Script::new([says("one"), says("two")]);
+    let mut runner = Runner::new(params(&model, &[]));
+    runner.next_step().await.unwrap();
+    runner.push_messages([user("and then?")]);
+    assert_eq!(runner.next_step().await.unwrap().unwrap().text, "two");
+    assert_eq!(model.heard(1), ["user: go", "assistant: one", "user: and then?"]);
+    assert_eq!(runner.next_step().await, Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_pushed_run_before_the_model_is_asked() {
+    let call = ModelCall { id: "mine".into(), tool: "look".into(), input: json!({"n": 1}) };
+    let pushed = ModelMessage::Assistant { reasoning: String::new(), text: String::new(), calls: vec![call] };
+    let look = Doer::done("look").shared();
+
+    let model = Script::new([says("one"), says("two")]);
+    let mut runner = Runner::new(params(&model, &[&look]));
+    runner.next_step().await.unwrap();
+    assert!(runner.tool_response().await.is_empty());
+    runner.push_messages([pushed.clone()]);
+    runner.next_step().await.unwrap();
+    assert_eq!(model.heard(1).last().unwrap(), "mine: look is done");
+
+    let model = Script::new([says("one")]);
+    Runner::new(params(&model, &[&look]).messages([pushed])).run_until_done().await.unwrap();
+    assert_eq!(model.heard(0).last().unwrap(), "mine: look is done");
+    assert_eq!(look.times_run(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_params_are_what_the_next_step_is_asked_with() {
+    let (first, second) = (Script::new([calls(&[("look", "")])]), Script::new([says("fresh")]));
+    let look = Doer::done("look").shared();
+    let mut runner = Runner::new(params(&first, &[&look]).max_iterations(most(1)));
+    runner.next_step().await.unwrap();
+    runner.tool_response().await;
+    runner.set_params(params(&second, &[&Doer::done("other").shared()]).system("anew"));
+    assert_eq!(runner.next_step().await.unwrap().unwrap().text, "fresh");
+    assert_eq!(second.heard(0), ["system: anew", "user: go"], "the response was dropped with its call");
+    assert_eq!(second.request(0).tools[0].name, "other");
+    assert_eq!(look.times_run(), 1);
+    assert_eq!(runner.next_step().await, Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_setting_keeps_the_response_of_calls_that_stay() {
+    let model = Script::new([calls(&[("look", "")]), says("one"), says("two")]);
+    let look = Doer::done("look").shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    runner.next_step().await.unwrap();
+    runner.tool_response().await;
+    runner.update_params(|params| _ = params.settings.insert("temperature".into(), json!(1)));
+    runner.next_step().await.unwrap();
+    assert_eq!(model.request(1).settings["temperature"], 1);
+    assert_eq!(model.heard(1).last().unwrap(), "call_1: look is done");
+    assert_eq!(look.times_run(), 1);
+    runner.update_params(|params| params.system = Some("again".into()));
+    assert_eq!(runner.next_step().await.unwrap().unwrap().text, "two", "a change makes the loop go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_input_is_edited_between_steps_runs_and_is_told_as_edited() {
+    let model = Script::new([calls(&[("look", "{broken"), ("look", "{broken")]), says("found")]);
+    let look = Doer::new("look", async |input: Value, _| Ok(input)).shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    runner.next_step().await.unwrap();
+    runner.update_params(|params| {
+        let Some(ModelMessage::Assistant { calls, .. }) = params.messages.last_mut() else {
+            panic!("no calls")
+        };
+        calls[1].input = json!({"n": 4});
+    });
+    runner.next_step().await.unwrap();
+    let heard = model.heard(1);
+    assert_eq!(heard[1], r#"assistant:  call_1=look({}) call_2=look({"n":4})"#);
+    assert!(heard[2].starts_with("call_1: Error: The arguments of look are not valid JSON"), "{heard:?}");
+    assert_eq!(heard[3], r#"call_2: {"n":4}"#);
+    assert_eq!(look.times_run(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_choice_holds_for_one_step() {
+    let model = Script::new([calls(&[("look", "")]), says("found")]);
+    let params = params(&model, &[&Doer::done("look").shared()]).tool_choice(ToolChoice::Tool("look".into()));
+    Runner::new(params).run_until_done().await.unwrap();
+    assert_eq!(model.request(0).tool_choice, Some(ToolChoice::Tool("look".into())));
+    assert_eq!(model.request(1).tool_choice, None);
+}
+
+// === Who decides ===
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_must_be_asked_about_is_denied_where_nobody_can_be_asked() {
+    let model = Script::new([calls(&[("write", "")]), says("well")]);
+    let write = Doer::done("write").asked_about();
+    Runner::new(params(&model, &[&write])).run_until_done().await.unwrap();
+    assert_eq!(
+        model.heard(1)[2],
+        "call_1: Denied: this call needs the approval of a person, and there is nobody to ask"
+    );
+    assert_eq!(write.times_run(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_runs_before_every_call_of_its_step_is_decided() {
+    let model = Script::new([calls(&[("free", ""), ("write", ""), ("write", "")]), says("well")]);
+    let write = Doer::done("write").asked_about();
+    let memory =
+        Memory::answering([Approval::Denied { reason: Some("not today".into()) }, Approval::Approved]);
+    let notes = memory.clone();
+    let free = Doer::new("free", move |_, _| {
+        notes.note("free runs".into());
+        std::future::ready(Ok(json!("ok")))
+    })
+    .shared();
+    let runner = Runner::new(params(&model, &[&free, &write])).with_hooks(memory.clone());
+    runner.run_until_done().await.unwrap();
+    assert_eq!(model.heard(1)[2..], ["call_1: ok", "call_2: Denied: not today", "call_3: write is done"]);
+    assert_eq!(write.times_run(), 1);
+    let lines = memory.lines();
+    let place = |wanted: &str| lines.iter().rposition(|line| line == wanted).unwrap();
+    assert!(place("free runs") > place("asked write"), "{lines:?}");
+}
+
+/// Rules as it is told, in the mode that it is told.
+struct Says(Decision, ApprovalMode);
+
+impl Policy for Says {
+    fn rule(&self, _: &ToolSpec, _: &Value) -> Ruling {
+        Ruling { decision: self.0, reason: Some("house rule".into()), by: RuledBy::Rule(1) }
+    }
+
+    fn approval(&self) -> ApprovalMode {
+        self.1
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_decides_over_what_the_tool_says() {
+    for (policy, told, runs) in [
+        (Says(Decision::Deny, ApprovalMode::Default), "call_1: Denied: house rule", 0),
+        (Says(Decision::Deny, ApprovalMode::Auto), "call_1: Denied: house rule", 0),
+        (Says(Decision::Ask, ApprovalMode::Auto), "call_1: write is done", 1),
+        (Says(Decision::Allow, ApprovalMode::Default), "call_1: write is done", 1),
+    ] {
+        let model = Script::new([calls(&[("write", "")]), says("well")]);
+        let write = Doer::done("write").asked_about();
+        Runner::new(params(&model, &[&write]).policy(Arc::new(policy))).run_until_done().await.unwrap();
+        assert_eq!(model.heard(1)[2], told);
+        assert_eq!(write.times_run(), runs);
+    }
+}
+
+// === Hooks ===
+
+#[tokio::test(start_paused = true)]
+async fn the_hooks_hear_every_word_step_call_and_result_once() {
+    let model = Script::new([calls(&[("look", ""), ("nobody", "")]), says("found")]);
+    let look = Doer::new("look", async |_, context: CallContext| {
+        context.report(json!("half"));
+        let question = Elicitation { message: "Where?".into(), requested_schema: json!({"type": "object"}) };
+        match context.elicit(question).await {
+            ElicitationReply::Accept(content) => Ok(content),
+            ElicitationReply::Decline | ElicitationReply::Cancel => Err(ToolError::internal("Nobody said.")),
+        }
+    })
+    .shared();
+    let memory = Arc::new(Memory::default());
+    Runner::new(params(&model, &[&look])).with_hooks(memory.clone()).run_until_done().await.unwrap();
+    assert_eq!(
+        memory.lines(),
+        [
+            "step 1 ",
+            "call look",
+            "call nobody",
+            "result nobody invalid_format",
+            "progress \"half\"",
+            "question Where?",
+            "result look {\"city\":\"Bern\"}",
+            "word found",
+            "step 2 found",
+        ]
+    );
+}
+
+// === The end of tools ===
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_runner_cancels_its_tools() {
+    let model = Script::new([calls(&[("sleeps", "")])]);
+    let (sleeps, began, given) = endless("sleeps");
+    let sleeps = sleeps.shared();
+    let mut runner = Runner::new(params(&model, &[&sleeps]));
+    runner.next_step().await.unwrap();
+    tokio::select! {
+        _ = runner.tool_response() => panic!("the tool never ends"),
+        () = began.cancelled() => {}
+    }
+    let token = given.lock().unwrap().clone().unwrap();
+    assert!(!token.is_cancelled());
+    drop(runner);
+    assert!(token.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_dropped_cancels_its_tools() {
+    let model = Script::new([calls(&[("sleeps", "")]), says("well")]);
+    let (sleeps, began, given) = endless("sleeps");
+    let mut runner = Runner::new(params(&model, &[&sleeps.shared()]));
+    runner.next_step().await.unwrap();
+    tokio::select! {
+        _ = runner.tool_response() => panic!("the tool never ends"),
+        () = began.cancelled() => {}
+    }
+    let token = given.lock().unwrap().clone().unwrap();
+    assert!(!token.is_cancelled());
+    runner.push_messages([user("never mind")]);
+    assert!(token.is_cancelled());
+    runner.run_until_done().await.unwrap();
+}
+
+// === What the model is told ===
+
+#[tokio::test(start_paused = true)]
+async fn an_output_is_told_in_its_shape_and_cut_where_it_is_too_long() {
+    let model = Script::new([calls(&[("shows", ""), ("talks", "")]), says("well")]);
+    let picture = "data:image/png;base64,iVBORw0KGgo=";
+    let shows = Doer::new("shows", move |_, _| std::future::ready(Ok(json!(picture)))).shared();
+    let talks = Doer::new("talks", async |_, _| Ok(json!("word ".repeat(1000)))).shared();
+    let mut params = params(&model, &[&shows, &talks]);
+    params.model_output_bytes = 100;
+    Runner::new(params).run_until_done().await.unwrap();
+    let request = model.request(1);
+    let ModelMessage::Tool { content, .. } = &request.messages[2] else { panic!("{request:?}") };
+    assert!(matches!(&content[..], [ModelContent::File { url, .. }] if url == picture), "{content:?}");
+    let long = &model.heard(1)[3];
+    assert!(long.len() < 300 && long.starts_with("call_2: word word"), "{long}");
+}

@@ -1,0 +1,97 @@
+//! Fermata inside a bigger Axum app: `cargo run -p fermata-examples --bin mounted`.
+//!
+//! The app has a route and a state of its own, and all of Fermata under `/assistant`. It serves until it is interrupted; with `--check`
+//! it talks to itself over HTTP instead, and fails unless both halves answer.
+
+#![expect(clippy::print_stdout, reason = "whoever starts it must learn where it is")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use axum::{Router, extract::State, routing::get};
+use fermata_server::{App, config::Config, router};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// What the bigger app keeps for itself.
+#[derive(Clone, Default)]
+struct Shop {
+    visits: Arc<AtomicU64>,
+}
+
+async fn visits(State(shop): State<Shop>) -> String {
+    let visits = shop.visits.fetch_add(1, Ordering::Relaxed) + 1;
+    format!("{visits} visits")
+}
+
+/// The bigger app. Each half has its own state, so each is given it before they are put together.
+fn site(shop: Shop, fermata: App) -> Router {
+    Router::new().route("/visits", get(visits)).with_state(shop).nest("/assistant", router(fermata))
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let checking = std::env::args().any(|argument| argument == "--check");
+    // A check must not depend on the settings of whoever runs it, and never costs anything.
+    let mut config = Config::from_environment(&|name| std::env::var(name).ok().filter(|_| !checking))?;
+    if checking {
+        config.database_url = "sqlite::memory:".into();
+    }
+    let fermata = App::build(&config).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let base = format!("http://{}", listener.local_addr()?);
+    println!("{base}/visits is the app's own, {base}/assistant is Fermata, answered by {}", fermata.model());
+
+    let server = axum::serve(listener, site(Shop::default(), fermata.clone())).into_future();
+    tokio::select! {
+        served = server => served?,
+        checked = check(&base), if checking => checked?,
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+        () = tidy(&fermata) => {}
+    }
+    // Runs that are open are saved, and their readers told.
+    fermata.engine().shutdown().await;
+    Ok(())
+}
+
+/// Folds numbers together that nobody reads; not needed where the program has a `metrics` recorder of its own.
+async fn tidy(fermata: &App) {
+    let mut interval = tokio::time::interval(Duration::from_secs(5));
+    loop {
+        interval.tick().await;
+        fermata.metrics().tidy();
+    }
+}
+
+/// Uses both halves as a client would.
+async fn check(base: &str) -> anyhow::Result<()> {
+    let client = reqwest::Client::new();
+    let visit = async || -> anyhow::Result<String> {
+        Ok(client.get(format!("{base}/visits")).send().await?.error_for_status()?.text().await?)
+    };
+    ensure!(visit().await? == "1 visits", "the app's own route has its own state");
+
+    let post = json!({
+        "id": "hello",
+        "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "what time is it"}]}],
+    });
+    let chat = client.post(format!("{base}/assistant/api/chat")).json(&post).send().await?;
+    let stream = chat.error_for_status()?.text().await?;
+    ensure!(stream.contains("tool-output-available"), "the demo looks at the clock: {stream}");
+    ensure!(stream.ends_with("data: [DONE]\n\n"), "a stream ends with its mark: {stream}");
+
+    let record = client.get(format!("{base}/assistant/api/chat/hello")).send().await?.error_for_status()?;
+    let record: Value = serde_json::from_str(&record.text().await?)?;
+    let messages = record["messages"].as_array().context("a chat has messages")?;
+    ensure!(messages.len() == 2, "the question and the answer are in the record: {record}");
+
+    ensure!(visit().await? == "2 visits", "the app goes on beside it");
+    println!("both answer");
+    Ok(())
+}
