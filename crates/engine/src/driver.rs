@@ -15,9 +15,7 @@ mod submit;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatId, EventId, Profile, UiChunk};
-use fermata_tools::{
-    Call, CallContext, ErrorType, Execution, MOST_RETRIES, Owner, Receipt, Strategy, always_allowed,
-};
+use fermata_tools::{Call, CallContext, ErrorType, Execution, Owner, Receipt, Strategy, always_allowed};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tokio::{sync::oneshot, time::Instant};
@@ -241,7 +239,7 @@ impl Driver {
                 context: live.jobs.surround(context),
                 timeout: spec.timeout.unwrap_or(self.inner.settings.limits.tool_timeout),
                 // Times it ran before the process ended count.
-                retries: if spec.repeatable { MOST_RETRIES.saturating_sub(times_before(call)) } else { 0 },
+                retries: spec.retries().saturating_sub(times_before(call)),
                 strategies: live.current.rules.strategies.clone(),
             };
             let lock = live.take_lock(id);

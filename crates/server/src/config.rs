@@ -175,17 +175,6 @@ const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
 // === impl Config ===
 
 impl Config {
-    /// Reads the environment and the file, for a program whose command line is its own. What is set is public, to be changed.
-    ///
-    /// # Errors
-    /// The first value that cannot be used, with its place.
-    pub fn from_environment(environment: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        match Invocation::read([OsString::from("fermata")], environment)? {
-            Invocation::Serve(config) => Ok(*config),
-            Invocation::Check(report) => Err(ConfigError::Bad(report)),
-        }
-    }
-
     /// Which model answers.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{CallContext, Decision, ErrorType, Resource, RunBy, ToolError};
+use crate::{CallContext, Decision, ErrorType, MOST_RETRIES, Resource, RunBy, ToolError};
 
 /// What is known of a tool without running it.
 #[derive(Clone, Debug, Serialize)]
@@ -125,6 +125,15 @@ impl<T: TypedTool> Tool for Typed<T> {
             ToolError::new(ErrorType::InvalidFormat, format!("The input does not fit: {error}"))
         })?;
         self.tool.call(input, context).await
+    }
+}
+
+// === impl ToolSpec ===
+
+impl ToolSpec {
+    /// How often a call may run again.
+    pub fn retries(&self) -> u32 {
+        if self.repeatable { MOST_RETRIES } else { 0 }
     }
 }
 

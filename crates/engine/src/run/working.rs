@@ -4,7 +4,7 @@
 //! a call is begun once, except where it declares that it may be repeated and the process ended around it.
 
 use fermata_protocol::{ToolCallId, UiChunk};
-use fermata_tools::{CallState, Cancelled, ErrorType, MOST_RETRIES, RunBy, Strategies, Strategy, ToolError};
+use fermata_tools::{CallState, Cancelled, ErrorType, RunBy, Strategies, Strategy, ToolError};
 use serde_json::Value;
 
 use super::{
@@ -101,8 +101,8 @@ impl Run {
     fn take_up_call(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         let call = &self.calls[place];
         let found = context.toolbox.find(&call.tool);
-        let repeatable = found.is_some_and(|found| found.spec().repeatable);
-        if !repeatable || call.times_run() > MOST_RETRIES as usize {
+        let retries = found.map_or(0, |found| found.spec().retries());
+        if call.times_run() > retries as usize {
             return self.fail(place, ToolError::internal(CUT_OFF), context, effects);
         }
         match call.resource.clone() {

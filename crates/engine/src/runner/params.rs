@@ -189,6 +189,7 @@ impl Params {
             tools: tools.collect(),
             tool_choice: self.tool_choice.clone(),
             settings: self.settings.clone(),
+            strategies: self.strategies.clone(),
         }
     }
 }

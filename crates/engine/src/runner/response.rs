@@ -155,7 +155,7 @@ impl Response {
             input: call.input.clone(),
             context,
             timeout: spec.timeout.unwrap_or(params.tool_timeout),
-            repeatable: spec.repeatable,
+            retries: spec.retries(),
             strategies: params.strategies.clone(),
         };
         Ok((key.map(|key| params.locks.queue(key)), execution))

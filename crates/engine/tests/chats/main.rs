@@ -176,7 +176,7 @@ async fn nobody_answers_and_the_call_expires_whoever_listens() {
         let call = stream.until("tool-approval-request").await;
         if hold == 0 {
             stream.read_out().await;
-            tokio::time::sleep(std::time::Duration::from_secs(3602)).await;
+            tokio::time::sleep(Duration::from_secs(3602)).await;
         } else {
             let seen = stream.read_out().await;
             assert!(

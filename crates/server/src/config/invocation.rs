@@ -57,6 +57,18 @@ impl Invocation {
     }
 }
 
+impl Config {
+    /// Reads the environment and the file, for a program whose command line is its own. What is set is public, to be changed.
+    ///
+    /// # Errors
+    /// The first value that cannot be used, with its place.
+    pub fn from_environment(environment: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let options = command().try_get_matches_from(["fermata"])?;
+        let set = |name: &str| environment(name).filter(|value| !value.is_empty());
+        Self::read(&Sources { options: &options, variables: &set, file: open_file(&options, &set)? })
+    }
+}
+
 /// clap hands an option down to a subcommand, and not up from it, so the innermost is asked.
 fn open_file(options: &ArgMatches, set: Variables<'_>) -> Result<File, ConfigError> {
     let innermost = std::iter::successors(Some(options), |outer| Some(outer.subcommand()?.1)).last();
