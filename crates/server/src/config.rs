@@ -200,7 +200,8 @@ impl Setting {
 // === impl Config ===
 
 impl Config {
-    /// Reads the environment and the file, for a program whose command line is its own. What is set is public, to be changed.
+    /// Reads the environment and the file, for a program whose command line is its own. Every setting can be
+    /// changed afterwards.
     ///
     /// # Errors
     /// The first value that cannot be used, with its place.
