@@ -1,7 +1,7 @@
 //! A whole conversation with a tool of one's own: `cargo run -p fermata-examples --bin conversation`.
 //!
-//! With `OPENAI_API_KEY` (or `OPENAI_BASE_URL`) and `FERMATA_MODEL` set, that model answers, otherwise the built-in demo. The program
-//! fails unless the model was told what the tool said.
+//! With `OPENAI_API_KEY` (or `OPENAI_BASE_URL`) and `FERMATA_MODEL` set, that model answers, otherwise the
+//! built-in demo. The program fails unless the model was told what the tool said.
 
 #![expect(clippy::print_stdout, reason = "a conversation is there to be read")]
 

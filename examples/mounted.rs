@@ -1,7 +1,7 @@
 //! Fermata inside a bigger Axum app: `cargo run -p fermata-examples --bin mounted`.
 //!
-//! The app has a route and a state of its own, and all of Fermata under `/assistant`. It serves until it is interrupted; with `--check`
-//! it talks to itself over HTTP instead, and fails unless both halves answer.
+//! The app has a route and a state of its own, and all of Fermata under `/assistant`. It serves until it is
+//! interrupted; with `--check` it talks to itself over HTTP instead, and fails unless both halves answer.
 
 #![expect(clippy::print_stdout, reason = "whoever starts it must learn where it is")]
 
@@ -60,7 +60,8 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Folds numbers together that nobody reads; not needed where the program has a `metrics` recorder of its own.
+/// Folds numbers together that nobody reads; not needed where the program has a `metrics` recorder of its
+/// own.
 async fn tidy(fermata: &App) {
     let mut interval = tokio::time::interval(Duration::from_secs(5));
     loop {

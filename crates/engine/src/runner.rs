@@ -1,7 +1,9 @@
-//! The loop for Rust programs: ask the model, run what it called, tell it the results, until it calls nothing.
+//! The loop for Rust programs: ask the model, run what it called, tell it the results, until it calls
+//! nothing.
 //!
-//! Knows models and tools; no store, chat, stream or page. A [`Runner`] is consumed once: step by step with [`Runner::next_step`],
-//! as a stream with [`Runner::steps`], or to the end with [`Runner::run_until_done`]. Needs a tokio runtime with time.
+//! Knows models and tools; no store, chat, stream or page. A [`Runner`] is consumed once: step by step with
+//! [`Runner::next_step`], as a stream with [`Runner::steps`], or to the end with [`Runner::run_until_done`].
+//! Needs a tokio runtime with time.
 //!
 //! ```no_run
 //! # use std::{error::Error, sync::Arc};
@@ -17,9 +19,10 @@
 //! # }
 //! ```
 //!
-//! Invariants: what a model is asked with is paired, whatever the caller pushed; no call runs while one of its step waits for a
-//! decision, and none twice, also where a future of the runner is dropped and asked for again; a tool that fails is a result, a
-//! model that fails is an error; when the runner is dropped, its tools are.
+//! Invariants: what a model is asked with is paired, whatever the caller pushed; no call runs while one of
+//! its step waits for a decision, and none twice, also where a future of the runner is dropped and asked for
+//! again; a tool that fails is a result, a model that fails is an error; when the runner is dropped, its
+//! tools are.
 
 mod hooks;
 mod pairing;
@@ -45,8 +48,9 @@ use crate::model::{ModelError, ModelMessage, Usage};
 
 /// A conversation between a model and tools that goes on by itself.
 ///
-/// Between steps the conversation can be read and changed. It holds what the model has said as soon as [`Runner::next_step`] returns;
-/// the results of its calls come to it when the next step begins, or when they are pushed.
+/// Between steps the conversation can be read and changed. It holds what the model has said as soon as
+/// [`Runner::next_step`] returns; the results of its calls come to it when the next step begins, or when they
+/// are pushed.
 pub struct Runner {
     params: Params,
     hooks: Arc<dyn Hooks>,
@@ -124,10 +128,11 @@ impl Runner {
         Self { hooks, ..self }
     }
 
-    /// Runs what the last step called, tells the model and returns its next step; `None` where the loop has ended, and ever after.
+    /// Runs what the last step called, tells the model and returns its next step; `None` where the loop has
+    /// ended, and ever after.
     ///
-    /// The future may be dropped: tools that have begun go on and are waited for by the next call, while a model that was not done is
-    /// asked anew, which counts as an iteration.
+    /// The future may be dropped: tools that have begun go on and are waited for by the next call, while a
+    /// model that was not done is asked anew, which counts as an iteration.
     ///
     /// # Errors
     /// Where the model failed. Calling again asks it again.
@@ -165,8 +170,9 @@ impl Runner {
         Ok(Outcome { step, messages: self.params.messages, usage: self.usage, ending })
     }
 
-    /// The results of the calls that the conversation ends with, in their order; none where it ends with something else. They are
-    /// computed once: who asks again, and the loop itself, gets the same. [`Runner::push_messages`] puts others in their place.
+    /// The results of the calls that the conversation ends with, in their order; none where it ends with
+    /// something else. They are computed once: who asks again, and the loop itself, gets the same.
+    /// [`Runner::push_messages`] puts others in their place.
     pub async fn tool_response(&mut self) -> &[ModelMessage] {
         let calls = calls_at_the_end(&self.params.messages);
         let response = self.response.get_or_insert_with(|| Response::new(calls.to_vec()));
@@ -194,8 +200,9 @@ impl Runner {
         self.ending
     }
 
-    /// Asks the next step with these. The loop goes on, also where the model called nothing; a tool response that was not sent yet is
-    /// dropped, and its tools are cancelled, unless the new conversation ends with the same calls.
+    /// Asks the next step with these. The loop goes on, also where the model called nothing; a tool response
+    /// that was not sent yet is dropped, and its tools are cancelled, unless the new conversation ends with
+    /// the same calls.
     pub fn set_params(&mut self, params: Params) {
         self.update_params(|old| *old = params);
     }
@@ -208,8 +215,9 @@ impl Runner {
         self.response.take_if(|response| !response.is_for(calls));
     }
 
-    /// Says more, after what the model has said. The loop goes on, also where the model called nothing; a tool response that was not
-    /// sent yet is dropped, and its tools are cancelled. Calls that have no result then, neither here nor there, are told to have none.
+    /// Says more, after what the model has said. The loop goes on, also where the model called nothing; a
+    /// tool response that was not sent yet is dropped, and its tools are cancelled. Calls that have no result
+    /// then, neither here nor there, are told to have none.
     ///
     /// Messages that begin with the step's own ([`Step::message`]) do not repeat it.
     pub fn push_messages(&mut self, messages: impl IntoIterator<Item = ModelMessage>) {

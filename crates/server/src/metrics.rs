@@ -30,8 +30,8 @@ const TOKENS: &[f64] =
 // === impl Metrics ===
 
 impl Metrics {
-    /// Records for the whole process, from now on; asked again, gives the same. A program that has a recorder of its own keeps it: it
-    /// gets the numbers, and here there are none.
+    /// Records for the whole process, from now on; asked again, gives the same. A program that has a recorder
+    /// of its own keeps it: it gets the numbers, and here there are none.
     ///
     /// # Errors
     /// Where the recorder cannot be built.

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use backon::{ExponentialBuilder, Retryable};
 use sqlx::{
     SqlitePool,
     migrate::{MigrateError, Migrator},
@@ -21,6 +22,8 @@ static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// How long another process that writes to the file is waited for.
 const BUSY: Duration = Duration::from_secs(5);
+/// How long to wait at first before trying again to open a file that is being made.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long a connection of this process is waited for.
 const QUEUE: Duration = Duration::from_secs(15);
 /// Each connection has a thread of its own.
@@ -28,6 +31,7 @@ const READERS: u32 = 4;
 
 /// SQLite's primary result codes for a file that cannot be used as it is.
 mod code {
+    pub const BUSY: u32 = 5;
     pub const READ_ONLY: u32 = 8;
     pub const CANNOT_OPEN: u32 = 14;
     pub const NOT_A_DATABASE: u32 = 26;
@@ -143,6 +147,22 @@ fn check_place(path: &Path) -> Result<(), OpenError> {
 }
 
 async fn writer(options: SqliteConnectOptions, path: &Path) -> Result<SqlitePool, OpenError> {
+    // While another process turns a new file into one with a write-ahead log, SQLite says "locked" at once, whatever the time that
+    // it was told to wait.
+    let pauses =
+        ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
+    let open = || connect(options.clone());
+    open.retry(pauses).when(is_busy).await.map_err(|error| not_migrated(path, error))
+}
+
+fn is_busy(error: &MigrateError) -> bool {
+    let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
+        return false;
+    };
+    error.as_database_error().and_then(primary_code) == Some(code::BUSY)
+}
+
+async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool, MigrateError> {
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
         // A database in memory lives as long as its connection.
@@ -152,9 +172,8 @@ async fn writer(options: SqliteConnectOptions, path: &Path) -> Result<SqlitePool
         .acquire_timeout(QUEUE)
         .test_before_acquire(false)
         .connect_with(options)
-        .await
-        .map_err(|error| refused(path, &error))?;
-    migrate(&writer).await.map_err(|error| not_migrated(path, error))?;
+        .await?;
+    migrate(&writer).await?;
     Ok(writer)
 }
 

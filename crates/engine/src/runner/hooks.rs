@@ -20,7 +20,8 @@ pub trait Hooks: Send + Sync {
         let _ = step;
     }
 
-    /// A call is taken up, before anything is decided about it. Told once of every call, also of one that cannot run.
+    /// A call is taken up, before anything is decided about it. Told once of every call, also of one that
+    /// cannot run.
     fn call(&self, call: &ModelCall) {
         let _ = call;
     }
@@ -35,9 +36,9 @@ pub trait Hooks: Send + Sync {
         let _ = (call_id, output);
     }
 
-    /// Whether a call may run that the policy wants asked about, with the policy's reason. The calls of a step are asked about one
-    /// after the other, in their order, and none of them runs before the last answer. Asked again where the loop's future was dropped
-    /// during the question.
+    /// Whether a call may run that the policy wants asked about, with the policy's reason. The calls of a
+    /// step are asked about one after the other, in their order, and none of them runs before the last
+    /// answer. Asked again where the loop's future was dropped during the question.
     async fn approve(&self, call: &ModelCall, tool: &ToolSpec, reason: Option<&str>) -> Approval {
         let _ = (call, tool, reason);
         Approval::Denied {

@@ -5,7 +5,8 @@ use crate::model::{ModelCall, ModelContent, ModelMessage};
 /// What a model is told of a call whose result nobody gave.
 const NO_RESULT: &str = "There is no result of this call: the conversation went on without it.";
 
-/// Gives every call exactly one result, right after its message and in the calls' order. A result without a call goes.
+/// Gives every call exactly one result, right after its message and in the calls' order. A result without a
+/// call goes.
 pub(super) fn pair(messages: &mut Vec<ModelMessage>) {
     let mut rest = std::mem::take(messages).into_iter().peekable();
     while let Some(message) = rest.next() {

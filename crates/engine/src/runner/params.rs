@@ -13,7 +13,8 @@ use crate::{
     model::{ModelContent, ModelMessage, ModelRequest, ModelTool},
 };
 
-/// What a loop goes by. Each field may be set before the loop and between its steps; the methods are for building in one expression.
+/// What a loop goes by. Each field may be set before the loop and between its steps; the methods are for
+/// building in one expression.
 #[derive(Clone)]
 pub struct Params {
     /// Who answers.

@@ -1,7 +1,8 @@
 //! What comes of the calls that a conversation ends with.
 //!
-//! Each call is looked at, then those are asked about that must be, then all that may run begin at once. Every state is kept here and
-//! not in a future, so whoever stops waiting can wait again. Dropping it ends the tools.
+//! Each call is looked at, then those are asked about that must be, then all that may run begin at once.
+//! Every state is kept here and not in a future, so whoever stops waiting can wait again. Dropping it ends
+//! the tools.
 
 use std::{sync::Arc, time::Duration};
 
@@ -136,7 +137,8 @@ impl Response {
         }
     }
 
-    /// A call about to run, with its place in the line for its resource: taken here, so that the line has the calls' order.
+    /// A call about to run, with its place in the line for its resource: taken here, so that the line has the
+    /// calls' order.
     fn job(
         &self,
         call: &ModelCall,

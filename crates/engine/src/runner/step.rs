@@ -112,7 +112,8 @@ async fn listen(
     }
 }
 
-/// The input that these arguments are, or what is wrong with them. `tool` is what the name became that the model gave.
+/// The input that these arguments are, or what is wrong with them. `tool` is what the name became that the
+/// model gave.
 fn read(named: &str, tool: &str, text: &str) -> Result<Value, ToolError> {
     let fault = |words: String| Err(ToolError::new(ErrorType::InvalidFormat, words));
     if tool != named {
@@ -134,7 +135,8 @@ fn cut_off() -> ToolError {
     ToolError::new(ErrorType::Cancelled, "The answer was cut off, so the call did not run.")
 }
 
-/// Whether the provider let the model say all that it wanted. What a filter or an interruption cut off must not run.
+/// Whether the provider let the model say all that it wanted. What a filter or an interruption cut off must
+/// not run.
 fn is_whole(reason: FinishReason) -> bool {
     match reason {
         FinishReason::Stop | FinishReason::Length | FinishReason::ToolCalls | FinishReason::Other => true,

@@ -1,4 +1,5 @@
-//! A model that follows a script and refuses unpaired histories, tools that do as they are told, and hooks that remember.
+//! A model that follows a script and refuses unpaired histories, tools that do as they are told, and hooks
+//! that remember.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its world is not as it must be")]
 
@@ -76,7 +77,8 @@ impl Model for Script {
     }
 }
 
-/// What strict providers answer 400 to: a call without its result right behind it, in order, or a result without its call.
+/// What strict providers answer 400 to: a call without its result right behind it, in order, or a result
+/// without its call.
 fn assert_paired(request: &ModelRequest) {
     let mut messages = request.messages.iter().peekable();
     let mut ids = std::collections::HashSet::new();
