@@ -154,7 +154,8 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use fermata_protocol::{ChatId, ToolCallId};
-    use fermata_tools::Owner;
+    use fermata_tools::{Elicitation, ElicitationReply, Owner, Surroundings};
+    use serde_json::json;
 
     use super::*;
 
@@ -212,6 +213,41 @@ mod tests {
         assert!(!ended.is_cancelled());
         drop(place);
         assert!(ended.is_cancelled());
+    }
+
+    /// Keeps what it is told.
+    #[derive(Default)]
+    struct Ears(Mutex<Vec<Value>>);
+
+    #[async_trait::async_trait]
+    impl Surroundings for Ears {
+        fn report(&self, _: &ToolCallId, output: Value) {
+            self.0.lock().unwrap().push(output);
+        }
+
+        async fn elicit(&self, _: &ToolCallId, _: Elicitation) -> ElicitationReply {
+            ElicitationReply::Cancel
+        }
+    }
+
+    #[test]
+    fn progress_that_comes_late_is_not_shown() {
+        let (calls, ears) = (Arc::new(OpenCalls::default()), Arc::new(Ears::default()));
+        let place = calls.open(context("ann", "chat", "a").heard_by(ears.clone()));
+        sent(&place, 1);
+        let news = |token, progress| {
+            calls.progressed(&ProgressNotificationParam::new(
+                ProgressToken(RequestId::Number(token)),
+                progress,
+            ));
+        };
+        news(1, 2.0);
+        news(1, 1.0);
+        news(2, 9.0);
+        news(1, 3.0);
+        drop(place);
+        news(1, 4.0);
+        assert_eq!(*ears.0.lock().unwrap(), [json!({"progress": 2}), json!({"progress": 3})]);
     }
 
     #[test]

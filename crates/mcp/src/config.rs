@@ -35,13 +35,16 @@ const SHORTEST_SECRET: usize = 8;
 impl ServerConfig {
     /// The values that must not be seen.
     pub(crate) fn secrets(&self) -> Secrets {
-        let values = match self {
-            Self::Program { env, .. } => env,
-            Self::Http { headers, .. } => headers,
+        let (values, url) = match self {
+            Self::Program { env, .. } => (env, ""),
+            Self::Http { url, headers } => (headers, url.as_str()),
         };
+        let query = url.split_once('?').map_or("", |(_, query)| query);
+        let parameters = query.split(['&', '=']);
         // A key is seen without its "Bearer", too.
         let words =
             values.values().flat_map(|value| [value.as_str()].into_iter().chain(value.split_whitespace()));
+        let words = words.chain(parameters);
         let mut secrets: Vec<String> =
             words.filter(|word| word.len() >= SHORTEST_SECRET).map(str::to_owned).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -122,11 +125,12 @@ mod tests {
     #[test]
     fn a_secret_is_masked_with_and_without_its_scheme() {
         let config = ServerConfig::Http {
-            url: "https://search.example.com/mcp".into(),
+            url: "https://search.example.com/mcp?key=stuvwxyz-2".into(),
             headers: map(&[("authorization", "Bearer abcdefgh-1"), ("x-level", "info")]),
         };
         let secrets = config.secrets();
         assert_eq!(secrets.mask("Bearer abcdefgh-1 and abcdefgh-1, info"), "*** and ***, info");
+        assert_eq!(secrets.mask("?key=stuvwxyz-2"), "?key=***");
         assert_eq!(secrets.mask("nothing to hide"), "nothing to hide");
     }
 }

@@ -29,6 +29,8 @@ use crate::{failure::ConnectError, link::Link};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most redirects that one request may follow.
 const MOST_REDIRECTS: usize = 5;
+/// The most requests that wait for the beginning of their answer.
+const MOST_REQUESTS: usize = 1_000;
 /// How long to wait before a broken stream is opened again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -63,6 +65,8 @@ pub(crate) fn transport(
     retry.max_delay = Some(LONGEST_PAUSE);
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .custom_headers(read_headers(headers)?)
+        // A server may answer each call as late as it likes; a ping must not have to queue behind them.
+        .max_concurrent_requests(MOST_REQUESTS)
         // A server that has forgotten us may be another version of itself: its tools have to be listed again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retry);

@@ -241,3 +241,6 @@ impl Listed {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
