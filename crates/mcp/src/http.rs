@@ -1,6 +1,7 @@
 //! Reaching a server over streamable HTTP.
 //!
-//! Invariants: the configured headers go with every request, and to no other origin · no error carries the address, which may hold a key.
+//! Invariants: the configured headers go with every request, and to no other origin · no error carries the address,
+//! which may hold a key.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,7 +24,11 @@ use rmcp::{
 };
 use tokio::sync::Notify;
 
-use crate::{failure::ConnectError, link::Link};
+use crate::{
+    config::Secrets,
+    failure::{ConnectError, told},
+    link::Link,
+};
 
 /// How long a connection may take to be opened.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,11 +40,12 @@ const MOST_REQUESTS: usize = 1_000;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// An HTTP client that says when the server may be gone: the library goes on trying on its own, and tells nobody.
+/// An HTTP client that says when the server may be gone: the library goes on trying by itself, and tells nobody.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: reqwest::Client,
     doubt: Arc<Notify>,
+    secrets: Secrets,
 }
 
 type HttpError = StreamableHttpError<reqwest::Error>;
@@ -51,6 +57,7 @@ type HttpError = StreamableHttpError<reqwest::Error>;
 pub(crate) fn transport(
     url: &str,
     headers: &BTreeMap<String, String>,
+    secrets: &Secrets,
     link: &Link,
 ) -> Result<StreamableHttpClientTransport<Http>, ConnectError> {
     // The values of headers and the address are secrets: no error repeats them.
@@ -70,7 +77,8 @@ pub(crate) fn transport(
         // A server that has forgotten us may be another version of itself: its tools have to be listed again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retry);
-    Ok(StreamableHttpClientTransport::with_client(Http { client, doubt: link.doubt.clone() }, config))
+    let client = Http { client, doubt: link.doubt.clone(), secrets: secrets.clone() };
+    Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
 fn read_headers(
@@ -116,6 +124,10 @@ impl Http {
         }
         match error {
             StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+            // The library logs it, too.
+            StreamableHttpError::UnexpectedServerResponse(text) => {
+                StreamableHttpError::UnexpectedServerResponse(told(&text, &self.secrets).into())
+            }
             other => other,
         }
     }

@@ -56,8 +56,8 @@ struct Kept {
 // === impl Hub ===
 
 impl Hub {
-    /// Starts the servers, by name. `on_change` gets the tools of all servers each time that they change. It is called by one at a
-    /// time, must not wait and must not use the hub.
+    /// Starts the servers, by name. `on_change` gets the tools of all servers each time that they change. It is called
+    /// by one at a time, must not wait and must not use the hub.
     ///
     /// # Panics
     /// Outside a Tokio runtime.
@@ -71,8 +71,9 @@ impl Hub {
         hub
     }
 
-    /// Changes which servers there are. Those that are no longer named, or are reached in another way, are ended, and their open calls
-    /// fail; new ones are started; the others are left alone. After [`Hub::shutdown`] nothing is started.
+    /// Changes which servers there are. Those that are no longer named, or are reached in another way, are ended, and
+    /// their open calls fail; new ones are started; the others are left alone. After [`Hub::shutdown`] nothing is
+    /// started.
     ///
     /// # Panics
     /// Outside a Tokio runtime.

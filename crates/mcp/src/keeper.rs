@@ -97,6 +97,8 @@ impl Keeper {
 
     async fn connect_and_serve(&mut self) {
         let link = Link::default();
+        // Also when this is dropped in the middle.
+        let _lost = link.lost.clone().drop_guard();
         let end = self.end.clone();
         let started = tokio::select! {
             biased;
@@ -115,7 +117,6 @@ impl Keeper {
                 live.close().await;
             }
             Err(error) => {
-                link.lost.cancel();
                 self.server.is(State::Down);
                 self.log(&error);
             }
@@ -240,7 +241,7 @@ impl Connector for Configured {
     async fn connect(&self, client: Client, link: &Link) -> Result<Live, ConnectError> {
         match &self.config {
             ServerConfig::Http { url, headers } => {
-                Live::greet(client, http::transport(url, headers, link)?, link).await
+                Live::greet(client, http::transport(url, headers, &self.secrets, link)?, link).await
             }
             ServerConfig::Program { command, args, env } => {
                 let (program, Pipes { stdin, stdout, stderr }) =

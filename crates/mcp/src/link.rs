@@ -1,4 +1,5 @@
-//! What is known of a connection from the outside: that it is lost, that it is in doubt, that the list of tools is old.
+//! What is known of a connection from the outside: that it is lost, that it is in doubt, that its list of tools is
+//! old.
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -1,6 +1,7 @@
 //! What a server's tools are called here.
 //!
-//! Invariants: every name is `[A-Za-z0-9_-]{1,64}`, no two are the same, and the same tools get the same names whenever they are named.
+//! Invariants: every name is `[A-Za-z0-9_-]{1,64}`, no two are the same, and the same tools get the same names
+//! whenever they are named.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ const LONGEST: usize = 64;
 
 /// Names tools, given as (server, tool); `None` for one that is there twice.
 ///
-/// A tool has the name `server__tool` where that is fit, so that rules can be written without looking. What is unfit in it becomes
-/// `_`; what is too long, or taken by an earlier one, ends in a digest of what it stands for.
+/// A tool has the name `server__tool` where that is fit, so that rules can be written without looking. What is unfit
+/// in it becomes `_`; what is too long, or taken by an earlier one, ends in a digest of what it stands for.
 pub(crate) fn names<'a>(tools: &[(&'a str, &'a str)]) -> Vec<Option<String>> {
     let raw = |(server, tool): (&str, &str)| format!("{server}__{tool}");
     let mut named = vec![None; tools.len()];
@@ -56,7 +57,8 @@ fn made_fit(name: &str) -> String {
     name.chars().map(|c| if fit(c) { c } else { '_' }).collect()
 }
 
-/// FNV-1a, folded to 32 bits: names are saved in records and rules, so that they may not change with a compiler's own hash.
+/// FNV-1a, folded to 32 bits: names are saved in records and rules, so that they may not change with the hash that a
+/// standard library prefers.
 fn digest(server: &str, tool: &str, turn: u32) -> u32 {
     let bytes = server.bytes().chain([0xff]).chain(tool.bytes()).chain(turn.to_le_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

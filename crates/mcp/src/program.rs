@@ -72,8 +72,8 @@ impl Program {
         }
     }
 
-    /// Waits until it has ended and what it wrote has had time to be read. Usually its pipes tell so first, but what it
-    /// started may keep these open.
+    /// Waits until it has ended and what it wrote has had time to be read. Usually its pipes tell so first, but what
+    /// it started may keep these open.
     pub(crate) async fn ended(&mut self) {
         if self.child.wait().await.is_ok() {
             tokio::time::sleep(LAST_WORDS).await;

@@ -136,7 +136,8 @@ impl McpTool {
     }
 }
 
-/// The schema with the type that every input has. What says something else stays wrong, and is for those to refuse who take the tool.
+/// The schema with the type that every input has. One that says something else stays wrong, and is for those to refuse
+/// who take the tool.
 fn object_schema(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.entry("type").or_insert_with(|| "object".into());

@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     future::pending,
-    io::Write,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -13,7 +12,7 @@ use fermata_tools::{CallContext, Elicitation, ElicitationReply, ErrorType, Owner
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, ElicitRequest,
         ElicitRequestParams, ElicitationSchema, ErrorCode, JsonObject, ListToolsResult,
         PaginatedRequestParams, ServerCapabilities, ServerRequest,
     },
@@ -29,9 +28,6 @@ use tokio::{
 
 use super::*;
 use crate::{client::Client, failure::ConnectError, keeper::Live, link::Link};
-
-/// A secret of the settings.
-const KEY: &str = "sesame-open-up";
 
 /// What happens at the next attempts to connect; after them each one succeeds.
 #[derive(Clone, Copy)]
@@ -72,6 +68,9 @@ struct World {
     noticed: mpsc::UnboundedReceiver<String>,
 }
 
+/// A person who agrees to everything.
+struct Agreeing;
+
 /// A person who is asked and says nothing.
 struct Silent(mpsc::UnboundedSender<Elicitation>);
 
@@ -82,7 +81,7 @@ impl Connector for Pipe {
         let attempt = self.attempts.lock().unwrap().pop_front();
         let (ours, theirs) = duplex(64 * 1024);
         match attempt {
-            Some(Attempt::Fails) => return Err(ConnectError::Settings(format!("it refuses {KEY}"))),
+            Some(Attempt::Fails) => return Err(ConnectError::Settings("it refuses".into())),
             Some(Attempt::Mute) => self.mute.lock().unwrap().push(theirs),
             None => {
                 let server = Scripted { tools: self.tools.clone(), noticed: self.noticed.clone() };
@@ -127,6 +126,8 @@ impl ServerHandler for Scripted {
                 String::new()
             }
             "ask" => ask(&context).await,
+            "ask strangely" => format!("{:?}", context.peer.send_request(strange_question("form")).await),
+            "ask for a visit" => format!("{:?}", context.peer.send_request(strange_question("url")).await),
             "ask for roots" => match context.peer.send_request(roots()).await {
                 Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
                     "refused".into()
@@ -150,6 +151,13 @@ async fn ask(context: &RequestContext<RoleServer>) -> String {
     format!("{:?}", context.peer.send_request(request).await)
 }
 
+/// A question that the library does not understand: its schema goes beyond what the protocol allows.
+fn strange_question(mode: &str) -> ServerRequest {
+    let schema = json!({"type": "object", "properties": {"where": {"type": "object"}}});
+    let params = json!({"mode": mode, "message": "Where?", "requestedSchema": schema});
+    ServerRequest::CustomRequest(CustomRequest::new("elicitation/create", Some(params)))
+}
+
 fn roots() -> ServerRequest {
     ServerRequest::ListRootsRequest(Default::default())
 }
@@ -161,6 +169,15 @@ impl Surroundings for Silent {
     async fn elicit(&self, _: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
         let _ = self.0.send(elicitation);
         pending().await
+    }
+}
+
+#[async_trait]
+impl Surroundings for Agreeing {
+    fn report(&self, _: &ToolCallId, _: Value) {}
+
+    async fn elicit(&self, _: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
+        ElicitationReply::Accept(json!({"asked": elicitation.message, "for": elicitation.requested_schema}))
     }
 }
 
@@ -193,8 +210,7 @@ impl World {
     }
 
     fn set<const N: usize>(&self, servers: [&str; N]) {
-        let headers = BTreeMap::from([("authorization".to_owned(), format!("Bearer {KEY}"))]);
-        let config = ServerConfig::Http { url: String::new(), headers };
+        let config = ServerConfig::Http { url: String::new(), headers: BTreeMap::new() };
         let servers = servers.map(|name| (name.to_owned(), config.clone())).into();
         self.hub.set(servers, |_, _, _| self.pipe.clone());
     }
@@ -277,6 +293,21 @@ async fn a_server_may_not_ask_for_anything_else() {
     let world = World::new(["ask for roots"], []);
     world.ready().await;
     assert_eq!(text(&world.call("s__ask_for_roots").await.unwrap()), "refused");
+}
+
+#[tokio::test]
+async fn a_question_that_the_library_does_not_understand_is_still_asked() {
+    let world = World::new(["ask strangely", "ask for a visit"], []);
+    world.ready().await;
+    let call = async |name| {
+        let context = context("chat").heard_by(Arc::new(Agreeing));
+        world.tool(name).call(json!({}), context).await.unwrap()
+    };
+    let output = call("s__ask_strangely").await;
+    let answer = text(&output);
+    assert!(answer.contains("Accept") && answer.contains("Where?") && answer.contains("where"), "{answer}");
+    let output = call("s__ask_for_a_visit").await;
+    assert!(text(&output).contains("only elicitation in form mode is supported"), "{output}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,36 +395,4 @@ async fn after_the_shutdown_nothing_is_started() {
     world.set(["t"]);
     world.ready().await;
     assert!(world.tried.try_recv().is_err());
-}
-
-/// A log that can be read.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failure_is_logged_once_and_without_secrets() {
-    let log = Log::default();
-    let writer = log.clone();
-    let _logging = tracing::subscriber::set_default(
-        tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish(),
-    );
-    let mut world = World::new(["work"], [Attempt::Fails; 4]);
-    for _ in 0..5 {
-        world.tried.recv().await.unwrap();
-    }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let ours: Vec<&str> = log.lines().filter(|line| line.contains("fermata_mcp")).collect();
-    assert_eq!(ours.len(), 1, "{log}");
-    assert!(ours[0].contains("WARN") && ours[0].contains("it refuses ***"), "{log}");
-    assert!(!log.contains(KEY), "{log}");
 }

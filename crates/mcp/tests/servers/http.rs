@@ -8,9 +8,9 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{Path, State},
     http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
+    response::{IntoResponse, Redirect, Response},
     routing::post,
 };
 use fermata_mcp::ServerConfig;
@@ -44,16 +44,28 @@ struct Server {
 impl Server {
     async fn start() -> Self {
         let seen = Shared::default();
-        let routes = Router::new().route("/mcp", post(answer)).with_state(seen.clone());
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", port.local_addr().unwrap());
+        let routes = Router::new()
+            .route("/mcp", post(answer))
+            .route("/moved", post(async || Redirect::temporary("/mcp")))
+            .route("/away/{port}", post(send_away))
+            .with_state(seen.clone());
         let task = tokio::spawn(async move { axum::serve(port, routes).await.unwrap() });
         Self { seen, url, task }
     }
 
     fn config(&self, key: &str) -> ServerConfig {
+        self.config_at("/mcp", key)
+    }
+
+    fn config_at(&self, path: &str, key: &str) -> ServerConfig {
         let headers = BTreeMap::from([("Authorization".to_owned(), key.to_owned())]);
-        ServerConfig::Http { url: self.url.clone(), headers }
+        ServerConfig::Http { url: self.url.replace("/mcp", path), headers }
+    }
+
+    fn port(&self) -> &str {
+        self.url.trim_start_matches("http://127.0.0.1:").trim_end_matches("/mcp")
     }
 }
 
@@ -61,6 +73,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+async fn send_away(Path(port): Path<String>) -> Redirect {
+    Redirect::temporary(&format!("http://127.0.0.1:{port}/mcp"))
 }
 
 async fn answer(State(seen): State<Shared>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
@@ -111,6 +127,9 @@ fn call(seen: &mut Seen, params: &Value) -> Result<Value, Box<Response>> {
         Some("401") => refusal(StatusCode::UNAUTHORIZED.into_response()),
         Some("429") => refusal((StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")]).into_response()),
         Some("500") => refusal(StatusCode::INTERNAL_SERVER_ERROR.into_response()),
+        Some("half an answer") => {
+            refusal(([("content-type", "text/event-stream")], ": it begins\n\n").into_response())
+        }
         Some("a picture") => {
             Ok(json!({"content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "and words"}]}))
         }
@@ -156,6 +175,7 @@ async fn refusals_have_their_types() {
     let error = refused("429").await;
     assert_eq!((error.error_type, error.retry_after), (ErrorType::RateLimit, Some(Duration::from_secs(7))));
     assert_eq!(refused("500").await.error_type, ErrorType::Internal);
+    assert_eq!(refused("half an answer").await.error_type, ErrorType::Network);
     assert_eq!(refused("an echo of the key").await.text, "bad key: ***");
 }
 
@@ -176,6 +196,19 @@ async fn a_call_survives_that_the_server_forgot_the_session() {
     assert_eq!(text(&world.call("counting__answer", json!({})).await.unwrap()), "42");
     let seen = server.seen.lock().unwrap();
     assert_eq!((seen.greetings, seen.calls), (2, 2));
+}
+
+#[tokio::test]
+async fn a_server_that_has_moved_is_followed_but_not_to_another_one() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let away = format!("/away/{}", other.port());
+    let world =
+        World::with([("moved", server.config_at("/moved", KEY)), ("away", server.config_at(&away, KEY))])
+            .await;
+    assert_eq!(text(&world.call("moved__answer", json!({})).await.unwrap()), "42");
+    assert!(world.specs().keys().all(|name| name.starts_with("moved__")));
+    let seen = other.seen.lock().unwrap();
+    assert_eq!((seen.with_key, seen.without_key), (0, 0), "the other one has seen nothing");
 }
 
 #[tokio::test]

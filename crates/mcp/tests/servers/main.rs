@@ -1,4 +1,4 @@
-//! Real servers, over standard input and output and over HTTP: what a hub makes of them is what Fermata's users get.
+//! Real servers, as programs and over HTTP: what a hub makes of them is what Fermata's users get.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
