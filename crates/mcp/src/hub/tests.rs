@@ -125,7 +125,11 @@ impl ServerHandler for Scripted {
                 let _ = self.noticed.send("cancelled".into());
                 String::new()
             }
-            "ask" => ask(&context).await,
+            "ask" => {
+                let answer = ask(&context).await;
+                let _ = self.noticed.send(answer.clone());
+                answer
+            }
             "ask strangely" => format!("{:?}", context.peer.send_request(strange_question("form")).await),
             "ask for a visit" => format!("{:?}", context.peer.send_request(strange_question("url")).await),
             "ask for roots" => match context.peer.send_request(roots()).await {
@@ -308,6 +312,39 @@ async fn a_question_that_the_library_does_not_understand_is_still_asked() {
     assert!(answer.contains("Accept") && answer.contains("Where?") && answer.contains("where"), "{answer}");
     let output = call("s__ask_for_a_visit").await;
     assert!(text(&output).contains("only elicitation in form mode is supported"), "{output}");
+}
+
+#[tokio::test]
+async fn the_question_of_a_call_that_ends_is_answered_with_cancel() {
+    let mut world = World::new(["ask"], []);
+    world.ready().await;
+    let (questions, mut asked) = mpsc::unbounded_channel();
+    let (tool, context) = (world.tool("s__ask"), context("chat").heard_by(Arc::new(Silent(questions))));
+    let cancelled = context.cancelled.clone();
+    let call = tokio::spawn(async move { tool.call(json!({}), context).await });
+    asked.recv().await.unwrap();
+    cancelled.cancel();
+    assert_eq!(call.await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
+    assert!(asked.recv().await.is_none(), "the question is withdrawn");
+    assert_eq!(world.noticed.recv().await.unwrap(), "called ask");
+    let answer = world.noticed.recv().await.unwrap();
+    assert!(answer.contains("action: Cancel"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_wait_for_a_hub_that_is_gone() {
+    let mut world = World::new(["work"], []);
+    world.ready().await;
+    let (tool, server) = (world.tool("s__work"), world.connected.recv().await.unwrap());
+    world.pipe.attempts.lock().unwrap().extend([Attempt::Fails; 100]);
+    server.cancel().await.unwrap();
+    let call = tokio::spawn(async move { tool.call(json!({}), context("chat")).await });
+    for _ in 0..5 {
+        world.tried.recv().await.unwrap();
+    }
+    assert!(!call.is_finished());
+    drop(world);
+    assert_eq!(call.await.unwrap().unwrap_err().text, "The MCP server s is no longer configured.");
 }
 
 #[tokio::test(start_paused = true)]
