@@ -1,8 +1,9 @@
 //! What every handler may use, and how it is built from the settings.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fermata_engine::{Engine, EngineParts, Limits, Model, Settings};
+use fermata_mcp::Hub;
 use fermata_store::SqliteStore;
 
 use crate::{
@@ -31,7 +32,12 @@ pub struct Parts {
     pub metrics: Metrics,
     /// The name of the model that answers.
     pub model: String,
+    /// The MCP servers whose tools the engine has.
+    pub mcp: Hub,
 }
+
+/// How long the start waits for MCP servers to list their tools. Those that take longer are used when they are there.
+const MCP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the parts cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -77,8 +83,10 @@ impl App {
             ids: Arc::new(RandomIds),
             settings: settings(config),
         })?;
+        let mcp = start_mcp(config, &engine).await;
         Ok(Self::new(Parts {
             engine,
+            mcp,
             auth: Auth::build(config),
             max_body: config.max_body.0,
             cors_origins: config.cors_origins.to_vec(),
@@ -90,6 +98,17 @@ impl App {
     /// What happens in chats.
     pub fn engine(&self) -> &Engine {
         &self.0.engine
+    }
+
+    /// The MCP servers whose tools the engine has.
+    pub fn mcp(&self) -> &Hub {
+        &self.0.mcp
+    }
+
+    /// Ends everything in good order: runs first, then MCP servers.
+    pub async fn shutdown(&self) {
+        self.engine().shutdown().await;
+        self.mcp().shutdown().await;
     }
 
     /// Who is asking.
@@ -116,6 +135,17 @@ impl App {
     pub fn model(&self) -> &str {
         &self.0.model
     }
+}
+
+async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
+    let engine = engine.clone();
+    let hub = Hub::start(config.mcp.clone(), move |tools| {
+        for fault in engine.set_tools(tools) {
+            tracing::warn!(%fault, "a tool of an MCP server is left out");
+        }
+    });
+    hub.ready(MCP_PATIENCE).await;
+    hub
 }
 
 fn settings(config: &Config) -> Settings {

@@ -20,6 +20,7 @@ mod word;
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
 use fermata_engine::Rules;
+use fermata_mcp::ServerConfig;
 use fermata_protocol::Profile;
 use fermata_providers::Provider;
 use fermata_tools::{ApprovalMode, ChainMode, GateMode, Pattern, RulePolicy, Strategies, ToolSettings};
@@ -28,7 +29,6 @@ use secrecy::ExposeSecret;
 pub(crate) use self::word::Word;
 pub use self::{
     invocation::{Invocation, TestedCall},
-    mcp::McpServer,
     tables::{Written, WrittenRule},
     url::Url,
     value::{AuthKind, Duration, Origin, Secret, Size, Token},
@@ -73,7 +73,7 @@ macro_rules! settings {
             /// What is set for tools by name; of several that match the later wins.
             pub tools: Vec<(Pattern, ToolSettings)>,
             /// The MCP servers, by name.
-            pub mcp: BTreeMap<String, McpServer>,
+            pub mcp: BTreeMap<String, ServerConfig>,
             /// What follows a failure.
             pub strategies: Strategies,
             /// The file that was read, if there was one.

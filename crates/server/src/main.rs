@@ -21,8 +21,8 @@ use tracing_subscriber::EnvFilter;
 
 /// How long open connections may take to end after the last signal to them.
 const GRACE: Duration = Duration::from_secs(10);
-/// The log target of the library that talks to OpenAI.
-const PROVIDER_LIBRARY: &str = "async_openai";
+/// The log targets of the libraries that talk to OpenAI and to MCP servers.
+const TALKATIVE: [&str; 2] = ["async_openai", "rmcp"];
 
 fn main() -> ExitCode {
     match start() {
@@ -81,16 +81,13 @@ fn begin_log() {
 
 /// What is logged: as `RUST_LOG` says, otherwise `info`.
 ///
-/// The library that talks to OpenAI logs what a provider answers, which may repeat keys and what persons wrote, so it is
+/// Those that talk to providers and to MCP servers log what these answer, which may repeat keys and what persons wrote, so each is
 /// silent unless it is asked for by name.
 fn log_filter(wish: Option<&str>) -> EnvFilter {
     let wish =
         wish.filter(|wish| !wish.trim().is_empty() && EnvFilter::try_new(wish).is_ok()).unwrap_or("info");
-    if wish.contains(PROVIDER_LIBRARY) {
-        EnvFilter::new(wish)
-    } else {
-        EnvFilter::new(format!("{wish},{PROVIDER_LIBRARY}=off"))
-    }
+    let silent = TALKATIVE.into_iter().filter(|library| !wish.contains(library));
+    EnvFilter::new(silent.fold(wish.to_owned(), |wish, library| format!("{wish},{library}=off")))
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -146,7 +143,7 @@ async fn end_on_signal(app: App, over: CancellationToken) {
     }
     tracing::info!("ending; a second signal ends at once");
     tokio::select! {
-        () = app.engine().shutdown() => over.cancel(),
+        () = app.shutdown() => over.cancel(),
         () = signal() => std::process::exit(1),
     }
 }

@@ -52,6 +52,7 @@ pub enum ReloadError {
 /// Puts in force what may change while the server runs. The one place where settings that were read again are handed on.
 pub fn apply(app: &App, config: &Config) {
     app.engine().set_rules(config.rules());
+    app.mcp().set_servers(config.mcp.clone());
 }
 
 // === impl Reloader ===

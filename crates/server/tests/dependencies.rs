@@ -1,4 +1,4 @@
-//! Which crate may know which: `server -> {providers, store} -> engine -> tools -> protocol`, one way.
+//! Which crate may know which: `server -> {providers, store} -> engine -> tools -> protocol`, one way; `mcp` stands on `tools`.
 //!
 //! Judges what cargo resolves, not what a manifest says, so that a forbidden crate cannot come in through another one.
 //! Dependencies of tests are free.
@@ -12,15 +12,23 @@ use std::{
 use serde_json::Value;
 
 /// The workspace, from the bottom to the top: each crate with those of the workspace that it may know.
-const ROOMS: [(&str, &[&str]); 7] = [
+const ROOMS: [(&str, &[&str]); 8] = [
     ("fermata-protocol", &[]),
     ("fermata-tools", &["fermata-protocol"]),
+    ("fermata-mcp", &["fermata-protocol", "fermata-tools"]),
     ("fermata-engine", &["fermata-protocol", "fermata-tools"]),
     ("fermata-providers", &["fermata-protocol", "fermata-tools", "fermata-engine"]),
     ("fermata-store", &["fermata-protocol", "fermata-tools", "fermata-engine"]),
     (
         "fermata-server",
-        &["fermata-protocol", "fermata-tools", "fermata-engine", "fermata-providers", "fermata-store"],
+        &[
+            "fermata-protocol",
+            "fermata-tools",
+            "fermata-engine",
+            "fermata-mcp",
+            "fermata-providers",
+            "fermata-store",
+        ],
     ),
     ("fermata-examples", &["fermata-tools", "fermata-engine", "fermata-providers", "fermata-server"]),
 ];
@@ -120,6 +128,23 @@ fn what_decides_meets_http_and_sql_only_as_ports() {
         &["fermata-protocol", "fermata-tools", "fermata-engine"],
         &["axum", "hyper", "reqwest", "sqlx", "async-openai"],
     );
+}
+
+#[test]
+fn only_the_room_for_it_knows_mcp() {
+    let graph = graph();
+    let knowing: Vec<&str> =
+        ROOMS.iter().map(|(name, _)| *name).filter(|name| graph[*name].contains("rmcp")).collect();
+    assert_eq!(knowing, ["fermata-mcp"]);
+    assert_never_needs(
+        &["fermata-protocol", "fermata-tools", "fermata-engine", "fermata-providers", "fermata-store"],
+        &["rmcp"],
+    );
+}
+
+#[test]
+fn mcp_needs_no_http_server_and_no_sql() {
+    assert_never_needs(&["fermata-mcp"], &["axum", "sqlx", "async-openai"]);
 }
 
 #[test]

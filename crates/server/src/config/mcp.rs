@@ -1,14 +1,14 @@
 //! `[mcp.<name>]`: an MCP server, as a program or at a URL. What is done with it is not known here.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use axum::http::{HeaderName, HeaderValue};
+use fermata_mcp::ServerConfig;
 use toml::de::DeValue;
 
 use super::{
     entry::{Entry, Fault, shown_key, shown_text},
     url::Url,
-    value::Secret,
 };
 
 /// Names of tools have at most 64 characters, and the server's own names need some of them.
@@ -16,29 +16,8 @@ const LONGEST_NAME: usize = 32;
 /// What stands between the names of server and tool.
 const BETWEEN: &str = "__";
 
-/// How an MCP server is reached.
-#[derive(Clone, PartialEq)]
-pub enum McpServer {
-    /// A program that speaks over its standard input and output.
-    Program {
-        /// What is started: a path, or a name to be looked for in `PATH`.
-        command: String,
-        /// Its arguments, which may have secrets.
-        args: Vec<String>,
-        /// What its environment has besides what every program gets.
-        env: BTreeMap<String, Secret>,
-    },
-    /// Streamable HTTP.
-    Http {
-        /// Where, to the letter.
-        url: Url,
-        /// What every request carries: header names in lower case, and values that a header can have.
-        headers: BTreeMap<String, Secret>,
-    },
-}
-
 /// Reads a server.
-pub(super) fn read(server: &Entry<'_>) -> Result<McpServer, Fault> {
+pub(super) fn read(server: &Entry<'_>) -> Result<ServerConfig, Fault> {
     check_name(server)?;
     let (mut command, mut args, mut env) = (None, Vec::new(), BTreeMap::new());
     let (mut url, mut headers) = (None, BTreeMap::new());
@@ -48,7 +27,7 @@ pub(super) fn read(server: &Entry<'_>) -> Result<McpServer, Fault> {
             "command" => command = Some(entry.words()?),
             "args" => args = strings(entry)?,
             "env" => env = variables(entry)?,
-            "url" => url = Some(Url::exact(&entry.string()?).map_err(|reason| entry.fault(reason))?),
+            "url" => url = Some(Url::exact(&entry.string()?).map_err(|reason| entry.fault(reason))?.0),
             _ => headers = headers_of(entry)?,
         }
     }
@@ -58,11 +37,11 @@ pub(super) fn read(server: &Entry<'_>) -> Result<McpServer, Fault> {
     };
     match (command, url) {
         (Some(command), None) => match stray(&["headers"], "url") {
-            None => Ok(McpServer::Program { command, args, env }),
+            None => Ok(ServerConfig::Program { command, args, env }),
             Some(fault) => Err(fault),
         },
         (None, Some(url)) => match stray(&["args", "env"], "command") {
-            None => Ok(McpServer::Http { url, headers }),
+            None => Ok(ServerConfig::Http { url, headers }),
             Some(fault) => Err(fault),
         },
         (Some(_), Some(_)) => Err(server.fault("has both command and url; use one of them")),
@@ -104,18 +83,18 @@ fn strings(entry: &Entry<'_>) -> Result<Vec<String>, Fault> {
     entry.elements("must be a list of strings")?.iter().map(Entry::string).collect()
 }
 
-fn variables(table: &Entry<'_>) -> Result<BTreeMap<String, Secret>, Fault> {
+fn variables(table: &Entry<'_>) -> Result<BTreeMap<String, String>, Fault> {
     let variable = |entry: Entry<'_>| {
         let value = entry.string()?;
         if entry.name.is_empty() || entry.name.contains(['=', '\0']) || value.contains('\0') {
             return Err(entry.key_fault(format!("{:?} cannot stand in an environment", entry.name)));
         }
-        Ok((entry.name.to_owned(), Secret(value.into())))
+        Ok((entry.name.to_owned(), value))
     };
     table.entries()?.into_iter().map(variable).collect()
 }
 
-fn headers_of(table: &Entry<'_>) -> Result<BTreeMap<String, Secret>, Fault> {
+fn headers_of(table: &Entry<'_>) -> Result<BTreeMap<String, String>, Fault> {
     let mut headers = BTreeMap::new();
     for entry in table.entries()? {
         let value = entry.string()?;
@@ -124,26 +103,9 @@ fn headers_of(table: &Entry<'_>) -> Result<BTreeMap<String, Secret>, Fault> {
         if HeaderValue::try_from(&value).is_err() {
             return Err(entry.fault("has characters that a header cannot carry"));
         }
-        if headers.insert(name.as_str().to_owned(), Secret(value.into())).is_some() {
+        if headers.insert(name.as_str().to_owned(), value).is_some() {
             return Err(entry.key_fault(format!("the header {name} is there twice")));
         }
     }
     Ok(headers)
-}
-
-// === impl McpServer ===
-
-impl fmt::Debug for McpServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Program { command: _, args, env } => f
-                .debug_struct("Program")
-                .field("args", &args.len())
-                .field("env", &env.keys())
-                .finish_non_exhaustive(),
-            Self::Http { url, headers } => {
-                f.debug_struct("Http").field("url", url).field("headers", &headers.keys()).finish()
-            }
-        }
-    }
 }

@@ -4,13 +4,12 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use fermata_mcp::ServerConfig;
 use fermata_tools::{Pattern, Rule, Strategies, ToolSettings};
 
 use super::{
     entry::{Entry, Fault, shown_key},
-    errors,
-    mcp::{self, McpServer},
-    policy, tools,
+    errors, mcp, policy, tools,
 };
 
 /// The names of the tables.
@@ -21,7 +20,7 @@ pub(super) const TABLES: [&str; 4] = ["policy", "tools", "mcp", "errors"];
 pub(super) struct Tables {
     pub(super) policy: Vec<WrittenRule>,
     pub(super) tools: Vec<(Pattern, ToolSettings)>,
-    pub(super) mcp: BTreeMap<String, McpServer>,
+    pub(super) mcp: BTreeMap<String, ServerConfig>,
     pub(super) errors: Strategies,
     /// All of them but `errors`, as they are written.
     pub(super) written: Vec<Written>,

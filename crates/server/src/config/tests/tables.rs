@@ -1,5 +1,6 @@
 //! The tables of the file, typed and shown.
 
+use fermata_mcp::ServerConfig;
 use fermata_tools::{Decision, ErrorType, Resource, ResourcePart, RuledBy, RunBy, Strategy, ToolSpec};
 use serde_json::json;
 
@@ -126,14 +127,14 @@ headers = { Authorization = "Bearer ${TOKEN}" }
 #[test]
 fn a_server_is_a_program_or_a_url() {
     let config = tables(SERVERS);
-    let secret = |text: &str| Secret(text.into());
-    let files = McpServer::Program {
+    let secret = str::to_owned;
+    let files = ServerConfig::Program {
         command: "files".into(),
         args: vec!["--key=hush".into(), "/srv".into()],
         env: [("KEY".to_owned(), secret("hush")), ("A.B".to_owned(), secret("hush too"))].into(),
     };
-    let search = McpServer::Http {
-        url: Url("https://me:hush@search.example.com/mcp/?key=hush".into()),
+    let search = ServerConfig::Http {
+        url: "https://me:hush@search.example.com/mcp/?key=hush".into(),
         headers: [("authorization".to_owned(), secret("Bearer hush"))].into(),
     };
     assert_eq!(config.mcp, [("files".to_owned(), files), ("search".to_owned(), search)].into());

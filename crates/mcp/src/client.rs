@@ -1,0 +1,134 @@
+//! What a server may ask of Fermata: elicitation in form mode, and nothing else.
+
+use fermata_tools::{Elicitation, ElicitationReply};
+use rmcp::{
+    ClientHandler, ErrorData, RoleClient,
+    model::{
+        ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
+        ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability, Implementation,
+        ProgressNotificationParam,
+    },
+    service::{InboundStreamOrigin, NotificationContext, RequestContext},
+};
+use serde_json::Value;
+
+use crate::{
+    calls::{NobodyToAsk, Origin},
+    link::Link,
+};
+
+/// The question that is understood.
+const ELICIT: &str = "elicitation/create";
+
+/// Fermata, as one server sees it.
+pub(crate) struct Client {
+    server: String,
+    link: Link,
+}
+
+// === impl Client ===
+
+impl Client {
+    pub(crate) fn new(server: impl Into<String>, link: Link) -> Self {
+        Self { server: server.into(), link }
+    }
+
+    /// Puts a question to whom it belongs, until it is answered or can no longer be.
+    async fn ask(&self, elicitation: Elicitation, context: &RequestContext<RoleClient>) -> ElicitationReply {
+        let origin = match context.extensions.get::<InboundStreamOrigin>() {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => Origin::Request(id.clone()),
+            Some(InboundStreamOrigin::Unassociated) | None => Origin::Unknown,
+        };
+        let (call, ended) = match self.link.calls.asked(&origin) {
+            Ok(found) => found,
+            Err(reason @ (NobodyToAsk::NoCall | NobodyToAsk::SeveralChats)) => {
+                tracing::warn!(server = self.server, %reason, "an MCP server's question is cancelled");
+                return ElicitationReply::Cancel;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = ended.cancelled() => ElicitationReply::Cancel,
+            () = self.link.lost.cancelled() => ElicitationReply::Cancel,
+            () = context.ct.cancelled() => ElicitationReply::Cancel,
+            reply = call.elicit(elicitation) => reply,
+        }
+    }
+}
+
+fn answer(reply: ElicitationReply) -> ElicitResult {
+    match reply {
+        ElicitationReply::Accept(content) => {
+            ElicitResult::new(ElicitationAction::Accept).with_content(content)
+        }
+        ElicitationReply::Decline => ElicitResult::new(ElicitationAction::Decline),
+        ElicitationReply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+    }
+}
+
+fn not_a_form() -> ErrorData {
+    ErrorData::invalid_params("only elicitation in form mode is supported", None)
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation =
+            Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
+        ClientConfig::new(capabilities, Implementation::new("fermata", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
+            return Err(not_a_form());
+        };
+        let requested_schema = serde_json::to_value(requested_schema)
+            .map_err(|_| ErrorData::invalid_params("the requested schema cannot be read", None))?;
+        Ok(answer(self.ask(Elicitation { message, requested_schema }, &context).await))
+    }
+
+    /// A question whose schema the library does not know is still a question.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method != ELICIT {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
+        }
+        let params = request.params.unwrap_or_default();
+        if params.get("mode").is_some_and(|mode| mode != "form") {
+            return Err(not_a_form());
+        }
+        let (Some(message), Some(schema @ Value::Object(_))) =
+            (params.get("message").and_then(Value::as_str), params.get("requestedSchema"))
+        else {
+            return Err(ErrorData::invalid_params("message and requestedSchema are needed", None));
+        };
+        let elicitation = Elicitation { message: message.into(), requested_schema: schema.clone() };
+        let result = answer(self.ask(elicitation, &context).await);
+        serde_json::to_value(result)
+            .map(CustomResult::new)
+            .map_err(|_| ErrorData::internal_error("the answer cannot be written", None))
+    }
+
+    #[expect(deprecated, reason = "the library would answer for us, with an empty list")]
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots/list", None))
+    }
+
+    async fn on_progress(&self, news: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.link.calls.progressed(&news);
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.link.relist.notify_one();
+    }
+}

@@ -1,0 +1,68 @@
+//! What is known of a connection from the outside: that it is lost, that it is in doubt, that its list of tools is
+//! old.
+
+use std::{borrow::Cow, sync::Arc};
+
+use rmcp::{
+    RoleClient,
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::calls::OpenCalls;
+
+/// One connection to a server, from its beginning to its end. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Link {
+    /// Its open calls.
+    pub(crate) calls: Arc<OpenCalls>,
+    /// Ends with it. Never before everything that was read has been handed on.
+    pub(crate) lost: CancellationToken,
+    /// Something went wrong that may mean that the server is gone.
+    pub(crate) doubt: Arc<Notify>,
+    /// The server says that it has other tools now.
+    pub(crate) relist: Arc<Notify>,
+}
+
+/// A transport that tells at once that nothing comes any more; the library first takes its time to wind up.
+pub(crate) struct Watched<T> {
+    transport: T,
+    lost: CancellationToken,
+}
+
+// === impl Watched ===
+
+impl<T> Watched<T> {
+    pub(crate) fn new(transport: T, link: &Link) -> Self {
+        Self { transport, lost: link.lost.clone() }
+    }
+}
+
+impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Watched<T> {
+    type Error = T::Error;
+
+    fn name() -> Cow<'static, str> {
+        T::name()
+    }
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.transport.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.transport.receive().await;
+        if message.is_none() {
+            self.lost.cancel();
+        }
+        message
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.transport.close().await
+    }
+}

@@ -1,0 +1,198 @@
+//! The reference server from npm, over both transports.
+
+use std::{collections::BTreeMap, process::Stdio};
+
+use fermata_mcp::ServerConfig;
+use fermata_tools::{Decision, ElicitationReply, ErrorType, RunBy};
+use serde_json::json;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::TcpListener,
+    process::{Child, Command},
+};
+
+use crate::world::{Person, World, everything, everything_as_a_program, in_time, text};
+
+/// The reference server over HTTP, until it is dropped.
+struct Served {
+    process: Child,
+    port: u16,
+}
+
+impl Served {
+    async fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        Self::start_at(port).await
+    }
+
+    async fn start_at(port: u16) -> Self {
+        let mut process = Command::new("node")
+            .arg(everything())
+            .arg("streamableHttp")
+            .env("PORT", port.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("node is missing: install Node 20 or later to run the real server");
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        while let Some(line) = in_time(lines.next_line()).await.unwrap() {
+            if line.contains("listening") {
+                return Self { process, port };
+            }
+        }
+        panic!("the server does not start");
+    }
+
+    fn config(&self) -> ServerConfig {
+        ServerConfig::Http { url: format!("http://127.0.0.1:{}/mcp", self.port), headers: BTreeMap::new() }
+    }
+}
+
+/// A world with the reference server as `every`, over the transport; what serves it must be kept.
+async fn both() -> [(World, Option<Served>); 2] {
+    let served = Served::start().await;
+    let over_http = World::with([("every", served.config())]).await;
+    [(World::with([("every", everything_as_a_program())]).await, None), (over_http, Some(served))]
+}
+
+#[tokio::test]
+async fn its_tools_are_listed_with_policies_from_their_annotations() {
+    for (world, _served) in both().await {
+        world.tool("every__trigger-elicitation-request").await;
+        let specs = world.specs();
+        let echo = &specs["every__echo"];
+        assert_eq!((echo.run_by, echo.policy, echo.repeatable), (RunBy::Mcp, Decision::Allow, false));
+        assert_eq!(echo.input_schema["type"], "object");
+        assert!(echo.input_schema["properties"]["message"].is_object());
+        assert!(!echo.description.is_empty());
+        assert_eq!(specs["every__toggle-simulated-logging"].policy, Decision::Ask);
+        assert_eq!(specs["every__trigger-elicitation-request"].policy, Decision::Ask);
+        for absent in
+            ["every__get-roots-list", "every__trigger-sampling-request", "every__trigger-url-elicitation"]
+        {
+            assert!(!specs.contains_key(absent), "{absent} needs what was not announced");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_gives_the_whole_result() {
+    for (world, _served) in both().await {
+        let output = world.call("every__echo", json!({"message": "hello"})).await.unwrap();
+        assert_eq!(output, json!({"content": [{"type": "text", "text": "Echo: hello"}]}));
+        let output =
+            world.call("every__get-structured-content", json!({"location": "Chicago"})).await.unwrap();
+        assert!(output["structuredContent"]["temperature"].is_number(), "{output}");
+        let output = world.call("every__get-tiny-image", json!({})).await.unwrap();
+        assert_eq!(output["content"][1]["type"], "image");
+        assert_eq!(output["content"][1]["mimeType"], "image/png");
+    }
+}
+
+#[tokio::test]
+async fn progress_is_reported_while_a_call_runs() {
+    for (world, _served) in both().await {
+        let mut person = Person::new("chat", []);
+        let input = json!({"duration": 0.3, "steps": 3});
+        let output = world.call_as("every__trigger-long-running-operation", input, &person).await.unwrap();
+        assert!(text(&output).contains("completed"), "{output}");
+        let mut reports = Vec::new();
+        while let Ok(report) = person.reports.try_recv() {
+            reports.push(report);
+        }
+        assert_eq!(reports[0], json!({"progress": 1, "total": 3}));
+        assert_eq!(reports[1], json!({"progress": 2, "total": 3}));
+    }
+}
+
+#[tokio::test]
+async fn the_person_whose_call_it_is_answers_a_question() {
+    for (world, _served) in both().await {
+        let accepted = ElicitationReply::Accept(json!({"name": "Ann", "check": true}));
+        let mut person = Person::new("chat", [accepted, ElicitationReply::Decline, ElicitationReply::Cancel]);
+        let ask = "every__trigger-elicitation-request";
+        let output = world.call_as(ask, json!({}), &person).await.unwrap();
+        assert!(text(&output).contains("- Name: Ann"), "{output}");
+        let output = world.call_as(ask, json!({}), &person).await.unwrap();
+        assert!(text(&output).contains("User declined"), "{output}");
+        let output = world.call_as(ask, json!({}), &person).await.unwrap();
+        assert!(text(&output).contains("User cancelled"), "{output}");
+
+        let question = person.questions.try_recv().unwrap();
+        assert!(question.message.contains("inputs"), "{question:?}");
+        let schema = &question.requested_schema;
+        assert_eq!(schema["required"], json!(["name"]));
+        assert_eq!(schema["properties"]["integer"]["maximum"], 100);
+        assert_eq!(schema["properties"]["titledMultipleSelectEnum"]["items"]["anyOf"][0]["const"], "fish-1");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_may_be_of_two_chats_is_cancelled_and_shown_to_nobody() {
+    let world = World::with([("every", everything_as_a_program())]).await;
+    let mut other = Person::new("other", []);
+    let mut asked = Person::new("chat", []);
+    let busy = world
+        .begin("every__trigger-long-running-operation", json!({"duration": 600, "steps": 60_000}), &other)
+        .await;
+    in_time(other.reports.recv()).await.unwrap();
+    let output = world.call_as("every__trigger-elicitation-request", json!({}), &asked).await.unwrap();
+    assert!(text(&output).contains("User cancelled"), "{output}");
+    assert!(asked.questions.try_recv().is_err() && other.questions.try_recv().is_err());
+    other.context.cancelled.cancel();
+    assert_eq!(in_time(busy).await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
+}
+
+#[tokio::test]
+async fn over_http_a_question_names_its_call() {
+    let served = Served::start().await;
+    let world = World::with([("every", served.config())]).await;
+    let mut other = Person::new("other", []);
+    let asked = Person::new("chat", [ElicitationReply::Accept(json!({"name": "Ann"}))]);
+    let input = json!({"duration": 600, "steps": 60_000});
+    let first = world.begin("every__trigger-long-running-operation", input, &other).await;
+    in_time(other.reports.recv()).await.unwrap();
+    let output = world.call_as("every__trigger-elicitation-request", json!({}), &asked).await.unwrap();
+    assert!(text(&output).contains("- Name: Ann"), "{output}");
+    assert!(other.questions.try_recv().is_err());
+    other.context.cancelled.cancel();
+    in_time(first).await.unwrap().unwrap_err();
+}
+
+#[tokio::test]
+async fn a_question_ends_with_its_call() {
+    for (world, _served) in both().await {
+        let mut person = Person::new("chat", []);
+        let call = world.begin("every__trigger-elicitation-request", json!({}), &person).await;
+        in_time(person.questions.recv()).await.unwrap();
+        person.context.cancelled.cancel();
+        assert_eq!(in_time(call).await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
+        world.call("every__echo", json!({"message": "still there"})).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_says_why() {
+    for (world, _served) in both().await {
+        let error = world.call("every__get-sum", json!({"a": "one", "b": 2})).await.unwrap_err();
+        assert!(matches!(error.error_type, ErrorType::Internal | ErrorType::InvalidFormat), "{error:?}");
+        assert!(error.text.contains("number"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_dies_over_http_fails_its_calls_and_is_found_again() {
+    let mut served = Served::start().await;
+    let world = World::with([("every", served.config())]).await;
+    let mut person = Person::new("chat", []);
+    let input = json!({"duration": 600, "steps": 60_000});
+    let call = world.begin("every__trigger-long-running-operation", input, &person).await;
+    in_time(person.reports.recv()).await.unwrap();
+    served.process.kill().await.unwrap();
+    assert_eq!(in_time(call).await.unwrap().unwrap_err().error_type, ErrorType::Network);
+
+    let waiting = world.begin("every__echo", json!({"message": "back"}), &Person::new("chat", [])).await;
+    let _served = Served::start_at(served.port).await;
+    assert_eq!(text(&in_time(waiting).await.unwrap().unwrap()), "Echo: back");
+}

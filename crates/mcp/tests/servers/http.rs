@@ -1,0 +1,222 @@
+//! A small server over HTTP that counts what it is sent, and refuses in every way that there is.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Redirect, Response},
+    routing::post,
+};
+use fermata_mcp::ServerConfig;
+use fermata_tools::{Decision, ErrorType};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use crate::world::{World, text};
+
+const KEY: &str = "Bearer sesame-open-up";
+
+/// What the server was sent.
+#[derive(Default)]
+struct Seen {
+    with_key: usize,
+    without_key: usize,
+    greetings: usize,
+    calls: usize,
+    /// The session that it knows; others it has forgotten.
+    session: usize,
+}
+
+type Shared = Arc<Mutex<Seen>>;
+
+struct Server {
+    seen: Shared,
+    url: String,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let seen = Shared::default();
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", port.local_addr().unwrap());
+        let routes = Router::new()
+            .route("/mcp", post(answer))
+            .route("/moved", post(async || Redirect::temporary("/mcp")))
+            .route("/away/{port}", post(send_away))
+            .with_state(seen.clone());
+        let task = tokio::spawn(async move { axum::serve(port, routes).await.unwrap() });
+        Self { seen, url, task }
+    }
+
+    fn config(&self, key: &str) -> ServerConfig {
+        self.config_at("/mcp", key)
+    }
+
+    fn config_at(&self, path: &str, key: &str) -> ServerConfig {
+        let headers = BTreeMap::from([("Authorization".to_owned(), key.to_owned())]);
+        ServerConfig::Http { url: self.url.replace("/mcp", path), headers }
+    }
+
+    fn port(&self) -> &str {
+        self.url.trim_start_matches("http://127.0.0.1:").trim_end_matches("/mcp")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn send_away(Path(port): Path<String>) -> Redirect {
+    Redirect::temporary(&format!("http://127.0.0.1:{port}/mcp"))
+}
+
+async fn answer(State(seen): State<Shared>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
+    let mut seen = seen.lock().unwrap();
+    if headers.get("authorization").is_none_or(|key| key != KEY) {
+        seen.without_key += 1;
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    seen.with_key += 1;
+    let session = seen.session.to_string();
+    if body["method"] != "initialize" && headers.get("mcp-session-id").is_none_or(|given| *given != *session)
+    {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let result = match body["method"].as_str() {
+        Some("initialize") => {
+            seen.greetings += 1;
+            json!({
+                "protocolVersion": body["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "counting", "version": "1"},
+            })
+        }
+        Some("tools/list") => tools(body["params"]["cursor"].as_str()),
+        Some("tools/call") => match call(&mut seen, &body["params"]) {
+            Ok(result) => result,
+            Err(response) => return *response,
+        },
+        Some("ping") => json!({}),
+        _ => return StatusCode::ACCEPTED.into_response(),
+    };
+    let body = json!({"jsonrpc": "2.0", "id": body["id"], "result": result});
+    ([("mcp-session-id", session)], Json(body)).into_response()
+}
+
+/// One tool on each page, the second of which cannot be read whole.
+fn tools(cursor: Option<&str>) -> Value {
+    let tool = |name: &str| json!({"name": name, "inputSchema": {}, "annotations": {"readOnlyHint": true}});
+    match cursor {
+        None => json!({"tools": [tool("answer")], "nextCursor": "2"}),
+        Some(_) => json!({"tools": [{"name": "unreadable"}, tool("strange")]}),
+    }
+}
+
+fn call(seen: &mut Seen, params: &Value) -> Result<Value, Box<Response>> {
+    let refusal = |response: Response| Err(Box::new(response));
+    match params["arguments"]["with"].as_str() {
+        Some("401") => refusal(StatusCode::UNAUTHORIZED.into_response()),
+        Some("429") => refusal((StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")]).into_response()),
+        Some("500") => refusal(StatusCode::INTERNAL_SERVER_ERROR.into_response()),
+        Some("half an answer") => {
+            refusal(([("content-type", "text/event-stream")], ": it begins\n\n").into_response())
+        }
+        Some("a picture") => {
+            Ok(json!({"content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "and words"}]}))
+        }
+        Some("an echo of the key") => {
+            Ok(json!({"content": [{"type": "text", "text": format!("bad key: {KEY}")}], "isError": true}))
+        }
+        _ => {
+            seen.calls += 1;
+            Ok(json!({"content": [{"type": "text", "text": "42"}]}))
+        }
+    }
+}
+
+async fn world() -> (World, Server) {
+    let server = Server::start().await;
+    (World::with([("counting", server.config(KEY))]).await, server)
+}
+
+#[tokio::test]
+async fn the_headers_go_with_every_request() {
+    let (world, server) = world().await;
+    assert_eq!(text(&world.call("counting__answer", json!({})).await.unwrap()), "42");
+    world.hub.shutdown().await;
+    let seen = server.seen.lock().unwrap();
+    assert_eq!((seen.without_key, seen.greetings, seen.calls), (0, 1, 1));
+    assert!(seen.with_key >= 4, "{} requests", seen.with_key);
+}
+
+#[tokio::test]
+async fn all_pages_are_listed_and_what_cannot_be_read_is_left_out() {
+    let (world, _server) = world().await;
+    let specs = world.specs();
+    assert_eq!(specs.keys().collect::<Vec<_>>(), ["counting__answer", "counting__strange"]);
+    assert_eq!(specs["counting__answer"].policy, Decision::Allow);
+    assert_eq!(specs["counting__answer"].input_schema, json!({"type": "object"}));
+}
+
+#[tokio::test]
+async fn refusals_have_their_types() {
+    let (world, _server) = world().await;
+    let refused = async |with: &str| world.call("counting__answer", json!({"with": with})).await.unwrap_err();
+    assert_eq!(refused("401").await.error_type, ErrorType::Auth);
+    let error = refused("429").await;
+    assert_eq!((error.error_type, error.retry_after), (ErrorType::RateLimit, Some(Duration::from_secs(7))));
+    assert_eq!(refused("500").await.error_type, ErrorType::Internal);
+    assert_eq!(refused("half an answer").await.error_type, ErrorType::Network);
+    assert_eq!(refused("an echo of the key").await.text, "bad key: ***");
+}
+
+#[tokio::test]
+async fn content_of_an_unknown_kind_is_passed_on() {
+    let (world, _server) = world().await;
+    let output = world.call("counting__answer", json!({"with": "a picture"})).await.unwrap();
+    let expected =
+        json!({"content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "and words"}]});
+    assert_eq!(output, expected);
+}
+
+#[tokio::test]
+async fn a_call_survives_that_the_server_forgot_the_session() {
+    let (world, server) = world().await;
+    world.call("counting__answer", json!({})).await.unwrap();
+    server.seen.lock().unwrap().session += 1;
+    assert_eq!(text(&world.call("counting__answer", json!({})).await.unwrap()), "42");
+    let seen = server.seen.lock().unwrap();
+    assert_eq!((seen.greetings, seen.calls), (2, 2));
+}
+
+#[tokio::test]
+async fn a_server_that_has_moved_is_followed_but_not_to_another_one() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let away = format!("/away/{}", other.port());
+    let world =
+        World::with([("moved", server.config_at("/moved", KEY)), ("away", server.config_at(&away, KEY))])
+            .await;
+    assert_eq!(text(&world.call("moved__answer", json!({})).await.unwrap()), "42");
+    assert!(world.specs().keys().all(|name| name.starts_with("moved__")));
+    let seen = other.seen.lock().unwrap();
+    assert_eq!((seen.with_key, seen.without_key), (0, 0), "the other one has seen nothing");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_another_key_has_no_tools() {
+    let server = Server::start().await;
+    let world = World::with([("counting", server.config("Bearer wrong-key"))]).await;
+    assert!(world.specs().is_empty());
+    world.hub.set_servers([("counting".to_owned(), server.config(KEY))].into());
+    assert_eq!(text(&world.call("counting__answer", json!({})).await.unwrap()), "42");
+    assert!(server.seen.lock().unwrap().without_key > 0);
+}

@@ -1,0 +1,172 @@
+//! A hub, and the people who listen to its calls.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::pending,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, Once},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fermata_mcp::{Hub, ServerConfig};
+use fermata_protocol::{ChatId, ToolCallId};
+use fermata_tools::{
+    CallContext, Elicitation, ElicitationReply, Owner, Surroundings, Tool, ToolError, ToolSpec,
+};
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// So long may anything take before it is said to hang.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A hub with what it said last.
+pub struct World {
+    pub hub: Hub,
+    tools: watch::Receiver<Tools>,
+}
+
+type Tools = Vec<Arc<dyn Tool>>;
+
+/// Who listens to a call: hears its reports, and answers its questions with what was thought of before.
+pub struct Person {
+    pub context: CallContext,
+    pub reports: mpsc::UnboundedReceiver<Value>,
+    pub questions: mpsc::UnboundedReceiver<Elicitation>,
+}
+
+struct Ears {
+    reports: mpsc::UnboundedSender<Value>,
+    questions: mpsc::UnboundedSender<Elicitation>,
+    answers: Mutex<VecDeque<ElicitationReply>>,
+}
+
+impl World {
+    /// A hub whose servers have all started.
+    pub async fn with<const N: usize>(servers: [(&str, ServerConfig); N]) -> Self {
+        let (told, tools) = watch::channel(Tools::new());
+        let hub = Hub::start(named(servers), move |tools| _ = told.send_replace(tools));
+        hub.ready(PATIENCE).await;
+        Self { hub, tools }
+    }
+
+    pub fn specs(&self) -> BTreeMap<String, ToolSpec> {
+        self.tools.borrow().iter().map(|tool| tool.spec()).map(|spec| (spec.name.clone(), spec)).collect()
+    }
+
+    /// Waits until the tool is there.
+    pub async fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        let find = |tools: &Tools| tools.iter().find(|tool| tool.spec().name == name).cloned();
+        let mut tools = self.tools.clone();
+        let found = async { tools.wait_for(|tools| find(tools).is_some()).await.map(|tools| find(&tools)) };
+        in_time(found).await.unwrap().unwrap()
+    }
+
+    /// Waits until no tool is left whose name begins so.
+    pub async fn without(&self, prefix: &str) {
+        let mut tools = self.tools.clone();
+        let gone = tools.wait_for(|tools| tools.iter().all(|tool| !tool.spec().name.starts_with(prefix)));
+        in_time(gone).await.unwrap();
+    }
+
+    /// Calls a tool in a chat of its own.
+    pub async fn call(&self, tool: &str, input: Value) -> Result<Value, ToolError> {
+        self.call_as(tool, input, &Person::new("chat", [])).await
+    }
+
+    pub async fn call_as(&self, tool: &str, input: Value, person: &Person) -> Result<Value, ToolError> {
+        let tool = self.tool(tool).await;
+        in_time(tool.call(input, person.context.clone())).await
+    }
+
+    /// Begins a call.
+    pub async fn begin(
+        &self,
+        tool: &str,
+        input: Value,
+        person: &Person,
+    ) -> JoinHandle<Result<Value, ToolError>> {
+        let (tool, context) = (self.tool(tool).await, person.context.clone());
+        tokio::spawn(async move { tool.call(input, context).await })
+    }
+}
+
+impl Person {
+    pub fn new<const N: usize>(chat: &str, answers: [ElicitationReply; N]) -> Self {
+        let (reports, heard) = mpsc::unbounded_channel();
+        let (questions, asked) = mpsc::unbounded_channel();
+        let ears = Ears { reports, questions, answers: Mutex::new(answers.into()) };
+        let context = CallContext::new(Owner::new("ann"), ChatId::new(chat), ToolCallId::new("call"));
+        Self { context: context.heard_by(Arc::new(ears)), reports: heard, questions: asked }
+    }
+}
+
+#[async_trait]
+impl Surroundings for Ears {
+    fn report(&self, _: &ToolCallId, output: Value) {
+        let _ = self.reports.send(output);
+    }
+
+    async fn elicit(&self, _: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
+        let _ = self.questions.send(elicitation);
+        let answer = self.answers.lock().unwrap().pop_front();
+        match answer {
+            Some(answer) => answer,
+            None => pending().await,
+        }
+    }
+}
+
+pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, work).await.expect("it hangs")
+}
+
+pub fn named<const N: usize>(servers: [(&str, ServerConfig); N]) -> BTreeMap<String, ServerConfig> {
+    servers.map(|(name, config)| (name.to_owned(), config)).into()
+}
+
+pub fn program<const N: usize>(command: &str, args: [&str; N]) -> ServerConfig {
+    ServerConfig::Program {
+        command: command.into(),
+        args: args.map(str::to_owned).into(),
+        env: BTreeMap::new(),
+    }
+}
+
+/// The text of an output.
+pub fn text(output: &Value) -> String {
+    let texts = output["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The program of the reference server, installed once, and again when the lock file has changed.
+pub fn everything() -> PathBuf {
+    static INSTALLED: Once = Once::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/npm");
+    INSTALLED.call_once(|| {
+        let installed = folder.join("node_modules/installed-lock.json");
+        let wanted = std::fs::read(folder.join("package-lock.json")).unwrap();
+        if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
+            return;
+        }
+        let status = Command::new("npm")
+            .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"])
+            .current_dir(&folder)
+            .stdout(Stdio::null())
+            .status()
+            .expect("npm is missing: install Node 20 or later to run the real server");
+        assert!(status.success(), "npm ci failed in {}", folder.display());
+        std::fs::write(installed, wanted).unwrap();
+    });
+    folder.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+}
+
+/// The reference server, over its standard input and output.
+pub fn everything_as_a_program() -> ServerConfig {
+    program("node", [everything().to_str().unwrap(), "stdio"])
+}
