@@ -9,18 +9,19 @@
 mod commands;
 mod jobs;
 mod live;
+mod saving;
 mod spans;
 mod submit;
+mod tools;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatId, EventId, Profile, UiChunk};
-use fermata_tools::{Call, CallContext, ErrorType, Execution, Owner, Receipt, Strategy, always_allowed};
+use fermata_tools::{ErrorType, Owner, Receipt, Strategy};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tokio::{sync::oneshot, time::Instant};
 
-use jobs::Signal;
 use live::{Happening, Live};
 use spans::model_span;
 
@@ -30,9 +31,8 @@ use crate::{
     engine::Inner,
     model::{ModelError, ModelEvent},
     prompt::{Asking, prompt},
-    run::{Context, Effects, Ending, Phase, Run, RunState, SavedRun},
-    run_log::Writer,
-    store::{Change, RunRecord, StoreError},
+    run::{Context, Effects, Ending, Phase, Run},
+    store::{Change, StoreError},
 };
 
 /// What can be asked of a chat.
@@ -120,36 +120,6 @@ impl Driver {
         }
     }
 
-    async fn load(&mut self) -> Result<(), StoreError> {
-        self.record = self.inner.store.chat(&self.chat).await?.map(|chat| Record {
-            owner: chat.owner,
-            profile: chat.profile,
-            always: always_allowed(&chat.confirmations),
-            saved_run: chat.open_run.is_some(),
-        });
-        Ok(())
-    }
-
-    /// Takes up the open run, where there is one that nobody drives.
-    async fn take_up(&mut self) -> Result<(), StoreError> {
-        if self.live.is_some() || !self.record.as_ref().is_some_and(|record| record.saved_run) {
-            return Ok(());
-        }
-        let Some(saved) = self.inner.store.chat(&self.chat).await?.and_then(|chat| chat.open_run) else {
-            return Ok(());
-        };
-        let (run, log) = restore(saved)?;
-        let current = self.inner.current();
-        let toolbox = current.toolbox.with_browser_tools(&run.state.tools).map_err(corrupt)?;
-        let Some(record) = self.record.as_mut() else { return Ok(()) };
-        record.saved_run = false;
-        let open = self.inner.open_runs.enter(&record.owner);
-        self.live = Some(Live::new(run, log, current, toolbox, open, self.inner.tasks.clone()));
-        let effects = self.decide(|run, context, effects| *effects = run.resume(context));
-        self.perform(effects).await?;
-        self.keep_time().await
-    }
-
     /// Lets the run make a decision.
     fn decide(&mut self, decision: impl FnOnce(&mut Run, &Context<'_>, &mut Effects)) -> Effects {
         let mut effects = Effects::default();
@@ -194,57 +164,6 @@ impl Driver {
             self.ask_model().await?;
         }
         Ok(())
-    }
-
-    async fn save(&mut self, before: Vec<Change>, effects: &Effects) -> Result<(), StoreError> {
-        let (Some(live), Some(record)) = (&mut self.live, &mut self.record) else { return Ok(()) };
-        let mut changes = before;
-        changes.extend(changes_of(live, effects, &record.owner)?);
-        self.inner.store.commit(&self.chat, self.inner.clock.now(), changes).await?;
-        live.log.note_saved();
-        for place in &effects.changed {
-            let call = &live.run.calls[*place];
-            live.spans.note(call, live.toolbox.find(&call.tool).is_some());
-        }
-        record.always.extend(effects.always.iter().cloned());
-        Ok(())
-    }
-
-    /// Puts calls into the lines for what they use; those whose turn it is run at once, in the same step of saving.
-    fn stand_in_line(&mut self, effects: &mut Effects) {
-        let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return };
-        let current = live.current.clone();
-        let toolbox = live.toolbox.clone();
-        for (call, key) in std::mem::take(&mut effects.queue) {
-            let ticket = self.inner.locks.queue(key);
-            if live.stand_in_line(call.clone(), ticket, self.inner.settings.limits.lock_timeout) {
-                let context = self.inner.context(&current.rules, &toolbox, record);
-                live.run.take_turn(&call, &context, effects);
-            }
-        }
-    }
-
-    fn execute(&mut self, calls: &[fermata_protocol::ToolCallId]) {
-        let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return };
-        for id in calls {
-            let Some(call) = live.run.calls.iter().find(|call| call.id == *id) else { continue };
-            let found = live.toolbox.find(&call.tool);
-            let Some((spec, tool)) = found.and_then(|found| Some((found.spec(), found.tool()?))) else {
-                continue;
-            };
-            let context = CallContext::new(record.owner.clone(), self.chat.clone(), id.clone());
-            let execution = Execution {
-                tool: tool.clone(),
-                input: call.effective_input().clone(),
-                context: live.jobs.surround(context),
-                timeout: spec.timeout.unwrap_or(self.inner.settings.limits.tool_timeout),
-                // Times it ran before the process ended count.
-                retries: spec.retries().saturating_sub(times_before(call)),
-                strategies: live.current.rules.strategies.clone(),
-            };
-            let lock = live.take_lock(id);
-            live.jobs.start(execution, lock, live.spans.of(id));
-        }
     }
 
     async fn ask_model(&mut self) -> Result<(), StoreError> {
@@ -293,33 +212,6 @@ impl Driver {
             Happening::Time => Effects::default(),
         };
         self.perform(effects).await
-    }
-
-    fn hear_tool(&mut self, signal: Signal) -> Effects {
-        match signal {
-            Signal::Settled(call, outcome) => {
-                let outcome = self.inner.within_limit(outcome);
-                self.decide(|run, context, effects| run.settle(&call, outcome, context, effects))
-            }
-            Signal::Reports(reports) => self.decide(|run, context, effects| {
-                for (call, output) in reports {
-                    if output.to_string().len() <= context.limits.output_bytes {
-                        run.report(&call, output, effects);
-                    }
-                }
-            }),
-            Signal::Elicits { call, question, asked } => {
-                let mut id = None;
-                let effects =
-                    self.decide(|run, context, effects| id = run.elicit(&call, question, context, effects));
-                // Where it cannot be asked, dropping `asked` tells the tool so.
-                if let (Some(live), Some(id)) = (&mut self.live, id) {
-                    live.jobs.ask(id, asked);
-                }
-                effects
-            }
-            Signal::Withdraws(id) => self.decide(|run, context, effects| run.withdraw(&id, context, effects)),
-        }
     }
 
     fn hear(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Effects {
@@ -443,65 +335,9 @@ impl Driver {
     }
 }
 
-/// How often a call that runs has run before.
-fn times_before(call: &Call) -> u32 {
-    u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1)
-}
-
 async fn next(live: &mut Option<Live>, deadline: Option<Instant>) -> Happening {
     match live {
         Some(live) => live.next(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-/// What is to be saved of the run.
-fn changes_of(live: &Live, effects: &Effects, owner: &Owner) -> Result<Vec<Change>, StoreError> {
-    let run = &live.run;
-    let id = || run.id.clone();
-    let call = |place: &usize| Box::new(run.calls[*place].clone());
-    let mut changes: Vec<Change> =
-        effects.changed.iter().map(|place| Change::PutCall { run: id(), call: call(place) }).collect();
-    changes.extend(effects.confirmed.iter().map(|place| Change::Confirm {
-        run: id(),
-        call: call(place),
-        by: owner.clone(),
-    }));
-    let keep_message = match &effects.over {
-        // Clients show these however little they say.
-        Some(Ending::Finished(_) | Ending::Stopped) => true,
-        Some(
-            Ending::Superseded
-            | Ending::Expired
-            | Ending::StepLimit
-            | Ending::Failed(_)
-            | Ending::ToolFailed { .. },
-        ) => run.has_content(),
-        None => run.state.let_go,
-    };
-    if keep_message {
-        changes.push(Change::PutMessage(Box::new(run.snapshot())));
-    }
-    if let Some(ending) = &effects.over {
-        changes.push(Change::CloseRun { run: id(), outcome: ending.name() });
-    } else {
-        let state = serde_json::to_value(&run.state).map_err(corrupt)?;
-        changes.push(Change::SaveRun { run: id(), state, expires: run.expires() });
-        let (first, chunks) = live.log.unsaved();
-        changes.push(Change::AppendChunks { run: id(), first, chunks });
-    }
-    Ok(changes)
-}
-
-fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
-    let state: RunState = serde_json::from_value(saved.state).map_err(corrupt)?;
-    let log = saved.chunks.iter().map(|(seq, chunk)| Ok((*seq, UiChunk::from_record(chunk)?)));
-    let log = log.collect::<Result<Vec<_>, serde_json::Error>>().map_err(corrupt)?;
-    let writer = Writer::restore(saved.id.clone(), &log);
-    let run = SavedRun { id: saved.id, message: saved.message, state, calls: saved.calls, log };
-    Ok((Run::restore(run).map_err(corrupt)?, writer))
-}
-
-fn corrupt(error: impl std::fmt::Display) -> StoreError {
-    StoreError::Corrupt(error.to_string())
 }

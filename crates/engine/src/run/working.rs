@@ -35,8 +35,11 @@ impl Run {
 
     fn stand_in_line(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         let call = &self.calls[place];
-        let found = context.toolbox.find(&call.tool);
-        let resource = found.and_then(|found| found.spec().resource.as_ref());
+        let Some(found) = context.toolbox.find(&call.tool) else {
+            let words = format!("The tool {} is not there any more, so the call did not run.", call.tool);
+            return self.fail(place, ToolError::new(ErrorType::Network, words), context, effects);
+        };
+        let resource = found.spec().resource.as_ref();
         let key = resource.and_then(|resource| resource.key(call.effective_input(), context.owner));
         let id = call.id.clone();
         match key {

@@ -8,11 +8,11 @@ use fermata_engine::{Rules, Store, Submission};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, ElicitAction, ElicitationId, ToolCallId,
 };
-use fermata_tools::{ErrorType, Pattern, Resource, Strategies, Strategy, Tool, ToolSettings};
+use fermata_tools::{ChainMode, ErrorType, Pattern, Resource, Strategies, Strategy, Tool, ToolSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{Does, Read, World, calls, finished, says};
+use crate::world::{Does, Read, World, calls, decision, finished, output, says};
 
 fn settings(tool: &str, settings: ToolSettings) -> Rules {
     Rules { tools: vec![(Pattern::new(tool), settings)], ..Rules::default() }
@@ -246,4 +246,58 @@ async fn tools_come_and_go_between_steps() {
     assert!(tools(1).contains(&"extra".to_owned()));
     world.engine.set_tools(Vec::new());
     assert!(!world.engine.tools().iter().any(|spec| spec.name == "extra"));
+}
+
+/// A chat whose run waits for a yes to a call of `extra`, in a process that does not have that tool.
+async fn waits_for_a_tool_that_is_gone() -> (World, String) {
+    let world = World::new();
+    let extra: Arc<dyn Tool> = Arc::new(Does::called("extra", &world.done));
+    world.engine.set_tools(vec![extra]);
+    world.engine.set_rules(Rules { chain: ChainMode::Ask, ..Rules::default() });
+    world.script([calls(&[("run", json!({}))]), calls(&[("extra", json!({"as": "it"}))]), says("ok")]);
+    let mut stream = world.say("go").await;
+    stream.until("tool-approval-request").await;
+    let call = stream.find("tool-approval-request")["toolCallId"].as_str().unwrap().to_owned();
+    (world.restarted(), call)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_tool_is_gone_fails_when_it_is_approved() {
+    let (world, call) = waits_for_a_tool_that_is_gone().await;
+    world.answer(decision(&call, true)).await.unwrap();
+    while let Some(mut stream) = world.follow().await {
+        stream.read_out().await;
+    }
+    let record = json!(world.messages().await).to_string();
+    assert!(record.contains("The tool extra is not there any more"), "{record}");
+    assert!(record.contains("\"ok\""), "the model was told: {record}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_comes_back_runs_the_call_that_waited_for_a_yes() {
+    let (world, call) = waits_for_a_tool_that_is_gone().await;
+    assert_eq!(world.pending().await.len(), 1, "the run is taken up without the tool");
+    let extra: Arc<dyn Tool> = Arc::new(Does::called("extra", &world.done));
+    world.engine.set_tools(vec![extra]);
+    world.answer(decision(&call, true)).await.unwrap();
+    while let Some(mut stream) = world.follow().await {
+        stream.read_out().await;
+    }
+    assert_eq!(done(&world), ["begins it", "ends it"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_a_server_has_taken_meanwhile_does_not_lock_a_chat() {
+    let world = World::new();
+    world.script([calls(&[("where", json!({}))]), says("ok")]);
+    let mut stream = world.say("go").await;
+    let call = stream.until("tool-input-available").await;
+    let world = world.restarted();
+    let taken: Arc<dyn Tool> = Arc::new(Does::called("where", &world.done));
+    world.engine.set_tools(vec![taken]);
+    let mut stream = world.follow().await.expect("the run is open");
+    world.answer(output(&call, json!("Bern"))).await.unwrap();
+    stream.read_out().await;
+    assert_eq!(stream.text(), "ok");
+    assert!(done(&world).is_empty());
 }

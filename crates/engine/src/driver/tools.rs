@@ -1,0 +1,79 @@
+//! The run's tools: started, heard, and told what the person said.
+
+use fermata_protocol::ToolCallId;
+use fermata_tools::{Call, CallContext, Execution};
+
+use super::{Driver, jobs::Signal};
+use crate::run::Effects;
+
+impl Driver {
+    /// Puts calls into the lines for what they use; those whose turn it is run at once, in the same step of saving.
+    pub(super) fn stand_in_line(&mut self, effects: &mut Effects) {
+        let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return };
+        let current = live.current.clone();
+        let toolbox = live.toolbox.clone();
+        for (call, key) in std::mem::take(&mut effects.queue) {
+            let ticket = self.inner.locks.queue(key);
+            if live.stand_in_line(call.clone(), ticket, self.inner.settings.limits.lock_timeout) {
+                let context = self.inner.context(&current.rules, &toolbox, record);
+                live.run.take_turn(&call, &context, effects);
+            }
+        }
+    }
+
+    pub(super) fn execute(&mut self, calls: &[ToolCallId]) {
+        let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return };
+        for id in calls {
+            let Some(call) = live.run.calls.iter().find(|call| call.id == *id) else { continue };
+            let found = live.toolbox.find(&call.tool);
+            let Some((spec, tool)) = found.and_then(|found| Some((found.spec(), found.tool()?))) else {
+                continue;
+            };
+            let context = CallContext::new(record.owner.clone(), self.chat.clone(), id.clone());
+            let execution = Execution {
+                tool: tool.clone(),
+                input: call.effective_input().clone(),
+                context: live.jobs.surround(context),
+                timeout: spec.timeout.unwrap_or(self.inner.settings.limits.tool_timeout),
+                // Times it ran before the process ended count.
+                retries: spec.retries().saturating_sub(times_before(call)),
+                strategies: live.current.rules.strategies.clone(),
+            };
+            let lock = live.take_lock(id);
+            live.jobs.start(execution, lock, live.spans.of(id));
+        }
+    }
+
+    /// Takes what comes from a running tool.
+    pub(super) fn hear_tool(&mut self, signal: Signal) -> Effects {
+        match signal {
+            Signal::Settled(call, outcome) => {
+                let outcome = self.inner.within_limit(outcome);
+                self.decide(|run, context, effects| run.settle(&call, outcome, context, effects))
+            }
+            Signal::Reports(reports) => self.decide(|run, context, effects| {
+                for (call, output) in reports {
+                    if output.to_string().len() <= context.limits.output_bytes {
+                        run.report(&call, output, effects);
+                    }
+                }
+            }),
+            Signal::Elicits { call, question, asked } => {
+                let mut id = None;
+                let effects =
+                    self.decide(|run, context, effects| id = run.elicit(&call, question, context, effects));
+                // Where it cannot be asked, dropping `asked` tells the tool so.
+                if let (Some(live), Some(id)) = (&mut self.live, id) {
+                    live.jobs.ask(id, asked);
+                }
+                effects
+            }
+            Signal::Withdraws(id) => self.decide(|run, context, effects| run.withdraw(&id, context, effects)),
+        }
+    }
+}
+
+/// How often a call that runs has run before.
+fn times_before(call: &Call) -> u32 {
+    u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1)
+}
