@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use self::limit::{bytes_of_text, within};
 use crate::model::ModelContent;
 
-/// What is told of an output with nothing in it; providers refuse an empty result.
+/// What is told of a list of content with nothing in it.
 const NOTHING: &str = "(no output)";
 
 /// The only key, besides `value`, of what assistant-ui's tools give when they have something of their own for the model.
@@ -47,7 +47,7 @@ type Object = Map<String, Value>;
 /// Of more than `limit` bytes of text the middle is left out, and how much that was is told. Files do not count.
 pub fn tool_content(output: &Value, limit: usize) -> Vec<ModelContent> {
     let read = mcp_result(output).or_else(|| sdk_output(output)).or_else(|| envelope(output));
-    within(something(read.unwrap_or_else(|| plain(output))), limit)
+    within(read.map_or_else(|| vec![plain(output)], something), limit)
 }
 
 /// What a model is told in words that a call came to, at most `limit` bytes of them and a note.
@@ -57,11 +57,10 @@ pub(crate) fn told(words: impl Into<String>, limit: usize) -> Vec<ModelContent> 
 
 // === the shapes ===
 
-fn plain(output: &Value) -> Vec<ModelContent> {
+fn plain(output: &Value) -> ModelContent {
     match output {
-        Value::Null => Vec::new(),
-        Value::String(words) => vec![text_or_image(words)],
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => vec![json(output)],
+        Value::String(words) => text_or_image(words),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => json(output),
     }
 }
 

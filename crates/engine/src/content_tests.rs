@@ -39,17 +39,17 @@ fn told_as_json(output: Value) {
 fn text_is_told_as_it_is_and_json_as_json() {
     assert_eq!(read(json!("It is noon.")), [words("It is noon.")]);
     assert_eq!(read(json!({"temp": 70})), [words(r#"{"temp":70}"#)]);
-    for output in [json!([1, "a"]), json!(false), json!(0), json!({}), json!([])] {
+    for text in ["", " \n"] {
+        assert_eq!(read(json!(text)), [words(text)]);
+    }
+    for output in [json!([1, "a"]), json!(null), json!(false), json!(0), json!({}), json!([])] {
         told_as_json(output);
     }
 }
 
 #[test]
-fn nothing_is_told_as_nothing() {
+fn a_list_with_nothing_in_it_is_told_as_nothing() {
     for output in [
-        json!(null),
-        json!(""),
-        json!(" \n"),
         json!({"content": []}),
         json!({"content": [{"type": "text", "text": ""}]}),
         json!({"type": "text", "value": ""}),

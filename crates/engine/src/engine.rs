@@ -486,7 +486,7 @@ impl Default for Limits {
             output_bytes: 1_000_000,
             parked_calls: 128,
             runs_per_owner: None,
-            model_output_bytes: 64_000,
+            model_output_bytes: 400_000,
             model_timeout: Duration::from_secs(2 * 60),
             model_call_timeout: Duration::from_secs(15 * 60),
             tool_timeout: Duration::from_secs(60),

@@ -150,7 +150,7 @@ settings! {
     /// Size of one tool output, as JSON.
     max_output: Size = "1MB", "FERMATA_MAX_OUTPUT";
     /// How much of one tool output the model is told; what is over is cut out.
-    max_model_output: Size = "64KB", "FERMATA_MAX_MODEL_OUTPUT";
+    max_model_output: Size = "400KB", "FERMATA_MAX_MODEL_OUTPUT";
     /// Calls of one chat that may wait for somebody at a time.
     max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS";
     /// How long the model may be silent before its step fails.

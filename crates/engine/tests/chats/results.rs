@@ -37,7 +37,8 @@ fn shapes() -> Vec<(Value, Vec<ModelContent>)> {
     });
     vec![
         (json!("Bern"), vec![words("Bern")]),
-        (json!(null), vec![words("(no output)")]),
+        (json!(null), vec![words("null")]),
+        (json!(""), vec![words("")]),
         (json!({"city": "Bern", "type": "city"}), vec![words(r#"{"city":"Bern","type":"city"}"#)]),
         (json!(format!("data:image/png;base64,{PNG}")), vec![image()]),
         (mcp, vec![words("A map:"), image(), words("[notes://1]\nBern")]),
