@@ -1,16 +1,19 @@
 //! The public API: everything that can be asked of a chat, on one screen.
 
+mod errors;
+mod open_runs;
+mod rules;
+mod settings;
+
 use std::{
-    num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use dashmap::DashMap;
-use fermata_protocol::{Answer, ChatBody, ChatId, ElicitationId, EventId, Profile, RunId, UiMessage};
+use fermata_protocol::{Answer, ChatBody, ChatId, ElicitationId, EventId, RunId, UiMessage};
 use fermata_tools::{
-    Call, ChainMode, DefaultPolicy, Elicitation, ErrorType, GateMode, Locks, Owner, Pattern, Policy, Receipt,
-    ResourceKey, StateName, Strategies, Tool, ToolError, ToolSettings, ToolSpec, Toolbox, ToolboxError,
+    Call, Elicitation, ErrorType, Locks, Owner, Receipt, ResourceKey, Tool, ToolError, ToolSpec, Toolbox,
+    ToolboxError,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -25,6 +28,12 @@ use crate::{
     run::Context,
     store::{ChatPage, StoreError},
 };
+
+pub use errors::{AnswerError, ReadError, SubmitError};
+pub(crate) use open_runs::{OpenRun, OpenRuns};
+pub(crate) use rules::Current;
+pub use rules::Rules;
+pub use settings::{Limits, Settings};
 
 /// Chats, runs and what waits in them.
 #[derive(Clone)]
@@ -46,18 +55,6 @@ pub(crate) struct Inner {
     pub open_runs: OpenRuns,
     pub tasks: TaskTracker,
     pub closing: CancellationToken,
-}
-
-/// How many runs each owner has open.
-#[derive(Clone, Default)]
-pub(crate) struct OpenRuns {
-    by_owner: Arc<DashMap<Owner, usize>>,
-}
-
-/// One of its owner's open runs, counted until it is dropped.
-pub(crate) struct OpenRun {
-    owner: Owner,
-    runs: OpenRuns,
 }
 
 /// How often the database is asked for calls whose time is over in chats that nobody drives.
@@ -83,32 +80,6 @@ pub struct EngineParts {
     pub settings: Settings,
 }
 
-/// What decides about calls. A step keeps the rules that were in force when it began.
-#[derive(Clone)]
-pub struct Rules {
-    /// Allows, asks, denies.
-    pub policy: Arc<dyn Policy>,
-    /// When the calls of a step may run.
-    pub gate: GateMode,
-    /// What becomes of calls after the first tool result of a turn.
-    pub chain: ChainMode,
-    /// What follows a failure.
-    pub strategies: Strategies,
-    /// What is set for tools by name; where several match, the later wins.
-    pub tools: Vec<(Pattern, ToolSettings)>,
-}
-
-/// What the steps that begin now go by.
-pub(crate) struct Current {
-    pub rules: Rules,
-    /// The tools of this process and of MCP servers, as the rules want them.
-    pub toolbox: Toolbox,
-    /// Those that the engine was built with.
-    own: Vec<Arc<dyn Tool>>,
-    /// Those that come and go.
-    others: Vec<Arc<dyn Tool>>,
-}
-
 /// What time it is.
 pub trait Clock: Send + Sync {
     /// Now.
@@ -119,46 +90,6 @@ pub trait Clock: Send + Sync {
 pub trait Ids: Send + Sync {
     /// A new id that nobody can guess, of 1 to 40 characters of `[A-Za-z0-9_-]`, beginning with `prefix`.
     fn next(&self, prefix: &str) -> String;
-}
-
-/// How an engine behaves.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// For how long a run whose calls all wait keeps its readers, unless its request said otherwise.
-    pub hold: Duration,
-    /// After which time a call that waits for somebody is settled as expired.
-    pub expire: Duration,
-    /// Which profile a request is served in that does not name one.
-    pub client: Profile,
-    /// What is too much.
-    pub limits: Limits,
-}
-
-/// What is too much.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Model calls in one run.
-    pub steps: u32,
-    /// Messages in one post.
-    pub messages: usize,
-    /// Tools in one post.
-    pub tools: usize,
-    /// Bytes of one output, as JSON.
-    pub output_bytes: usize,
-    /// Calls of one chat that may wait for somebody at a time.
-    pub parked_calls: usize,
-    /// Runs that one owner may have open; `None`: no limit.
-    pub runs_per_owner: Option<NonZeroUsize>,
-    /// Bytes of one output that a model is told; what is over is cut out, and the model told how much.
-    pub model_output_bytes: usize,
-    /// How long a model may be silent.
-    pub model_timeout: Duration,
-    /// How long a model may take for one step, however much it says.
-    pub model_call_timeout: Duration,
-    /// How long a call of a server's tool may run, unless the tool or the rules say otherwise.
-    pub tool_timeout: Duration,
-    /// How long a call may wait for its resource.
-    pub lock_timeout: Duration,
 }
 
 /// A post to a chat.
@@ -212,66 +143,6 @@ pub enum Pending {
         /// When the run is ended as expired.
         expires: Timestamp,
     },
-}
-
-/// Why a post starts nothing.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the sentences say it")]
-pub enum SubmitError {
-    #[error("{0}")]
-    Invalid(String),
-    #[error("There is no chat with this id.")]
-    NotFound,
-    #[error("{0}")]
-    NothingToContinue(String),
-    #[error("The tool name {0} is taken by a tool of the server; give the browser tool another name.")]
-    ToolNameTaken(String),
-    #[error("This run has no tool {name}. It has: {}.", known.join(", "))]
-    UnknownTool { name: String, known: Vec<String> },
-    #[error("{0}")]
-    TooLarge(String),
-    #[error("As many runs of yours are open as may be ({0}); stop one, or wait for one to end.")]
-    TooManyRuns(usize),
-    #[error("The server is shutting down; try again in a moment.")]
-    ShuttingDown,
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// Why an answer is not taken. None of a batch is, then.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the sentences say it")]
-pub enum AnswerError {
-    #[error("{0}")]
-    NotFound(String),
-    #[error("{detail}")]
-    AlreadyAnswered { detail: String, state: StateName },
-    #[error("{detail}")]
-    WrongAnswer { detail: String, state: StateName },
-    #[error("{detail}")]
-    Gone { detail: String, state: StateName },
-    #[error("{0}")]
-    DeniedByPolicy(String),
-    #[error("{0}")]
-    Invalid(String),
-    #[error("{0}")]
-    TooLarge(String),
-    #[error("The server is shutting down; try again in a moment.")]
-    ShuttingDown,
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// Why a chat cannot be read or changed.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the sentences say it")]
-pub enum ReadError {
-    #[error("There is no chat with this id.")]
-    NotFound,
-    #[error("The server is shutting down; try again in a moment.")]
-    ShuttingDown,
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 // === impl Engine ===
@@ -464,65 +335,6 @@ async fn sweep(inner: Arc<Inner>) {
     }
 }
 
-// === impl Settings ===
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            hold: Duration::from_secs(5 * 60),
-            expire: Duration::from_secs(24 * 3600),
-            client: Profile::V6,
-            limits: Limits::default(),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            steps: 20,
-            messages: 2000,
-            tools: 128,
-            output_bytes: 1_000_000,
-            parked_calls: 128,
-            runs_per_owner: None,
-            model_output_bytes: 400_000,
-            model_timeout: Duration::from_secs(2 * 60),
-            model_call_timeout: Duration::from_secs(15 * 60),
-            tool_timeout: Duration::from_secs(60),
-            lock_timeout: Duration::from_secs(5 * 60),
-        }
-    }
-}
-
-// === impl Rules ===
-
-impl Default for Rules {
-    /// Every tool's own default, the gate over whole steps, nothing set by name.
-    fn default() -> Self {
-        Self {
-            policy: Arc::new(DefaultPolicy),
-            gate: GateMode::default(),
-            chain: ChainMode::default(),
-            strategies: Strategies::default(),
-            tools: Vec::new(),
-        }
-    }
-}
-
-// === impl Current ===
-
-impl Current {
-    fn new(rules: Rules, own: Vec<Arc<dyn Tool>>, others: Vec<Arc<dyn Tool>>) -> (Self, Vec<ToolboxError>) {
-        let (toolbox, left_out) = Toolbox::new(own.iter().chain(&others).cloned(), |spec| {
-            let name = spec.name.clone();
-            let named = rules.tools.iter().filter(|(pattern, _)| pattern.matches(&name));
-            named.for_each(|(_, settings)| settings.apply(spec));
-        });
-        (Self { rules, toolbox, own, others }, left_out)
-    }
-}
-
 // === impl Inner ===
 
 impl Inner {
@@ -583,42 +395,5 @@ impl Inner {
             #[expect(clippy::cast_precision_loss, reason = "nobody counts tokens to the last of 2^53")]
             metrics::histogram!("gen_ai_client_token_usage", &labels).record((after - before) as f64);
         }
-    }
-}
-
-// === impl OpenRuns ===
-
-impl OpenRuns {
-    /// Counts one more run, whatever the limit.
-    pub fn enter(&self, owner: &Owner) -> OpenRun {
-        *self.by_owner.entry(owner.clone()).or_default() += 1;
-        OpenRun::counted(owner, self)
-    }
-
-    /// Counts one more run unless the owner has that many.
-    pub fn try_enter(&self, owner: &Owner, limit: Option<NonZeroUsize>) -> Result<OpenRun, usize> {
-        let mut count = self.by_owner.entry(owner.clone()).or_default();
-        if limit.is_some_and(|limit| *count >= limit.get()) {
-            return Err(*count);
-        }
-        *count += 1;
-        Ok(OpenRun::counted(owner, self))
-    }
-}
-
-impl OpenRun {
-    fn counted(owner: &Owner, runs: &OpenRuns) -> Self {
-        metrics::gauge!("fermata_runs_open").increment(1);
-        Self { owner: owner.clone(), runs: runs.clone() }
-    }
-}
-
-impl Drop for OpenRun {
-    fn drop(&mut self) {
-        metrics::gauge!("fermata_runs_open").decrement(1);
-        if let Some(mut count) = self.runs.by_owner.get_mut(&self.owner) {
-            *count = count.saturating_sub(1);
-        }
-        self.runs.by_owner.remove_if(&self.owner, |_, count| *count == 0);
     }
 }

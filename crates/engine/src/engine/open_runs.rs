@@ -1,0 +1,55 @@
+//! How many runs each owner has open.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use dashmap::DashMap;
+use fermata_tools::Owner;
+
+/// How many runs each owner has open.
+#[derive(Clone, Default)]
+pub(crate) struct OpenRuns {
+    by_owner: Arc<DashMap<Owner, usize>>,
+}
+
+/// One of its owner's open runs, counted until it is dropped.
+pub(crate) struct OpenRun {
+    owner: Owner,
+    runs: OpenRuns,
+}
+
+// === impl OpenRuns ===
+
+impl OpenRuns {
+    /// Counts one more run, whatever the limit.
+    pub fn enter(&self, owner: &Owner) -> OpenRun {
+        *self.by_owner.entry(owner.clone()).or_default() += 1;
+        OpenRun::counted(owner, self)
+    }
+
+    /// Counts one more run unless the owner has that many.
+    pub fn try_enter(&self, owner: &Owner, limit: Option<NonZeroUsize>) -> Result<OpenRun, usize> {
+        let mut count = self.by_owner.entry(owner.clone()).or_default();
+        if limit.is_some_and(|limit| *count >= limit.get()) {
+            return Err(*count);
+        }
+        *count += 1;
+        Ok(OpenRun::counted(owner, self))
+    }
+}
+
+impl OpenRun {
+    fn counted(owner: &Owner, runs: &OpenRuns) -> Self {
+        metrics::gauge!("fermata_runs_open").increment(1);
+        Self { owner: owner.clone(), runs: runs.clone() }
+    }
+}
+
+impl Drop for OpenRun {
+    fn drop(&mut self) {
+        metrics::gauge!("fermata_runs_open").decrement(1);
+        if let Some(mut count) = self.runs.by_owner.get_mut(&self.owner) {
+            *count = count.saturating_sub(1);
+        }
+        self.runs.by_owner.remove_if(&self.owner, |_, count| *count == 0);
+    }
+}

@@ -1,0 +1,69 @@
+//! What may be replaced while an engine runs: the rules, and the tools that come and go.
+//!
+//! Invariant: a step goes by one [`Current`] from its beginning to its end.
+
+use std::sync::Arc;
+
+use fermata_tools::{
+    ChainMode, DefaultPolicy, GateMode, Pattern, Policy, Strategies, Tool, ToolSettings, Toolbox,
+    ToolboxError,
+};
+
+/// What decides about calls. A step keeps the rules that were in force when it began.
+#[derive(Clone)]
+pub struct Rules {
+    /// Allows, asks, denies.
+    pub policy: Arc<dyn Policy>,
+    /// When the calls of a step may run.
+    pub gate: GateMode,
+    /// What becomes of calls after the first tool result of a turn.
+    pub chain: ChainMode,
+    /// What follows a failure.
+    pub strategies: Strategies,
+    /// What is set for tools by name; where several match, the later wins.
+    pub tools: Vec<(Pattern, ToolSettings)>,
+}
+
+/// What the steps that begin now go by.
+pub(crate) struct Current {
+    pub rules: Rules,
+    /// The tools of this process and of MCP servers, as the rules want them.
+    pub toolbox: Toolbox,
+    /// Those that the engine was built with.
+    pub own: Vec<Arc<dyn Tool>>,
+    /// Those that come and go.
+    pub others: Vec<Arc<dyn Tool>>,
+}
+
+// === impl Rules ===
+
+impl Default for Rules {
+    /// Every tool's own default, the gate over whole steps, nothing set by name.
+    fn default() -> Self {
+        Self {
+            policy: Arc::new(DefaultPolicy),
+            gate: GateMode::default(),
+            chain: ChainMode::default(),
+            strategies: Strategies::default(),
+            tools: Vec::new(),
+        }
+    }
+}
+
+// === impl Current ===
+
+impl Current {
+    /// With the tools that cannot be used, and why.
+    pub fn new(
+        rules: Rules,
+        own: Vec<Arc<dyn Tool>>,
+        others: Vec<Arc<dyn Tool>>,
+    ) -> (Self, Vec<ToolboxError>) {
+        let (toolbox, left_out) = Toolbox::new(own.iter().chain(&others).cloned(), |spec| {
+            let name = spec.name.clone();
+            let named = rules.tools.iter().filter(|(pattern, _)| pattern.matches(&name));
+            named.for_each(|(_, settings)| settings.apply(spec));
+        });
+        (Self { rules, toolbox, own, others }, left_out)
+    }
+}

@@ -1,0 +1,76 @@
+//! How an engine behaves, and what is too much for it. Fixed while it runs.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use fermata_protocol::Profile;
+
+/// How an engine behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// For how long a run whose calls all wait keeps its readers, unless its request said otherwise.
+    pub hold: Duration,
+    /// After which time a call that waits for somebody is settled as expired.
+    pub expire: Duration,
+    /// Which profile a request is served in that does not name one.
+    pub client: Profile,
+    /// What is too much.
+    pub limits: Limits,
+}
+
+/// What is too much.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Model calls in one run.
+    pub steps: u32,
+    /// Messages in one post.
+    pub messages: usize,
+    /// Tools in one post.
+    pub tools: usize,
+    /// Bytes of one output, as JSON.
+    pub output_bytes: usize,
+    /// Calls of one chat that may wait for somebody at a time.
+    pub parked_calls: usize,
+    /// Runs that one owner may have open; `None`: no limit.
+    pub runs_per_owner: Option<NonZeroUsize>,
+    /// Bytes of one output that a model is told; what is over is cut out, and the model told how much.
+    pub model_output_bytes: usize,
+    /// How long a model may be silent.
+    pub model_timeout: Duration,
+    /// How long a model may take for one step, however much it says.
+    pub model_call_timeout: Duration,
+    /// How long a call of a server's tool may run, unless the tool or the rules say otherwise.
+    pub tool_timeout: Duration,
+    /// How long a call may wait for its resource.
+    pub lock_timeout: Duration,
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            hold: Duration::from_secs(5 * 60),
+            expire: Duration::from_secs(24 * 3600),
+            client: Profile::V6,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            steps: 20,
+            messages: 2000,
+            tools: 128,
+            output_bytes: 1_000_000,
+            parked_calls: 128,
+            runs_per_owner: None,
+            model_output_bytes: 400_000,
+            model_timeout: Duration::from_secs(2 * 60),
+            model_call_timeout: Duration::from_secs(15 * 60),
+            tool_timeout: Duration::from_secs(60),
+            lock_timeout: Duration::from_secs(5 * 60),
+        }
+    }
+}
