@@ -44,11 +44,17 @@ pub(super) enum Signal {
 /// The tools of one run.
 pub(super) struct Jobs {
     tasks: TaskTracker,
+    /// Made with the first of them: most runs that wait have none, and there may be a hundred thousand.
+    channel: Option<Channel>,
+    /// Those who wait for the answer to a question of theirs.
+    questions: HashMap<ElicitationId, oneshot::Sender<ElicitationReply>>,
+}
+
+/// What connects a run with its tools.
+struct Channel {
     cancelled: CancellationToken,
     outlet: Arc<Outlet>,
     signals: mpsc::UnboundedReceiver<Signal>,
-    /// Those who wait for the answer to a question of theirs.
-    questions: HashMap<ElicitationId, oneshot::Sender<ElicitationReply>>,
     /// When reports were handed on last.
     reported: Option<Instant>,
 }
@@ -72,26 +78,19 @@ struct Asked {
 impl Jobs {
     /// None yet; their tasks will belong to `tasks`.
     pub fn new(tasks: TaskTracker) -> Self {
-        let (sender, signals) = mpsc::unbounded_channel();
-        let outlet = Outlet { signals: sender, reports: Mutex::default(), reported: Notify::new() };
-        Self {
-            tasks,
-            cancelled: CancellationToken::new(),
-            outlet: Arc::new(outlet),
-            signals,
-            questions: HashMap::new(),
-            reported: None,
-        }
+        Self { tasks, channel: None, questions: HashMap::new() }
     }
 
     /// The context with what the run's tools have in common.
-    pub fn surround(&self, context: CallContext) -> CallContext {
-        context.cancelled_by(self.cancelled.child_token()).heard_by(self.outlet.clone())
+    pub fn surround(&mut self, context: CallContext) -> CallContext {
+        let channel = self.channel.get_or_insert_with(Channel::new);
+        context.cancelled_by(channel.cancelled.child_token()).heard_by(channel.outlet.clone())
     }
 
     /// Runs a call. The lock is held until the tool has wound up, also when nobody waits for its outcome any more.
-    pub fn start(&self, execution: Execution, lock: Option<Guard<ResourceKey>>, span: tracing::Span) {
-        let (call, signals) = (execution.context.call.clone(), self.outlet.signals.clone());
+    pub fn start(&mut self, execution: Execution, lock: Option<Guard<ResourceKey>>, span: tracing::Span) {
+        let channel = self.channel.get_or_insert_with(Channel::new);
+        let (call, signals) = (execution.context.call.clone(), channel.outlet.signals.clone());
         let job = async move {
             let _lock = lock;
             execution
@@ -113,8 +112,8 @@ impl Jobs {
         let (sender, reply) = oneshot::channel();
         self.questions.insert(id.clone(), sender);
         // A tool that has gone meanwhile has dropped what withdraws the question, so that is done here.
-        if asked.send((id.clone(), reply)).is_err() {
-            let _ = self.outlet.signals.send(Signal::Withdraws(id));
+        if let (Err(_), Some(channel)) = (asked.send((id.clone(), reply)), &self.channel) {
+            let _ = channel.outlet.signals.send(Signal::Withdraws(id));
         }
     }
 
@@ -128,6 +127,23 @@ impl Jobs {
 
     /// Waits for the next that comes from a tool. Cancel safe.
     pub async fn next(&mut self) -> Signal {
+        match &mut self.channel {
+            Some(channel) => channel.next().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+// === impl Channel ===
+
+impl Channel {
+    fn new() -> Self {
+        let (sender, signals) = mpsc::unbounded_channel();
+        let outlet = Outlet { signals: sender, reports: Mutex::default(), reported: Notify::new() };
+        Self { cancelled: CancellationToken::new(), outlet: Arc::new(outlet), signals, reported: None }
+    }
+
+    async fn next(&mut self) -> Signal {
         let due = self.reported.map(|reported| reported + REPORTS_APART);
         let outlet = &self.outlet;
         let reports = async {
@@ -151,7 +167,7 @@ impl Jobs {
     }
 }
 
-impl Drop for Jobs {
+impl Drop for Channel {
     fn drop(&mut self) {
         self.cancelled.cancel();
     }
