@@ -100,6 +100,21 @@ impl fmt::Display for ErrorType {
     }
 }
 
+// === impl Strategy ===
+
+impl Strategy {
+    /// What the model is told to do about a call that failed so, besides what went wrong. What it can mend itself needs no advice, nor
+    /// does what nobody wants it to go on from.
+    pub fn advice(self, error_type: ErrorType) -> Option<&'static str> {
+        match (error_type, self) {
+            (ErrorType::Denied, _) | (_, Self::FailRun) => None,
+            (_, Self::AskPerson) => Some("Tell the user, and ask how to go on before you call it again."),
+            (ErrorType::InvalidFormat, Self::Retry | Self::GoOn) => None,
+            (_, Self::Retry | Self::GoOn) => Some("If you cannot mend the call, go on without it."),
+        }
+    }
+}
+
 // === impl Strategies ===
 
 impl Strategies {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use fermata_protocol::PostedTool;
 use serde_json::Value;
 
-use crate::{Decision, RunBy, Tool, ToolSpec, schema};
+use crate::{Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec, schema};
 
 /// The tools of a run. Cheap to clone: what the server has is shared. A name that both have is the server's.
 #[derive(Clone, Default)]
@@ -112,6 +112,13 @@ impl Toolbox {
         self.server.get(name).or_else(|| self.browser.get(name)).map(Found)
     }
 
+    /// What is said of a call of a tool that the box does not have.
+    pub fn lacks(&self, name: &str) -> ToolError {
+        let known: Vec<&str> = self.specs().map(|spec| spec.name.as_str()).collect();
+        let words = format!("There is no tool named {name:?}. The tools are: {}.", known.join(", "));
+        ToolError::new(ErrorType::InvalidFormat, words)
+    }
+
     /// All tools, the server's first, each by name.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.server.values().chain(self.browser.values()).map(|entry| &entry.spec)
@@ -129,6 +136,12 @@ impl<'a> Found<'a> {
     /// What runs it; `None` for a browser's tool.
     pub fn tool(self) -> Option<&'a Arc<dyn Tool>> {
         self.0.tool.as_ref()
+    }
+
+    /// What is said of a call whose input misses the schema.
+    pub fn misfit(self, fault: &InputError) -> ToolError {
+        let words = format!("The input of {} does not fit its schema: {fault}.", self.0.spec.name);
+        ToolError::new(ErrorType::InvalidFormat, words)
     }
 
     /// Checks an input against the schema.

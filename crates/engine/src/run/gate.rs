@@ -222,13 +222,11 @@ fn check(call: &Call, text: String, context: &Context<'_>) -> Result<Value, (Val
         return Err((Value::Null, words));
     }
     let Some(found) = context.toolbox.find(&call.tool) else {
-        let known: Vec<&str> = context.toolbox.specs().map(|spec| spec.name.as_str()).collect();
-        let words = format!("There is no tool named {:?}. The tools are: {}.", call.tool, known.join(", "));
-        return Err((input, words));
+        return Err((input, context.toolbox.lacks(&call.tool).text));
     };
     match found.check(&input) {
         Ok(()) => Ok(input),
-        Err(fault) => Err((input, format!("The input of {} does not fit its schema: {fault}.", call.tool))),
+        Err(fault) => Err((input, found.misfit(&fault).text)),
     }
 }
 

@@ -165,13 +165,7 @@ impl Run {
     pub fn advice(&self, call: &ToolCallId, strategies: &Strategies) -> Option<&'static str> {
         let call = &self.calls[self.place_of(call)?];
         let CallState::Error { error_type, .. } = call.state() else { return None };
-        match strategies.of(*error_type) {
-            Strategy::Retry | Strategy::GoOn if call.times_run() > 0 && call.runs_here() => {
-                Some("If you cannot mend the call, go on without it.")
-            }
-            Strategy::AskPerson => Some("Tell the user, and ask how to go on before you call it again."),
-            Strategy::Retry | Strategy::GoOn | Strategy::FailRun => None,
-        }
+        strategies.of(*error_type).advice(*error_type).filter(|_| call.runs_here())
     }
 
     pub(super) fn succeed(

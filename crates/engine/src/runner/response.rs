@@ -111,7 +111,7 @@ impl Response {
             let Progress::Asked { reason } = &self.progress[place] else { continue };
             let call = &self.calls[place];
             let Some(found) = calls.params.toolbox().find(&call.tool) else {
-                self.settle(place, Err(no_such_tool(call, calls.params)), calls);
+                self.settle(place, Err(calls.params.toolbox().lacks(&call.tool)), calls);
                 continue;
             };
             match calls.hooks.approve(call, found.spec(), reason.as_deref()).await {
@@ -145,7 +145,7 @@ impl Response {
         calls: &Calls<'_>,
     ) -> Result<(Option<Ticket<ResourceKey>>, Execution), ToolError> {
         let params = calls.params;
-        let found = params.toolbox().find(&call.tool).ok_or_else(|| no_such_tool(call, params))?;
+        let found = params.toolbox().find(&call.tool).ok_or_else(|| params.toolbox().lacks(&call.tool))?;
         let (spec, tool) = runnable(found)?;
         let key = spec.resource.as_ref().and_then(|resource| resource.key(&call.input, &params.owner));
         let context =
@@ -203,11 +203,9 @@ impl Calls<'_> {
         if let Some((_, fault)) = self.faults.iter().find(|(made, _)| made == call) {
             return Err(fault.clone());
         }
-        let found = self.params.toolbox().find(&call.tool).ok_or_else(|| no_such_tool(call, self.params))?;
-        found.check(&call.input).map_err(|fault| {
-            let words = format!("The input of {} does not fit its schema: {fault}.", call.tool);
-            ToolError::new(ErrorType::InvalidFormat, words)
-        })?;
+        let toolbox = self.params.toolbox();
+        let found = toolbox.find(&call.tool).ok_or_else(|| toolbox.lacks(&call.tool))?;
+        found.check(&call.input).map_err(|fault| found.misfit(&fault))?;
         let (spec, _) = runnable(found)?;
         let policy = &self.params.policy;
         let ruling = policy.rule(spec, &call.input);
@@ -271,12 +269,6 @@ fn runnable(found: Found<'_>) -> Result<(&ToolSpec, &Arc<dyn Tool>), ToolError> 
     Ok((spec, tool))
 }
 
-fn no_such_tool(call: &ModelCall, params: &Params) -> ToolError {
-    let known: Vec<&str> = params.toolbox().specs().map(|spec| spec.name.as_str()).collect();
-    let words = format!("There is no tool named {:?}. The tools are: {}.", call.tool, known.join(", "));
-    ToolError::new(ErrorType::InvalidFormat, words)
-}
-
 fn denied(reason: Option<&str>) -> ToolError {
     ToolError::new(ErrorType::Denied, denial_text(reason))
 }
@@ -284,14 +276,10 @@ fn denied(reason: Option<&str>) -> ToolError {
 /// What the model is told of a failure.
 fn words(error: &ToolError, strategy: Strategy) -> String {
     let text = &error.text;
-    match (error.error_type, strategy) {
+    match strategy.advice(error.error_type) {
         // Says itself what it is.
-        (ErrorType::Denied, _) => text.clone(),
-        (_, Strategy::AskPerson) => format!("Error: {text} Ask the person what to do."),
-        // The model can mend its own input.
-        (ErrorType::InvalidFormat, Strategy::Retry | Strategy::GoOn) | (_, Strategy::FailRun) => {
-            format!("Error: {text}")
-        }
-        (_, Strategy::Retry | Strategy::GoOn) => format!("Error: {text} Go on without this tool."),
+        _ if error.error_type == ErrorType::Denied => text.clone(),
+        Some(advice) => format!("Error: {text}\n{advice}"),
+        None => format!("Error: {text}"),
     }
 }

@@ -301,9 +301,15 @@ async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
     assert_eq!(outcome.step.text, "well");
     let heard = model.heard(1);
     let told: Vec<&str> = heard[2..].iter().map(|line| line.split_once(": ").unwrap().1).collect();
-    assert_eq!(told[0], "Error: It broke. Go on without this tool.");
-    assert_eq!(told[1], "Error: The tool failed inside the server. Go on without this tool.");
-    assert_eq!(told[2], "Error: The tool took longer than 3s and was ended. Go on without this tool.");
+    assert_eq!(told[0], "Error: It broke.\nIf you cannot mend the call, go on without it.");
+    assert_eq!(
+        told[1],
+        "Error: The tool failed inside the server.\nIf you cannot mend the call, go on without it."
+    );
+    assert_eq!(
+        told[2],
+        "Error: The tool took longer than 3s and was ended.\nIf you cannot mend the call, go on without it."
+    );
     assert!(told[3].starts_with("Error: The input of works does not fit its schema: /n: "), "{}", told[3]);
     assert!(told[4].starts_with("Error: The arguments of works are not valid JSON ("), "{}", told[4]);
     assert!(told[5].starts_with("Error: The arguments of works are not a JSON object."), "{}", told[5]);
@@ -340,7 +346,13 @@ async fn what_helps_by_itself_is_tried_again_and_what_a_person_can_mend_is_put_t
     let locked = Doer::new("locked", async |_, _| Err(ToolError::new(ErrorType::Auth, "No key."))).shared();
     Runner::new(params(&model, &[&flaky, &locked])).run_until_done().await.unwrap();
     assert_eq!(flaky.times_run(), 2);
-    assert_eq!(model.heard(1)[2..], ["call_1: there", "call_2: Error: No key. Ask the person what to do."]);
+    assert_eq!(
+        model.heard(1)[2..],
+        [
+            "call_1: there",
+            "call_2: Error: No key.\nTell the user, and ask how to go on before you call it again."
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
