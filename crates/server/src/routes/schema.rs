@@ -78,6 +78,13 @@ pub struct AnswerRequest {
     /// The edited input.
     #[schema(value_type = Option<Object>)]
     input: Option<()>,
+    /// Which question of a running tool, for an `action`.
+    elicitation_id: Option<String>,
+    /// What the person does about it: `accept`, `decline` or `cancel`.
+    action: Option<String>,
+    /// What was asked for, with `accept`; fits the question's `requestedSchema`.
+    #[schema(value_type = Option<Object>)]
+    content: Option<()>,
     /// Answers without `chatId`, each to another call.
     #[schema(value_type = Option<Vec<Object>>, min_items = 1, max_items = 1000)]
     answers: Option<Vec<()>>,

@@ -21,7 +21,7 @@ pub struct Answered {
     calls: Vec<Receipt>,
 }
 
-/// Answers calls that wait: with a browser's output, or with a person's decision.
+/// Answers what waits: a call with a browser's output or a person's decision, a tool's question with what it asks for.
 ///
 /// The response says how far each call is. What comes of it is read from the chat's stream.
 #[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = AnswerRequest, responses(
