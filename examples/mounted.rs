@@ -56,7 +56,7 @@ async fn main() -> anyhow::Result<()> {
         () = tidy(&fermata) => {}
     }
     // Runs that are open are saved, and their readers told.
-    fermata.engine().shutdown().await;
+    fermata.shutdown().await;
     Ok(())
 }
 

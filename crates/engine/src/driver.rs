@@ -198,7 +198,7 @@ impl Driver {
             Happening::Silence => {
                 self.hear(vec![Err(ModelError::Network("the stream ended before the answer did".into()))])
             }
-            Happening::Tool(signal) => self.hear_tool(signal),
+            Happening::Tool(signal) => return self.hear_tool(signal).await,
             Happening::Turn(call) => {
                 let effects = self.decide(|run, context, effects| run.take_turn(&call, context, effects));
                 if let Some(live) = self.live.as_mut().filter(|_| !effects.execute.contains(&call)) {

@@ -153,11 +153,12 @@ settings! {
     max_model_output: Size = "400KB", "FERMATA_MAX_MODEL_OUTPUT";
     /// Calls of one chat that may wait for somebody at a time.
     max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS";
-    /// How long the model may be silent before its step fails.
+    /// How long the model may be silent. One that has said nothing yet is asked again, at most twice; then its step fails.
     model_timeout: Duration = "2m", "FERMATA_MODEL_TIMEOUT";
     /// How long the model may take for one step, however much it says.
     model_call_timeout: Duration = "15m", "FERMATA_MODEL_CALL_TIMEOUT";
-    /// How long a call of a tool of the server may run; the tables under tools say otherwise for tools by name.
+    /// How long a call of a tool of the server or of an MCP server may run, not counting time in which it waits for a person;
+    /// the tables under tools say otherwise for tools by name.
     tool_timeout: Duration = "60s", "FERMATA_TOOL_TIMEOUT";
     /// How long a call may wait for its resource while other calls use it.
     lock_timeout: Duration = "5m", "FERMATA_LOCK_TIMEOUT";

@@ -31,6 +31,11 @@ pub trait Surroundings: Send + Sync {
 
     /// Puts a question to the person. Dropping the future withdraws it.
     async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply;
+
+    /// Takes note that the call is about to run again, and says whether it may.
+    async fn repeats(&self, _call: &ToolCallId) -> bool {
+        true
+    }
 }
 
 /// A question that a tool puts to the person while it runs (MCP's elicitation).

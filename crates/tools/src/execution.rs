@@ -33,7 +33,8 @@ pub struct Execution {
     pub context: CallContext,
     /// How long it may run, each time. Time in which it waits for a person does not count.
     pub timeout: Duration,
-    /// How often it may run again after a failure, at most [`MOST_RETRIES`] times; 0 for a tool that does not declare itself repeatable.
+    /// How often it may run again after a failure, at most [`MOST_RETRIES`] times; 0 for a tool that does not declare itself
+    /// repeatable.
     pub retries: u32,
     /// Which failures that helps with.
     pub strategies: Strategies,
@@ -76,7 +77,8 @@ impl Execution {
             .await;
             let Some(pause) = pause else { return };
             let cancelled = self.context.cancelled.cancelled();
-            if tokio::time::timeout(pause, cancelled).await.is_ok() {
+            let is_cancelled = tokio::time::timeout(pause, cancelled).await.is_ok();
+            if is_cancelled || !self.context.surroundings().repeats(&self.context.call).await {
                 if let (Some(settled), Some(outcome)) = (settled.take(), outcome) {
                     settled(outcome);
                 }
@@ -166,6 +168,10 @@ impl Surroundings for Watching {
         self.questions.send_modify(|open| *open += 1);
         let _open = OpenQuestion(&self.questions);
         self.surroundings.elicit(call, elicitation).await
+    }
+
+    async fn repeats(&self, call: &ToolCallId) -> bool {
+        self.surroundings.repeats(call).await
     }
 }
 

@@ -248,7 +248,7 @@ impl From<Rejected> for AnswerError {
                 },
                 Refusal::Gone => Self::Gone {
                     detail: format!(
-                        "The call {call} of {tool} no longer waits: it expired or was cancelled."
+                        "The call {call} of {tool} no longer waits for this: it has ended, expired or was cancelled."
                     ),
                     state,
                 },

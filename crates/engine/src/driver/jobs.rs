@@ -37,6 +37,8 @@ pub(super) enum Signal {
     },
     /// It does not want to know any more.
     Withdraws(ElicitationId),
+    /// It is about to run again, and waits until that is noted: a crash after it must not make it run too often.
+    Repeats { call: ToolCallId, noted: oneshot::Sender<()> },
     /// Some of them show something.
     Reports(Vec<(ToolCallId, Value)>),
 }
@@ -211,6 +213,12 @@ impl Surroundings for Outlet {
         let Ok((id, reply)) = answer.await else { return ElicitationReply::Cancel };
         let _asked = Asked { id, signals: self.signals.clone() };
         reply.await.unwrap_or(ElicitationReply::Cancel)
+    }
+
+    async fn repeats(&self, call: &ToolCallId) -> bool {
+        let (noted, noting) = oneshot::channel();
+        let told = self.signals.send(Signal::Repeats { call: call.clone(), noted });
+        told.is_ok() && noting.await.is_ok()
     }
 }
 

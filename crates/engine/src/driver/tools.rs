@@ -4,7 +4,7 @@ use fermata_protocol::ToolCallId;
 use fermata_tools::{Call, CallContext, Execution};
 
 use super::{Driver, jobs::Signal};
-use crate::run::Effects;
+use crate::{run::Effects, store::StoreError};
 
 impl Driver {
     /// Puts calls into the lines for what they use; those whose turn it is run at once, in the same step of saving.
@@ -45,19 +45,31 @@ impl Driver {
     }
 
     /// Takes what comes from a running tool.
-    pub(super) fn hear_tool(&mut self, signal: Signal) -> Effects {
+    pub(super) async fn hear_tool(&mut self, signal: Signal) -> Result<(), StoreError> {
         match signal {
             Signal::Settled(call, outcome) => {
                 let outcome = self.inner.within_limit(outcome);
-                self.decide(|run, context, effects| run.settle(&call, outcome, context, effects))
+                let effects =
+                    self.decide(|run, context, effects| run.settle(&call, outcome, context, effects));
+                self.perform(effects).await
             }
-            Signal::Reports(reports) => self.decide(|run, context, effects| {
-                for (call, output) in reports {
-                    if output.to_string().len() <= context.limits.output_bytes {
-                        run.report(&call, output, effects);
+            Signal::Reports(reports) => {
+                let effects = self.decide(|run, context, effects| {
+                    for (call, output) in reports {
+                        if output.to_string().len() <= context.limits.output_bytes {
+                            run.report(&call, output, effects);
+                        }
                     }
-                }
-            }),
+                });
+                self.perform(effects).await
+            }
+            Signal::Repeats { call, noted } => {
+                let effects = self.decide(|run, context, effects| run.repeat(&call, context, effects));
+                self.perform(effects).await?;
+                // A tool that was cancelled meanwhile does not wait.
+                let _ = noted.send(());
+                Ok(())
+            }
             Signal::Elicits { call, question, asked } => {
                 let mut id = None;
                 let effects =
@@ -66,9 +78,12 @@ impl Driver {
                 if let (Some(live), Some(id)) = (&mut self.live, id) {
                     live.jobs.ask(id, asked);
                 }
-                effects
+                self.perform(effects).await
             }
-            Signal::Withdraws(id) => self.decide(|run, context, effects| run.withdraw(&id, context, effects)),
+            Signal::Withdraws(id) => {
+                let effects = self.decide(|run, context, effects| run.withdraw(&id, context, effects));
+                self.perform(effects).await
+            }
         }
     }
 }

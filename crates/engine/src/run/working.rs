@@ -117,6 +117,13 @@ impl Run {
         }
     }
 
+    /// A call that failed runs again.
+    pub fn repeat(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
+        if let Some(place) = self.place_of(call).filter(|&place| is_at_work(&self.calls[place])) {
+            self.change(place, CallState::Executing, context, effects);
+        }
+    }
+
     /// A running call shows partial output.
     pub fn report(&mut self, call: &ToolCallId, output: Value, effects: &mut Effects) {
         if let Some(place) = self.place_of(call).filter(|&place| is_at_work(&self.calls[place])) {

@@ -120,8 +120,16 @@ async fn a_tool_that_may_be_repeated_is_tried_twice_more_when_it_was_asked_to_wa
         .set_rules(settings("run", ToolSettings { repeatable: Some(true), ..ToolSettings::default() }));
     world.script([calls(&[("run", json!({"does": "is limited"}))]), says("ok")]);
     let since = Instant::now();
-    world.say("go").await.read_out().await;
+    let mut stream = world.say("go").await;
+    let call = AnswerTarget::Call(ToolCallId::new(stream.until("tool-input-available").await));
+    stream.read_out().await;
     assert_eq!(done(&world), ["begins ", "begins ", "begins "]);
+    let stored = world.store.call(&world.chat, &call).await.unwrap().unwrap();
+    assert_eq!(
+        stored.times_run(),
+        3,
+        "each run is on record, so that a crash between them is no way around the limit"
+    );
     assert!(since.elapsed() >= Duration::from_secs(14), "the other side asked to be left alone twice");
     let told = format!("{:?}", world.model.asked.lock().unwrap()[1].messages);
     assert!(told.contains("Error: slow down") && told.contains("go on without it"), "{told}");
