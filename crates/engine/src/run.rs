@@ -366,6 +366,8 @@ impl Run {
     fn mark_parked(&mut self, now: Timestamp) {
         if !self.is_waiting() {
             self.state.parked_since = None;
+            // Whoever comes while something is at work may read on.
+            self.state.let_go = false;
             return;
         }
         let mark =

@@ -88,7 +88,7 @@ impl ClientHandler for Client {
         };
         let requested_schema = serde_json::to_value(requested_schema)
             .map_err(|_| ErrorData::invalid_params("the requested schema cannot be read", None))?;
-        Ok(answer(self.ask(Elicitation { message, requested_schema }, &context).await))
+        Ok(answer(self.ask(Elicitation { message, requested_schema, or_of: Vec::new() }, &context).await))
     }
 
     /// A question whose schema the library does not know is still a question.
@@ -109,7 +109,8 @@ impl ClientHandler for Client {
         else {
             return Err(ErrorData::invalid_params("message and requestedSchema are needed", None));
         };
-        let elicitation = Elicitation { message: message.into(), requested_schema: schema.clone() };
+        let elicitation =
+            Elicitation { message: message.into(), requested_schema: schema.clone(), or_of: Vec::new() };
         let result = answer(self.ask(elicitation, &context).await);
         serde_json::to_value(result)
             .map(CustomResult::new)

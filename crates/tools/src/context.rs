@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use fermata_protocol::{ChatId, ToolCallId};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::Owner;
@@ -21,7 +22,13 @@ pub struct CallContext {
     /// Ends when the run is stopped or the call's time is over. Work that goes on elsewhere should watch it.
     pub cancelled: CancellationToken,
     surroundings: Arc<dyn Surroundings>,
+    /// For how many reasons the call's time stands still.
+    pauses: watch::Sender<usize>,
 }
+
+/// Stops a call's time until it is dropped.
+#[derive(Debug)]
+pub struct Pause(watch::Sender<usize>);
 
 /// Those who listen to a running call.
 #[async_trait]
@@ -45,6 +52,9 @@ pub struct Elicitation {
     pub message: String,
     /// JSON Schema of the answer's content, an object schema.
     pub requested_schema: Value,
+    /// Other running calls of the chat that may be the one that asks, where that cannot be told: the question lives as long as one of
+    /// them does.
+    pub or_of: Vec<ToolCallId>,
 }
 
 /// What the person said to it.
@@ -67,7 +77,8 @@ pub struct Alone;
 impl CallContext {
     /// The context of a call to which nobody listens and which nobody cancels.
     pub fn new(owner: Owner, chat: ChatId, call: ToolCallId) -> Self {
-        Self { owner, chat, call, cancelled: CancellationToken::new(), surroundings: Arc::new(Alone) }
+        let (cancelled, pauses) = (CancellationToken::new(), watch::Sender::new(0));
+        Self { owner, chat, call, cancelled, surroundings: Arc::new(Alone), pauses }
     }
 
     /// The same with somebody who listens.
@@ -90,17 +101,40 @@ impl CallContext {
     /// Asks the person something and waits for the answer. The wait does not count against the call's time limit. Dropping the
     /// future withdraws the question.
     pub async fn elicit(&self, elicitation: Elicitation) -> ElicitationReply {
+        let _pause = self.pause();
         self.surroundings.elicit(&self.call, elicitation).await
     }
 
-    pub(crate) fn surroundings(&self) -> Arc<dyn Surroundings> {
-        self.surroundings.clone()
+    /// Stops the call's time: what it waits for is not its own doing.
+    pub fn pause(&self) -> Pause {
+        self.pauses.send_modify(|pauses| *pauses += 1);
+        Pause(self.pauses.clone())
+    }
+
+    /// The context of the call's next attempt: cancelled by a token of its own, too, and with a time of its own.
+    pub(crate) fn attempt(&self) -> (Self, watch::Receiver<usize>) {
+        let (pauses, paused) = watch::channel(0);
+        let cancelled = self.cancelled.child_token();
+        (Self { cancelled, pauses, ..self.clone() }, paused)
+    }
+
+    /// Takes note that the call is about to run again, and says whether it may.
+    pub(crate) async fn repeats(&self) -> bool {
+        self.surroundings.repeats(&self.call).await
+    }
+}
+
+// === impl Pause ===
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.send_modify(|pauses| *pauses -= 1);
     }
 }
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owner, chat, call, cancelled, surroundings: _ } = self;
+        let Self { owner, chat, call, cancelled, surroundings: _, pauses: _ } = self;
         f.debug_struct("CallContext")
             .field("owner", owner)
             .field("chat", chat)

@@ -5,17 +5,12 @@
 
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use backon::{BackoffBuilder, ExponentialBuilder};
-use fermata_protocol::ToolCallId;
 use futures::FutureExt;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{
-    CallContext, Elicitation, ElicitationReply, ErrorType, MOST_RETRIES, Strategies, Strategy, Surroundings,
-    Tool, ToolError,
-};
+use crate::{CallContext, ErrorType, MOST_RETRIES, Strategies, Strategy, Tool, ToolError};
 
 /// How long a tool may take to wind up after it was cancelled, before its work is dropped.
 pub const WIND_UP: Duration = Duration::from_secs(5);
@@ -39,15 +34,6 @@ pub struct Execution {
     /// Which failures that helps with.
     pub strategies: Strategies,
 }
-
-/// Counts the questions that a call has put to the person and that are open.
-struct Watching {
-    surroundings: Arc<dyn Surroundings>,
-    questions: watch::Sender<usize>,
-}
-
-/// One open question, until it is dropped.
-struct OpenQuestion<'a>(&'a watch::Sender<usize>);
 
 // === impl Execution ===
 
@@ -78,7 +64,7 @@ impl Execution {
             let Some(pause) = pause else { return };
             let cancelled = self.context.cancelled.cancelled();
             let is_cancelled = tokio::time::timeout(pause, cancelled).await.is_ok();
-            if is_cancelled || !self.context.surroundings().repeats(&self.context.call).await {
+            if is_cancelled || !self.context.repeats().await {
                 if let (Some(settled), Some(outcome)) = (settled.take(), outcome) {
                     settled(outcome);
                 }
@@ -108,10 +94,8 @@ impl Execution {
 
     /// Runs the call once.
     async fn attempt(&self, settled: impl FnOnce(Result<Value, ToolError>)) {
-        let (questions, asking) = watch::channel(0);
-        let cancelled = self.context.cancelled.child_token();
-        let surroundings = Watching { surroundings: self.context.surroundings(), questions };
-        let context = self.context.clone().cancelled_by(cancelled.clone()).heard_by(Arc::new(surroundings));
+        let (context, paused) = self.context.attempt();
+        let cancelled = context.cancelled.clone();
         let mut work = pin!(AssertUnwindSafe(self.tool.call(self.input.clone(), context)).catch_unwind());
         let given_up = tokio::select! {
             biased;
@@ -120,7 +104,7 @@ impl Execution {
                 return;
             }
             () = cancelled.cancelled() => ToolError::new(ErrorType::Cancelled, "The call was cancelled."),
-            () = time_is_over(self.timeout, asking) => self.took_too_long(),
+            () = time_is_over(self.timeout, paused) => self.took_too_long(),
         };
         cancelled.cancel();
         settled(Err(given_up));
@@ -134,49 +118,24 @@ impl Execution {
     }
 }
 
-/// Waits until the time is over, not counting time in which a question is open.
-async fn time_is_over(limit: Duration, mut asking: watch::Receiver<usize>) {
+/// Waits until the time is over, not counting time in which it stands still.
+async fn time_is_over(limit: Duration, mut paused: watch::Receiver<usize>) {
     let mut left = limit;
     loop {
         let since = Instant::now();
-        if tokio::time::timeout(left, until(&mut asking, |open| open > 0)).await.is_err() {
+        if tokio::time::timeout(left, until(&mut paused, |pauses| pauses > 0)).await.is_err() {
             return;
         }
         left = left.saturating_sub(since.elapsed());
-        until(&mut asking, |open| open == 0).await;
+        until(&mut paused, |pauses| pauses == 0).await;
     }
 }
 
-async fn until(asking: &mut watch::Receiver<usize>, holds: impl Fn(usize) -> bool) {
-    if asking.wait_for(|open| holds(*open)).await.is_err() {
-        // The tool let go of its context: it will ask nothing any more.
+async fn until(paused: &mut watch::Receiver<usize>, holds: impl Fn(usize) -> bool) {
+    if paused.wait_for(|pauses| holds(*pauses)).await.is_err() {
+        // The tool let go of its context: nothing will stop its time any more.
         if !holds(0) {
             std::future::pending().await
         }
-    }
-}
-
-// === impl Watching ===
-
-#[async_trait]
-impl Surroundings for Watching {
-    fn report(&self, call: &ToolCallId, output: Value) {
-        self.surroundings.report(call, output);
-    }
-
-    async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
-        self.questions.send_modify(|open| *open += 1);
-        let _open = OpenQuestion(&self.questions);
-        self.surroundings.elicit(call, elicitation).await
-    }
-
-    async fn repeats(&self, call: &ToolCallId) -> bool {
-        self.surroundings.repeats(call).await
-    }
-}
-
-impl Drop for OpenQuestion<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|open| *open -= 1);
     }
 }

@@ -23,7 +23,7 @@ pub use call::{
     Verdict,
 };
 pub use confirmation::{Confirmation, Consent, always_allowed};
-pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Surroundings};
+pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Pause, Surroundings};
 pub use execution::{Execution, WIND_UP};
 pub use failure::{ErrorType, MOST_RETRIES, Strategies, Strategy, ToolError};
 pub use parking::{Parked, ParkingLot};

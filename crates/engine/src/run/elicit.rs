@@ -79,9 +79,10 @@ impl Run {
         })
     }
 
-    /// Whether the call waits for an answer to a question of its own.
+    /// Whether the call waits for an answer to a question that is its own, or may be.
     pub(super) fn elicits(&self, place: usize) -> bool {
-        self.elicitations().any(|elicited| elicited.place == place)
+        let id = &self.calls[place].id;
+        self.elicitations().any(|elicited| elicited.place == place || elicited.question.or_of.contains(id))
     }
 
     /// Takes an answer that was judged.
@@ -99,8 +100,6 @@ impl Run {
         };
         self.elicited[nth].state = ElicitState::Answered(action, content);
         effects.replies.push((self.elicited[nth].id.clone(), reply));
-        // The call is at work again, and whoever comes now may read on.
-        self.state.let_go = false;
         effects.save = true;
         self.show_elicitation(nth, effects);
     }
@@ -109,20 +108,32 @@ impl Run {
     pub fn withdraw(&mut self, id: &ElicitationId, context: &Context<'_>, effects: &mut Effects) {
         let Some(nth) = self.elicited.iter().position(|elicited| elicited.id == *id) else { return };
         if self.elicited[nth].state == ElicitState::Pending && self.state.phase != Phase::Over {
-            // The call is at work again.
-            self.state.let_go = false;
             self.withdraw_nth(nth, effects);
             self.mark_parked(context.now);
         }
     }
 
-    /// The call has ended around its questions.
+    /// The call has ended around its questions: they are withdrawn, unless another call may be the one that asks.
     pub(super) fn withdraw_elicitations(&mut self, place: usize, effects: &mut Effects) {
         for nth in 0..self.elicited.len() {
-            if self.elicited[nth].place == place && self.elicited[nth].state == ElicitState::Pending {
-                self.withdraw_nth(nth, effects);
+            if self.elicited[nth].place != place || self.elicited[nth].state != ElicitState::Pending {
+                continue;
+            }
+            match self.other_asker(nth) {
+                Some(other) => {
+                    self.elicited[nth].place = other;
+                    self.show_elicitation(nth, effects);
+                }
+                None => self.withdraw_nth(nth, effects),
             }
         }
+    }
+
+    fn other_asker(&self, nth: usize) -> Option<usize> {
+        let Elicited { place, question, .. } = &self.elicited[nth];
+        let mut others =
+            self.calls.iter().enumerate().filter(|(other, call)| other != place && is_at_work(call));
+        others.find(|(_, call)| question.or_of.contains(&call.id)).map(|(other, _)| other)
     }
 
     fn withdraw_nth(&mut self, nth: usize, effects: &mut Effects) {

@@ -8,7 +8,9 @@ use fermata_engine::{Rules, Store, Submission};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, ElicitAction, ElicitationId, ToolCallId,
 };
-use fermata_tools::{ChainMode, ErrorType, Pattern, Resource, Strategies, Strategy, Tool, ToolSettings};
+use fermata_tools::{
+    ChainMode, ErrorType, GateMode, Pattern, Resource, Strategies, Strategy, Tool, ToolSettings,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -308,4 +310,27 @@ async fn a_name_that_a_server_has_taken_meanwhile_does_not_lock_a_chat() {
     stream.read_out().await;
     assert_eq!(stream.text(), "ok");
     assert!(done(&world).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_approved_after_a_progressive_stream_was_let_go_runs_once_and_is_told() {
+    let world = World::new();
+    world.engine.set_rules(Rules { gate: GateMode::Progressive, ..Rules::default() });
+    let note = |name: &str| ("note", json!({"as": name, "does": "waits"}));
+    world.script([calls(&[note("1"), note("2")]), says("ok")]);
+    let mut stream = world.say_holding("go", Some(0)).await;
+    stream.read_out().await;
+    let waiting = world.pending().await;
+    let ids: Vec<&str> = waiting.iter().map(|waits| waits.split(' ').next().unwrap()).collect();
+    world.answer(decision(ids[0], true)).await.unwrap();
+    let mut late = world.follow().await.expect("the run is open while its call runs");
+    late.until("tool-output-available").await;
+    world.answer(decision(ids[1], true)).await.unwrap();
+    while let Some(mut stream) = world.follow().await {
+        stream.read_out().await;
+    }
+    assert_eq!(done(&world), ["begins 1", "ends 1", "begins 2", "ends 2"]);
+    assert_eq!(world.asked(), 2);
+    let record = json!(world.messages().await).to_string();
+    assert!(!record.contains("errorText"), "{record}");
 }

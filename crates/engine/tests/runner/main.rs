@@ -693,7 +693,11 @@ async fn the_hooks_hear_every_word_step_call_and_result_once() {
     let model = Script::new([calls(&[("look", ""), ("nobody", "")]), says("found")]);
     let look = Doer::new("look", async |_, context: CallContext| {
         context.report(json!("half"));
-        let question = Elicitation { message: "Where?".into(), requested_schema: json!({"type": "object"}) };
+        let question = Elicitation {
+            message: "Where?".into(),
+            requested_schema: json!({"type": "object"}),
+            or_of: Vec::new(),
+        };
         match context.elicit(question).await {
             ElicitationReply::Accept(content) => Ok(content),
             ElicitationReply::Decline | ElicitationReply::Cancel => Err(ToolError::internal("Nobody said.")),

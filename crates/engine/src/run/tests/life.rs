@@ -53,7 +53,7 @@ impl Play {
 fn question() -> Elicitation {
     let requested_schema =
         json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]});
-    Elicitation { message: "How big?".into(), requested_schema }
+    Elicitation { message: "How big?".into(), requested_schema, or_of: Vec::new() }
 }
 
 fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
@@ -346,6 +346,53 @@ fn a_question_ends_with_its_call_and_with_the_run() {
         reply elic_4 Cancel
         over: stopped
     "#]]);
+}
+
+#[test]
+fn a_question_that_may_be_of_several_calls_lives_as_long_as_one_of_them() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("time", "{}")]);
+    play.transcript.clear();
+    let asked = Elicitation { or_of: vec![ToolCallId::new("call_1")], ..question() };
+    play.tell("call_2 asks, or call_1", |run, context, effects| {
+        run.elicit(&ToolCallId::new("call_2"), asked, context, effects);
+    });
+    play.settle("call_2", Ok(json!("noon")));
+    assert!(play.run.is_waiting(), "call_1 may be the one that asks");
+    play.answer(vec![elicited("elic_3", ElicitAction::Decline, None)]);
+    play.settle("call_1", Ok(json!("night"))).check(expect![[r#"
+        > call_2 asks, or call_1
+        save
+        data-elicitation pending
+        > settled call_2
+        save
+        data-elicitation pending
+        tool-output-available call_2 noon
+        > answered elic_3 Decline None
+        save
+        data-elicitation declined
+        reply elic_3 Decline
+        > settled call_1
+        save
+        tool-output-available call_1 night
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn an_answer_after_the_stream_was_let_go_opens_it_again_whatever_the_gate() {
+    for gate in [GateMode::Step, GateMode::Progressive] {
+        let mut play = Play::with(|rules| Rules { gate, ..rules });
+        play.calls(&[("note", "{}"), ("where", "{}")]);
+        play.tell("let go", |run, context, effects| {
+            run.let_go(context, effects);
+        });
+        assert!(play.run.state.let_go);
+        play.answer(vec![decision("call_1", true)]);
+        assert!(!play.run.state.let_go, "{gate:?}: the call runs, and must not be forgotten");
+    }
 }
 
 #[test]
