@@ -101,6 +101,8 @@ impl Driver {
     async fn drive(&mut self) -> Result<(), StoreError> {
         self.load().await?;
         loop {
+            let mut tools = self.inner.changes();
+            self.find_tools().await?;
             self.keep_time().await?;
             self.let_rest();
             if self.live.is_none() && self.inner.chats.leave(&self.chat, &self.inbox) {
@@ -115,6 +117,8 @@ impl Driver {
                     return Ok(());
                 }
                 Some(command) = self.inbox.recv() => self.obey(command).await?,
+                // Looked for at the beginning of the next round.
+                Ok(()) = tools.changed(), if self.waits_for_tools() => {}
                 happening = next(&mut self.live, deadline) => self.handle(happening).await?,
             }
         }
@@ -258,6 +262,10 @@ impl Driver {
             let effects = self.decide(|run, context, effects| run.end(Ending::Expired, context, effects));
             return self.perform(effects).await;
         }
+        if live.run.tools_missed(limits.tool_timeout).is_some_and(|missed| missed <= now) {
+            let effects = self.decide(Run::give_up_on_tools);
+            return self.perform(effects).await;
+        }
         if live.run.hold_ends().is_some_and(|ends| ends <= now) {
             return self.let_go().await;
         }
@@ -329,6 +337,7 @@ impl Driver {
         let times = [
             live.run.hold_ends().map(in_time),
             live.run.expires().map(in_time),
+            live.run.tools_missed(limits.tool_timeout).map(in_time),
             live.model_deadline(limits.model_timeout, limits.model_call_timeout),
         ];
         times.into_iter().flatten().min()

@@ -5,10 +5,7 @@ mod open_runs;
 mod rules;
 mod settings;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatBody, ChatId, ElicitationId, EventId, RunId, UiMessage};
 use fermata_tools::{
@@ -17,7 +14,7 @@ use fermata_tools::{
 };
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -48,8 +45,8 @@ pub(crate) struct Inner {
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
     pub settings: Settings,
-    /// Replaced as a whole, held for a few instructions, never across an await.
-    current: Mutex<Arc<Current>>,
+    /// Replaced as a whole.
+    current: watch::Sender<Arc<Current>>,
     pub chats: Chats,
     pub locks: Locks<ResourceKey>,
     pub open_runs: OpenRuns,
@@ -158,7 +155,7 @@ impl Engine {
             return Err(error);
         }
         let inner = Arc::new(Inner {
-            current: Mutex::new(Arc::new(current)),
+            current: watch::Sender::new(Arc::new(current)),
             model: parts.model,
             store: parts.store,
             clock: parts.clock,
@@ -340,13 +337,21 @@ async fn sweep(inner: Arc<Inner>) {
 impl Inner {
     /// What the steps that begin now go by.
     pub fn current(&self) -> Arc<Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.borrow().clone()
+    }
+
+    /// Tells when that changes.
+    pub fn changes(&self) -> watch::Receiver<Arc<Current>> {
+        self.current.subscribe()
     }
 
     fn replace(&self, with: impl FnOnce(&Current) -> (Current, Vec<ToolboxError>)) -> Vec<ToolboxError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let (next, left_out) = with(&current);
-        *current = Arc::new(next);
+        let mut left_out = Vec::new();
+        self.current.send_modify(|current| {
+            let (next, faults) = with(current);
+            *current = Arc::new(next);
+            left_out = faults;
+        });
         left_out
     }
 

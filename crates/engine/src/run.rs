@@ -19,7 +19,7 @@ mod tests;
 mod working;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -27,7 +27,7 @@ use fermata_protocol::{
     AssembleError, Assembler, ElicitationId, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice,
     UiChunk, UiMessage,
 };
-use fermata_tools::{Call, ElicitationReply, Owner, ResourceKey, Toolbox};
+use fermata_tools::{Call, CallState, ElicitationReply, Owner, ResourceKey, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -51,6 +51,8 @@ pub(crate) struct Run {
     elicited: Vec<Elicited>,
     /// Calls that ran when the process ended and wait for their turn to run again.
     repeated: BTreeSet<ToolCallId>,
+    /// Calls that wait for their tool to be there, and since when: an MCP server may come up after the chats that use it.
+    absent: BTreeMap<ToolCallId, Timestamp>,
     /// Where in the log each call got its outcome.
     settled_at: HashMap<ToolCallId, u64>,
     /// What the model is in the middle of. Never saved: a step that was cut off is asked for again.
@@ -205,6 +207,7 @@ impl Run {
             calls: Vec::new(),
             elicited: Vec::new(),
             repeated: BTreeSet::new(),
+            absent: BTreeMap::new(),
             settled_at: HashMap::new(),
             speaking: speaking::Speaking::default(),
         }
@@ -224,6 +227,7 @@ impl Run {
             calls,
             elicited: Vec::new(),
             repeated: BTreeSet::new(),
+            absent: BTreeMap::new(),
             settled_at: HashMap::new(),
             speaking: speaking::Speaking::default(),
         };
@@ -284,7 +288,7 @@ impl Run {
                 let waits = |&place: &usize| self.calls[place].waits_for_somebody() || self.elicits(place);
                 let is_busy = |&place: &usize| {
                     let call = &self.calls[place];
-                    call.is_in_line() || (is_at_work(call) && !self.elicits(place))
+                    *call.state() == CallState::Scheduled || (is_at_work(call) && !self.elicits(place))
                 };
                 places.iter().any(waits) && !places.iter().any(is_busy)
             }
@@ -382,5 +386,5 @@ impl Run {
 }
 
 fn is_at_work(call: &Call) -> bool {
-    *call.state() == fermata_tools::CallState::Executing && !call.is_parked()
+    *call.state() == CallState::Executing && !call.is_parked()
 }

@@ -113,10 +113,6 @@ impl Driver {
     /// Judges, wakes what waits, and lets the run go on. Empty where no run is at hand.
     pub(super) async fn answer_live(&mut self, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
         let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return Ok(Vec::new()) };
-        // An MCP server may have come up only after the run was taken up.
-        if live.lacks_tools() {
-            live.go_by(self.inner.current());
-        }
         let context = self.inner.context(&live.current.rules, &live.toolbox, record);
         let taken = live.run.judge(answers, &context)?;
         let to_wake = taken

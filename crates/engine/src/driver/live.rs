@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fermata_protocol::{AnswerKind, ToolCallId};
-use fermata_tools::{Call, Guard, MOST_RETRIES, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
+use fermata_tools::{Guard, MOST_RETRIES, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
 use futures::{
     FutureExt, StreamExt,
     future::BoxFuture,
@@ -111,12 +111,6 @@ impl Live {
             self.toolbox = self.toolbox.with_server_tools_of(&current.toolbox);
             self.current = current;
         }
-    }
-
-    /// Whether the step has a call whose tool was not there when the step began to go by its rules.
-    pub fn lacks_tools(&self) -> bool {
-        let is_open = |call: &&Call| call.runs_here() && !call.state().is_final();
-        self.run.calls.iter().filter(is_open).any(|call| self.toolbox.find(&call.tool).is_none())
     }
 
     /// Listens to a model.

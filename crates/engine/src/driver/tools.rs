@@ -4,7 +4,10 @@ use fermata_protocol::ToolCallId;
 use fermata_tools::{Call, CallContext, Execution};
 
 use super::{Driver, jobs::Signal};
-use crate::{run::Effects, store::StoreError};
+use crate::{
+    run::{Effects, Run},
+    store::StoreError,
+};
 
 impl Driver {
     /// Puts calls into the lines for what they use; those whose turn it is run at once, in the same step of saving.
@@ -19,6 +22,19 @@ impl Driver {
                 live.run.take_turn(&call, &context, effects);
             }
         }
+    }
+
+    /// Whether calls wait for their tools to be there.
+    pub(super) fn waits_for_tools(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.run.waits_for_tools())
+    }
+
+    /// Lets calls go on whose tools have come.
+    pub(super) async fn find_tools(&mut self) -> Result<(), StoreError> {
+        let Some(live) = self.live.as_mut().filter(|live| live.run.waits_for_tools()) else { return Ok(()) };
+        live.go_by(self.inner.current());
+        let effects = self.decide(Run::find_tools);
+        self.perform(effects).await
     }
 
     pub(super) fn execute(&mut self, calls: &[ToolCallId]) {

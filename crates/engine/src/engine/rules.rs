@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use fermata_tools::{
-    ChainMode, DefaultPolicy, GateMode, Pattern, Policy, Strategies, Tool, ToolSettings, Toolbox,
-    ToolboxError,
+    ChainMode, DefaultPolicy, GateMode, MOST_RETRIES, Pattern, Policy, Strategies, Tool, ToolSettings,
+    ToolSpec, Toolbox, ToolboxError,
 };
 
 /// What decides about calls. A step keeps the rules that were in force when it began.
@@ -37,6 +37,24 @@ pub(crate) struct Current {
 
 // === impl Rules ===
 
+impl Rules {
+    /// The spec as what is set for its name wants it.
+    fn adjust(&self, spec: &mut ToolSpec) {
+        let name = spec.name.clone();
+        self.named(&name).for_each(|settings| settings.apply(spec));
+    }
+
+    /// How often a call of a tool that is not there may run again, as far as the settings tell.
+    pub(crate) fn retries(&self, tool: &str) -> u32 {
+        let repeatable = self.named(tool).filter_map(|settings| settings.repeatable).last();
+        if repeatable == Some(true) { MOST_RETRIES } else { 0 }
+    }
+
+    fn named<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolSettings> {
+        self.tools.iter().filter(|(pattern, _)| pattern.matches(tool)).map(|(_, settings)| settings)
+    }
+}
+
 impl Default for Rules {
     /// Every tool's own default, the gate over whole steps, nothing set by name.
     fn default() -> Self {
@@ -59,11 +77,8 @@ impl Current {
         own: Vec<Arc<dyn Tool>>,
         others: Vec<Arc<dyn Tool>>,
     ) -> (Self, Vec<ToolboxError>) {
-        let (toolbox, left_out) = Toolbox::new(own.iter().chain(&others).cloned(), |spec| {
-            let name = spec.name.clone();
-            let named = rules.tools.iter().filter(|(pattern, _)| pattern.matches(&name));
-            named.for_each(|(_, settings)| settings.apply(spec));
-        });
+        let tools = own.iter().chain(&others).cloned();
+        let (toolbox, left_out) = Toolbox::new(tools, |spec| rules.adjust(spec));
         (Self { rules, toolbox, own, others }, left_out)
     }
 }

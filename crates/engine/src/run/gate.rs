@@ -186,7 +186,9 @@ impl Run {
 
     fn start_decided(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
-            if *self.calls[place].state() == CallState::Scheduled && !self.calls[place].is_in_line() {
+            let call = &self.calls[place];
+            let has_begun = call.is_in_line() || self.absent.contains_key(&call.id);
+            if *call.state() == CallState::Scheduled && !has_begun {
                 self.start(place, context, effects);
             }
         }

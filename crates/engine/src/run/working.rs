@@ -3,8 +3,11 @@
 //! A call that uses a resource stays `scheduled` until it is its turn, and whoever drives the run keeps the lock while it runs. Invariant:
 //! a call is begun once, except where it declares that it may be repeated and the process ended around it.
 
+use std::time::Duration;
+
 use fermata_protocol::{ToolCallId, UiChunk};
 use fermata_tools::{CallState, Cancelled, ErrorType, RunBy, Strategies, Strategy, ToolError};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
@@ -36,9 +39,10 @@ impl Run {
     fn stand_in_line(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         let call = &self.calls[place];
         let Some(found) = context.toolbox.find(&call.tool) else {
-            let words = format!("The tool {} is not there any more, so the call did not run.", call.tool);
-            return self.fail(place, ToolError::new(ErrorType::Network, words), context, effects);
+            self.absent.entry(call.id.clone()).or_insert(context.now);
+            return;
         };
+        self.absent.remove(&call.id);
         let resource = found.spec().resource.as_ref();
         let key = resource.and_then(|resource| resource.key(call.effective_input(), context.owner));
         let id = call.id.clone();
@@ -49,7 +53,48 @@ impl Run {
                 effects.save = true;
                 effects.queue.push((id, key));
             }
-            None => self.execute(place, context, effects),
+            None => {
+                self.repeated.remove(&id);
+                self.execute(place, context, effects);
+            }
+        }
+    }
+
+    /// Whether calls wait for their tools to be there.
+    pub fn waits_for_tools(&self) -> bool {
+        !self.absent.is_empty()
+    }
+
+    /// When the first of them has waited long enough.
+    pub fn tools_missed(&self, limit: Duration) -> Option<Timestamp> {
+        let since = self.absent.values().min()?;
+        Some(since.saturating_add(limit).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Other tools are there than before: calls that waited for theirs go on.
+    pub fn find_tools(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        for place in self.step_places() {
+            if self.absent.contains_key(&self.calls[place].id) {
+                self.stand_in_line(place, context, effects);
+            }
+        }
+        self.go_on(context, effects);
+    }
+
+    /// Calls that have waited for their tools long enough fail.
+    pub fn give_up_on_tools(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        let limit = context.limits.tool_timeout;
+        let over = |since: Timestamp| since.saturating_add(limit).unwrap_or(Timestamp::MAX) <= context.now;
+        for place in self.step_places() {
+            let id = self.calls[place].id.clone();
+            if !self.absent.get(&id).copied().is_some_and(over) || self.calls[place].state().is_final() {
+                continue;
+            }
+            self.absent.remove(&id);
+            self.repeated.remove(&id);
+            let tool = &self.calls[place].tool;
+            let words = format!("The tool {tool} is not there any more, so the call did not run.");
+            self.conclude(place, Err(ToolError::new(ErrorType::Network, words)), context, effects);
         }
     }
 
@@ -91,7 +136,7 @@ impl Run {
     /// What becomes of a step's calls whose process ended: those that may be repeated run again, the others have failed.
     pub(super) fn take_up_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
-            if self.calls[place].is_in_line() {
+            if self.state.phase == Phase::Working && *self.calls[place].state() == CallState::Scheduled {
                 self.stand_in_line(place, context, effects);
             } else if is_at_work(&self.calls[place]) {
                 self.take_up_call(place, context, effects);
@@ -103,18 +148,13 @@ impl Run {
 
     fn take_up_call(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         let call = &self.calls[place];
-        let found = context.toolbox.find(&call.tool);
-        let retries = found.map_or(0, |found| found.spec().retries());
+        let found = context.toolbox.find(&call.tool).map(|found| found.spec().retries());
+        let retries = found.unwrap_or_else(|| context.rules.retries(&call.tool));
         if call.times_run() > retries as usize {
             return self.fail(place, ToolError::internal(CUT_OFF), context, effects);
         }
-        match call.resource.clone() {
-            Some(key) => {
-                self.repeated.insert(call.id.clone());
-                effects.queue.push((call.id.clone(), key));
-            }
-            None => self.execute(place, context, effects),
-        }
+        self.repeated.insert(call.id.clone());
+        self.stand_in_line(place, context, effects);
     }
 
     /// A call that failed runs again.

@@ -272,14 +272,16 @@ async fn waits_for_a_tool_that_is_gone() -> (World, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_tool_is_gone_fails_when_it_is_approved() {
+async fn a_call_whose_tool_is_gone_waits_for_it_within_its_time_and_then_fails() {
     let (world, call) = waits_for_a_tool_that_is_gone().await;
+    let since = Instant::now();
     world.answer(decision(&call, true)).await.unwrap();
     while let Some(mut stream) = world.follow().await {
         stream.read_out().await;
     }
     let record = json!(world.messages().await).to_string();
     assert!(record.contains("The tool extra is not there any more"), "{record}");
+    assert!(since.elapsed() >= Duration::from_secs(30), "a server may take its time to come up");
     assert!(record.contains("\"ok\""), "the model was told: {record}");
 }
 
@@ -287,12 +289,35 @@ async fn a_call_whose_tool_is_gone_fails_when_it_is_approved() {
 async fn a_tool_that_comes_back_runs_the_call_that_waited_for_a_yes() {
     let (world, call) = waits_for_a_tool_that_is_gone().await;
     assert_eq!(world.pending().await.len(), 1, "the run is taken up without the tool");
+    world.answer(decision(&call, true)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(8)).await;
     let extra: Arc<dyn Tool> = Arc::new(Does::called("extra", &world.done));
     world.engine.set_tools(vec![extra]);
-    world.answer(decision(&call, true)).await.unwrap();
     while let Some(mut stream) = world.follow().await {
         stream.read_out().await;
     }
+    assert_eq!(done(&world), ["begins it", "ends it"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeatable_call_that_a_crash_cut_off_waits_for_its_tool_to_come_back() {
+    let world = World::new();
+    let extra = |world: &World| -> Arc<dyn Tool> { Arc::new(Does::called("extra", &world.done)) };
+    let rules = || settings("extra", ToolSettings { repeatable: Some(true), ..ToolSettings::default() });
+    world.engine.set_tools(vec![extra(&world)]);
+    world.engine.set_rules(rules());
+    world.script([calls(&[("extra", json!({"as": "it", "does": "waits"}))]), says("ok")]);
+    let mut stream = world.say("go").await;
+    stream.until("tool-input-available").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.engine.shutdown().await;
+    let world = world.restarted();
+    world.engine.set_rules(rules());
+    let mut stream = world.follow().await.expect("the run is open");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    world.engine.set_tools(vec![extra(&world)]);
+    stream.read_out().await;
+    assert_eq!(stream.text(), "ok");
     assert_eq!(done(&world), ["begins it", "ends it"]);
 }
 
