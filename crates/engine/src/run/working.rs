@@ -18,6 +18,9 @@ use super::{
 /// What is said of a call that ran while the process ended.
 const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";
 
+/// What is said of a call whose tool has gone while it waited.
+const NO_LONGER: &str = "There is no such tool any more, so this call did not run.";
+
 impl Run {
     /// Lets a call run that nothing keeps from it but the resource that it uses.
     pub(super) fn start(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
@@ -35,9 +38,15 @@ impl Run {
 
     fn stand_in_line(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         let call = &self.calls[place];
-        let found = context.toolbox.find(&call.tool);
-        let resource = found.and_then(|found| found.spec().resource.as_ref());
-        let key = resource.and_then(|resource| resource.key(call.effective_input(), context.owner));
+        let Some(found) = context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
+            // Tools come and go while a call waits, and nobody would ever settle this one.
+            return self.fail(place, ToolError::internal(NO_LONGER), context, effects);
+        };
+        let key = found
+            .spec()
+            .resource
+            .as_ref()
+            .and_then(|resource| resource.key(call.effective_input(), context.owner));
         let id = call.id.clone();
         match key {
             Some(key) => {
