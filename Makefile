@@ -7,11 +7,13 @@ TESTED_BIN := $(abspath e2e/.bin/fermata)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test fmt lint doc deny unit examples e2e
+.PHONY: help run test fmt lint doc deny unit examples e2e soak bench
 
 help:
 	@echo 'make run    start the server; with no model API configured, the demo model answers'
 	@echo 'make test   every check, in this order: fmt lint doc deny unit examples e2e (each is a target, too)'
+	@echo 'make soak   a million random schedules of a run, in about ten minutes'
+	@echo 'make bench  what scheduling a step of many calls costs'
 
 run: require-cargo
 	cargo run --release --locked --bin fermata
@@ -50,6 +52,14 @@ e2e: require-cargo require-node e2e/node_modules/.package-lock.json
 	@mkdir -p $(dir $(TESTED_BIN)) && cp -f $(TARGET_DIR)/debug/fermata $(TESTED_BIN)
 	cd e2e && npm run --silent check
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) npm run --silent test
+
+# By hand: a million schedules take a core about seven minutes, after a build of three. PROPTEST_CASES asks for another number.
+soak: export PROPTEST_CASES ?= 1000000
+soak: require-cargo
+	cargo test --profile soak --locked -p fermata-engine --lib -- every_schedule_keeps_the_invariants --nocapture
+
+bench: require-cargo
+	cargo test --release --locked -p fermata-engine --lib -- --ignored --nocapture bench
 
 e2e/node_modules/.package-lock.json: e2e/package.json e2e/package-lock.json | require-node
 	cd e2e && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error

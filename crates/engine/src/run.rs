@@ -255,6 +255,11 @@ impl Run {
                 effects.ask = true;
             }
             Phase::Deciding | Phase::Working => {
+                if self.step_calls().any(is_at_work) {
+                    // What a running call shows is never saved by itself, so the same holds of its reports.
+                    self.state.seq += LOST_PLACES;
+                    effects.save = true;
+                }
                 self.withdraw_orphans(&mut effects);
                 self.take_up_calls(context, &mut effects);
                 self.complete_step_if_settled(context, &mut effects);
@@ -272,6 +277,12 @@ impl Run {
         self.publish(&mut effects, start);
         self.begin_step(&mut effects);
         effects
+    }
+
+    /// Whether the run and its log are saved with these effects. Not in the middle of the model's words: a step that is cut off is asked
+    /// for again, and must have left nothing.
+    pub fn is_saved_by(&self, effects: &Effects) -> bool {
+        effects.save && (self.state.phase != Phase::Speaking || effects.ask)
     }
 
     /// The message as it stands.
@@ -369,6 +380,8 @@ impl Run {
     /// Notes that the run is parked from here on, where it is.
     fn mark_parked(&mut self, now: Timestamp) {
         if !self.is_waiting() {
+            // What is at work is not to be forgotten, whoever was sent away before it began again.
+            self.state.let_go = false;
             self.state.parked_since = None;
             // Whoever comes while something is at work may read on.
             self.state.let_go = false;

@@ -244,9 +244,9 @@ impl Call {
         self.state == CallState::Executing && self.run_by == Some(RunBy::Browser)
     }
 
-    /// Whether a decision about the call would be taken, needed or not.
+    /// Whether a decision about the call would be taken, needed or not. None is about one that stands in line: the gate has let it pass.
     pub fn takes_decision(&self) -> bool {
-        let open = matches!(self.state, CallState::AwaitingApproval | CallState::Scheduled);
+        let open = self.is_asked() || (self.state == CallState::Scheduled && !self.is_in_line());
         open && self.question.is_some() && self.decided.is_none()
     }
 
@@ -404,5 +404,11 @@ mod tests {
         assert_eq!(withheld.judge(&decision(false, None)), Err(Refusal::WrongAnswer));
         withheld.question = Some(Question { id: ApprovalId::new("q"), required: false });
         assert_eq!(withheld.judge(&decision(false, None)), Ok(Verdict::Take));
+        withheld.resource = Some(ResourceKey { name: "a".into(), owner: None });
+        assert_eq!(
+            withheld.judge(&decision(false, None)),
+            Err(Refusal::WrongAnswer),
+            "the gate has let it pass"
+        );
     }
 }

@@ -51,7 +51,9 @@ impl Driver {
         let mut changes = before;
         changes.extend(changes_of(live, effects, &record.owner)?);
         self.inner.store.commit(&self.chat, self.inner.clock.now(), changes).await?;
-        live.log.note_saved();
+        if live.run.is_saved_by(effects) {
+            live.log.note_saved();
+        }
         for place in &effects.changed {
             let call = &live.run.calls[*place];
             live.spans.note(call, live.toolbox.find(&call.tool).is_some());
@@ -90,7 +92,7 @@ fn changes_of(live: &Live, effects: &Effects, owner: &Owner) -> Result<Vec<Chang
     }
     if let Some(ending) = &effects.over {
         changes.push(Change::CloseRun { run: id(), outcome: ending.name() });
-    } else {
+    } else if run.is_saved_by(effects) {
         let state = serde_json::to_value(&run.state).map_err(corrupt)?;
         changes.push(Change::SaveRun { run: id(), state, expires: run.expires() });
         let (first, chunks) = live.log.unsaved();

@@ -1,5 +1,6 @@
 //! Runs as transcripts: what happens on the left of `>`, what is to be done below it.
 
+mod bench;
 mod life;
 mod schedules;
 
@@ -56,6 +57,28 @@ fn settle_specs(spec: &mut ToolSpec) {
     spec.repeatable = spec.name == "again";
 }
 
+fn posted(name: &str) -> PostedTool {
+    PostedTool {
+        name: name.into(),
+        description: None,
+        input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+    }
+}
+
+fn run_request(tools: Vec<PostedTool>) -> RunRequest {
+    RunRequest {
+        id: RunId::new("r"),
+        message: MessageId::new("m"),
+        model: "model".into(),
+        profile: Profile::V6,
+        hold: Duration::from_secs(60),
+        tools,
+        system: None,
+        call_settings: Map::new(),
+        tool_choice: None,
+    }
+}
+
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
@@ -102,6 +125,17 @@ struct Scene {
 }
 
 impl Scene {
+    fn new(toolbox: Toolbox) -> Self {
+        Self {
+            ids: Counting::default(),
+            toolbox,
+            rules: Rules { policy: Arc::new(NothingOverNine), ..Rules::default() },
+            owner: Owner::new("alice"),
+            limits: Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() },
+            always: BTreeSet::new(),
+        }
+    }
+
     fn context(&self, now: Timestamp) -> Context<'_> {
         Context {
             now,
@@ -124,37 +158,12 @@ impl Play {
             Arc::new(Named("file", Decision::Allow)),
             Arc::new(Named("again", Decision::Allow)),
         ];
-        let posted = |name: &str| PostedTool {
-            name: name.into(),
-            description: None,
-            input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
-        };
         let posted = vec![posted("where"), posted("color")];
         let toolbox = Toolbox::new(tools, settle_specs).0.with_browser_tools(&posted).unwrap();
         let now = Timestamp::UNIX_EPOCH;
-        let request = RunRequest {
-            id: RunId::new("r"),
-            message: MessageId::new("m"),
-            model: "model".into(),
-            profile: Profile::V6,
-            hold: Duration::from_secs(60),
-            tools: posted,
-            system: None,
-            call_settings: Map::new(),
-            tool_choice: None,
-        };
-        let limits = Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() };
-        let run = Run::new(request, now);
         let mut play = Self {
-            run,
-            scene: Scene {
-                ids: Counting::default(),
-                toolbox,
-                rules: Rules { policy: Arc::new(NothingOverNine), ..Rules::default() },
-                owner: Owner::new("alice"),
-                limits,
-                always: BTreeSet::new(),
-            },
+            run: Run::new(run_request(posted), now),
+            scene: Scene::new(toolbox),
             now,
             log: Vec::new(),
             transcript: String::new(),

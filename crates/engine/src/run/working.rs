@@ -38,7 +38,8 @@ impl Run {
 
     fn stand_in_line(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         let call = &self.calls[place];
-        let Some(found) = context.toolbox.find(&call.tool) else {
+        let Some(found) = context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
+            // Tools come and go while a call waits.
             self.absent.entry(call.id.clone()).or_insert(context.now);
             return;
         };

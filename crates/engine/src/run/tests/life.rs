@@ -497,3 +497,76 @@ fn a_schema_that_a_tool_sends_along_is_checked_itself() {
     assert!(check_against(&json!({"type": "nonsense"}), &json!({})).is_err());
     assert!(check_against(&question().requested_schema, &json!({"size": 1})).is_ok());
 }
+
+#[test]
+fn a_call_whose_tool_has_gone_while_it_waited_is_settled_when_it_does_not_come_back() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("time", "{}")]);
+    play.scene.toolbox = Toolbox::new(vec![Arc::new(Named("time", Decision::Allow)) as _], |_| {}).0;
+    play.transcript.clear();
+    play.answer(vec![decision("call_1", true)]);
+    assert!(play.run.waits_for_tools() && !play.run.is_waiting());
+    play.tell("nothing has come", Run::find_tools);
+    play.now = play.run.tools_missed(play.scene.limits.tool_timeout).unwrap();
+    play.tell("it is missed", Run::give_up_on_tools).check(expect![[r#"
+        > answered call_1 yes
+        save
+        execute call_2
+        > nothing has come
+        > it is missed
+        save
+        tool-output-error call_1 The tool note is not there any more, so the call did not run.
+    "#]]);
+}
+
+#[test]
+fn what_was_shown_by_a_call_that_ran_while_the_process_ended_leaves_its_place_to_nothing_else() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}")]);
+    let call = ToolCallId::new("call_1");
+    let saved = play.log.len();
+    play.tell("call_1 shows", |run, _, effects| run.report(&call, json!({"progress": 1}), effects));
+    let (shown, _) = play.log.last().cloned().unwrap();
+    play.log.truncate(saved);
+    play.run.state.seq = play.log.last().unwrap().0;
+    play.dies().settle("call_1", Ok(json!("done")));
+    let since: Vec<u64> = play.log[saved..].iter().map(|(seq, _)| *seq).collect();
+    assert!(!since.is_empty() && since.iter().all(|seq| *seq > shown), "{since:?}");
+}
+
+#[test]
+fn a_question_that_nobody_needs_any_more_takes_no_answer_while_its_call_is_in_line() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("file", r#"{"n":1}"#)]).let_go().answer(vec![decision("call_1", true)]);
+    let refused = play.refusal(&[decision("call_2", false)]);
+    assert!(matches!(refused, Rejected::Refused { refusal: fermata_tools::Refusal::WrongAnswer, .. }));
+    play.transcript.clear();
+    play.turn("call_2").check(expect![[r#"
+        > turn of call_2
+        save
+        execute call_2
+    "#]]);
+}
+
+#[test]
+fn a_call_that_runs_again_after_a_crash_is_not_forgotten_because_its_readers_were_sent_away() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}")]).asks("call_1").let_go();
+    assert!(play.run.state.let_go && play.run.is_bound());
+    play.dies();
+    assert!(!play.run.state.let_go && !play.run.is_bound());
+}
+
+#[test]
+fn half_a_step_is_never_saved() {
+    let mut play = Play::new();
+    play.hear(ModelEvent::CallStart { key: 0, tool: "time".into() });
+    play.tell("followed", |run, context, effects| {
+        run.follow_on(Profile::V5, Duration::ZERO, context.now, effects);
+        assert!(effects.save && !run.is_saved_by(effects));
+    });
+    play.tell("finished", |run, context, effects| {
+        run.hear(finished(), context, effects);
+        assert!(run.is_saved_by(effects));
+    });
+}

@@ -1,0 +1,81 @@
+//! What scheduling costs, besides the tools' own time: printed, never asserted. `make bench` runs it.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use super::*;
+
+const CALLS: usize = 100;
+const ROUNDS: usize = 500;
+
+/// What one round took.
+struct Round {
+    /// From the end of the model's words to all effects.
+    decided: Duration,
+    /// Until each call has its outcome and the model is asked again.
+    settled: Duration,
+    /// For comparison: the chunks of both as JSON, once.
+    written: Duration,
+}
+
+/// A step of calls that the model has made and not finished.
+fn made(tool: &str) -> Play {
+    let mut play = Play::new();
+    for key in 0..CALLS {
+        play.hear(ModelEvent::CallStart { key, tool: tool.into() });
+        play.hear(ModelEvent::CallDelta { key, arguments: format!(r#"{{"n":{}}}"#, key % 10) });
+    }
+    play
+}
+
+fn round(tool: &str) -> Round {
+    let Play { mut run, scene, now, .. } = made(tool);
+    let context = scene.context(now);
+    let ids: Vec<ToolCallId> = run.calls.iter().map(|call| call.id.clone()).collect();
+    let mut effects = Effects::default();
+    let begun = Instant::now();
+    run.hear(finished(), &context, &mut effects);
+    for (call, _) in std::mem::take(&mut effects.queue) {
+        run.take_turn(&call, &context, &mut effects);
+    }
+    let decided = begun.elapsed();
+    assert_eq!(effects.execute.len(), CALLS);
+    let mut published = effects.publish;
+    let begun = Instant::now();
+    for id in &ids {
+        let mut effects = Effects::default();
+        run.settle(id, Ok(json!({"noon": true})), &context, &mut effects);
+        published.extend(black_box(effects).publish);
+    }
+    let settled = begun.elapsed();
+    assert_eq!((run.state.phase, run.state.step), (Phase::Speaking, 2));
+    let begun = Instant::now();
+    for (_, chunk) in &published {
+        black_box(serde_json::to_string(chunk).unwrap());
+    }
+    Round { decided, settled, written: begun.elapsed() }
+}
+
+#[test]
+#[ignore = "measures; `make bench` runs it"]
+#[expect(clippy::print_stdout, reason = "the numbers are what it is for")]
+fn bench_a_step_of_many_calls() {
+    for (tool, what) in [("time", "without locks"), ("file", "with a lock each")] {
+        let rounds: Vec<Round> = (0..ROUNDS).map(|_| round(tool)).collect();
+        let median = |of: &dyn Fn(&Round) -> Duration| {
+            let mut times: Vec<_> = rounds.iter().map(of).collect();
+            times.sort();
+            times[ROUNDS / 2]
+        };
+        let all = median(&|round| round.decided + round.settled);
+        let written = median(&|round| round.written);
+        println!(
+            "{CALLS} calls {what}: decided {:?}, settled {:?}, both {all:?}, {:.1} times their chunks as JSON ({written:?})",
+            median(&|round| round.decided),
+            median(&|round| round.settled),
+            all.as_secs_f64() / written.as_secs_f64(),
+        );
+    }
+}

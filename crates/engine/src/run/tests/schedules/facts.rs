@@ -1,0 +1,265 @@
+//! What has been seen of a run so far, and what must therefore hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fermata_protocol::{Assembler, ElicitationId, UiPart};
+use fermata_tools::{CallState, Entered, StateName};
+
+use super::{super::*, world::World};
+use crate::{
+    model::ModelMessage,
+    prompt::{Asking, prompt},
+};
+
+/// What has been seen.
+#[derive(Default)]
+pub(super) struct Facts {
+    /// Which drivers ran each call.
+    ran: BTreeMap<ToolCallId, Vec<u32>>,
+    /// Each call as it was saved last.
+    saved: BTreeMap<ToolCallId, (CallState, Vec<Entered>, Option<bool>)>,
+    /// What nobody can answer any more.
+    done: BTreeSet<ElicitationId>,
+    /// What decided that calls may run, by step.
+    pub gates: BTreeMap<u32, GateMode>,
+    pub reader: LoyalReader,
+}
+
+/// A reader that comes back whenever it is cut off, with the place that it has reached.
+#[derive(Default)]
+pub(super) struct LoyalReader {
+    seen: Vec<(u64, UiChunk)>,
+    is_away: bool,
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// What holds whenever a driver has done what the run said.
+    pub fn check(&self, world: &World) {
+        let Some(live) = &world.live else { return };
+        let run = &world.run;
+        self.check_states(run);
+        let waiting: BTreeSet<_> =
+            run.calls.iter().filter(|call| call.takes_answer()).map(|call| call.id.clone()).collect();
+        assert_eq!(live.lot, waiting, "the lot holds what waits for somebody");
+        match run.state.phase {
+            Phase::Speaking => assert!(live.listens, "nobody listens to the model"),
+            Phase::Deciding => assert!(run.step_calls().any(Call::is_asked), "nobody is asked"),
+            Phase::Working => self.check_work(world),
+            Phase::Over => panic!("a run that is over is driven"),
+        }
+        let asked: BTreeSet<_> = run.elicitations().map(|elicited| elicited.id.clone()).collect();
+        assert_eq!(asked, live.questions.keys().cloned().collect(), "the questions are those of tools");
+        assert!(asked.is_disjoint(&self.done), "a question that is done waits again");
+        assert_eq!(pending_in(&run.snapshot()), asked, "the questions shown are those that wait");
+        assert_eq!(fold(&live.log, run).snapshot(), run.snapshot(), "readers see the run's message");
+    }
+
+    /// Each open call has one who will settle it.
+    fn check_work(&self, world: &World) {
+        let live = world.live.as_ref().unwrap();
+        for call in world.run.step_calls().filter(|call| !call.state().is_final()) {
+            let jobs = live.jobs.iter().filter(|job| job.call == call.id).count();
+            let places = live.places.iter().filter(|(id, _)| *id == call.id).count();
+            let parked = usize::from(live.lot.contains(&call.id));
+            let absent = usize::from(world.run.absent.contains_key(&call.id));
+            assert_eq!(jobs + places + parked + absent, 1, "who settles {call:?}?");
+        }
+        let is_open =
+            |id: &ToolCallId| world.run.calls.iter().any(|call| call.id == *id && !call.state().is_final());
+        assert!(
+            live.jobs.iter().all(|job| is_open(&job.call)),
+            "a tool runs for a call that has its outcome"
+        );
+    }
+
+    /// What is saved only grows, and what is final stays.
+    fn check_states(&self, run: &Run) {
+        for call in &run.calls {
+            let history = call.history();
+            assert_eq!(history[0].state, StateName::Validating);
+            let follows =
+                |pair: &[Entered]| pair[0].state.may_become(pair[1].state) && pair[0].at <= pair[1].at;
+            assert!(history.windows(2).all(follows), "{history:?}");
+            assert_eq!(history.last().unwrap().state, call.state().name());
+            let Some((state, before, decided)) = self.saved.get(&call.id) else { continue };
+            assert!(history.starts_with(before), "{before:?} has become {history:?}");
+            assert!(!state.is_final() || state == call.state(), "{state:?} has become {:?}", call.state());
+            let now = call.decided.as_ref().map(|decided| decided.approved);
+            assert!(decided.is_none() || *decided == now, "a decision about {} has changed", call.id);
+        }
+    }
+
+    pub fn call_is_saved(&mut self, call: &Call) {
+        let decided = call.decided.as_ref().map(|decided| decided.approved);
+        self.saved.insert(call.id.clone(), (call.state().clone(), call.history().to_vec(), decided));
+    }
+
+    /// A call begins to run.
+    pub fn call_runs(&mut self, call: &Call, run: &Run, driver: u32) {
+        let allowed = call.ruling.as_ref().is_some_and(|ruling| ruling.decision == Decision::Allow);
+        let approved = call.decided.as_ref().map(|decided| decided.approved);
+        assert!(approved.unwrap_or(allowed), "nobody has allowed {call:?}");
+        self.check_gate(call, run);
+        let saved = self.saved.get(&call.id).map(|(state, _, _)| state);
+        assert_eq!(saved, Some(&CallState::Executing), "{} runs before that is saved", call.id);
+        let ran = self.ran.entry(call.id.clone()).or_default();
+        assert!(!ran.contains(&driver), "{} runs twice without a crash", call.id);
+        ran.push(driver);
+        let most = if matches!(call.tool.as_str(), "again" | "ledger") { 3 } else { 1 };
+        assert!(ran.len() <= most, "{} runs too often", call.id);
+    }
+
+    fn check_gate(&self, call: &Call, run: &Run) {
+        let is_open = |other: &Call| {
+            !matches!(other.state().name(), StateName::Validating | StateName::AwaitingApproval)
+        };
+        if self.gates[&call.step] == GateMode::Step {
+            assert!(run.step_calls().all(is_open), "{} runs before its step is decided", call.id);
+        }
+        assert!(is_open(call), "{} runs before it is decided", call.id);
+    }
+
+    pub fn question_is_done(&mut self, id: &ElicitationId) {
+        self.done.insert(id.clone());
+    }
+
+    /// What readers are shown as an outcome, or as a browser's permission to run a call, is saved.
+    pub fn check_shown(&self, shown: &[(u64, UiChunk)], saved: &[Call]) {
+        for (_, chunk) in shown {
+            if let Some(id) = settled_by(chunk) {
+                let call = saved.iter().find(|call| call.id == *id).unwrap();
+                assert!(call.state().is_final(), "{id} is shown settled before that is saved");
+            }
+            if let UiChunk::ToolInputAvailable { tool_call_id, .. } = chunk {
+                let call = saved.iter().find(|call| call.id == *tool_call_id).unwrap();
+                let may_run = call.times_run() > 0;
+                assert!(call.runs_here() || may_run, "a page may run {tool_call_id} too early");
+            }
+        }
+    }
+
+    /// What holds when a run has ended.
+    pub fn check_end(&self, run: &Run, scene: &Scene) {
+        self.check_states(run);
+        let open: Vec<_> = run.calls.iter().filter(|call| !call.state().is_final()).collect();
+        assert!(open.is_empty(), "a run is over and these are open: {open:?}");
+        assert!(run.elicitations().next().is_none(), "a run is over and a question waits");
+        self.check_prompt(run, scene);
+    }
+
+    /// The model is told each call once, with its one result.
+    pub fn check_prompt(&self, run: &Run, scene: &Scene) {
+        let message = run.snapshot();
+        let asking = Asking {
+            system: None,
+            toolbox: &scene.toolbox,
+            tool_choice: None,
+            settings: &Map::new(),
+            strategies: &scene.rules.strategies,
+            advice: &|call| run.advice(call, &scene.rules.strategies),
+            output_limit: 1000,
+        };
+        let (mut told, mut open) = (Vec::new(), Vec::new());
+        for words in prompt(std::iter::once(&message), &asking).messages {
+            match words {
+                ModelMessage::Assistant { calls, .. } => {
+                    assert!(open.is_empty(), "{open:?} have no result");
+                    open = calls.into_iter().map(|call| call.id).collect();
+                    told.extend(open.iter().cloned());
+                }
+                ModelMessage::Tool { call_id, .. } => {
+                    let place = open.iter().position(|id| *id == call_id).expect("a result has its call");
+                    open.remove(place);
+                }
+                ModelMessage::System(_) | ModelMessage::User(_) => {}
+            }
+        }
+        assert!(open.is_empty(), "{open:?} have no result");
+        let calls: Vec<_> = run.calls.iter().map(|call| call.id.as_str().to_owned()).collect();
+        assert_eq!(told, calls, "the model is told of each call once");
+        let parts = message.parts.iter().filter_map(UiPart::as_tool);
+        let unsettled: Vec<_> = parts.filter(|part| !part.state.is_settled()).collect();
+        assert!(unsettled.is_empty(), "the record leaves {unsettled:?} open");
+        assert!(pending_in(&message).is_empty(), "the record leaves a question open");
+    }
+
+    /// What holds of a whole log: its places grow, and each call has one outcome in it.
+    pub fn check_log(&self, log: &[(u64, UiChunk)]) {
+        assert!(log.windows(2).all(|pair| pair[0].0 < pair[1].0), "places grow");
+        let mut settled = BTreeSet::new();
+        for id in log.iter().filter_map(|(_, chunk)| settled_by(chunk)) {
+            assert!(settled.insert(id), "{id} has two outcomes");
+        }
+        let ends =
+            log.iter().position(|(_, chunk)| matches!(chunk, UiChunk::Finish { .. } | UiChunk::Error { .. }));
+        assert!(ends.is_none_or(|end| end + 1 == log.len()), "something is shown after the end");
+    }
+}
+
+// === impl LoyalReader ===
+
+impl LoyalReader {
+    pub fn reads(&mut self, chunks: &[(u64, UiChunk)]) {
+        if !self.is_away {
+            self.seen.extend(chunks.iter().cloned());
+        }
+    }
+
+    pub fn is_cut_off(&mut self) {
+        self.is_away = true;
+    }
+
+    /// Goes on after the last chunk that it has seen, where the log has it, and otherwise reads from the start.
+    pub fn comes_back(&mut self, log: &[(u64, UiChunk)]) {
+        if !std::mem::take(&mut self.is_away) {
+            return assert_eq!(self.seen, log);
+        }
+        let last =
+            self.seen.last().and_then(|(last, _)| log.binary_search_by_key(last, |(seq, _)| *seq).ok());
+        if let Some(last) = last {
+            assert_eq!(self.seen, log[..=last], "a place in the log has been used for two chunks");
+        }
+        self.seen = log.to_vec();
+    }
+}
+
+/// The message that a reader from the start has, with the decisions that only the record knows.
+pub(super) fn fold(log: &[(u64, UiChunk)], run: &Run) -> Assembler {
+    let mut reader = Assembler::new(run.message.clone());
+    for (_, chunk) in log {
+        reader.apply(chunk).unwrap();
+    }
+    for call in &run.calls {
+        if let (Some(question), Some(decided)) = (&call.question, &call.decided) {
+            reader.decide(&question.id, decided.approved, decided.reason.as_deref());
+        }
+    }
+    reader
+}
+
+/// The questions that a message shows as waiting.
+fn pending_in(message: &UiMessage) -> BTreeSet<ElicitationId> {
+    let pending = message.parts.iter().filter_map(|part| match part {
+        UiPart::Data(part) if part.data["state"] == "pending" => part.id.as_deref().map(ElicitationId::new),
+        UiPart::Data(_)
+        | UiPart::Text { .. }
+        | UiPart::Reasoning { .. }
+        | UiPart::File(_)
+        | UiPart::StepStart
+        | UiPart::Tool(_)
+        | UiPart::Unknown(_) => None,
+    });
+    pending.collect()
+}
+
+fn settled_by(chunk: &UiChunk) -> Option<&ToolCallId> {
+    match chunk {
+        UiChunk::ToolOutputAvailable { tool_call_id, preliminary: None | Some(false), .. }
+        | UiChunk::ToolOutputError { tool_call_id, .. }
+        | UiChunk::ToolOutputDenied { tool_call_id, .. }
+        | UiChunk::ToolInputError { tool_call_id, .. } => Some(tool_call_id),
+        _ => None,
+    }
+}

@@ -1,0 +1,324 @@
+//! What may happen to a run, and how it happens.
+
+use fermata_tools::{ChainMode, ErrorType, ResourceKey, Strategies, Strategy as Follows};
+use proptest::prelude::*;
+
+use super::{
+    super::*,
+    world::{Death, Fuse, OWN, World, toolbox_without},
+};
+
+/// Something that may happen.
+#[derive(Clone, Debug)]
+pub(super) enum Move {
+    Speaks {
+        aloud: bool,
+    },
+    BeginsCall {
+        tool: usize,
+        input: usize,
+    },
+    /// Calls, and the end of the step.
+    Calls(Vec<(usize, usize)>),
+    EndsStep,
+    ModelFails,
+    Answers {
+        nth: usize,
+        how: usize,
+        by_question: bool,
+    },
+    AnswersAll {
+        approved: bool,
+    },
+    AnswersQuestion {
+        nth: usize,
+        how: usize,
+    },
+    Settles {
+        nth: usize,
+        how: usize,
+    },
+    Reports {
+        nth: usize,
+    },
+    Asks {
+        nth: usize,
+    },
+    Withdraws {
+        nth: usize,
+    },
+    TurnComes,
+    MissesTurn {
+        nth: usize,
+    },
+    StrangerComes {
+        n: u8,
+    },
+    StrangerGoes {
+        nth: usize,
+    },
+    WindsUp {
+        nth: usize,
+    },
+    Passes {
+        seconds: i64,
+    },
+    FollowsOn {
+        profile: Profile,
+    },
+    ReaderComesBack,
+    RulesChange {
+        gate: GateMode,
+        chain: ChainMode,
+        severe: bool,
+        missing: Option<usize>,
+    },
+    Dies(Death),
+    WillDie(Fuse),
+    IsStopped,
+    IsSuperseded,
+}
+
+const TOOLS: [&str; 8] = ["time", "note", "file", "again", "ledger", "where", "color", "nothing"];
+const INPUTS: [&str; 6] = ["{}", r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":10}"#, r#"{"n":"x"}"#, "{\"n\":"];
+
+pub(super) fn moves() -> impl Strategy<Value = Move> {
+    let (call, nth) = ((0..TOOLS.len(), 0..INPUTS.len() + 6), 0..4usize);
+    // Most inputs are good ones.
+    let call = call.prop_map(|(tool, input)| (tool, if input < INPUTS.len() { input } else { input % 3 }));
+    let death = prop_oneof![2 => Just(Death::Process), 1 => Just(Death::Driver)];
+    let gate = prop_oneof![Just(GateMode::Step), Just(GateMode::Progressive)];
+    let chain = prop_oneof![3 => Just(ChainMode::Free), 1 => Just(ChainMode::Ask)];
+    let seconds = prop_oneof![6 => Just(1i64), 3 => Just(61), 1 => Just(3601)];
+    let profile = prop_oneof![Just(Profile::V5), Just(Profile::V6), Just(Profile::V7)];
+    let missing = prop_oneof![3 => Just(None), 1 => (0..OWN.len()).prop_map(Some)];
+    prop_oneof![
+        4 => any::<bool>().prop_map(|aloud| Move::Speaks { aloud }),
+        4 => call.clone().prop_map(|(tool, input)| Move::BeginsCall { tool, input }),
+        20 => prop::collection::vec(call, 1..6).prop_map(Move::Calls),
+        4 => Just(Move::EndsStep),
+        1 => Just(Move::ModelFails),
+        20 => (nth.clone(), 0..7usize, any::<bool>())
+            .prop_map(|(nth, how, by_question)| Move::Answers { nth, how, by_question }),
+        6 => any::<bool>().prop_map(|approved| Move::AnswersAll { approved }),
+        8 => (nth.clone(), 0..5usize).prop_map(|(nth, how)| Move::AnswersQuestion { nth, how }),
+        18 => (nth.clone(), 0..2 * ErrorType::ALL.len()).prop_map(|(nth, how)| Move::Settles { nth, how }),
+        6 => nth.clone().prop_map(|nth| Move::Reports { nth }),
+        6 => nth.clone().prop_map(|nth| Move::Asks { nth }),
+        3 => nth.clone().prop_map(|nth| Move::Withdraws { nth }),
+        12 => Just(Move::TurnComes),
+        2 => nth.clone().prop_map(|nth| Move::MissesTurn { nth }),
+        3 => (1..3u8).prop_map(|n| Move::StrangerComes { n }),
+        4 => nth.clone().prop_map(|nth| Move::StrangerGoes { nth }),
+        3 => nth.prop_map(|nth| Move::WindsUp { nth }),
+        8 => seconds.prop_map(|seconds| Move::Passes { seconds }),
+        3 => profile.prop_map(|profile| Move::FollowsOn { profile }),
+        4 => Just(Move::ReaderComesBack),
+        5 => (gate, chain, prop::bool::weighted(0.2), missing)
+            .prop_map(|(gate, chain, severe, missing)| Move::RulesChange { gate, chain, severe, missing }),
+        6 => death.clone().prop_map(Move::Dies),
+        8 => (0..12usize, death).prop_map(|(effects, death)| Move::WillDie(Fuse { effects, death })),
+        1 => Just(Move::IsStopped),
+        1 => Just(Move::IsSuperseded),
+    ]
+}
+
+impl World {
+    pub fn happens(&mut self, what: Move) {
+        self.take_up();
+        self.does(what);
+        self.look_for_tools();
+        self.let_rest();
+    }
+
+    fn does(&mut self, what: Move) {
+        match what {
+            Move::Speaks { aloud: true } => self.hear(vec![ModelEvent::Text("hm".into())]),
+            Move::Speaks { aloud: false } => self.hear(vec![ModelEvent::Reasoning("hm".into())]),
+            Move::BeginsCall { tool, input } => self.hear(call(7, (tool, input)).to_vec()),
+            Move::Calls(calls) => {
+                let calls = calls.into_iter().enumerate().flat_map(|(key, asked)| call(key, asked));
+                self.hear(calls.chain([finished()]).collect());
+            }
+            Move::EndsStep => self.hear(vec![finished()]),
+            Move::ModelFails if self.listens() => {
+                self.ends(Ending::Failed(ModelError::Timeout));
+            }
+            Move::ModelFails => {}
+            Move::Answers { nth, how, by_question } => self.answer_nth(nth, how, by_question),
+            Move::AnswersAll { approved } => self.answer_all(approved),
+            Move::AnswersQuestion { nth, how } => self.answer_question(nth, how),
+            Move::Settles { nth, how } => self.settle(nth, how),
+            Move::Reports { nth } => {
+                let Some(call) = self.job(nth) else { return };
+                self.tell(|run, _, effects| run.report(&call, json!({"done": 1}), effects));
+            }
+            Move::Asks { nth } => self.ask(nth),
+            Move::Withdraws { nth } => {
+                let asked = self.run.elicited.iter().rev().nth(nth).map(|elicited| elicited.id.clone());
+                let Some(id) = asked else { return };
+                self.tell(|run, context, effects| run.withdraw(&id, context, effects));
+            }
+            Move::TurnComes => {
+                self.lines_move();
+            }
+            Move::MissesTurn { nth } => {
+                let Some(live) = self.live.as_mut().filter(|live| nth < live.places.len()) else { return };
+                let (call, _) = live.places.remove(nth);
+                self.tell(|run, context, effects| run.miss_turn(&call, context, effects));
+            }
+            Move::StrangerComes { n } => {
+                let place = self.lines.queue(ResourceKey { name: n.to_string(), owner: None });
+                self.strangers.push(place);
+                self.strangers_move();
+            }
+            Move::StrangerGoes { nth } if nth < self.strangers_locks.len() => {
+                self.strangers_locks.remove(nth);
+            }
+            Move::StrangerGoes { .. } => {
+                self.strangers.pop();
+            }
+            Move::WindsUp { nth } if nth < self.winding_up.len() => {
+                self.winding_up.remove(nth);
+            }
+            Move::WindsUp { .. } => {}
+            Move::Passes { seconds } => {
+                self.now += SignedDuration::from_secs(seconds);
+                self.keep_time();
+            }
+            Move::FollowsOn { profile } if self.live.is_some() => self.tell(|run, context, effects| {
+                run.follow_on(profile, Duration::from_secs(60), context.now, effects)
+            }),
+            Move::FollowsOn { .. } => {}
+            Move::ReaderComesBack => self.reader_comes_back(),
+            Move::RulesChange { gate, chain, severe, missing } => {
+                let strategies = if severe {
+                    Strategies::default().with(ErrorType::Network, Follows::FailRun)
+                } else {
+                    Strategies::default()
+                };
+                let rules = Rules { gate, chain, strategies, ..self.scene.rules.clone() };
+                self.next = (rules, toolbox_without(missing));
+            }
+            Move::Dies(death) => self.die(death),
+            Move::WillDie(fuse) => self.fuse = Some(fuse),
+            Move::IsStopped => self.ends(Ending::Stopped),
+            Move::IsSuperseded => self.is_superseded(),
+        }
+    }
+
+    fn listens(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.listens)
+    }
+
+    pub fn hear(&mut self, events: Vec<ModelEvent>) {
+        if !self.listens() {
+            return;
+        }
+        let mut heard = Effects::default();
+        for event in events {
+            if matches!(event, ModelEvent::Finished { .. }) {
+                self.facts.gates.insert(self.run.state.step, self.scene.rules.gate);
+            }
+            self.run.hear(event, &self.scene.context(self.now), &mut heard);
+        }
+        if let Some(live) = &mut self.live {
+            live.listens = self.run.state.phase == Phase::Speaking && !heard.ask;
+        }
+        self.perform(heard);
+    }
+
+    pub fn ends(&mut self, ending: Ending) {
+        self.tell(|run, context, effects| run.end(ending, context, effects));
+    }
+
+    fn is_superseded(&mut self) {
+        let outputs: Vec<_> =
+            self.run.pending().map(|call| output(call.id.as_str(), json!(5))).take(1).collect();
+        if self.live.is_some() {
+            self.tell(|run, context, effects| run.supersede(&outputs, context, effects));
+        }
+    }
+
+    /// As the driver after everything that happens.
+    fn keep_time(&mut self) {
+        if self.live.is_none() {
+            return;
+        }
+        if self.run.is_expired(self.now) {
+            self.ends(Ending::Expired);
+        } else if self.tools_are_missed() {
+            self.tell(Run::give_up_on_tools);
+        } else if self.run.hold_ends().is_some_and(|ends| ends <= self.now) {
+            self.tell(|run, context, effects| {
+                run.let_go(context, effects);
+            });
+        }
+    }
+
+    fn tools_are_missed(&self) -> bool {
+        let limit = self.scene.limits.tool_timeout;
+        self.run.tools_missed(limit).is_some_and(|missed| missed <= self.now)
+    }
+
+    /// As the driver does before it waits.
+    fn look_for_tools(&mut self) {
+        if self.live.is_some() && self.run.waits_for_tools() {
+            self.goes_by_what_is_new();
+            self.tell(Run::find_tools);
+        }
+    }
+
+    fn reader_comes_back(&mut self) {
+        if let Some(live) = &self.live {
+            self.facts.reader.comes_back(&live.log);
+            self.facts.check_log(&live.log);
+        }
+    }
+
+    /// Everybody does what is theirs to do, until the run is over.
+    pub fn settles_down(&mut self) {
+        self.fuse = None;
+        for _ in 0..200 {
+            self.take_up();
+            if self.is_over() {
+                return;
+            }
+            self.look_for_tools();
+            if self.live.is_none() {
+                continue;
+            }
+            self.reader_comes_back();
+            self.winding_up.clear();
+            self.strangers.clear();
+            self.strangers_locks.clear();
+            if self.listens() {
+                self.hear(vec![finished()]);
+            } else if self.run.elicitations().next().is_some() {
+                let place = self
+                    .run
+                    .elicited
+                    .iter()
+                    .rev()
+                    .position(|asked| asked.state == elicit::ElicitState::Pending);
+                self.answer_question(place.unwrap(), 0);
+            } else if self.job(0).is_some() {
+                self.settle(0, usize::MAX);
+            } else if self.run.pending().next().is_some() {
+                self.answer_all(true);
+            } else if !self.lines_move() {
+                assert!(self.run.waits_for_tools(), "nobody can do anything: {:?}", self.run.calls);
+                self.now += SignedDuration::try_from(self.scene.limits.tool_timeout).unwrap();
+                self.keep_time();
+            }
+        }
+        panic!("the run does not end: {:?}", self.run.calls);
+    }
+}
+
+fn call(key: usize, (tool, input): (usize, usize)) -> [ModelEvent; 2] {
+    [
+        ModelEvent::CallStart { key, tool: TOOLS[tool].into() },
+        ModelEvent::CallDelta { key, arguments: INPUTS[input].into() },
+    ]
+}

@@ -1,0 +1,148 @@
+//! What others do to a run: people and pages answer, tools report, ask and settle, lines move.
+
+use fermata_protocol::ElicitAction;
+use fermata_tools::{Elicitation, ErrorType, Verdict};
+
+use super::{super::*, world::World};
+
+impl World {
+    // === answers ===
+
+    pub fn answer_nth(&mut self, nth: usize, how: usize, by_question: bool) {
+        let Some(call) = self.run.calls.iter().rev().nth(nth) else { return };
+        let of = match &call.question {
+            Some(question) if by_question => AnswerTarget::Approval(question.id.clone()),
+            Some(_) | None => AnswerTarget::Call(call.id.clone()),
+        };
+        let decision = |approved, always, input: Option<Value>| AnswerKind::Decision {
+            approved,
+            reason: (!approved).then(|| "no".into()),
+            always,
+            input,
+        };
+        let kind = match how {
+            0 => AnswerKind::Output { output: json!(1) },
+            1 => AnswerKind::Failure { error_text: "no".into() },
+            2 => decision(true, false, None),
+            3 => decision(true, true, None),
+            4 => decision(true, false, Some(json!({"n": 2}))),
+            5 => decision(true, false, Some(json!({"n": 10}))),
+            _ => decision(false, false, None),
+        };
+        self.answer(vec![Answer { of, kind }]);
+    }
+
+    pub fn answer_all(&mut self, approved: bool) {
+        let waiting = self.run.pending();
+        let answers = waiting.map(|call| {
+            let id = call.id.as_str();
+            if call.is_asked() { decision(id, approved) } else { output(id, json!(2)) }
+        });
+        self.answer(answers.collect());
+    }
+
+    pub fn answer_question(&mut self, nth: usize, how: usize) {
+        let asked = self.run.elicited.iter().rev().nth(nth);
+        let Some(of) = asked.map(|elicited| AnswerTarget::Elicitation(elicited.id.clone())) else { return };
+        let (action, content) = match how {
+            0 | 1 => (ElicitAction::Accept, Some(json!({"size": 1}))),
+            2 => (ElicitAction::Accept, Some(json!({"size": "big"}))),
+            3 => (ElicitAction::Decline, None),
+            _ => (ElicitAction::Cancel, None),
+        };
+        self.answer(vec![Answer { of, kind: AnswerKind::Elicited { action, content } }]);
+    }
+
+    /// As the driver: judged as a whole, taken out of the lot, taken; what was acknowledged is the same when it comes again.
+    pub fn answer(&mut self, answers: Vec<Answer>) {
+        if self.live.is_none() {
+            return;
+        }
+        let before = (self.run.calls.clone(), self.run.snapshot());
+        let judged = self.run.judge(&answers, &self.scene.context(self.now));
+        assert_eq!((self.run.calls.clone(), self.run.snapshot()), before, "a judgement changed something");
+        let Ok(taken) = judged else { return };
+        if taken.answers.is_empty() && taken.elicited.is_empty() {
+            return;
+        }
+        let driven = self.live.as_mut().unwrap();
+        for (place, _) in &taken.answers {
+            assert!(driven.lot.remove(&self.run.calls[*place].id), "an answered call had no place");
+        }
+        let about: Vec<_> = taken
+            .answers
+            .iter()
+            .map(|(place, kind)| (self.run.calls[*place].id.clone(), kind.clone()))
+            .collect();
+        self.tell(|run, context, effects| run.take(taken.answers, taken.elicited, context, effects));
+        if self.live.is_none() {
+            // The process died around it, or the run is over: whether it was acknowledged is not known.
+            return;
+        }
+        for (id, kind) in about {
+            let call = self.run.calls.iter().find(|call| call.id == id).unwrap();
+            assert_eq!(call.judge(&kind), Ok(Verdict::Same), "{call:?} has forgotten {kind:?}");
+        }
+    }
+
+    // === tools ===
+
+    pub fn job(&self, nth: usize) -> Option<ToolCallId> {
+        self.live.as_ref()?.jobs.get(nth).map(|job| job.call.clone())
+    }
+
+    pub fn settle(&mut self, nth: usize, how: usize) {
+        let Some(call) = self.job(nth) else { return };
+        let outcome = match ErrorType::ALL.get(how) {
+            Some(error_type) => Err(ToolError::new(*error_type, "it failed")),
+            None => Ok(json!(3)),
+        };
+        // The lock is given back when the outcome is on its way.
+        self.live.as_mut().unwrap().jobs.remove(nth);
+        self.tell(|run, context, effects| run.settle(&call, outcome, context, effects));
+    }
+
+    pub fn ask(&mut self, nth: usize) {
+        let Some(call) = self.job(nth) else { return };
+        let requested_schema = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+        let question = Elicitation { message: "How big?".into(), requested_schema, or_of: Vec::new() };
+        let mut effects = Effects::default();
+        let id = self.run.elicit(&call, question, &self.scene.context(self.now), &mut effects);
+        if let (Some(live), Some(id)) = (&mut self.live, id) {
+            live.questions.insert(id, call);
+        }
+        self.perform(effects);
+    }
+
+    /// Whose turn has come begins, as far as the run still wants it. Whether there was one.
+    pub fn lines_move(&mut self) -> bool {
+        self.strangers_move();
+        let Some(live) = &mut self.live else { return false };
+        for nth in 0..live.places.len() {
+            let Some(lock) = live.places[nth].1.turn() else { continue };
+            let (call, _) = live.places.remove(nth);
+            live.lock(&call, lock);
+            let mut effects = Effects::default();
+            self.run.take_turn(&call, &self.scene.context(self.now), &mut effects);
+            if !effects.execute.contains(&call) {
+                live.unlock(&call);
+            }
+            self.perform(effects);
+            return true;
+        }
+        false
+    }
+
+    pub fn strangers_move(&mut self) {
+        let mut nth = 0;
+        while nth < self.strangers.len() {
+            match self.strangers[nth].turn() {
+                Some(lock) => {
+                    self.strangers_locks.push(lock);
+                    self.strangers.remove(nth);
+                }
+                None => nth += 1,
+            }
+        }
+    }
+}
