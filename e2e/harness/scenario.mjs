@@ -34,6 +34,7 @@ export const BROWSER_TOOLS = {
  * @typedef {object} ScenarioOptions
  * @property {Version[]} [versions] the client versions it is run with; all of them, if it does not say
  * @property {Record<string, string>} [settings] of the server
+ * @property {string | undefined} [skip] what it needs and this machine has not
  * @property {string} [todo] what the server does not do yet; the scenario runs, and may fail
  * @property {string | ((place: Place) => string | Promise<string>)} [config] what its `fermata.toml` says
  */
@@ -52,9 +53,9 @@ export const BROWSER_TOOLS = {
  * @param {ScenarioOptions} options
  * @param {(world: World) => Promise<void>} body
  */
-export function scenario(name, { versions = VERSIONS, settings = {}, config, todo }, body) {
+export function scenario(name, { versions = VERSIONS, settings = {}, config, skip, todo }, body) {
   for (const version of versions) {
-    test(`${name} (ai ${packageVersion(version)})`, { timeout: 90_000, ...(todo === undefined ? {} : { todo }) }, async (context) => {
+    test(`${name} (ai ${packageVersion(version)})`, { timeout: 90_000, ...(skip && { skip }), ...(todo && { todo }) }, async (context) => {
       const world = await World.create(version, settings, config);
       try {
         await body(world);

@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { API_KEY, calls, says } from '../harness/fake-openai.mjs';
-import { byHand, everything, journal, letGo } from '../harness/mcp.mjs';
+import { byHand, everything, journal } from '../harness/mcp.mjs';
 import { scenario } from '../harness/scenario.mjs';
 import { until } from '../harness/until.mjs';
 
