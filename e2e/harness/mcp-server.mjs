@@ -13,7 +13,7 @@ const PAUSE = 5;
 /** The smallest PNG. */
 const DOT = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
 
-/** @typedef {{ id?: number | string, method?: string, params?: Record<string, any> }} Message */
+/** @typedef {{ id?: number | string, method?: string, params?: Record<string, any>, result?: unknown, error?: unknown }} Message */
 /** @typedef {Record<string, any>} Input */
 /** @typedef {{ readOnly: boolean, run: (input: Input, call: { id: number | string, token: unknown }) => unknown }} Tool */
 
@@ -25,6 +25,23 @@ const note = (event, about) => appendFileSync(path.join(folder, 'journal.jsonl')
 
 /** @param {object} message */
 const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+
+let requests = 0;
+/** @type {Map<unknown, (result: unknown) => void>} */
+const unanswered = new Map();
+
+/**
+ * Asks the other side.
+ *
+ * @param {string} method
+ * @param {object} params
+ */
+const request = (method, params) =>
+  new Promise((resolve) => {
+    const id = `q${++requests}`;
+    unanswered.set(id, resolve);
+    send({ id, method, params });
+  });
 
 /** @param {string} file that a test writes */
 const written = async (file) => {
@@ -84,6 +101,38 @@ const TOOLS = {
     },
   },
   fail: { readOnly: true, run: () => ({ ...words('the disk is full'), isError: true }) },
+  // Much progress in no time, then an error.
+  flood: {
+    readOnly: true,
+    run: async (_, { token }) => {
+      for (let progress = 1; progress <= 5000; progress += 1) {
+        send({ method: 'notifications/progress', params: { progressToken: token, progress, total: 5000 } });
+      }
+      await written('go-flood');
+      return { ...words('the pipe has burst'), isError: true };
+    },
+  },
+  // Asks the person, and says what was answered.
+  ask: {
+    readOnly: true,
+    run: async ({ key = '' }) => {
+      const requestedSchema = { type: 'object', properties: { color: { type: 'string', enum: ['red', 'blue'] } } };
+      const answer = await request('elicitation/create', { message: `Which color, ${key}?`, requestedSchema });
+      return words(JSON.stringify(answer));
+    },
+  },
+  big: { readOnly: true, run: ({ key = '1' }) => words('x'.repeat(Number(key))) },
+  nothing: { readOnly: true, run: () => ({ content: [] }) },
+  'an odd.name/with a great many characters that no provider would ever take': { readOnly: true, run: () => words('odd') },
+  // Has another tool from now on.
+  learn: {
+    readOnly: true,
+    run: () => {
+      names.push('change');
+      send({ method: 'notifications/tools/list_changed' });
+      return words('learnt');
+    },
+  },
   environment: { readOnly: true, run: () => words(JSON.stringify(process.env)) },
   picture: {
     readOnly: true,
@@ -91,7 +140,7 @@ const TOOLS = {
   },
 };
 
-const names = chosen.length > 0 ? chosen : Object.keys(TOOLS);
+const names = chosen.length > 0 ? [...chosen] : Object.keys(TOOLS);
 
 const listed = () =>
   names.map((name) => ({
@@ -118,7 +167,7 @@ function take(message) {
         id,
         result: {
           protocolVersion: params.protocolVersion,
-          capabilities: { tools: {} },
+          capabilities: { tools: { listChanged: true } },
           serverInfo: { name: 'by-hand', version: '1' },
         },
       });
@@ -130,8 +179,12 @@ function take(message) {
       return send({ id, result: {} });
     case 'notifications/cancelled':
       return note('cancelled', params.requestId);
+    case undefined:
+      unanswered.get(id)?.(message.result ?? message.error);
+      unanswered.delete(id);
+      return undefined;
     default:
-      if (id !== undefined && method !== undefined) send({ id, error: { code: -32601, message: 'not known' } });
+      if (id !== undefined) send({ id, error: { code: -32601, message: 'not known' } });
   }
 }
 

@@ -87,3 +87,31 @@ export function journal({ folder }) {
  * @param {string} key
  */
 export const letGo = ({ folder }, key) => writeFileSync(path.join(folder, `go-${key}`), '');
+
+/**
+ * How often something has happened to the server by hand.
+ *
+ * @param {{ folder: string }} place
+ * @param {string} event
+ */
+export const times = (place, event) => journal(place).filter((line) => line.event === event).length;
+
+/**
+ * The process that the server by hand was started as last.
+ *
+ * @param {{ folder: string }} place
+ */
+export const processOf = (place) => Number(journal(place).findLast(({ event }) => event === 'started')?.about);
+
+/**
+ * Whether a process is there.
+ *
+ * @param {number} pid
+ */
+export function isThere(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}

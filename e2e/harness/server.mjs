@@ -140,6 +140,12 @@ export class Server {
     await exited;
   }
 
+  /** Has it end in good order. */
+  async end() {
+    this.#child?.kill('SIGTERM');
+    await until(() => !this.alive, () => `the server to end:\n${this.log}`);
+  }
+
   /** Kills it and removes its folder. */
   async discard() {
     await this.kill();

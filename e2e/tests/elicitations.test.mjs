@@ -4,8 +4,8 @@
 
 import assert from 'node:assert/strict';
 import { calls, says } from '../harness/fake-openai.mjs';
-import { everything, everythingOverHttp } from '../harness/mcp.mjs';
-import { scenario } from '../harness/scenario.mjs';
+import { byHand, everything, everythingOverHttp, journal, letGo, processOf, times } from '../harness/mcp.mjs';
+import { BROWSER_TOOLS, scenario } from '../harness/scenario.mjs';
 import { until } from '../harness/until.mjs';
 
 /** @typedef {import('../harness/scenario.mjs').World} World */
@@ -227,4 +227,141 @@ scenario('a question is shown to its owner only', { versions: [7], config, setti
   assert.equal((await world.tries(accept, alice)).status, 200);
   await stream.toEnd();
   assert.deepEqual(states(stream), ['pending', 'accepted']);
+});
+
+// --- with the server by hand, which asks for a color ---
+
+const ASK = 'hand__ask';
+const red = { action: 'accept', content: { color: 'red' } };
+
+/**
+ * Has the server by hand ask, in the chat of the world.
+ *
+ * @param {World} world
+ * @param {Record<string, unknown>} [more]
+ */
+async function askingForColor(world, more) {
+  await world.offers(ASK);
+  world.model.script(calls({ name: ASK, input: { key: 'Ann' } }));
+  const stream = await world.post('ask me', more);
+  const { elicitationId } = /** @type {Question} */ ((await stream.sees('data-elicitation')).data);
+  return { stream, elicitationId };
+}
+
+/** @type {[string, Record<string, unknown>, Record<string, unknown>, string | undefined][]} */
+const OVER = [
+  ['accepted', red, { action: 'decline' }, undefined],
+  ['accepted with a content', red, { action: 'accept', content: { color: 'blue' } }, 'another content is taken for the same once the run is over'],
+  ['declined', { action: 'decline' }, red, undefined],
+  ['cancelled', { action: 'cancel' }, red, 'a person\'s own cancel is answered 410 once the run is over'],
+];
+for (const [state, answer, other, todo] of OVER) {
+  scenario(`what was ${state} stays so when the run is over`, { versions: [7], config: byHand, ...(todo ? { todo } : {}) }, async (world) => {
+    const { stream, elicitationId } = await askingForColor(world);
+    world.model.script(says('Thanks.'));
+    await world.answer({ elicitationId, ...answer });
+    await stream.toEnd();
+    await until(async () => (await (await world.follow()).toEnd()).status === 204, 'the run to be over');
+    assert.equal((await world.tries({ elicitationId, ...answer })).status, 200, 'the same answer');
+    assert.equal((await world.tries({ elicitationId, ...other })).status, 409, 'another answer');
+  });
+}
+
+scenario('the time in which a person is asked is not the tool\'s', {
+  versions: [7], config: (place) => `${byHand(place)}[tools."hand__*"]\ntimeout = "1s"\n[errors]\ntimeout = "go_on"\n`,
+}, async (world) => {
+  const { model } = world;
+  const { stream, elicitationId } = await askingForColor(world, { id: 'asked' });
+  // A call that has run out of its second shows that the other one has had more than that.
+  model.script(calls({ name: 'hand__slow_look', input: {} }), says('Too slow.'));
+  const other = await (await world.post('look slowly', { id: 'slow' })).toEnd();
+  assert.ok(other.chunks.some(({ type }) => type === 'tool-output-error'));
+  model.script(says('Red.'));
+  await world.answer({ chatId: 'asked', elicitationId, ...red });
+  await stream.toEnd();
+  assert.ok(stream.chunks.some(({ type }) => type === 'tool-output-available'), stream.outline);
+});
+
+scenario('a question ends with its server', { config: byHand }, async (world) => {
+  const { stream, elicitationId } = await askingForColor(world);
+  world.model.script(says('A pity.'));
+  process.kill(processOf(world), 'SIGKILL');
+  await stream.toEnd();
+  assert.deepEqual(states(stream), ['pending', 'cancelled']);
+  assert.ok(stream.chunks.some(({ type }) => type === 'tool-output-error'));
+  assert.equal((await world.tries({ elicitationId, ...red })).status, 410);
+});
+
+scenario('a question does not survive a restart', { config: byHand }, async (world) => {
+  const { elicitationId } = await askingForColor(world);
+  await world.server.kill();
+  await world.server.start();
+  world.model.script(says('Went on.'));
+  const page = await world.page();
+  await page.resume();
+  await page.settles();
+  const shown = page.reply.parts.find(({ type }) => type === 'data-elicitation');
+  assert.equal(/** @type {Question} */ (shown?.data).state, 'cancelled');
+  assert.equal(page.calls[0]?.state, 'output-error');
+  assert.equal(page.words, 'Went on.');
+  assert.equal((await world.tries({ elicitationId, ...red })).status, 410);
+});
+
+scenario('a question that nobody answers expires', { config: byHand, settings: { FERMATA_EXPIRE: '1s' } }, async (world) => {
+  const { stream, elicitationId } = await askingForColor(world);
+  await stream.toEnd();
+  assert.ok(stream.done);
+  assert.deepEqual(states(stream), ['pending', 'cancelled']);
+  assert.equal((await world.tries({ elicitationId, ...red })).status, 410);
+  await until(() => times(world, 'cancelled') === 1, 'the server to be told');
+});
+
+scenario('answers to a question and to a browser call are taken together or not at all', { versions: [7], config: byHand }, async (world) => {
+  await world.offers(ASK);
+  world.model.script(calls({ name: ASK, input: {} }, { name: 'get_location', input: {} }), says('Both.'));
+  const page = await world.page({ tools: BROWSER_TOOLS });
+  page.say('two things');
+  const { toolCallId } = await page.shows('get_location', 'input-available');
+  const [question] = await until(async () => {
+    const found = (await world.pending()).filter(({ kind }) => kind === 'elicitation');
+    return found.length > 0 && found;
+  }, 'a question');
+  const output = { toolCallId, output: 'Bern' };
+  const wrong = { elicitationId: question?.id, action: 'accept', content: { color: 'green' } };
+  assert.equal((await world.tries({ answers: [output, wrong] })).status, 422);
+  assert.equal((await world.pending()).length, 2);
+  await world.answer({ answers: [output, { elicitationId: question?.id, ...red }] });
+  await page.settles();
+  assert.equal(page.words, 'Both.');
+});
+
+scenario('over stdio a question that may be of two chats is shown to none', { versions: [7], config: byHand }, async (world) => {
+  const { model } = world;
+  await world.offers(ASK);
+  model.script(calls({ name: 'hand__work', input: { key: 'a' } }));
+  const other = await world.post('work', { id: 'other' });
+  await until(() => journal(world).some(({ event }) => event === 'begin'), 'the call to run');
+  model.script(calls({ name: ASK, input: {} }), says('Not asked.'));
+  const stream = await (await world.post('ask me')).toEnd();
+  assert.deepEqual(states(stream), []);
+  assert.match(model.request(3).results[0]?.text ?? '', /cancel/);
+  model.script(says('Worked.'));
+  letGo(world, 'a');
+  await other.toEnd();
+  assert.deepEqual(states(other), []);
+  assert.match(world.server.log, /WARN.*question.*hand/);
+});
+
+scenario('over HTTP each of two chats has its own question', { versions: [7], config: TRANSPORTS[1]?.[1] ?? '' }, async (world) => {
+  const { model } = world;
+  model.script(calls(ask), calls(ask), says('Hello.'), says('Hello.'));
+  const [ann, bob] = [await asking(world, { id: 'ann' }), await asking(world, { id: 'bob' })];
+  assert.equal((await world.tries({ chatId: 'ann', elicitationId: bob.elicitationId, action: 'decline' })).status, 404);
+  await world.answer({ chatId: 'bob', elicitationId: bob.elicitationId, action: 'accept', content: { name: 'Bob' } });
+  await bob.stream.toEnd();
+  assert.deepEqual(states(ann.stream), ['pending']);
+  await world.answer({ chatId: 'ann', elicitationId: ann.elicitationId, action: 'accept', content: { name: 'Ann' } });
+  await ann.stream.toEnd();
+  const told = model.requests.slice(2).map((request) => request.results[0]?.text.match(/Name: (\w+)/)?.[1]);
+  assert.deepEqual(told, ['Bob', 'Ann']);
 });

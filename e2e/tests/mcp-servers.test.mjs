@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { API_KEY, calls, says } from '../harness/fake-openai.mjs';
-import { byHand, everything, journal } from '../harness/mcp.mjs';
+import { byHand, everything, isThere, journal, letGo, processOf, times } from '../harness/mcp.mjs';
 import { scenario } from '../harness/scenario.mjs';
 import { until } from '../harness/until.mjs';
 
@@ -36,14 +36,13 @@ scenario('a server that is killed in a call fails all that it was asked, and not
   await world.offers('hand__work');
   model.script(calls(call('hand__work', { key: 'a' }), call('current_time'), call('hand__work', { key: 'b' })), says('A pity.'));
   const stream = await world.post('work');
-  await until(() => journal(world).filter(({ event }) => event === 'begin').length === 2, 'both calls to run');
-  const pid = Number(journal(world).find(({ event }) => event === 'started')?.about);
-  process.kill(pid, 'SIGKILL');
+  await until(() => times(world, 'begin') === 2, 'both calls to run');
+  process.kill(processOf(world), 'SIGKILL');
   await stream.toEnd();
   assert.ok(stream.done);
   assert.equal(stream.chunks.filter((chunk) => chunk.type === 'tool-output-error').length, 2);
   assert.equal(stream.chunks.filter((chunk) => chunk.type === 'tool-output-available').length, 1);
-  assert.equal(journal(world).filter(({ event }) => event === 'begin').length, 2, 'no call is made again');
+  assert.equal(times(world, 'begin'), 2, 'no call is made again');
 });
 
 const withEnv = (/** @type {Place} */ place) => byHand(place, { env: { LOG: '1', SECRET_OF_ITS_OWN: '${TOKEN_FOR_IT}' } });
@@ -98,20 +97,12 @@ scenario('servers come and go while the server runs', { versions: [6], config: b
   page.say('both');
   await page.settles();
   assert.deepEqual(page.calls.map(({ state }) => state), ['output-available', 'output-available']);
-  assert.equal(journal(world).filter(({ event }) => event === 'started').length, 1, 'who stays is not started again');
+  assert.equal(times(world, 'started'), 1, 'who stays is not started again');
 
   const said = await world.server.reconfigure(everything('reference'));
   assert.match(said, /mcp/);
   await until(async () => !(await world.tools()).some(({ name }) => name.startsWith('hand__')), 'its tools to be gone');
-  const pid = Number(journal(world)[0]?.about);
-  const isGone = () => {
-    try {
-      return !process.kill(pid, 0);
-    } catch {
-      return true;
-    }
-  };
-  await until(isGone, 'the program to end');
+  await until(() => !isThere(processOf(world)), 'the program to end');
   model.script(calls(call('hand__look')), says('Gone.'));
   page.say('look');
   await page.settles();
@@ -182,7 +173,7 @@ scenario('a repeatable call whose server died is made again', { config: repeatab
   await page.settles();
   assert.match(JSON.stringify(page.calls[0]?.output), /alive again/);
   assert.equal(page.words, 'It lives.');
-  assert.equal(journal(world).filter(({ event }) => event === 'asked to die').length, 2);
+  assert.equal(times(world, 'asked to die'), 2);
 });
 
 const tireless = (/** @type {Place} */ place) => `${byHand(place)}
@@ -194,5 +185,57 @@ scenario('a repeatable call is made again twice at most', { versions: [7], confi
   world.model.script(calls(call('hand__die')), says('A pity.'));
   const stream = await (await world.post('die')).toEnd();
   assert.ok(stream.chunks.some((chunk) => chunk.type === 'tool-output-error'));
-  assert.equal(journal(world).filter(({ event }) => event === 'asked to die').length, 3);
+  assert.equal(times(world, 'asked to die'), 3);
+});
+
+scenario('a server that learns a tool is asked for its list again', {
+  versions: [6], config: (place) => byHand(place, { tools: ['learn'] }),
+}, async (world) => {
+  const { model } = world;
+  await world.offers('hand__learn');
+  model.script(calls(call('hand__learn')), says('Learnt.'), says('Hello.'));
+  const page = await world.page();
+  page.say('learn');
+  await page.settles();
+  assert.ok(!model.request(1).tools.includes('hand__change'));
+  assert.equal((await world.offers('hand__change')).policy, 'ask');
+  page.say('hello');
+  await page.settles();
+  assert.ok(model.request(3).tools.includes('hand__change'));
+});
+
+scenario('programs end with the server', { versions: [7], config: byHand }, async (world) => {
+  await world.offers('hand__work');
+  world.model.script(calls(call('hand__work', { key: 'a' })));
+  const stream = await world.post('work');
+  await until(() => times(world, 'begin') === 1, 'the call to run');
+  const pid = processOf(world);
+  await world.server.end();
+  await until(() => !isThere(pid), 'the program to end');
+  await stream.toEnd();
+  assert.ok(stream.done);
+  await world.server.start();
+});
+
+scenario('a repeatable call that the server was killed in is made again, and no other', {
+  versions: [7], config: (place) => `${byHand(place)}[tools."hand__work"]\nrepeatable = true\n`,
+}, async (world) => {
+  world.expectErrors();
+  await world.offers('hand__work');
+  world.model.script(calls(call('hand__work', { key: 'a' }), call('hand__slow_look')), says('Worked.'));
+  const before = await world.page();
+  before.say('work');
+  await until(() => times(world, 'begin') + times(world, 'slow') === 2, 'both calls to run');
+  await world.server.kill();
+  await world.server.start();
+  await world.close(before);
+  const page = await world.page();
+  const resumed = page.resume();
+  await until(() => times(world, 'begin') === 2, 'the call to be made again');
+  letGo(world, 'a');
+  await resumed;
+  await page.settles();
+  assert.deepEqual(page.calls.map(({ state }) => state), ['output-available', 'output-error']);
+  assert.equal(page.words, 'Worked.');
+  assert.deepEqual([times(world, 'begin'), times(world, 'slow')], [2, 1]);
 });

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { calls, says } from '../harness/fake-openai.mjs';
 import { byHand, everything, everythingOverHttp, letGo } from '../harness/mcp.mjs';
 import { scenario } from '../harness/scenario.mjs';
+import { until } from '../harness/until.mjs';
 
 /** @typedef {import('../harness/scenario.mjs').ScenarioOptions} ScenarioOptions */
 
@@ -100,6 +101,50 @@ scenario('progress is shown on the page while the call runs, and is not what it 
   assert.equal(page.posts.length, 1);
 });
 
+scenario('a tool that reports without end cannot flood a stream', { config: ownServer }, async (world) => {
+  await world.offers('hand__flood');
+  world.model.script(calls({ name: 'hand__flood', input: {} }), says('A pity.'));
+  const page = await world.page({ sends: 'outputs' });
+  page.say('report');
+  await until(
+    () => /** @type {{ progress?: number } | undefined} */ (page.calls[0]?.output)?.progress === 5000,
+    () => `the last report; ${page.outline}`,
+  );
+  const whole = await world.follow();
+  letGo(world, 'flood');
+  await page.settles();
+  await whole.toEnd();
+  assert.ok(whole.chunks.length < 100, `${whole.chunks.length} chunks`);
+  assert.deepEqual([page.calls[0]?.state, page.calls[0]?.errorText], ['output-error', 'the pipe has burst']);
+  assert.equal(page.words, 'A pity.');
+  assert.equal(page.posts.length, 1);
+});
+
+scenario('names that providers refuse are made fit, and empty results told', { versions: [7], config: ownServer }, async (world) => {
+  const { model } = world;
+  await world.offers('hand__look');
+  const odd = (await world.tools()).find(({ name }) => name.includes('odd'))?.name ?? '';
+  assert.match(odd, /^hand__[A-Za-z0-9_-]{1,58}$/);
+  model.script(calls({ name: odd, input: {} }, { name: 'hand__nothing', input: {} }), says('Odd.'));
+  const page = await world.page();
+  page.say('call it');
+  await page.settles();
+  assert.deepEqual(page.calls.map(({ state }) => state), ['output-available', 'output-available']);
+  assert.equal(model.request(2).results[0]?.text, 'odd');
+});
+
+scenario('a page cannot take the name of an MCP tool, and a choice of an unknown one lists those there are', { versions: [7], config: ownServer }, async (world) => {
+  await world.offers('hand__look');
+  const message = { id: world.id, messages: [{ role: 'user', content: 'look' }] };
+  const tools = { hand__look: { description: 'Mine.', parameters: { type: 'object' } } };
+  const taken = await world.request('POST', '/api/chat', { ...message, tools });
+  assert.equal(taken.status, 422);
+  assert.equal(/** @type {{ code: string }} */ (await taken.json()).code, 'tool_name_taken');
+  const unknown = await world.request('POST', '/api/chat', { ...message, selectedToolName: 'hand__nope' });
+  assert.equal(unknown.status, 422);
+  assert.match(await unknown.text(), /hand__look/);
+});
+
 scenario('a result that says that it is an error is one', { config: ownServer }, async (world) => {
   const { model } = world;
   await world.offers('hand__fail');
@@ -117,7 +162,11 @@ scenario('a result that says that it is an error is one', { config: ownServer },
 scenario('the model sees a picture that a tool has given', { config: ownServer }, async (world) => {
   const { model } = world;
   await world.offers('hand__picture');
-  model.script(calls({ name: 'hand__picture', input: {} }), says('A dot.'), says('Still a dot.'));
+  model.script(
+    calls({ name: 'hand__picture', input: {} }, { name: 'hand__look', input: { key: 'x' } }, { name: 'hand__picture', input: {} }),
+    says('A dot.'),
+    says('Still a dot.'),
+  );
   const page = await world.page();
   page.say('draw');
   await page.settles();
@@ -127,11 +176,11 @@ scenario('the model sees a picture that a tool has given', { config: ownServer }
       await page.settles();
     }
     const { messages } = model.request(turn);
-    const at = messages.findIndex((message) => message.role === 'tool');
-    assert.match(JSON.stringify(messages[at]?.content), /a dot/);
-    const after = messages[at + 1];
+    const first = messages.findIndex((message) => message.role === 'tool');
+    assert.match(JSON.stringify(messages[first]?.content), /a dot/);
+    const after = messages[first + 3];
     assert.equal(after?.role, 'user', JSON.stringify(messages));
-    assert.match(JSON.stringify(after?.content), /"image_url".*"data:image\/png;base64,iVBOR/);
+    assert.equal(JSON.stringify(after?.content).match(/"url":"data:image\/png;base64,iVBOR/g)?.length, 2);
   }
   const { output } = /** @type {{ output: { content: { type: string }[] } }} */ (page.calls[0]);
   assert.deepEqual(output.content.map(({ type }) => type), ['text', 'image'], 'the page has it too');

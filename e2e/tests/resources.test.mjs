@@ -120,3 +120,19 @@ scenario('no resource is held while a person is asked', { versions: [6], config:
   await first.toEnd();
   assert.ok(first.done);
 });
+
+const impatient = (/** @type {Place} */ place) => `lock_timeout = "1s"\n${byKey(place)}`;
+
+scenario('a wait for a resource ends with a clear error', { config: impatient }, async (world) => {
+  await world.offers('hand__work');
+  world.model.script(calls(work('door'), work('door')), says('Once.'));
+  const page = await world.page({ sends: 'outputs' });
+  page.say('work');
+  const waited = await page.shows('hand__work', 'output-error');
+  assert.match(waited.errorText ?? '', /door.*1s.*did not run/);
+  letGo(world, 'door');
+  await page.settles();
+  assert.deepEqual(order(world), ['begin door', 'end door']);
+  assert.equal(page.words, 'Once.');
+  assert.equal(page.posts.length, 1);
+});

@@ -149,6 +149,19 @@ scenario('with chain = "ask" a re-posted approval goes on, also with a browser c
   assert.equal(page.words, 'Bern.');
 });
 
+scenario('with chain = "ask" an error is a result too, for somebody else has written it', {
+  versions: [7], config: (place) => `chain = "ask"\n${byHand(place)}`,
+}, async (world) => {
+  await world.offers('hand__fail');
+  world.model.script(calls({ name: 'hand__fail', input: {} }), calls(time), says('Noon.'));
+  const page = await world.page();
+  page.say('what time is it?');
+  const { approvalId } = await page.isAsked('current_time');
+  await world.answer({ approvalId, approved: true });
+  await page.settles();
+  assert.deepEqual(statesOf(page), ['output-error', 'output-available']);
+});
+
 // --- gate = "progressive" ---
 
 const progressive = (/** @type {Place} */ place) => `gate = "progressive"\n${byHand(place)}`;
@@ -228,6 +241,20 @@ scenario('with a progressive gate the stream is not let go while a call runs', {
   await until(async () => (await text()) === 'Both.', 'the whole message');
 });
 
+scenario('with a progressive gate a denial beside an open browser call makes no client post', { config: progressive }, async (world) => {
+  world.model.script(calls(write(), locate), says('Bern.'));
+  const page = await world.page({ tools: BROWSER_TOOLS, sends: 'outputs' });
+  page.say('two things');
+  const { approvalId } = await page.isAsked('write_note');
+  const { toolCallId } = await page.shows('get_location', 'input-available');
+  await world.answer({ approvalId, approved: false, reason: 'no' });
+  await page.shows('write_note', 'output-error');
+  await world.answer({ toolCallId, output: 'Bern' });
+  await page.settles();
+  assert.equal(page.words, 'Bern.');
+  assert.equal(page.posts.length, 1);
+});
+
 // --- read again ---
 
 scenario('rules that are read again count from the next step', { versions: [6] }, async (world) => {
@@ -276,4 +303,11 @@ scenario('a bad file is refused with its line, and the old rules stay', { versio
 scenario('settings that need a restart are said to need one', { versions: [7], config: 'max_steps = 3\n' }, async (world) => {
   const said = await world.server.reconfigure('max_steps = 4\nhold = "1s"\n');
   await until(() => /max_steps/.test(world.server.log) && /hold/.test(world.server.log), () => `a warning: ${said}`);
+});
+
+scenario('the listed policy is what a call of the tool would meet', {
+  versions: [7], config: (place) => `${byHand(place)}[[policy]]\ntool = "hand__look"\ndecision = "deny"\n`,
+  todo: 'GET /api/tools lists the tool\'s own default, whatever the rules and approval say',
+}, async (world) => {
+  assert.equal((await world.offers('hand__look')).policy, 'deny');
 });
