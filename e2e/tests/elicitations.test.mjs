@@ -365,3 +365,19 @@ scenario('over HTTP each of two chats has its own question', { versions: [7], co
   const told = model.requests.slice(2).map((request) => request.results[0]?.text.match(/Name: (\w+)/)?.[1]);
   assert.deepEqual(told, ['Bob', 'Ann']);
 });
+
+scenario('over stdio a question does not end with another call of its chat', {
+  versions: [7], config: byHand, todo: 'both questions are given to the newest call, and end with it',
+}, async (world) => {
+  await world.offers(ASK);
+  world.model.script(calls({ name: ASK, input: { key: 'Ann' } }, { name: ASK, input: { key: 'Bob' } }), says('Both.'));
+  const stream = await world.post('ask us');
+  const question = async (/** @type {string} */ name) =>
+    /** @type {Question} */ ((await stream.sees('data-elicitation', ({ data }) => JSON.stringify(data).includes(name))).data);
+  const [ann, bob] = [await question('Ann'), await question('Bob')];
+  await world.answer({ elicitationId: bob.elicitationId, ...red });
+  await stream.sees('tool-output-available');
+  const { status } = await world.tries({ elicitationId: ann.elicitationId, ...red });
+  await stream.toEnd();
+  assert.equal(status, 200);
+});

@@ -239,3 +239,19 @@ scenario('a repeatable call that the server was killed in is made again, and no 
   assert.equal(page.words, 'Worked.');
   assert.deepEqual([times(world, 'begin'), times(world, 'slow')], [2, 1]);
 });
+
+scenario('an approved call whose server is gone since a restart fails, and the chat goes on', {
+  versions: [7], config: byHand, todo: 'Driver::execute skips a call whose tool it does not have, which is then executing for ever',
+}, async (world) => {
+  await world.offers('hand__change');
+  world.model.script(calls(call('hand__change', { key: 'a' })), says('A pity.'));
+  const before = await world.post('change');
+  const { approvalId } = await before.sees('tool-approval-request');
+  await world.server.kill();
+  world.server.configure('');
+  await world.server.start();
+  await world.answer({ approvalId, approved: true });
+  await until(async () => (await world.stored()).at(-1)?.parts.some(({ text }) => text === 'A pity.'), 'the end of the message');
+  const part = (await world.stored()).at(-1)?.parts.find(({ toolCallId }) => toolCallId !== undefined);
+  assert.equal(part?.state, 'output-error');
+});
