@@ -16,11 +16,11 @@ const time = { name: 'current_time', input: {} };
 
 const SECRETS = `
 [[policy]]
-tool = "write_*"
-from = "server"
-input = { title = "*secret*" }
 decision = "deny"
-reason = "No secrets in notes."
+reason = "Secrets stay out."
+tool = "write_*"
+input = { title = "*secret*" }
+from = "server"
 
 [[policy]]
 from = "browser"
@@ -41,7 +41,7 @@ scenario('what a rule denies is never asked, and the model is told the reason', 
   page.say('note: my secret');
   await page.settles();
   assert.deepEqual(statesOf(page), [version === 5 ? 'output-error' : 'output-denied']);
-  assert.match(model.request(2).results[0]?.text ?? '', /No secrets in notes\./);
+  assert.match(model.request(2).results[0]?.text ?? '', /Secrets stay out\./);
   assert.equal(page.words, 'Then not.');
   assert.equal(page.posts.length, 1);
 });
@@ -74,7 +74,7 @@ scenario('an edit that a rule denies is refused and the call waits on', { versio
   const { approvalId } = await page.isAsked('write_note');
   const { status, body } = await world.tries({ approvalId, approved: true, input: write('a secret').input });
   assert.deepEqual([status, body.code], [422, 'denied_by_policy']);
-  assert.match(body.detail, /No secrets in notes\./);
+  assert.match(body.detail, /Secrets stay out\./);
   assert.equal((await world.pending())[0]?.state, 'awaiting_approval');
   await world.answer({ approvalId, approved: true });
   await page.settles();
@@ -105,7 +105,7 @@ scenario('with approval = "auto" nobody is asked, and what is denied stays denie
   await world.answer({ toolCallId, output: 'Bern' });
   await page.settles();
   assert.deepEqual(statesOf(page), ['output-available', 'output-available', 'output-error', 'output-available']);
-  assert.match(model.request(2).results[2]?.text ?? '', /No secrets in notes\./);
+  assert.match(model.request(2).results[2]?.text ?? '', /Secrets stay out\./);
   assert.equal(page.words, 'Done.');
   assert.equal(page.posts.length, 1);
 });
