@@ -18,6 +18,7 @@ import { until } from './until.mjs';
  * @property {string} [toolName]
  * @property {unknown} [input]
  * @property {unknown} [output]
+ * @property {boolean} [preliminary]
  * @property {string} [errorText]
  * @property {Approval} [approval]
  * @property {unknown} [data]

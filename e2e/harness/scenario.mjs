@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { EventStream } from './events.mjs';
 import { API_KEY, FakeOpenAi } from './fake-openai.mjs';
 import { Page, VERSIONS, isToolPart, packageVersion } from './page.mjs';
-import { Server } from './server.mjs';
+import { Server, freePort } from './server.mjs';
 import { until } from './until.mjs';
 
 /** @typedef {import('./page.mjs').Version} Version */
@@ -34,6 +34,16 @@ export const BROWSER_TOOLS = {
  * @typedef {object} ScenarioOptions
  * @property {Version[]} [versions] the client versions it is run with; all of them, if it does not say
  * @property {Record<string, string>} [settings] of the server
+ * @property {string | undefined} [skip] what it needs and this machine has not
+ * @property {string} [todo] what the server does not do yet; the scenario runs, and may fail
+ * @property {string | ((place: Place) => string | Promise<string>)} [config] what its `fermata.toml` says
+ */
+/**
+ * What a settings file may speak of.
+ *
+ * @typedef {object} Place
+ * @property {string} folder of the server, removed at the end
+ * @property {(end: () => void) => void} atEnd has something ended with the scenario
  */
 
 /**
@@ -43,10 +53,10 @@ export const BROWSER_TOOLS = {
  * @param {ScenarioOptions} options
  * @param {(world: World) => Promise<void>} body
  */
-export function scenario(name, { versions = VERSIONS, settings = {} }, body) {
+export function scenario(name, { versions = VERSIONS, settings = {}, config, skip, todo }, body) {
   for (const version of versions) {
-    test(`${name} (ai ${packageVersion(version)})`, { timeout: 90_000 }, async (context) => {
-      const world = await World.create(version, settings);
+    test(`${name} (ai ${packageVersion(version)})`, { timeout: 90_000, ...(skip && { skip }), ...(todo && { todo }) }, async (context) => {
+      const world = await World.create(version, settings, config);
       try {
         await body(world);
         await world.judge();
@@ -67,6 +77,8 @@ export class World {
   #pages = [];
   /** @type {EventStream[]} */
   #streams = [];
+  /** @type {(() => void)[]} */
+  #ends = [];
   #expectsErrors = false;
   /** Ids of messages whose calls were settled in the record after their last reader was gone. */
   /** @type {Set<string>} */
@@ -86,21 +98,29 @@ export class World {
   /**
    * @param {Version} version
    * @param {Record<string, string>} settings
+   * @param {ScenarioOptions['config']} config
    */
-  static async create(version, settings) {
+  static async create(version, settings, config) {
     const model = await FakeOpenAi.start();
+    const api = { OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
+    const world = new World(version, model, new Server(await freePort(), { ...api, ...settings }));
     try {
-      const server = await Server.start({
-        OPENAI_BASE_URL: model.url,
-        OPENAI_API_KEY: API_KEY,
-        FERMATA_MODEL: 'test-model',
-        ...settings,
-      });
-      return new World(version, model, server);
+      if (config !== undefined) world.server.configure(typeof config === 'string' ? config : await config(world));
+      await world.server.start();
+      return world;
     } catch (error) {
-      await model.stop();
+      await world.dispose();
       throw error;
     }
+  }
+
+  get folder() {
+    return this.server.folder;
+  }
+
+  /** @param {() => void} end what is done when the scenario is over */
+  atEnd(end) {
+    this.#ends.push(end);
   }
 
   // --- in front of the server ---
@@ -117,10 +137,11 @@ export class World {
    *
    * @param {string} words
    * @param {Record<string, unknown>} [more] fields of the body
+   * @param {Record<string, string>} [headers]
    */
-  async post(words, more = {}) {
+  async post(words, more = {}, headers = {}) {
     const body = { id: this.id, messages: [{ role: 'user', content: words }], fermata: { client: this.version }, ...more };
-    return this.#open('/api/chat', { body });
+    return this.#open('/api/chat', { body, headers });
   }
 
   /**
@@ -142,6 +163,36 @@ export class World {
     const said = await response.text();
     assert.equal(response.status, 200, `the answer was not taken: ${said}`);
     return /** @type {{ calls: { toolCallId: string, state: string, waitingFor: string[] }[] }} */ (JSON.parse(said)).calls;
+  }
+
+  /**
+   * An answer that may be refused.
+   *
+   * @param {Record<string, unknown>} answer
+   * @param {Record<string, string>} [headers]
+   */
+  async tries(answer, headers = {}) {
+    const response = await this.request('POST', '/chat/tool-result', { chatId: this.id, ...answer }, headers);
+    return { status: response.status, body: /** @type {Record<string, any>} */ (await response.json()) };
+  }
+
+  /**
+   * Waits until the server has a tool, as it is listed.
+   *
+   * @param {string} name
+   */
+  async offers(name) {
+    return until(
+      async () => (await this.tools()).find((tool) => tool.name === name),
+      () => `the tool ${name}`,
+    );
+  }
+
+  /** The tools of the server. */
+  async tools() {
+    const response = await this.request('GET', '/api/tools');
+    assert.equal(response.status, 200);
+    return /** @type {{ tools: ListedTool[] }} */ (await response.json()).tools;
   }
 
   /** Stops the open run. */
@@ -168,11 +219,13 @@ export class World {
    * @param {string} method
    * @param {string} path
    * @param {unknown} [body]
+   * @param {Record<string, string>} [headers]
    */
-  async request(method, path, body) {
+  async request(method, path, body, headers = {}) {
     return fetch(this.server.url + path, {
       method,
-      ...(body === undefined ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+      headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
   }
 
@@ -218,6 +271,7 @@ export class World {
     await this.server.discard();
     await Promise.all(this.#pages.map((page) => page.leave()));
     await this.model.stop();
+    for (const end of this.#ends) end();
   }
 
   /** @param {Page} page */
@@ -249,6 +303,7 @@ export class World {
 }
 
 /** @typedef {{ id: string, tool: string, input: unknown, kind: string, state: string }} Pending */
+/** @typedef {{ name: string, description: string, inputSchema: object, runBy: string, policy: string, resource?: string }} ListedTool */
 
 /**
  * Messages as JSON, without what a page cannot know: a client before version 7 is not told of a decision that it did not

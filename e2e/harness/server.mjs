@@ -3,7 +3,7 @@
 // same database. The environment is empty but for what a test sets, so no setting of the machine leaks in.
 
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -40,7 +40,8 @@ process.on('exit', () => {
 });
 
 export class Server {
-  #folder = mkdtempSync(path.join(os.tmpdir(), 'fermata-e2e-'));
+  /** Where it runs: its database, and the settings file that it finds by itself. */
+  folder = mkdtempSync(path.join(os.tmpdir(), 'fermata-e2e-'));
   /** @type {import('node:child_process').ChildProcess | undefined} */
   #child;
   #port;
@@ -78,7 +79,7 @@ export class Server {
 
   async start() {
     const child = spawn(binary(), [], {
-      cwd: this.#folder,
+      cwd: this.folder,
       stdio: ['ignore', 'pipe', 'pipe'],
       env: {
         PATH: process.env.PATH,
@@ -86,7 +87,7 @@ export class Server {
         RUST_LOG: process.env.RUST_LOG ?? 'info',
         NO_COLOR: '1',
         FERMATA_BIND: `127.0.0.1:${this.#port}`,
-        DATABASE_URL: `sqlite://${this.#folder}/chats.db`,
+        DATABASE_URL: `sqlite://${this.folder}/chats.db`,
         ...this.#settings,
       },
     });
@@ -110,6 +111,26 @@ export class Server {
     );
   }
 
+  /** @param {string} settings for `fermata.toml` */
+  configure(settings) {
+    writeFileSync(path.join(this.folder, 'fermata.toml'), settings);
+  }
+
+  /**
+   * Has it read its settings again and waits until it has said what came of it.
+   *
+   * @param {string} settings for `fermata.toml`
+   * @returns {Promise<string>} what it has logged since
+   */
+  async reconfigure(settings) {
+    const before = this.log.length;
+    this.configure(settings);
+    this.#child?.kill('SIGHUP');
+    const said = () => this.log.slice(before);
+    await until(() => /settings (again|are not taken)[^\n]*\n/.test(said()), () => `a word about the settings:\n${said()}`);
+    return said();
+  }
+
   /** Kills the process the hard way: it has no chance to tidy up. */
   async kill() {
     const child = this.#child;
@@ -119,9 +140,15 @@ export class Server {
     await exited;
   }
 
+  /** Has it end in good order. */
+  async end() {
+    this.#child?.kill('SIGTERM');
+    await until(() => !this.alive, () => `the server to end:\n${this.log}`);
+  }
+
   /** Kills it and removes its folder. */
   async discard() {
     await this.kill();
-    rmSync(this.#folder, { recursive: true, force: true });
+    rmSync(this.folder, { recursive: true, force: true });
   }
 }

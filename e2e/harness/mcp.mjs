@@ -1,0 +1,117 @@
+// @ts-check
+// MCP servers as a `fermata.toml` names them: the reference server from npm, over both transports, and one written by
+// hand that does what a test tells it.
+
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { freePort } from './server.mjs';
+import { until } from './until.mjs';
+
+const REFERENCE = path.resolve(import.meta.dirname, '../node_modules/@modelcontextprotocol/server-everything/dist/index.js');
+const BY_HAND = path.join(import.meta.dirname, 'mcp-server.mjs');
+
+/** @typedef {import('./scenario.mjs').Place} Place */
+
+/**
+ * A table for a server that is a program.
+ *
+ * @param {string} name
+ * @param {string[]} args of node
+ * @param {Record<string, string>} [env]
+ */
+function program(name, args, env = {}) {
+  const pairs = Object.entries(env).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
+  const lines = [`[mcp.${name}]`, `command = ${JSON.stringify(process.execPath)}`, `args = ${JSON.stringify(args)}`];
+  return `${lines.join('\n')}\nenv = { ${pairs.join(', ')} }\n`;
+}
+
+/**
+ * The reference server as a program.
+ *
+ * @param {string} [name]
+ */
+export const everything = (name = 'everything') => program(name, [REFERENCE, 'stdio']);
+
+/**
+ * The server by hand.
+ *
+ * @param {Place} place in whose folder it keeps its journal
+ * @param {{ name?: string, tools?: string[], env?: Record<string, string> }} [options] tools: all that it knows, if left out
+ */
+export const byHand = ({ folder }, { name = 'hand', tools = [], env } = {}) => program(name, [BY_HAND, folder, ...tools], env);
+
+/**
+ * The reference server over HTTP; it runs until the scenario is over.
+ *
+ * @param {Place} place
+ */
+export async function everythingOverHttp(place) {
+  const port = await freePort();
+  const child = spawn(process.execPath, [REFERENCE, 'streamableHttp'], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { PATH: process.env.PATH, PORT: String(port) },
+  });
+  place.atEnd(() => child.kill('SIGKILL'));
+  let log = '';
+  child.stderr.on('data', (bytes) => {
+    log += bytes;
+  });
+  await until(
+    () => {
+      if (child.exitCode !== null) throw new Error(`the MCP server did not start:\n${log}`);
+      return log.includes('listening');
+    },
+    () => `the MCP server to listen:\n${log}`,
+  );
+  return `[mcp.everything]\nurl = "http://127.0.0.1:${port}/mcp"\n`;
+}
+
+/**
+ * What the server by hand has written down so far.
+ *
+ * @param {{ folder: string }} place
+ */
+export function journal({ folder }) {
+  const file = path.join(folder, 'journal.jsonl');
+  const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
+  return lines
+    .filter((line) => line !== '')
+    .map((line) => /** @type {{ event: string, about?: unknown }} */ (JSON.parse(line)));
+}
+
+/**
+ * Lets a call of the server by hand go on.
+ *
+ * @param {{ folder: string }} place
+ * @param {string} key
+ */
+export const letGo = ({ folder }, key) => writeFileSync(path.join(folder, `go-${key}`), '');
+
+/**
+ * How often something has happened to the server by hand.
+ *
+ * @param {{ folder: string }} place
+ * @param {string} event
+ */
+export const times = (place, event) => journal(place).filter((line) => line.event === event).length;
+
+/**
+ * The process that the server by hand was started as last.
+ *
+ * @param {{ folder: string }} place
+ */
+export const processOf = (place) => Number(journal(place).findLast(({ event }) => event === 'started')?.about);
+
+/**
+ * Whether a process is there.
+ *
+ * @param {number} pid
+ */
+export function isThere(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
