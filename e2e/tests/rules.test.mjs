@@ -307,7 +307,6 @@ scenario('settings that need a restart are said to need one', { versions: [7], c
 
 scenario('the listed policy is what a call of the tool would meet', {
   versions: [7], config: (place) => `${byHand(place)}[[policy]]\ntool = "hand__look"\ndecision = "deny"\n`,
-  todo: 'GET /api/tools lists the tool\'s own default, whatever the rules and approval say',
 }, async (world) => {
   assert.equal((await world.offers('hand__look')).policy, 'deny');
 });

@@ -13,7 +13,7 @@ use fermata_tools::{
     ToolboxError,
 };
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -256,9 +256,16 @@ impl Engine {
         self.ask(chat, |reply| Command::Delete { owner: owner.clone(), reply }).await
     }
 
-    /// The tools of the server and of MCP servers, as the rules want them.
+    /// The tools of the server and of MCP servers, as the rules want them: `policy` is what becomes of a call whose input no rule
+    /// looks at.
     pub fn tools(&self) -> Vec<ToolSpec> {
-        self.inner.current().toolbox.specs().cloned().collect()
+        let current = self.inner.current();
+        let ruled = |spec: &ToolSpec| {
+            // Rules about fields of the input say nothing of a tool as such.
+            let ruling = current.rules.policy.rule(spec, &Value::Object(Map::new()));
+            ToolSpec { policy: ruling.decision, ..spec.clone() }
+        };
+        current.toolbox.specs().map(ruled).collect()
     }
 
     /// Replaces the rules, for every step that begins from now on.

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use answers::Rejected;
-pub(crate) use elicit::{Elicited, question_in};
+pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::Ending;
 pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
 

@@ -117,8 +117,8 @@ impl Hub {
         self.tools.replace(|name| running.servers.contains_key(name), new);
     }
 
-    /// Waits, at most for so long, until each server has listed its tools or has failed once.
-    pub async fn ready(&self, at_most: Duration) {
+    /// Waits, at most for so long, until each server has listed its tools or has failed once. Whether they have.
+    pub async fn ready(&self, at_most: Duration) -> bool {
         let servers: Vec<Arc<Server>> =
             self.running().servers.values().map(|kept| kept.server.clone()).collect();
         let all = async {
@@ -126,8 +126,7 @@ impl Hub {
                 server.started().await;
             }
         };
-        // Who is late comes later.
-        let _ = timeout(at_most, all).await;
+        timeout(at_most, all).await.is_ok()
     }
 
     /// Ends all servers and waits until they have ended; takes at most some ten seconds.

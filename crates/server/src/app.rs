@@ -144,7 +144,11 @@ async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
             tracing::warn!(%fault, "a tool of an MCP server is left out");
         }
     });
-    hub.ready(MCP_PATIENCE).await;
+    if !hub.ready(MCP_PATIENCE).await {
+        tracing::warn!(
+            "some MCP servers have not listed their tools yet; these are used when they are there"
+        );
+    }
     hub
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
+use fermata_protocol::{AnswerKind, ApprovalId, ElicitAction, ElicitationId, ToolCallId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,6 +58,9 @@ pub struct Call {
     /// What the browser answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<AnswerKind>,
+    /// What the person said to questions of the call's own.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub replies: Vec<Reply>,
     /// The lock that it holds while it runs, known from when it stands in line for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resource: Option<ResourceKey>,
@@ -78,6 +81,20 @@ pub struct Question {
     pub id: ApprovalId,
     /// Whether the gate waits for it. A question put only so that a stock client can post again is not needed.
     pub required: bool,
+}
+
+/// What a person said to a question that a running call had asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// To which.
+    pub to: ElicitationId,
+    /// Who said it.
+    pub by: Owner,
+    /// Whether.
+    pub action: ElicitAction,
+    /// With what.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub content: Option<Value>,
 }
 
 /// A person's decision.
@@ -169,6 +186,7 @@ impl Call {
             question: None,
             decided: None,
             answer: None,
+            replies: Vec::new(),
             resource: None,
             expires: None,
             state: CallState::Validating,

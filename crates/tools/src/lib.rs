@@ -19,7 +19,7 @@ mod tool;
 mod toolbox;
 
 pub use call::{
-    Call, CallState, Cancelled, Decided, Entered, Owner, Question, Receipt, Refusal, RunBy, StateName,
+    Call, CallState, Cancelled, Decided, Entered, Owner, Question, Receipt, Refusal, Reply, RunBy, StateName,
     Verdict,
 };
 pub use confirmation::{Confirmation, Consent, always_allowed};

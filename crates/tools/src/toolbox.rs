@@ -153,13 +153,14 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Checks a value against a schema that is used this once.
+/// Checks a value against a schema that is used this once; formats such as `email` count.
 ///
 /// # Errors
 /// What is wrong with the value, or with the schema.
 pub fn check_against(schema: &Value, value: &Value) -> Result<(), InputError> {
     schema::check_cost(schema).map_err(InputError)?;
-    let validator = jsonschema::validator_for(schema).map_err(|fault| InputError(describe(&fault)))?;
+    let options = jsonschema::options().should_validate_formats(true);
+    let validator = options.build(schema).map_err(|fault| InputError(describe(&fault)))?;
     check(&validator, value)
 }
 

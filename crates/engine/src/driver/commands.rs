@@ -6,7 +6,7 @@ use fermata_tools::{Call, Owner, Receipt, Refusal, Verdict};
 use super::{Command, Driver};
 use crate::{
     AnswerError, ChatView, Following, Pending, ReadError, SubmitError,
-    run::{Ending, Rejected, question_in},
+    run::{Ending, Rejected, asker_in},
     store::StoreError,
 };
 
@@ -81,7 +81,7 @@ impl Driver {
         }
     }
 
-    /// An answer to what a tool has asked in a run that is over, or before a restart: only the message knows of it.
+    /// An answer to what a tool has asked in a run that is over, or before a restart: only the record knows of it.
     async fn answer_question_again(
         &mut self,
         id: &ElicitationId,
@@ -89,24 +89,23 @@ impl Driver {
     ) -> Result<Receipt, AnswerError> {
         let mut messages = self.inner.store.messages(&self.chat).await?;
         messages.extend(self.live.as_ref().map(|live| live.run.snapshot()));
-        let Some(question) = messages.iter().rev().find_map(|message| question_in(message, id)) else {
+        let Some(asker) = messages.iter().rev().find_map(|message| asker_in(message, id)) else {
             return Err(Rejected::Unknown(answer.of.clone()).into());
         };
-        let target = AnswerTarget::Call(question.call);
-        let Some(call) = self.inner.store.call(&self.chat, &target).await? else {
+        let Some(call) = self.inner.store.call(&self.chat, &AnswerTarget::Call(asker)).await? else {
             return Err(Rejected::Unknown(answer.of.clone()).into());
         };
-        match (question.action, &answer.kind) {
-            (None, AnswerKind::Elicited { .. }) => Err(Rejected::of(Refusal::Gone, &call).into()),
-            (Some(was), AnswerKind::Elicited { action, .. }) if was == *action => Ok(Receipt {
+        let AnswerKind::Elicited { action, content } = &answer.kind else {
+            return Err(Rejected::of(Refusal::WrongAnswer, &call).into());
+        };
+        match call.replies.iter().find(|reply| reply.to == *id) {
+            None => Err(Rejected::of(Refusal::Gone, &call).into()),
+            Some(reply) if reply.action == *action && reply.content == *content => Ok(Receipt {
                 tool_call_id: call.id.clone(),
                 state: call.state().name(),
                 waiting_for: Vec::new(),
             }),
-            (Some(_), AnswerKind::Elicited { .. }) => {
-                Err(Rejected::of(Refusal::AlreadyAnswered, &call).into())
-            }
-            (_, _) => Err(Rejected::of(Refusal::WrongAnswer, &call).into()),
+            Some(_) => Err(Rejected::of(Refusal::AlreadyAnswered, &call).into()),
         }
     }
 

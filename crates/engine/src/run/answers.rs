@@ -201,7 +201,7 @@ impl Run {
     ) {
         let was_open = self.state.phase == Phase::Working;
         for (nth, action, content) in elicited {
-            self.take_elicited(nth, action, content, effects);
+            self.take_elicited(nth, action, content, context, effects);
         }
         let mut denied = Vec::new();
         for (place, answer) in answers {

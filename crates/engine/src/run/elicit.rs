@@ -4,7 +4,7 @@
 //! that another process takes up withdraws what the last one left open.
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
-use fermata_tools::{Elicitation, ElicitationReply};
+use fermata_tools::{Elicitation, ElicitationReply, Reply};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -91,8 +91,13 @@ impl Run {
         nth: usize,
         action: ElicitAction,
         content: Option<Value>,
+        context: &Context<'_>,
         effects: &mut Effects,
     ) {
+        let Elicited { id, place, .. } = &self.elicited[nth];
+        let (to, place, by) = (id.clone(), *place, context.owner.clone());
+        self.calls[place].replies.push(Reply { to, by, action, content: content.clone() });
+        effects.changed.insert(place);
         let reply = match action {
             ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),
             ElicitAction::Decline => ElicitationReply::Decline,
@@ -171,27 +176,19 @@ impl Run {
     }
 }
 
-/// A question as a message shows it.
-pub(crate) struct ShownQuestion {
-    /// Which call asked.
-    pub call: ToolCallId,
-    /// What the person did; `None` where it was withdrawn, or left open by a process that ended.
-    pub action: Option<ElicitAction>,
-}
-
-/// The question of this id in a message.
-pub(crate) fn question_in(message: &UiMessage, id: &ElicitationId) -> Option<ShownQuestion> {
-    message.parts.iter().find_map(|part| {
-        let UiPart::Data(part) = part else { return None };
-        if part.kind != ELICITATION || part.id.as_deref() != Some(id.as_str()) {
-            return None;
+/// The call that a message shows as the one that asked this question.
+pub(crate) fn asker_in(message: &UiMessage, id: &ElicitationId) -> Option<ToolCallId> {
+    message.parts.iter().find_map(|part| match part {
+        UiPart::Data(part) if part.kind == ELICITATION && part.id.as_deref() == Some(id.as_str()) => {
+            Some(ToolCallId::new(part.data["toolCallId"].as_str()?))
         }
-        let action = match part.data["state"].as_str()? {
-            "accepted" => Some(ElicitAction::Accept),
-            "declined" => Some(ElicitAction::Decline),
-            _ => None,
-        };
-        Some(ShownQuestion { call: ToolCallId::new(part.data["toolCallId"].as_str()?), action })
+        UiPart::Data(_)
+        | UiPart::Text { .. }
+        | UiPart::Reasoning { .. }
+        | UiPart::File(_)
+        | UiPart::StepStart
+        | UiPart::Tool(_)
+        | UiPart::Unknown(_) => None,
     })
 }
 

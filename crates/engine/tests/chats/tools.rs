@@ -195,8 +195,11 @@ async fn a_tools_question_holds_the_stream_is_let_go_and_is_answered_after_that(
     assert!(done(&world)[1].contains("Accept"), "{:?}", done(&world));
 
     assert_eq!(world.answer(answer).await.unwrap(), "success", "the same answer, after the run");
-    let other = world.answer(elicited(&id, ElicitAction::Decline, None)).await.unwrap_err();
-    assert!(other.contains("has another answer already"), "{other}");
+    for (action, content) in [(ElicitAction::Decline, None), (ElicitAction::Accept, Some(json!({"size": 4})))]
+    {
+        let other = world.answer(elicited(&id, action, content)).await.unwrap_err();
+        assert!(other.contains("has another answer already"), "{other}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -358,4 +361,26 @@ async fn what_is_approved_after_a_progressive_stream_was_let_go_runs_once_and_is
     assert_eq!(world.asked(), 2);
     let record = json!(world.messages().await).to_string();
     assert!(!record.contains("errorText"), "{record}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tab_that_posts_what_was_answered_already_follows_the_call_that_runs() {
+    let world = World::new();
+    world.script([calls(&[("note", json!({"as": "it", "does": "waits"}))]), says("ok")]);
+    let mut stream = world.say("go").await;
+    let call = stream.until("tool-approval-request").await;
+    let approval = stream.find("tool-approval-request")["approvalId"].clone();
+    let message = stream.find("start")["messageId"].clone();
+    world.answer(decision(&call, true)).await.unwrap();
+    let part = json!({
+        "type": "tool-note", "toolCallId": call, "state": "approval-responded", "input": {},
+        "approval": {"id": approval, "approved": false},
+    });
+    let parts = [json!({"type": "step-start"}), part];
+    let body = json!({"id": "c", "messages": [{"id": message, "role": "assistant", "parts": parts}]});
+    let mut second = world.post(body).await;
+    second.read_out().await;
+    assert!(second.types().starts_with("start tool-output-available"), "{}", second.types());
+    assert_eq!(second.text(), "ok");
+    assert_eq!(done(&world), ["begins it", "ends it"]);
 }
