@@ -241,8 +241,7 @@ impl World {
             counted.fetch_add(1, Ordering::SeqCst);
             told.send_replace(tools);
         };
-        let tools_of_hub = Tools { listed: Mutex::default(), on_change: Box::new(on_change) };
-        let hub = Hub { tools: Arc::new(tools_of_hub), running: Mutex::default() };
+        let hub = Hub { tools: Arc::new(Tools::new(on_change)), running: Mutex::default() };
         let world =
             Self { hub, pipe, tools, changes, tried: tries, connected: connections, noticed: notices };
         world.set(["s"]);
@@ -250,7 +249,12 @@ impl World {
     }
 
     fn set<const N: usize>(&self, servers: [&str; N]) {
-        let config = ServerConfig::Http { url: String::new(), headers: BTreeMap::new() };
+        self.set_at("", servers);
+    }
+
+    /// The same with another configuration.
+    fn set_at<const N: usize>(&self, url: &str, servers: [&str; N]) {
+        let config = ServerConfig::Http { url: url.to_owned(), headers: BTreeMap::new() };
         let servers = servers.map(|name| (name.to_owned(), config.clone())).into();
         self.hub.set(servers, |_, _, _| self.pipe.clone());
     }
@@ -559,4 +563,61 @@ async fn no_call_that_may_have_asked_runs_out_of_time_while_the_person_thinks() 
     assert!(text(&output).contains("action: Decline"), "{output}");
     let error = waiting.outcome.await.unwrap().unwrap_err();
     assert_eq!(error.error_type, ErrorType::Timeout, "its time goes on after the answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_replaced_keeps_its_tools_until_the_new_one_has_listed() {
+    let mut world = World::new(["work", "old"], []);
+    world.ready().await;
+    let held = world.tool("s__work");
+    *world.pipe.attempts.lock().unwrap() = [Attempt::Fails; 4].into();
+    *world.pipe.tools.lock().unwrap() = vec!["work", "new"];
+    world.set_at("elsewhere", ["s"]);
+    assert_eq!(world.names(), ["s__work", "s__old"]);
+    let listed = world.tool("s__work");
+    assert_eq!(text(&held.call(json!({}), context("chat")).await.unwrap()), "done");
+    assert_eq!(text(&listed.call(json!({}), context("chat")).await.unwrap()), "done");
+    world.tools.wait_for(|tools| tools.iter().any(|tool| tool.spec().name == "s__new")).await.unwrap();
+    assert_eq!(world.names(), ["s__work", "s__new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_server_goes_to_the_one_that_replaces_it() {
+    let mut world = World::new(["work"], []);
+    world.ready().await;
+    world.pipe.attempts.lock().unwrap().extend([Attempt::Fails; 100]);
+    world.connected.recv().await.unwrap().cancel().await.unwrap();
+    let tool = world.tool("s__work");
+    let call = tokio::spawn(async move { tool.call(json!({}), context("chat")).await });
+    for _ in 0..5 {
+        world.tried.recv().await.unwrap();
+    }
+    assert!(!call.is_finished());
+    world.set_at("elsewhere", ["s"]);
+    world.pipe.attempts.lock().unwrap().clear();
+    assert_eq!(text(&call.await.unwrap().unwrap()), "done");
+}
+
+#[tokio::test]
+async fn a_call_that_runs_fails_when_its_server_is_replaced() {
+    let mut world = World::new(["wait"], []);
+    world.ready().await;
+    let tool = world.tool("s__wait");
+    let call = tokio::spawn(async move { tool.call(json!({}), context("chat")).await });
+    assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
+    world.set_at("elsewhere", ["s"]);
+    assert_eq!(call.await.unwrap().unwrap_err().error_type, ErrorType::Network);
+}
+
+#[tokio::test]
+async fn a_tool_works_for_as_long_as_there_is_a_server_of_that_name() {
+    let world = World::new(["work"], []);
+    world.ready().await;
+    let tool = world.tool("s__work");
+    world.set([]);
+    let error = tool.call(json!({}), context("chat")).await.unwrap_err();
+    assert_eq!(error.text, "The MCP server s is no longer configured.");
+    world.set_at("elsewhere", ["s"]);
+    assert!(world.names().is_empty(), "a name that was gone begins anew");
+    assert_eq!(text(&tool.call(json!({}), context("chat")).await.unwrap()), "done");
 }
