@@ -1,9 +1,9 @@
-//! The open calls of one connection: to whom its server's progress and questions belong.
+//! The open calls of one connection: to whom its server's progress and questions belong, and what spoilt an answer.
 //!
 //! Invariant: a question finds a call only where it is beyond doubt of whose chat it is.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct OpenCalls(Mutex<Calls>);
 struct Calls {
     next: u64,
     open: BTreeMap<u64, OpenCall>,
+    /// Requests whose answers are more than is read.
+    too_large: HashSet<RequestId>,
 }
 
 struct OpenCall {
@@ -124,6 +126,16 @@ impl OpenCalls {
         shown.report(progress(news));
     }
 
+    /// The answer to the request of a call is more than is read. The library only says that none came.
+    pub(crate) fn too_large(&self, id: RequestId) {
+        let mut calls = self.lock();
+        // That may be known before it is known whose request it is.
+        let may_be = |call: &OpenCall| call.sent.as_ref().is_none_or(|(sent, _)| *sent == id);
+        if calls.open.values().any(may_be) {
+            calls.too_large.insert(id);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Calls> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -177,11 +189,21 @@ impl Place {
             call.sent = Some((id, token));
         }
     }
+
+    /// Whether its answer was more than is read.
+    pub(crate) fn answer_is_too_large(&self) -> bool {
+        let calls = self.calls.lock();
+        let sent = calls.open.get(&self.key).and_then(|call| call.sent.as_ref());
+        sent.is_some_and(|(id, _)| calls.too_large.contains(id))
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.calls.lock().open.remove(&self.key);
+        let mut calls = self.calls.lock();
+        if let Some((id, _)) = calls.open.remove(&self.key).and_then(|call| call.sent) {
+            calls.too_large.remove(&id);
+        }
     }
 }
 
@@ -274,6 +296,19 @@ mod tests {
         assert_eq!(asker.ended().now_or_never(), None);
         drop(one);
         assert_eq!(asker.ended().now_or_never(), Some(()));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_large_is_known_to_its_call_alone() {
+        let calls = Arc::new(OpenCalls::default());
+        let (one, two) = (calls.open(context("ann", "chat", "a")), calls.open(context("ann", "chat", "b")));
+        sent(&two, 2);
+        calls.too_large(RequestId::Number(1));
+        sent(&one, 1);
+        assert!(one.answer_is_too_large() && !two.answer_is_too_large());
+        drop(one);
+        calls.too_large(RequestId::Number(1));
+        assert!(calls.lock().too_large.is_empty(), "nobody asks any more");
     }
 
     /// Keeps what it is told.

@@ -16,7 +16,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 
 use crate::{
-    failure::{CallEnd, call_end, lost, unreadable},
+    failure::{CallEnd, call_end, lost, too_large, unreadable},
     server::{Connection, Server, Servers},
 };
 
@@ -91,6 +91,7 @@ impl McpTool {
         awaited.id = None;
         match answer {
             Ok(result) => output(server, result).map_err(CallEnd::Failed),
+            Err(_) if place.answer_is_too_large() => Err(CallEnd::Failed(too_large(&server.name))),
             Err(end) => {
                 if matches!(&end, CallEnd::Failed(error) if error.error_type == ErrorType::Network) {
                     link.doubt.notify_one();
