@@ -1,13 +1,14 @@
-//! The open calls of one connection: to whom its server's progress and questions belong.
+//! The open calls of one connection: to whom its server's progress and questions belong, and what spoilt an answer.
 //!
-//! Invariant: a question finds a call only where it is beyond doubt whose it is.
+//! Invariant: a question finds a call only where it is beyond doubt of whose chat it is.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fermata_tools::CallContext;
+use fermata_protocol::ToolCallId;
+use fermata_tools::{CallContext, Pause};
 use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -40,6 +41,8 @@ pub(crate) struct OpenCalls(Mutex<Calls>);
 struct Calls {
     next: u64,
     open: BTreeMap<u64, OpenCall>,
+    /// Requests whose answers are more than is read.
+    too_large: HashSet<RequestId>,
 }
 
 struct OpenCall {
@@ -49,6 +52,18 @@ struct OpenCall {
     sent: Option<(RequestId, ProgressToken)>,
     /// How far it was when last heard of.
     progress: Option<f64>,
+}
+
+/// Whom a question is put to.
+pub(crate) struct Asker {
+    /// The call through which it is put.
+    pub(crate) context: CallContext,
+    /// Others that may be the one that asks.
+    pub(crate) or_of: Vec<ToolCallId>,
+    /// The ends of all of them.
+    ended: Vec<CancellationToken>,
+    /// Each of them may be waiting for the person.
+    _pauses: Vec<Pause>,
 }
 
 /// A call among the open ones, until it is dropped.
@@ -71,18 +86,26 @@ impl OpenCalls {
         Place { calls: self.clone(), key, _ended: ended.drop_guard() }
     }
 
-    /// Whom a question is put to, and what ends when their call does.
-    pub(crate) fn asked(&self, origin: &Origin) -> Result<(CallContext, CancellationToken), NobodyToAsk> {
+    /// Whom a question is put to: the newest of the calls that may have asked it.
+    ///
+    /// # Errors
+    /// There is none, or they are of several chats.
+    pub(crate) fn asker(&self, origin: &Origin) -> Result<Asker, NobodyToAsk> {
         let calls = self.lock();
-        let named = |call: &&OpenCall| match (origin, &call.sent) {
-            (Origin::Request(id), Some((sent, _))) => id == sent,
-            (Origin::Request(_) | Origin::Unknown, _) => false,
-        };
-        let whose = match calls.open.values().find(named) {
-            Some(call) => call,
-            None => calls.newest_of_the_only_chat(origin)?,
-        };
-        Ok((whose.context.clone(), whose.ended.clone()))
+        let may_ask = calls.that_may_ask(origin);
+        let (newest, others) = may_ask.split_last().ok_or(NobodyToAsk::NoCall)?;
+        let context = newest.context.clone();
+        let same_chat =
+            |call: &&OpenCall| call.context.owner == context.owner && call.context.chat == context.chat;
+        if !others.iter().all(same_chat) {
+            return Err(NobodyToAsk::SeveralChats);
+        }
+        Ok(Asker {
+            or_of: others.iter().map(|call| call.context.call.clone()).collect(),
+            ended: may_ask.iter().map(|call| call.ended.clone()).collect(),
+            _pauses: may_ask.iter().map(|call| call.context.pause()).collect(),
+            context,
+        })
     }
 
     /// Shows how far a call is.
@@ -101,6 +124,16 @@ impl OpenCalls {
             call.context.clone()
         };
         shown.report(progress(news));
+    }
+
+    /// The answer to the request of a call is more than is read. The library only says that none came.
+    pub(crate) fn too_large(&self, id: RequestId) {
+        let mut calls = self.lock();
+        // That may be known before it is known whose request it is.
+        let may_be = |call: &OpenCall| call.sent.as_ref().is_none_or(|(sent, _)| *sent == id);
+        if calls.open.values().any(may_be) {
+            calls.too_large.insert(id);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Calls> {
@@ -123,14 +156,27 @@ fn number(value: f64) -> Value {
 // === impl Calls ===
 
 impl Calls {
-    fn newest_of_the_only_chat(&self, origin: &Origin) -> Result<&OpenCall, NobodyToAsk> {
-        // A request that is named but not among those sent is over, unless one is just being sent.
-        let over = matches!(origin, Origin::Request(_)) && self.open.values().all(|call| call.sent.is_some());
-        let newest = self.open.values().next_back().filter(|_| !over).ok_or(NobodyToAsk::NoCall)?;
-        let same_chat = |call: &OpenCall| {
-            call.context.owner == newest.context.owner && call.context.chat == newest.context.chat
-        };
-        if self.open.values().all(same_chat) { Ok(newest) } else { Err(NobodyToAsk::SeveralChats) }
+    /// The calls that may have asked, the newest last.
+    fn that_may_ask(&self, origin: &Origin) -> Vec<&OpenCall> {
+        // One that was cancelled is over for all others, even while it winds up.
+        let open = || self.open.values().filter(|call| !call.context.cancelled.is_cancelled());
+        let Origin::Request(id) = origin else { return open().collect() };
+        match open().find(|call| call.sent.as_ref().is_some_and(|(sent, _)| sent == id)) {
+            Some(named) => vec![named],
+            // A request that is named but not among those sent is over, unless it is just being sent.
+            None => open().filter(|call| call.sent.is_none()).collect(),
+        }
+    }
+}
+
+// === impl Asker ===
+
+impl Asker {
+    /// Waits until no call is left that may have asked.
+    pub(crate) async fn ended(&self) {
+        for ended in &self.ended {
+            ended.cancelled().await;
+        }
     }
 }
 
@@ -143,18 +189,29 @@ impl Place {
             call.sent = Some((id, token));
         }
     }
+
+    /// Whether its answer was more than is read.
+    pub(crate) fn answer_is_too_large(&self) -> bool {
+        let calls = self.calls.lock();
+        let sent = calls.open.get(&self.key).and_then(|call| call.sent.as_ref());
+        sent.is_some_and(|(id, _)| calls.too_large.contains(id))
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.calls.lock().open.remove(&self.key);
+        let mut calls = self.calls.lock();
+        if let Some((id, _)) = calls.open.remove(&self.key).and_then(|call| call.sent) {
+            calls.too_large.remove(&id);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fermata_protocol::{ChatId, ToolCallId};
+    use fermata_protocol::ChatId;
     use fermata_tools::{Elicitation, ElicitationReply, Owner, Surroundings};
+    use futures::FutureExt;
     use serde_json::json;
 
     use super::*;
@@ -168,7 +225,7 @@ mod tests {
     }
 
     fn asked(calls: &OpenCalls, origin: &Origin) -> Result<String, NobodyToAsk> {
-        calls.asked(origin).map(|(context, _)| context.call.to_string())
+        calls.asker(origin).map(|asker| asker.context.call.to_string())
     }
 
     #[test]
@@ -206,13 +263,52 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_call_is_seen_by_its_question() {
+    fn a_question_that_may_be_of_several_calls_names_them_all() {
         let calls = Arc::new(OpenCalls::default());
-        let place = calls.open(context("ann", "chat", "a"));
-        let (_, ended) = calls.asked(&Origin::Unknown).unwrap();
-        assert!(!ended.is_cancelled());
-        drop(place);
-        assert!(ended.is_cancelled());
+        let one = calls.open(context("ann", "chat", "a"));
+        let _two = calls.open(context("ann", "chat", "b"));
+        let _three = calls.open(context("ann", "chat", "c"));
+        let or_of = |origin| calls.asker(&origin).unwrap().or_of;
+        assert_eq!(or_of(Origin::Unknown), [ToolCallId::new("a"), ToolCallId::new("b")]);
+        sent(&one, 1);
+        assert_eq!(or_of(Origin::Request(RequestId::Number(1))), []);
+        let being_sent = Origin::Request(RequestId::Number(2));
+        assert_eq!(or_of(being_sent), [ToolCallId::new("b")], "what was sent as another request did not ask");
+    }
+
+    #[test]
+    fn a_question_is_not_put_through_a_call_that_was_cancelled() {
+        let calls = Arc::new(OpenCalls::default());
+        let _one = calls.open(context("ann", "chat", "a"));
+        let cancelled = context("ann", "chat", "b");
+        cancelled.cancelled.cancel();
+        let _two = calls.open(cancelled);
+        assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("a"));
+    }
+
+    #[test]
+    fn a_question_ends_with_the_last_call_that_may_have_asked_it() {
+        let calls = Arc::new(OpenCalls::default());
+        let one = calls.open(context("ann", "chat", "a"));
+        let two = calls.open(context("ann", "chat", "b"));
+        let asker = calls.asker(&Origin::Unknown).unwrap();
+        drop(two);
+        assert_eq!(asker.ended().now_or_never(), None);
+        drop(one);
+        assert_eq!(asker.ended().now_or_never(), Some(()));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_large_is_known_to_its_call_alone() {
+        let calls = Arc::new(OpenCalls::default());
+        let (one, two) = (calls.open(context("ann", "chat", "a")), calls.open(context("ann", "chat", "b")));
+        sent(&two, 2);
+        calls.too_large(RequestId::Number(1));
+        sent(&one, 1);
+        assert!(one.answer_is_too_large() && !two.answer_is_too_large());
+        drop(one);
+        calls.too_large(RequestId::Number(1));
+        assert!(calls.lock().too_large.is_empty(), "nobody asks any more");
     }
 
     /// Keeps what it is told.

@@ -34,24 +34,30 @@ impl Client {
     }
 
     /// Puts a question to whom it belongs, until it is answered or can no longer be.
-    async fn ask(&self, elicitation: Elicitation, context: &RequestContext<RoleClient>) -> ElicitationReply {
+    async fn ask(
+        &self,
+        message: String,
+        requested_schema: Value,
+        context: &RequestContext<RoleClient>,
+    ) -> ElicitationReply {
         let origin = match context.extensions.get::<InboundStreamOrigin>() {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Origin::Request(id.clone()),
             Some(InboundStreamOrigin::Unassociated) | None => Origin::Unknown,
         };
-        let (call, ended) = match self.link.calls.asked(&origin) {
+        let asker = match self.link.calls.asker(&origin) {
             Ok(found) => found,
             Err(reason @ (NobodyToAsk::NoCall | NobodyToAsk::SeveralChats)) => {
                 tracing::warn!(server = self.server, %reason, "an MCP server's question is cancelled");
                 return ElicitationReply::Cancel;
             }
         };
+        let elicitation = Elicitation { message, requested_schema, or_of: asker.or_of.clone() };
         tokio::select! {
             biased;
-            () = ended.cancelled() => ElicitationReply::Cancel,
+            () = asker.ended() => ElicitationReply::Cancel,
             () = self.link.lost.cancelled() => ElicitationReply::Cancel,
             () = context.ct.cancelled() => ElicitationReply::Cancel,
-            reply = call.elicit(elicitation) => reply,
+            reply = asker.context.elicit(elicitation) => reply,
         }
     }
 }
@@ -88,7 +94,7 @@ impl ClientHandler for Client {
         };
         let requested_schema = serde_json::to_value(requested_schema)
             .map_err(|_| ErrorData::invalid_params("the requested schema cannot be read", None))?;
-        Ok(answer(self.ask(Elicitation { message, requested_schema, or_of: Vec::new() }, &context).await))
+        Ok(answer(self.ask(message, requested_schema, &context).await))
     }
 
     /// A question whose schema the library does not know is still a question.
@@ -109,9 +115,7 @@ impl ClientHandler for Client {
         else {
             return Err(ErrorData::invalid_params("message and requestedSchema are needed", None));
         };
-        let elicitation =
-            Elicitation { message: message.into(), requested_schema: schema.clone(), or_of: Vec::new() };
-        let result = answer(self.ask(elicitation, &context).await);
+        let result = answer(self.ask(message.into(), schema.clone(), &context).await);
         serde_json::to_value(result)
             .map(CustomResult::new)
             .map_err(|_| ErrorData::internal_error("the answer cannot be written", None))

@@ -88,6 +88,11 @@ pub(crate) fn unreadable(server: &str) -> ToolError {
     )
 }
 
+/// The answer is more than is read. Another call would get no less.
+pub(crate) fn too_large(server: &str) -> ToolError {
+    ToolError::new(ErrorType::InvalidFormat, format!("The answer of the MCP server {server} is too large."))
+}
+
 /// A text of others, fit to be told.
 pub(crate) fn told(text: &str, secrets: &Secrets) -> String {
     let text = secrets.mask(text);
@@ -118,13 +123,19 @@ fn of_http(server: &str, error: &StreamableHttpError<reqwest::Error>, secrets: &
         {
             unauthorized(server)
         }
-        StreamableHttpError::UnexpectedServerResponse(text) => {
+        StreamableHttpError::UnexpectedServerResponse(text) if text.starts_with("HTTP ") => {
             let words = told(text, secrets);
             ToolError::internal(format!("The MCP server {server} answered: {words}"))
         }
-        StreamableHttpError::UnexpectedContentType(_)
-        | StreamableHttpError::Deserialize(_)
-        | StreamableHttpError::ResponseBodyTooLarge { .. } => unreadable(server),
+        StreamableHttpError::UnexpectedServerResponse(_)
+        | StreamableHttpError::UnexpectedContentType(_)
+        | StreamableHttpError::Deserialize(_) => {
+            // The library's words are of no use to a model.
+            let reason = told(&error.to_string(), secrets);
+            tracing::debug!(server, reason, "an MCP server's answer is no JSON-RPC");
+            unreadable(server)
+        }
+        StreamableHttpError::ResponseBodyTooLarge { .. } => too_large(server),
         StreamableHttpError::ReservedHeaderConflict(_) => {
             ToolError::internal(format!("The MCP server {server} is not configured as it must be."))
         }
@@ -214,6 +225,20 @@ mod tests {
         assert_eq!(status(500, None).error_type, ErrorType::Internal);
         assert_eq!(failed(of(StreamableHttpError::UnexpectedEndOfStream)).error_type, ErrorType::Network);
         assert_eq!(of(StreamableHttpError::SessionExpired), CallEnd::Forgotten);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_in_our_words() {
+        let nonsense = "could not parse JSON response: missing field `jsonrpc`: {}";
+        let error = failed(of(StreamableHttpError::UnexpectedServerResponse(nonsense.into())));
+        assert_eq!(error, unreadable("search"));
+        let error = failed(of(StreamableHttpError::UnexpectedContentType(Some("text/html".into()))));
+        assert_eq!(error, unreadable("search"));
+        let error = failed(of(StreamableHttpError::ResponseBodyTooLarge { max_size: 7 }));
+        assert_eq!(error, too_large("search"));
+        let error =
+            failed(of(StreamableHttpError::UnexpectedServerResponse("HTTP 400: no such page".into())));
+        assert!(error.text.contains("no such page"), "{error}");
     }
 
     #[test]

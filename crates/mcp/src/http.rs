@@ -9,15 +9,16 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt, TryStreamExt};
 use http::{HeaderName, HeaderValue, StatusCode};
 use reqwest::redirect::{Attempt, Policy};
 use rmcp::{
-    model::ClientJsonRpcMessage,
+    model::{ClientJsonRpcMessage, ClientRequest, RequestId},
     transport::{
         StreamableHttpClientTransport,
         common::client_side_sse::{BoxedSseResponse, ExponentialBackoff},
         streamable_http_client::{
-            StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+            SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
             StreamableHttpPostResponse,
         },
     },
@@ -25,6 +26,7 @@ use rmcp::{
 use tokio::sync::Notify;
 
 use crate::{
+    calls::OpenCalls,
     config::Secrets,
     failure::{ConnectError, told},
     link::Link,
@@ -40,11 +42,13 @@ const MOST_REQUESTS: usize = 1_000;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// An HTTP client that says when the server may be gone: the library goes on trying by itself, and tells nobody.
+/// An HTTP client that says when the server may be gone, and what spoilt an answer: the library goes on trying by itself,
+/// and tells nobody.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: reqwest::Client,
     doubt: Arc<Notify>,
+    calls: Arc<OpenCalls>,
     secrets: Secrets,
 }
 
@@ -77,7 +81,8 @@ pub(crate) fn transport(
         // A server that has forgotten us may be another version of itself: its tools have to be listed again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retry);
-    let client = Http { client, doubt: link.doubt.clone(), secrets: secrets.clone() };
+    let (doubt, calls) = (link.doubt.clone(), link.calls.clone());
+    let client = Http { client, doubt, calls, secrets: secrets.clone() };
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
@@ -131,6 +136,44 @@ impl Http {
             other => other,
         }
     }
+
+    /// The answer, watched for what the library keeps to itself.
+    fn watched(
+        &self,
+        answer: StreamableHttpPostResponse,
+        call: Option<RequestId>,
+    ) -> StreamableHttpPostResponse {
+        match (answer, call) {
+            (StreamableHttpPostResponse::Sse(stream, session), Some(call)) => {
+                let calls = self.calls.clone();
+                let notice = move |error: &SseError| {
+                    if is_too_large(error) {
+                        calls.too_large(call.clone());
+                    }
+                };
+                StreamableHttpPostResponse::Sse(stream.inspect_err(notice).boxed(), session)
+            }
+            (answer, _) => answer,
+        }
+    }
+}
+
+/// The id of a call of a tool.
+fn call_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => {
+            matches!(request.request, ClientRequest::CallToolRequest(_)).then(|| request.id.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Whether this is the library's refusal to read an event as long as that; its type is not public.
+fn is_too_large(error: &SseError) -> bool {
+    match error {
+        SseError::Body(error) => error.to_string().starts_with("SSE event exceeded the maximum size"),
+        _ => false,
+    }
 }
 
 impl StreamableHttpClient for Http {
@@ -144,8 +187,9 @@ impl StreamableHttpClient for Http {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let call = call_id(&message);
         let sent = self.client.post_message(uri, message, session_id, auth_header, custom_headers).await;
-        sent.map_err(|error| self.noticed(error))
+        sent.map(|answer| self.watched(answer, call)).map_err(|error| self.noticed(error))
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -157,6 +201,7 @@ impl StreamableHttpClient for Http {
         custom_headers: HashMap<HeaderName, HeaderValue>,
         max_sse_event_size: usize,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let call = call_id(&message);
         let sent = self.client.post_message_with_max_sse_event_size(
             uri,
             message,
@@ -165,7 +210,7 @@ impl StreamableHttpClient for Http {
             custom_headers,
             max_sse_event_size,
         );
-        sent.await.map_err(|error| self.noticed(error))
+        sent.await.map(|answer| self.watched(answer, call)).map_err(|error| self.noticed(error))
     }
 
     async fn delete_session(

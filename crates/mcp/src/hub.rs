@@ -1,7 +1,7 @@
 //! All servers and all their tools.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,7 +15,7 @@ use crate::{
     config::{Secrets, ServerConfig},
     keeper::{Configured, Connector, Keeper, Publish},
     names::names,
-    server::{Server, State},
+    server::{Server, Servers, State},
     tool::McpTool,
 };
 
@@ -31,13 +31,14 @@ type OnChange = Box<dyn Fn(Vec<Arc<dyn Tool>>) + Send + Sync>;
 
 /// The tools of all servers, and who wants to know of them.
 struct Tools {
+    servers: Arc<Servers>,
     listed: Mutex<Listed>,
     on_change: OnChange,
 }
 
-/// The servers that are wanted, with what they listed last. What they are is what `on_change` was told.
+/// What the server of each name listed last, be it one that was replaced. It is what `on_change` was told.
 #[derive(Default)]
-struct Listed(BTreeMap<String, (Arc<Server>, Vec<rmcp::model::Tool>)>);
+struct Listed(BTreeMap<String, Vec<rmcp::model::Tool>>);
 
 #[derive(Default)]
 struct Running {
@@ -65,14 +66,15 @@ impl Hub {
         servers: BTreeMap<String, ServerConfig>,
         on_change: impl Fn(Vec<Arc<dyn Tool>>) + Send + Sync + 'static,
     ) -> Self {
-        let tools = Tools { listed: Mutex::default(), on_change: Box::new(on_change) };
+        let tools = Tools::new(on_change);
         let hub = Self { tools: Arc::new(tools), running: Mutex::default() };
         hub.set_servers(servers);
         hub
     }
 
     /// Changes which servers there are. Those that are no longer named, or are reached in another way, are ended, and
-    /// their open calls fail; new ones are started; the others are left alone. After [`Hub::shutdown`] nothing is
+    /// their open calls fail; new ones are started; the others are left alone. The tools of a server that is reached in
+    /// another way stay until it has listed them anew; calls of them wait for it. After [`Hub::shutdown`] nothing is
     /// started.
     ///
     /// # Panics
@@ -99,22 +101,29 @@ impl Hub {
                 servers.remove(&name);
                 running.servers.insert(name, kept);
             } else {
-                kept.end.cancel();
-                leaving.insert(name, kept.ended);
+                leaving.insert(name, kept);
             }
         }
-        let mut new = Vec::new();
+        let mut starting = Vec::new();
         for (name, config) in servers {
             let secrets = config.secrets();
             let connector = connector(&name, &config, &secrets);
             let server = Arc::new(Server::new(name.clone(), secrets));
-            new.push(server.clone());
             // A server that takes another's place may need its port or its lock.
-            let kept =
-                running.keep(server, config, connector, self.tools.publish(), leaving.get(&name).cloned());
+            let after = leaving.get(&name).map(|kept| kept.ended.clone());
+            let kept = Kept::new(config, server.clone());
+            let keeper = Keeper::new(server, connector, self.tools.publish(), kept.end.clone());
+            starting.push((keeper, kept.ended.clone(), after));
             running.servers.insert(name, kept);
         }
-        self.tools.replace(|name| running.servers.contains_key(name), new);
+        // First of all: a server may list at once, and who waits for one that ends looks for the one in its place.
+        self.tools.are_of(running.servers());
+        for (keeper, ended, after) in starting {
+            running.start(keeper, ended, after);
+        }
+        for kept in leaving.into_values() {
+            kept.end.cancel();
+        }
     }
 
     /// Waits, at most for so long, until each server has listed its tools or has failed once. Whether they have.
@@ -134,6 +143,7 @@ impl Hub {
         let mut keepers = {
             let mut running = self.running();
             running.shut_down = true;
+            self.tools.servers.are(BTreeMap::new());
             for kept in mem::take(&mut running.servers).into_values() {
                 kept.end.cancel();
             }
@@ -150,6 +160,7 @@ impl Hub {
 impl Drop for Hub {
     fn drop(&mut self) {
         // The keepers are dropped with what they keep. Calls that wait for a server would wait for ever.
+        self.tools.servers.are(BTreeMap::new());
         for kept in self.running().servers.values() {
             kept.server.is(State::Ended);
         }
@@ -159,31 +170,38 @@ impl Drop for Hub {
 // === impl Running ===
 
 impl Running {
-    fn keep(
-        &mut self,
-        server: Arc<Server>,
-        config: ServerConfig,
-        connector: Arc<dyn Connector>,
-        publish: Publish,
-        after: Option<CancellationToken>,
-    ) -> Kept {
-        let (end, ended) = (CancellationToken::new(), CancellationToken::new());
-        let keeper = Keeper::new(server.clone(), connector, publish, end.clone());
-        let guard = ended.clone().drop_guard();
+    fn servers(&self) -> BTreeMap<String, Arc<Server>> {
+        self.servers.iter().map(|(name, kept)| (name.clone(), kept.server.clone())).collect()
+    }
+
+    /// Starts the one who keeps a server; `ended` ends with it.
+    fn start(&mut self, keeper: Keeper, ended: CancellationToken, after: Option<CancellationToken>) {
+        let ended = ended.drop_guard();
         self.keepers.spawn(async move {
-            let _ended = guard;
+            let _ended = ended;
             if let Some(after) = after {
                 after.cancelled().await;
             }
             keeper.run().await;
         });
-        Kept { config, server, end, ended }
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn new(config: ServerConfig, server: Arc<Server>) -> Self {
+        Self { config, server, end: CancellationToken::new(), ended: CancellationToken::new() }
     }
 }
 
 // === impl Tools ===
 
 impl Tools {
+    fn new(on_change: impl Fn(Vec<Arc<dyn Tool>>) + Send + Sync + 'static) -> Self {
+        Self { servers: Arc::default(), listed: Mutex::default(), on_change: Box::new(on_change) }
+    }
+
     fn publish(self: &Arc<Self>) -> Publish {
         let tools = self.clone();
         Arc::new(move |server, listed| tools.list(server, listed))
@@ -193,29 +211,25 @@ impl Tools {
     fn list(&self, server: &Arc<Server>, tools: Vec<rmcp::model::Tool>) {
         let mut listed = self.listed();
         // One that was ended may still have been listing.
-        match listed.0.get_mut(&server.name) {
-            Some((wanted, old)) if Arc::ptr_eq(wanted, server) && *old != tools => *old = tools,
-            Some(_) | None => return,
+        if !self.servers.include(server) {
+            return;
         }
-        (self.on_change)(listed.tools());
+        let old = listed.0.entry(server.name.clone()).or_default();
+        if *old != tools {
+            *old = tools;
+            (self.on_change)(self.all(&listed));
+        }
     }
 
-    /// Other servers are wanted now: of the old ones those that are `kept`, and the `new` ones.
-    fn replace(&self, kept: impl Fn(&str) -> bool, new: Vec<Arc<Server>>) {
+    /// These servers are wanted now. What was listed under their names stays.
+    fn are_of(&self, servers: BTreeMap<String, Arc<Server>>) {
         let mut listed = self.listed();
-        let replaced: BTreeSet<String> = new.iter().map(|server| server.name.clone()).collect();
-        let before = mem::take(&mut listed.0);
-        let mut changed = false;
-        for (name, (server, tools)) in before {
-            if kept(&name) && !replaced.contains(&name) {
-                listed.0.insert(name, (server, tools));
-            } else {
-                changed |= !tools.is_empty();
-            }
-        }
-        listed.0.extend(new.into_iter().map(|server| (server.name.clone(), (server, Vec::new()))));
-        if changed {
-            (self.on_change)(listed.tools());
+        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            mem::take(&mut listed.0).into_iter().partition(|(name, _)| servers.contains_key(name));
+        listed.0 = kept;
+        self.servers.are(servers);
+        if gone.values().any(|tools| !tools.is_empty()) {
+            (self.on_change)(self.all(&listed));
         }
     }
 
@@ -223,20 +237,17 @@ impl Tools {
     fn listed(&self) -> MutexGuard<'_, Listed> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-// === impl Listed ===
-
-impl Listed {
-    fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let all = self.0.values().flat_map(|(server, tools)| tools.iter().map(move |tool| (server, tool)));
-        let all: Vec<(&Arc<Server>, &rmcp::model::Tool)> = all.collect();
+    fn all(&self, listed: &Listed) -> Vec<Arc<dyn Tool>> {
+        let all = listed.0.iter().flat_map(|(server, tools)| tools.iter().map(move |tool| (server, tool)));
+        let all: Vec<(&String, &rmcp::model::Tool)> = all.collect();
         let pairs: Vec<(&str, &str)> =
-            all.iter().map(|(server, tool)| (server.name.as_str(), tool.name.as_ref())).collect();
+            all.iter().map(|(server, tool)| (server.as_str(), tool.name.as_ref())).collect();
         let named = names(&pairs).into_iter().zip(all);
         named
             .filter_map(|(name, (server, tool))| {
-                Some(Arc::new(McpTool::new(server.clone(), name?, tool)) as Arc<dyn Tool>)
+                let tool = McpTool::new(self.servers.clone(), server.clone(), name?, tool);
+                Some(Arc::new(tool) as Arc<dyn Tool>)
             })
             .collect()
     }

@@ -16,8 +16,8 @@ use rmcp::{
 use serde_json::{Map, Value};
 
 use crate::{
-    failure::{CallEnd, call_end, lost, unreadable},
-    server::{Connection, Server},
+    failure::{CallEnd, call_end, lost, too_large, unreadable},
+    server::{Connection, Server, Servers},
 };
 
 /// As much of what a failed tool says as is passed on.
@@ -25,7 +25,9 @@ const LONGEST_FAILURE: usize = 8_000;
 
 /// A tool of an MCP server.
 pub(crate) struct McpTool {
-    server: Arc<Server>,
+    servers: Arc<Servers>,
+    /// The name of the one that has it.
+    server: String,
     /// Its name there.
     name: String,
     spec: ToolSpec,
@@ -40,8 +42,13 @@ struct Awaited {
 // === impl McpTool ===
 
 impl McpTool {
-    /// The tool as `listed`, under a `name` of our own.
-    pub(crate) fn new(server: Arc<Server>, name: String, listed: &rmcp::model::Tool) -> Self {
+    /// The tool as `listed` by a server, under a `name` of our own.
+    pub(crate) fn new(
+        servers: Arc<Servers>,
+        server: String,
+        name: String,
+        listed: &rmcp::model::Tool,
+    ) -> Self {
         let read_only = listed.annotations.as_ref().and_then(|hints| hints.read_only_hint) == Some(true);
         let spec = ToolSpec {
             name,
@@ -53,18 +60,19 @@ impl McpTool {
             timeout: None,
             repeatable: false,
         };
-        Self { server, name: listed.name.clone().into_owned(), spec }
+        Self { servers, server, name: listed.name.clone().into_owned(), spec }
     }
 
     /// Runs the call over one connection.
     async fn call_over(
         &self,
+        server: &Server,
         connection: &Connection,
         input: Map<String, Value>,
         context: &CallContext,
     ) -> Result<Value, CallEnd> {
         let Connection { peer, link, .. } = connection;
-        let end = |error| call_end(&self.server.name, error, &self.server.secrets);
+        let end = |error| call_end(&server.name, error, &server.secrets);
         let place = link.calls.open(context.clone());
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(input);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
@@ -78,11 +86,12 @@ impl McpTool {
             () = context.cancelled.cancelled() => {
                 return Err(CallEnd::Failed(ToolError::new(ErrorType::Cancelled, "The call was cancelled.")));
             }
-            () = link.lost.cancelled() => Err(CallEnd::Failed(lost(&self.server.name))),
+            () = link.lost.cancelled() => Err(CallEnd::Failed(lost(&server.name))),
         };
         awaited.id = None;
         match answer {
-            Ok(result) => self.output(result).map_err(CallEnd::Failed),
+            Ok(result) => output(server, result).map_err(CallEnd::Failed),
+            Err(_) if place.answer_is_too_large() => Err(CallEnd::Failed(too_large(&server.name))),
             Err(end) => {
                 if matches!(&end, CallEnd::Failed(error) if error.error_type == ErrorType::Network) {
                     link.doubt.notify_one();
@@ -91,49 +100,50 @@ impl McpTool {
             }
         }
     }
+}
 
-    fn output(&self, result: ServerResult) -> Result<Value, ToolError> {
-        match result {
-            ServerResult::CallToolResult(CallToolResult {
-                content, structured_content, is_error, ..
-            }) => {
-                let content = serde_json::to_value(content).map_err(|_| unreadable(&self.server.name))?;
-                self.checked(content, structured_content, is_error == Some(true))
-            }
-            // Content of a kind that the library does not know: the rest is as good as ever.
-            ServerResult::CustomResult(result) => {
-                let Value::Object(mut fields) = result.0 else { return Err(unreadable(&self.server.name)) };
-                let failed = fields.get("isError") == Some(&Value::Bool(true));
-                match (fields.remove("content"), fields.remove("structuredContent")) {
-                    (Some(content @ Value::Array(_)), structured) => {
-                        self.checked(content, structured, failed)
-                    }
-                    (_, _) => Err(unreadable(&self.server.name)),
-                }
-            }
-            _ => Err(unreadable(&self.server.name)),
+fn output(server: &Server, result: ServerResult) -> Result<Value, ToolError> {
+    match result {
+        ServerResult::CallToolResult(CallToolResult { content, structured_content, is_error, .. }) => {
+            let content = serde_json::to_value(content).map_err(|_| unreadable(&server.name))?;
+            checked(server, content, structured_content, is_error == Some(true))
         }
-    }
-
-    fn checked(&self, content: Value, structured: Option<Value>, failed: bool) -> Result<Value, ToolError> {
-        if failed {
-            return Err(self.failure(&content));
+        // Content of a kind that the library does not know: the rest is as good as ever.
+        ServerResult::CustomResult(result) => {
+            let Value::Object(mut fields) = result.0 else { return Err(unreadable(&server.name)) };
+            let failed = fields.get("isError") == Some(&Value::Bool(true));
+            match (fields.remove("content"), fields.remove("structuredContent")) {
+                (Some(content @ Value::Array(_)), structured) => checked(server, content, structured, failed),
+                (_, _) => Err(unreadable(&server.name)),
+            }
         }
-        let mut output = Map::from_iter([("content".to_owned(), content)]);
-        output.extend(structured.map(|structured| ("structuredContent".to_owned(), structured)));
-        Ok(Value::Object(output))
+        _ => Err(unreadable(&server.name)),
     }
+}
 
-    fn failure(&self, content: &Value) -> ToolError {
-        let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
-        let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-        let text = self.server.secrets.mask(texts.join("\n"));
-        ToolError::internal(match text.char_indices().nth(LONGEST_FAILURE) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None if text.trim().is_empty() => "The tool failed and did not say why.".to_owned(),
-            None => text,
-        })
+fn checked(
+    server: &Server,
+    content: Value,
+    structured: Option<Value>,
+    failed: bool,
+) -> Result<Value, ToolError> {
+    if failed {
+        return Err(failure(server, &content));
     }
+    let mut output = Map::from_iter([("content".to_owned(), content)]);
+    output.extend(structured.map(|structured| ("structuredContent".to_owned(), structured)));
+    Ok(Value::Object(output))
+}
+
+fn failure(server: &Server, content: &Value) -> ToolError {
+    let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+    let text = server.secrets.mask(texts.join("\n"));
+    ToolError::internal(match text.char_indices().nth(LONGEST_FAILURE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None if text.trim().is_empty() => "The tool failed and did not say why.".to_owned(),
+        None => text,
+    })
 }
 
 /// The schema with the type that every input has. One that says something else stays wrong, and is for those to refuse
@@ -156,23 +166,23 @@ impl Tool for McpTool {
         };
         let mut forgotten = false;
         loop {
-            let connection = tokio::select! {
+            let (server, connection) = tokio::select! {
                 biased;
                 () = context.cancelled.cancelled() => {
                     return Err(ToolError::new(ErrorType::Cancelled, "The call was cancelled."));
                 }
-                connection = self.server.connection() => connection?,
+                found = self.servers.connection(&self.server) => found?,
             };
             if !connection.tools.contains(&self.name) {
-                let (server, name) = (&self.server.name, &self.name);
+                let (server, name) = (&self.server, &self.name);
                 return Err(ToolError::internal(format!(
                     "The MCP server {server} no longer has the tool {name}."
                 )));
             }
-            match self.call_over(&connection, input.clone(), &context).await {
+            match self.call_over(&server, &connection, input.clone(), &context).await {
                 Ok(output) => return Ok(output),
                 Err(CallEnd::Failed(error)) => return Err(error),
-                Err(CallEnd::Forgotten) if forgotten => return Err(lost(&self.server.name)),
+                Err(CallEnd::Forgotten) if forgotten => return Err(lost(&self.server)),
                 // The server has not seen the call, so that it can be made again over a new connection.
                 Err(CallEnd::Forgotten) => {
                     forgotten = true;

@@ -8,7 +8,10 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{ChatId, ToolCallId};
-use fermata_tools::{CallContext, Elicitation, ElicitationReply, ErrorType, Owner, Surroundings, ToolError};
+use fermata_tools::{
+    CallContext, Elicitation, ElicitationReply, ErrorType, Execution, Owner, Strategies, Surroundings,
+    ToolError,
+};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,
     model::{
@@ -22,8 +25,9 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::{
     io::{duplex, split},
-    sync::{mpsc, watch},
-    time::{Instant, advance},
+    sync::{Notify, mpsc, oneshot, watch},
+    task::JoinHandle,
+    time::{Instant, advance, sleep},
 };
 
 use super::*;
@@ -47,6 +51,8 @@ struct Pipe {
     connected: mpsc::UnboundedSender<RunningService<RoleServer, Scripted>>,
     /// What the servers notice.
     noticed: mpsc::UnboundedSender<String>,
+    /// Lets one call go on that waits for it.
+    go: Arc<Notify>,
     /// What nobody talks through, but nobody closes.
     mute: Mutex<Vec<tokio::io::DuplexStream>>,
 }
@@ -55,6 +61,7 @@ struct Pipe {
 struct Scripted {
     tools: Arc<Mutex<Vec<&'static str>>>,
     noticed: mpsc::UnboundedSender<String>,
+    go: Arc<Notify>,
 }
 
 /// A hub with one server, `s`, and all that can be seen of it.
@@ -74,6 +81,16 @@ struct Agreeing;
 /// A person who is asked and says nothing.
 struct Silent(mpsc::UnboundedSender<Elicitation>);
 
+/// A person who takes their time over each question.
+struct Thoughtful(mpsc::UnboundedSender<Asked>);
+
+/// A question that a person thinks about.
+struct Asked {
+    call: ToolCallId,
+    elicitation: Elicitation,
+    reply: oneshot::Sender<ElicitationReply>,
+}
+
 #[async_trait]
 impl Connector for Pipe {
     async fn connect(&self, client: Client, link: &Link) -> Result<Live, ConnectError> {
@@ -84,7 +101,8 @@ impl Connector for Pipe {
             Some(Attempt::Fails) => return Err(ConnectError::Settings("it refuses".into())),
             Some(Attempt::Mute) => self.mute.lock().unwrap().push(theirs),
             None => {
-                let server = Scripted { tools: self.tools.clone(), noticed: self.noticed.clone() };
+                let (tools, noticed, go) = (self.tools.clone(), self.noticed.clone(), self.go.clone());
+                let server = Scripted { tools, noticed, go };
                 let connected = self.connected.clone();
                 tokio::spawn(async move {
                     let _ = connected.send(server.serve(theirs).await.unwrap());
@@ -126,6 +144,12 @@ impl ServerHandler for Scripted {
                 String::new()
             }
             "ask" => {
+                let answer = ask(&context).await;
+                let _ = self.noticed.send(answer.clone());
+                answer
+            }
+            "ask later" => {
+                self.go.notified().await;
                 let answer = ask(&context).await;
                 let _ = self.noticed.send(answer.clone());
                 answer
@@ -177,6 +201,17 @@ impl Surroundings for Silent {
 }
 
 #[async_trait]
+impl Surroundings for Thoughtful {
+    fn report(&self, _: &ToolCallId, _: Value) {}
+
+    async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.0.send(Asked { call: call.clone(), elicitation, reply });
+        answer.await.unwrap_or(ElicitationReply::Cancel)
+    }
+}
+
+#[async_trait]
 impl Surroundings for Agreeing {
     fn report(&self, _: &ToolCallId, _: Value) {}
 
@@ -196,6 +231,7 @@ impl World {
             tried,
             connected,
             noticed,
+            go: Arc::default(),
             mute: Mutex::default(),
         });
         let (told, tools) = watch::channel(Vec::new());
@@ -205,8 +241,7 @@ impl World {
             counted.fetch_add(1, Ordering::SeqCst);
             told.send_replace(tools);
         };
-        let tools_of_hub = Tools { listed: Mutex::default(), on_change: Box::new(on_change) };
-        let hub = Hub { tools: Arc::new(tools_of_hub), running: Mutex::default() };
+        let hub = Hub { tools: Arc::new(Tools::new(on_change)), running: Mutex::default() };
         let world =
             Self { hub, pipe, tools, changes, tried: tries, connected: connections, noticed: notices };
         world.set(["s"]);
@@ -214,7 +249,12 @@ impl World {
     }
 
     fn set<const N: usize>(&self, servers: [&str; N]) {
-        let config = ServerConfig::Http { url: String::new(), headers: BTreeMap::new() };
+        self.set_at("", servers);
+    }
+
+    /// The same with another configuration.
+    fn set_at<const N: usize>(&self, url: &str, servers: [&str; N]) {
+        let config = ServerConfig::Http { url: url.to_owned(), headers: BTreeMap::new() };
         let servers = servers.map(|name| (name.to_owned(), config.clone())).into();
         self.hub.set(servers, |_, _, _| self.pipe.clone());
     }
@@ -233,6 +273,42 @@ impl World {
 
     async fn call(&self, name: &str) -> Result<Value, ToolError> {
         self.tool(name).call(json!({}), context("chat")).await
+    }
+}
+
+/// Calls of one chat, and what its person is asked.
+struct Chat {
+    person: Arc<Thoughtful>,
+    asked: mpsc::UnboundedReceiver<Asked>,
+}
+
+/// A call that runs.
+struct Begun {
+    cancelled: CancellationToken,
+    outcome: JoinHandle<Result<Value, ToolError>>,
+}
+
+impl Chat {
+    fn new() -> Self {
+        let (asks, asked) = mpsc::unbounded_channel();
+        Self { person: Arc::new(Thoughtful(asks)), asked }
+    }
+
+    /// Begins a call that may take ten seconds, and waits until the server has it.
+    async fn begin(&self, world: &mut World, tool: &str, id: &str) -> Begun {
+        let context = CallContext::new(Owner::anyone(), ChatId::new("chat"), ToolCallId::new(id));
+        let cancelled = context.cancelled.clone();
+        let execution = Execution {
+            tool: world.tool(tool),
+            input: json!({}),
+            context: context.heard_by(self.person.clone()),
+            timeout: Duration::from_secs(10),
+            retries: 0,
+            strategies: Strategies::default(),
+        };
+        let outcome = tokio::spawn(execution.outcome());
+        assert!(world.noticed.recv().await.unwrap().starts_with("called "));
+        Begun { cancelled, outcome }
     }
 }
 
@@ -432,4 +508,116 @@ async fn after_the_shutdown_nothing_is_started() {
     world.set(["t"]);
     world.ready().await;
     assert!(world.tried.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_outlives_the_call_that_it_was_put_through_while_another_may_have_asked_it() {
+    let mut world = World::new(["ask later", "wait"], []);
+    world.ready().await;
+    let mut chat = Chat::new();
+    let asking = chat.begin(&mut world, "s__ask_later", "a").await;
+    let waiting = chat.begin(&mut world, "s__wait", "b").await;
+    world.pipe.go.notify_one();
+    let asked = chat.asked.recv().await.unwrap();
+    assert_eq!((asked.call.as_str(), asked.elicitation.or_of), ("b", vec![ToolCallId::new("a")]));
+    waiting.cancelled.cancel();
+    assert_eq!(waiting.outcome.await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
+    assert!(asked.reply.send(ElicitationReply::Accept(json!({"one": 1}))).is_ok(), "somebody still asks");
+    let output = asking.outcome.await.unwrap().unwrap();
+    assert!(text(&output).contains("action: Accept"), "{output}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_questions_at_once_live_until_the_last_call_that_may_have_asked_them_has_ended() {
+    let mut world = World::new(["ask later"], []);
+    world.ready().await;
+    let mut chat = Chat::new();
+    let one = chat.begin(&mut world, "s__ask_later", "a").await;
+    let two = chat.begin(&mut world, "s__ask_later", "b").await;
+    world.pipe.go.notify_waiters();
+    let (first, mut second) = (chat.asked.recv().await.unwrap(), chat.asked.recv().await.unwrap());
+    two.cancelled.cancel();
+    assert_eq!(two.outcome.await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
+    assert!(first.reply.send(ElicitationReply::Accept(json!({"one": 1}))).is_ok(), "somebody still asks");
+    let answered = world.noticed.recv().await.unwrap();
+    assert!(answered.contains("action: Accept"), "{answered}");
+    one.cancelled.cancel();
+    one.outcome.await.unwrap().ok();
+    second.reply.closed().await;
+    let answered = world.noticed.recv().await.unwrap();
+    assert!(answered.contains("action: Cancel"), "{answered}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_that_may_have_asked_runs_out_of_time_while_the_person_thinks() {
+    let mut world = World::new(["ask later", "wait"], []);
+    world.ready().await;
+    let mut chat = Chat::new();
+    let asking = chat.begin(&mut world, "s__ask_later", "a").await;
+    let waiting = chat.begin(&mut world, "s__wait", "b").await;
+    world.pipe.go.notify_one();
+    let asked = chat.asked.recv().await.unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    asked.reply.send(ElicitationReply::Decline).unwrap();
+    let output = asking.outcome.await.unwrap().unwrap();
+    assert!(text(&output).contains("action: Decline"), "{output}");
+    let error = waiting.outcome.await.unwrap().unwrap_err();
+    assert_eq!(error.error_type, ErrorType::Timeout, "its time goes on after the answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_replaced_keeps_its_tools_until_the_new_one_has_listed() {
+    let mut world = World::new(["work", "old"], []);
+    world.ready().await;
+    let held = world.tool("s__work");
+    *world.pipe.attempts.lock().unwrap() = [Attempt::Fails; 4].into();
+    *world.pipe.tools.lock().unwrap() = vec!["work", "new"];
+    world.set_at("elsewhere", ["s"]);
+    assert_eq!(world.names(), ["s__work", "s__old"]);
+    let listed = world.tool("s__work");
+    assert_eq!(text(&held.call(json!({}), context("chat")).await.unwrap()), "done");
+    assert_eq!(text(&listed.call(json!({}), context("chat")).await.unwrap()), "done");
+    world.tools.wait_for(|tools| tools.iter().any(|tool| tool.spec().name == "s__new")).await.unwrap();
+    assert_eq!(world.names(), ["s__work", "s__new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_server_goes_to_the_one_that_replaces_it() {
+    let mut world = World::new(["work"], []);
+    world.ready().await;
+    world.pipe.attempts.lock().unwrap().extend([Attempt::Fails; 100]);
+    world.connected.recv().await.unwrap().cancel().await.unwrap();
+    let tool = world.tool("s__work");
+    let call = tokio::spawn(async move { tool.call(json!({}), context("chat")).await });
+    for _ in 0..5 {
+        world.tried.recv().await.unwrap();
+    }
+    assert!(!call.is_finished());
+    world.set_at("elsewhere", ["s"]);
+    world.pipe.attempts.lock().unwrap().clear();
+    assert_eq!(text(&call.await.unwrap().unwrap()), "done");
+}
+
+#[tokio::test]
+async fn a_call_that_runs_fails_when_its_server_is_replaced() {
+    let mut world = World::new(["wait"], []);
+    world.ready().await;
+    let tool = world.tool("s__wait");
+    let call = tokio::spawn(async move { tool.call(json!({}), context("chat")).await });
+    assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
+    world.set_at("elsewhere", ["s"]);
+    assert_eq!(call.await.unwrap().unwrap_err().error_type, ErrorType::Network);
+}
+
+#[tokio::test]
+async fn a_tool_works_for_as_long_as_there_is_a_server_of_that_name() {
+    let world = World::new(["work"], []);
+    world.ready().await;
+    let tool = world.tool("s__work");
+    world.set([]);
+    let error = tool.call(json!({}), context("chat")).await.unwrap_err();
+    assert_eq!(error.text, "The MCP server s is no longer configured.");
+    world.set_at("elsewhere", ["s"]);
+    assert!(world.names().is_empty(), "a name that was gone begins anew");
+    assert_eq!(text(&tool.call(json!({}), context("chat")).await.unwrap()), "done");
 }

@@ -130,6 +130,11 @@ fn call(seen: &mut Seen, params: &Value) -> Result<Value, Box<Response>> {
         Some("half an answer") => {
             refusal(([("content-type", "text/event-stream")], ": it begins\n\n").into_response())
         }
+        Some("no answer") => refusal(Json(json!({"hello": "a proxy"})).into_response()),
+        Some("too much at once") => refusal(([("content-type", "application/json")], much()).into_response()),
+        Some("too much in a stream") => refusal(
+            ([("content-type", "text/event-stream")], format!("data: {}\n\n", much())).into_response(),
+        ),
         Some("a picture") => {
             Ok(json!({"content": [{"type": "hologram", "depth": 3}, {"type": "text", "text": "and words"}]}))
         }
@@ -141,6 +146,11 @@ fn call(seen: &mut Seen, params: &Value) -> Result<Value, Box<Response>> {
             Ok(json!({"content": [{"type": "text", "text": "42"}]}))
         }
     }
+}
+
+/// More than any client takes.
+fn much() -> String {
+    "x".repeat(17 * 1024 * 1024)
 }
 
 async fn world() -> (World, Server) {
@@ -177,6 +187,21 @@ async fn refusals_have_their_types() {
     assert_eq!(refused("500").await.error_type, ErrorType::Internal);
     assert_eq!(refused("half an answer").await.error_type, ErrorType::Network);
     assert_eq!(refused("an echo of the key").await.text, "bad key: ***");
+}
+
+#[tokio::test]
+async fn what_is_no_result_is_a_matter_of_form_and_told_in_our_words() {
+    let (world, _server) = world().await;
+    let refused = async |with: &str| world.call("counting__answer", json!({"with": with})).await.unwrap_err();
+    let error = refused("no answer").await;
+    assert_eq!(error.error_type, ErrorType::InvalidFormat);
+    assert_eq!(error.text, "The MCP server counting answered with something that is no result.");
+    for with in ["too much at once", "too much in a stream"] {
+        let error = refused(with).await;
+        assert_eq!(error.error_type, ErrorType::InvalidFormat, "{with}");
+        assert_eq!(error.text, "The answer of the MCP server counting is too large.", "{with}");
+    }
+    assert_eq!(text(&world.call("counting__answer", json!({})).await.unwrap()), "42");
 }
 
 #[tokio::test]
