@@ -367,7 +367,7 @@ scenario('over HTTP each of two chats has its own question', { versions: [7], co
 });
 
 scenario('over stdio a question does not end with another call of its chat', {
-  versions: [7], config: byHand, todo: 'both questions are given to the newest call, and end with it',
+  versions: [7], config: byHand,
 }, async (world) => {
   await world.offers(ASK);
   world.model.script(calls({ name: ASK, input: { key: 'Ann' } }, { name: ASK, input: { key: 'Bob' } }), says('Both.'));
