@@ -240,8 +240,8 @@ scenario('a repeatable call that the server was killed in is made again, and no 
   assert.deepEqual([times(world, 'begin'), times(world, 'slow')], [2, 1]);
 });
 
-scenario('an approved call whose server is gone since a restart fails, and the chat goes on', {
-  versions: [7], config: byHand,
+scenario('an approved call whose server is gone since a restart fails when its time is over, and the chat goes on', {
+  versions: [7], config: byHand, settings: { FERMATA_TOOL_TIMEOUT: '1s' },
 }, async (world) => {
   await world.offers('hand__change');
   world.model.script(calls(call('hand__change', { key: 'a' })), says('A pity.'));
