@@ -58,6 +58,9 @@ pub struct Call {
     /// What the browser answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<AnswerKind>,
+    /// Whether the gate has let it pass: nobody is asked about it any more.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub has_passed: bool,
     /// What the person said to questions of the call's own.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub replies: Vec<Reply>,
@@ -186,6 +189,7 @@ impl Call {
             question: None,
             decided: None,
             answer: None,
+            has_passed: false,
             replies: Vec::new(),
             resource: None,
             expires: None,
@@ -262,9 +266,10 @@ impl Call {
         self.state == CallState::Executing && self.run_by == Some(RunBy::Browser)
     }
 
-    /// Whether a decision about the call would be taken, needed or not. None is about one that stands in line: the gate has let it pass.
+    /// Whether a decision about the call would be taken, needed or not.
     pub fn takes_decision(&self) -> bool {
-        let open = self.is_asked() || (self.state == CallState::Scheduled && !self.is_in_line());
+        let open =
+            self.is_asked() || (self.state == CallState::Scheduled && !self.has_passed && !self.is_in_line());
         open && self.question.is_some() && self.decided.is_none()
     }
 

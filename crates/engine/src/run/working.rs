@@ -24,6 +24,9 @@ const CUT_OFF: &str = "The server was restarted while this call ran; it may or m
 impl Run {
     /// Lets a call run that nothing keeps from it but the resource that it uses.
     pub(super) fn start(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
+        self.calls[place].has_passed = true;
+        effects.changed.insert(place);
+        effects.save = true;
         match self.calls[place].run_by {
             Some(RunBy::Server | RunBy::Mcp) => {
                 if self.calls[place].edited.is_some() {

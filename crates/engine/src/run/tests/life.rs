@@ -570,3 +570,17 @@ fn half_a_step_is_never_saved() {
         assert!(run.is_saved_by(effects));
     });
 }
+
+#[test]
+fn a_question_that_nobody_needs_any_more_takes_no_answer_while_its_tool_is_away() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("time", "{}")]).let_go();
+    play.scene.toolbox = Toolbox::new(vec![Arc::new(Named("note", Decision::Ask)) as _], |_| {}).0;
+    play.answer(vec![decision("call_1", true)]);
+    assert!(play.run.waits_for_tools());
+    let refused = play.refusal(&[decision("call_2", false)]);
+    assert!(matches!(refused, Rejected::Refused { refusal: fermata_tools::Refusal::WrongAnswer, .. }));
+    let before = play.run.pending().count();
+    play.dies();
+    assert_eq!(play.run.pending().count(), before, "nor after a crash");
+}
