@@ -322,7 +322,7 @@ impl Run {
     /// When the readers are sent away, unless somebody answers; `None` while something is at work.
     pub fn hold_ends(&self) -> Option<Timestamp> {
         let since = self.state.parked_since.filter(|_| !self.state.let_go)?;
-        Some(since.saturating_add(self.state.hold).unwrap_or(Timestamp::MAX))
+        Some(later(since, self.state.hold))
     }
 
     /// The calls that wait for somebody.
@@ -396,6 +396,11 @@ impl Run {
             self.state.parked_since = Some(now);
         }
     }
+}
+
+/// So much later, or as late as there is.
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 fn is_at_work(call: &Call) -> bool {

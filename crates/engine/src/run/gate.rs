@@ -11,7 +11,7 @@ use fermata_tools::{
 };
 use serde_json::Value;
 
-use super::{Context, Effects, Phase, Run, speaking::Arguments};
+use super::{Context, Effects, Phase, Run, later, speaking::Arguments};
 
 /// How deep an input may be. A client posts it again inside its history, whose nesting is limited to a hundred levels.
 const DEEPEST_INPUT: usize = 90;
@@ -187,8 +187,7 @@ impl Run {
     fn start_decided(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
             let call = &self.calls[place];
-            let has_begun = call.is_in_line() || self.absent.contains_key(&call.id);
-            if *call.state() == CallState::Scheduled && !has_begun {
+            if *call.state() == CallState::Scheduled && !call.has_passed {
                 self.start(place, context, effects);
             }
         }
@@ -247,5 +246,5 @@ pub(super) fn too_many_wait(context: &Context<'_>) -> ToolError {
 }
 
 pub(super) fn expiry(context: &Context<'_>) -> jiff::Timestamp {
-    context.now.saturating_add(context.expire).unwrap_or(jiff::Timestamp::MAX)
+    later(context.now, context.expire)
 }

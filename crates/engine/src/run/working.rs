@@ -14,7 +14,7 @@ use super::{
     Context, Effects, Phase, Run,
     ending::Ending,
     gate::{expiry, too_many_wait},
-    is_at_work,
+    is_at_work, later,
     speaking::dynamic,
 };
 
@@ -71,8 +71,7 @@ impl Run {
 
     /// When the first of them has waited long enough.
     pub fn tools_missed(&self, limit: Duration) -> Option<Timestamp> {
-        let since = self.absent.values().min()?;
-        Some(since.saturating_add(limit).unwrap_or(Timestamp::MAX))
+        self.absent.values().min().map(|since| later(*since, limit))
     }
 
     /// Other tools are there than before: calls that waited for theirs go on.
@@ -88,7 +87,7 @@ impl Run {
     /// Calls that have waited for their tools long enough fail.
     pub fn give_up_on_tools(&mut self, context: &Context<'_>, effects: &mut Effects) {
         let limit = context.limits.tool_timeout;
-        let over = |since: Timestamp| since.saturating_add(limit).unwrap_or(Timestamp::MAX) <= context.now;
+        let over = |since: Timestamp| later(since, limit) <= context.now;
         for place in self.step_places() {
             let id = self.calls[place].id.clone();
             if !self.absent.get(&id).copied().is_some_and(over) || self.calls[place].state().is_final() {
