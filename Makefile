@@ -7,13 +7,14 @@ TESTED_BIN := $(abspath e2e/.bin/fermata)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test fmt lint doc deny unit examples e2e soak bench
+.PHONY: help run test fmt lint doc deny unit examples e2e soak bench tested-bin
 
 help:
 	@echo 'make run    start the server; with no model API configured, the demo model answers'
 	@echo 'make test   every check, in this order: fmt lint doc deny unit examples e2e (each is a target, too)'
-	@echo 'make soak   a million random schedules of a run, in about ten minutes'
-	@echo 'make bench  what scheduling a step of many calls costs'
+	@echo '            those that need PostgreSQL or Redis are skipped where there is none (e2e/with-services says how it looks)'
+	@echo 'make soak   a million random schedules of a run, in about ten minutes, then what e2e/ has to say about crashes'
+	@echo 'make bench  what scheduling a step of many calls costs, and a restart with ten thousand parked runs'
 
 run: require-cargo
 	cargo run --release --locked --bin fermata
@@ -40,26 +41,33 @@ deny: require-cargo
 	fi
 
 unit: require-cargo require-node
-	cargo test --workspace --locked
+	e2e/with-services cargo test --workspace --locked
 
 # With the demo model, whatever is set here: a check costs nothing.
 examples: require-cargo
 	env -u OPENAI_API_KEY -u OPENAI_BASE_URL cargo run -q --locked -p fermata-examples --bin conversation
 	cargo run -q --locked -p fermata-examples --bin mounted -- --check
 
-e2e: require-cargo require-node e2e/node_modules/.package-lock.json
+e2e: tested-bin
+	cd e2e && npm run --silent check
+	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent test
+
+tested-bin: require-cargo require-node e2e/node_modules/.package-lock.json
 	cargo build --locked -p fermata-server
 	@mkdir -p $(dir $(TESTED_BIN)) && cp -f $(TARGET_DIR)/debug/fermata $(TESTED_BIN)
-	cd e2e && npm run --silent check
-	cd e2e && FERMATA_BIN=$(TESTED_BIN) npm run --silent test
 
 # By hand: a million schedules take a core about seven minutes, after a build of three. PROPTEST_CASES asks for another number.
 soak: export PROPTEST_CASES ?= 1000000
-soak: require-cargo
+soak: require-cargo tested-bin
 	cargo test --profile soak --locked -p fermata-engine --lib -- every_schedule_keeps_the_invariants --nocapture
+	PROPTEST_CASES=$$(( (PROPTEST_CASES + 49) / 50 )) cargo test --profile soak --locked -p fermata-engine --test instances -- \
+		every_schedule_keeps_what_was_promised --nocapture
+	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent --if-present soak
 
-bench: require-cargo
+bench: require-cargo require-node e2e/node_modules/.package-lock.json
 	cargo test --release --locked -p fermata-engine --lib -- --ignored --nocapture bench
+	cargo build --release --locked -p fermata-server
+	cd e2e && FERMATA_BIN=$(TARGET_DIR)/release/fermata npm run --silent bench
 
 e2e/node_modules/.package-lock.json: e2e/package.json e2e/package-lock.json | require-node
 	cd e2e && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error

@@ -1,5 +1,7 @@
 //! Has the crate built again when a migration is added, which the macro that embeds them cannot notice by itself.
 
 fn main() {
-    println!("cargo::rerun-if-changed=../../migrations/sqlite");
+    for database in ["sqlite", "postgres"] {
+        println!("cargo::rerun-if-changed=../../migrations/{database}");
+    }
 }

@@ -14,19 +14,25 @@ export class EventStream {
   done = false;
   /** Whether the body is over, however that came about. */
   ended = false;
+  /** @type {(event?: Event) => void} */
+  #hears = () => {};
   status = 0;
   headers = new Headers();
+  /** What is no event: the body of a refusal. */
+  rest = '';
 
   /**
    * Sends a request and reads the stream that it is answered with, in the background.
    *
    * @param {string} url
-   * @param {{ body?: unknown, headers?: Record<string, string> }} [request] a POST where there is a body
+   * @param {{ body?: unknown, headers?: Record<string, string>, signal?: AbortSignal }} [request] a POST where there is a body
+   * @param {(event?: Event) => void} [hears] told of every event, and without one of the end
    */
-  static async open(url, { body, headers = {} } = {}) {
+  static async open(url, { body, headers = {}, signal } = {}, hears = () => {}) {
     const stream = new EventStream();
+    stream.#hears = hears;
     const response = await fetch(url, {
-      signal: stream.#abort.signal,
+      signal: AbortSignal.any([stream.#abort.signal, ...(signal ? [signal] : [])]),
       method: body === undefined ? 'GET' : 'POST',
       headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -83,10 +89,12 @@ export class EventStream {
         unread = blocks.pop() ?? '';
         for (const block of blocks) this.#take(block);
       }
+      this.rest = unread;
     } catch {
       // The reader left, or the connection broke: `done` tells such an end from a good one.
     }
     this.ended = true;
+    this.#hears();
   }
 
   /** @param {string} block */
@@ -98,7 +106,11 @@ export class EventStream {
       if (line.startsWith('data:')) data += line.slice(5).trim();
     }
     if (data === '[DONE]') this.done = true;
-    else if (data !== '') this.events.push({ id, chunk: JSON.parse(data) });
+    else if (data !== '') {
+      const event = { id, chunk: JSON.parse(data) };
+      this.events.push(event);
+      this.#hears(event);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // A stand-in for an OpenAI-compatible model API. A test writes one reply per request it expects; a reply is a function
-// that is handed a pen and writes the stream as it likes. A request that a strict provider would refuse, that nobody
-// expected, or that never came, is a fault, and faults fail the test.
+// that is handed a pen and writes the stream as it likes. Where nothing is written down, it may improvise. A request that a
+// strict provider would refuse, that nobody expected, or that never came, is a fault, and faults fail the test.
 
 import http from 'node:http';
 import { faultsOf, isObject } from './strictness.mjs';
@@ -148,6 +148,8 @@ export class Pen {
 export class ModelRequest {
   /** Whether the other side closed the connection before the reply was through. */
   gone = false;
+  /** Whether the reply was through. */
+  done = false;
 
   /** @param {{ messages?: SentMessage[], tools?: { function: { name: string } }[] }} body */
   constructor(body) {
@@ -194,6 +196,12 @@ export class FakeOpenAi {
   requests = [];
   /** @type {string[]} */
   faults = [];
+  /** Fields of an assistant's message that it takes back, besides those that every provider knows. */
+  /** @type {string[]} */
+  knows = [];
+  /** Who replies to what the script has nothing for. */
+  /** @type {((request: ModelRequest) => Reply | Refusal) | undefined} */
+  improvise = undefined;
 
   static async start() {
     const fake = new FakeOpenAi();
@@ -240,16 +248,17 @@ export class FakeOpenAi {
    */
   async #take(message, response) {
     const body = await bodyOf(message);
-    const faults = faultsOf(body);
+    const faults = faultsOf(body, this.knows);
     if (message.method !== 'POST' || message.url !== '/v1/chat/completions') faults.push(`${message.method} ${message.url}`);
     if (message.headers.authorization !== `Bearer ${API_KEY}`) faults.push('a wrong API key');
-    const reply = this.#script.shift();
     const request = new ModelRequest(isObject(body) ? body : {});
     this.requests.push(request);
+    const reply = this.#script.shift() ?? this.improvise?.(request);
     if (reply === undefined) faults.push(`nobody expected request ${this.requests.length}`);
     this.faults.push(...faults);
     response.on('close', () => {
-      request.gone = !response.writableFinished;
+      request.done = response.writableFinished;
+      request.gone = !request.done;
     });
     if (reply === undefined || faults.length > 0) return refuse(response, { status: 400 });
     if (typeof reply !== 'function') return refuse(response, reply);

@@ -48,6 +48,13 @@ const written = async (file) => {
   while (!existsSync(path.join(folder, file))) await new Promise((resolve) => setTimeout(resolve, PAUSE));
 };
 
+/** @param {'once' | 'again'} event @param {Input} input */
+const leavesTrace = async (event, { key = '', takes = 0 }) => {
+  note(event, key);
+  await new Promise((resolve) => setTimeout(resolve, takes));
+  return words(`ran ${key}`);
+};
+
 /** @type {Record<string, Tool>} */
 const TOOLS = {
   look: { readOnly: true, run: ({ key = '' }) => words(`saw ${key}`) },
@@ -56,6 +63,19 @@ const TOOLS = {
     run: ({ key = '' }) => {
       note('changed', key);
       return words(`changed ${key}`);
+    },
+  },
+  // Writes down that it ran, then takes its time. Which of the two may run again is a matter of the settings.
+  once: { readOnly: true, run: (input) => leavesTrace('once', input) },
+  again: { readOnly: true, run: (input) => leavesTrace('again', input) },
+  // Begins, takes its time, ends.
+  alone: {
+    readOnly: true,
+    run: async ({ key = '', takes = 0 }) => {
+      note('begin', key);
+      await new Promise((resolve) => setTimeout(resolve, takes));
+      note('end', key);
+      return words(`alone with ${key}`);
     },
   },
   // Begins, waits for the file `go-<key>`, ends.
@@ -146,7 +166,7 @@ const listed = () =>
   names.map((name) => ({
     name,
     description: `Does ${name}.`,
-    inputSchema: { type: 'object', properties: { key: { type: 'string' } } },
+    inputSchema: { type: 'object', properties: { key: { type: 'string' }, takes: { type: 'integer' } } },
     annotations: { readOnlyHint: TOOLS[name]?.readOnly ?? false },
   }));
 

@@ -36,7 +36,7 @@ export const everything = (name = 'everything') => program(name, [REFERENCE, 'st
 /**
  * The server by hand.
  *
- * @param {Place} place in whose folder it keeps its journal
+ * @param {{ folder: string }} place in whose folder it keeps its journal
  * @param {{ name?: string, tools?: string[], env?: Record<string, string> }} [options] tools: all that it knows, if left out
  */
 export const byHand = ({ folder }, { name = 'hand', tools = [], env } = {}) => program(name, [BY_HAND, folder, ...tools], env);

@@ -104,7 +104,7 @@ export class Server {
     }
     await until(
       () => {
-        if (child.exitCode !== null || child.pid === undefined) throw new Error(`the server did not start:\n${this.log}`);
+        if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) throw new Error(`the server did not start:\n${this.log}`);
         return fetch(`${this.url}/healthz`).then((response) => response.ok, () => false);
       },
       () => `200 from /healthz:\n${this.log}`,
@@ -129,6 +129,15 @@ export class Server {
     const said = () => this.log.slice(before);
     await until(() => /settings (again|are not taken)[^\n]*\n/.test(said()), () => `a word about the settings:\n${said()}`);
     return said();
+  }
+
+  /** @param {NodeJS.Signals} signal that the process is sent */
+  signal(signal) {
+    this.#child?.kill(signal);
+  }
+
+  get pid() {
+    return this.#child?.pid;
   }
 
   /** Kills the process the hard way: it has no chance to tidy up. */

@@ -22,15 +22,16 @@ export const isObject = (value) => typeof value === 'object' && value !== null &
  * The faults of a request body, as sentences; none for a body that every provider takes.
  *
  * @param {unknown} body
+ * @param {string[]} [known] fields of an assistant's message that this provider takes besides
  * @returns {string[]}
  */
-export function faultsOf(body) {
+export function faultsOf(body, known = []) {
   if (!isObject(body)) return ['the body is no JSON object'];
   const faults = [];
   if (typeof body.model !== 'string' || body.model === '') faults.push('model is missing');
   if (body.stream !== true) faults.push('stream is not true');
   if (body.tool_choice !== undefined && body.tools === undefined) faults.push('tool_choice without tools');
-  faults.push(...faultsOfTools(body.tools), ...faultsOfHistory(body.messages));
+  faults.push(...faultsOfTools(body.tools), ...faultsOfHistory(body.messages, known));
   return faults;
 }
 
@@ -58,9 +59,10 @@ function faultsOfTools(tools) {
 
 /**
  * @param {unknown} messages
+ * @param {string[]} known
  * @returns {string[]}
  */
-function faultsOfHistory(messages) {
+function faultsOfHistory(messages, known) {
   if (!Array.isArray(messages) || messages.length === 0) return ['messages is empty'];
   /** @type {string[]} */
   const faults = [];
@@ -73,7 +75,8 @@ function faultsOfHistory(messages) {
       faults.push(`${where} has no role that is known`);
       continue;
     }
-    const strangers = Object.keys(message).filter((key) => !MESSAGE_KEYS[/** @type {Role} */ (message.role)].includes(key));
+    const keys = [...MESSAGE_KEYS[message.role], ...(message.role === 'assistant' ? known : [])];
+    const strangers = Object.keys(message).filter((key) => !keys.includes(key));
     if (strangers.length > 0) faults.push(`${where} (${message.role}) has unknown fields: ${strangers.join(', ')}`);
     if (message.role === 'tool') {
       if (!unanswered.delete(String(message.tool_call_id))) {

@@ -204,9 +204,9 @@ scenario('a server that learns a tool is asked for its list again', {
   assert.ok(model.request(3).tools.includes('hand__change'));
 });
 
-scenario('programs end with the server', { versions: [7], config: byHand }, async (world) => {
+scenario('programs end with the server', { versions: [7], config: byHand, settings: { FERMATA_DRAIN: '1s' } }, async (world) => {
   await world.offers('hand__work');
-  world.model.script(calls(call('hand__work', { key: 'a' })));
+  world.model.script(calls(call('hand__work', { key: 'a' })), says('It was cut off.'));
   const stream = await world.post('work');
   await until(() => times(world, 'begin') === 1, 'the call to run');
   const pid = processOf(world);
@@ -215,6 +215,7 @@ scenario('programs end with the server', { versions: [7], config: byHand }, asyn
   await stream.toEnd();
   assert.ok(stream.done);
   await world.server.start();
+  await until(() => world.model.requests.length === 2, 'the run to go on, though nobody asks for the chat');
 });
 
 scenario('a repeatable call that the server was killed in is made again, and no other', {

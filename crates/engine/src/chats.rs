@@ -12,14 +12,14 @@ use dashmap::DashMap;
 use fermata_protocol::ChatId;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::driver::Command;
+use crate::instances::Order;
 
-pub(crate) type Inbox = mpsc::UnboundedReceiver<Command>;
+pub(crate) type Inbox = mpsc::UnboundedReceiver<Order>;
 
 /// Drivers by chat.
 #[derive(Clone, Default)]
 pub(crate) struct Chats {
-    drivers: Arc<DashMap<ChatId, mpsc::UnboundedSender<Command>>>,
+    drivers: Arc<DashMap<ChatId, mpsc::UnboundedSender<Order>>>,
 }
 
 /// The driver is gone before it answered: it has failed, and the chat is as it was saved.
@@ -32,20 +32,20 @@ impl Chats {
         &self,
         chat: &ChatId,
         start: impl FnOnce(Inbox),
-        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+        order: impl FnOnce(oneshot::Sender<T>) -> Order,
     ) -> Result<T, Lost> {
         let (reply, answer) = oneshot::channel();
-        self.tell(chat, start, command(reply));
+        self.tell(chat, start, order(reply));
         answer.await.map_err(|_| Lost)
     }
 
     /// Puts a command to the chat's driver.
-    pub fn tell(&self, chat: &ChatId, start: impl FnOnce(Inbox), command: Command) {
+    pub fn tell(&self, chat: &ChatId, start: impl FnOnce(Inbox), order: Order) {
         // The entry stays locked until the command is in the inbox: the driver cannot leave in between.
         let mut driver = self.drivers.entry(chat.clone()).or_insert_with(|| mpsc::unbounded_channel().0);
-        if let Err(mpsc::error::SendError(command)) = driver.send(command) {
+        if let Err(mpsc::error::SendError(order)) = driver.send(order) {
             let (sender, inbox) = mpsc::unbounded_channel();
-            let _ = sender.send(command);
+            let _ = sender.send(order);
             *driver = sender;
             start(inbox);
         }
@@ -56,9 +56,14 @@ impl Chats {
         self.drivers.remove_if(chat, |_, _| inbox.is_empty()).is_some()
     }
 
-    /// Forgets a driver that has failed, unless another is there already.
-    pub fn forget_failed(&self, chat: &ChatId) {
+    /// Forgets a driver that takes nothing more, unless another is there already.
+    pub fn forget_closed(&self, chat: &ChatId) {
         self.drivers.remove_if(chat, |_, driver| driver.is_closed());
+    }
+
+    /// The chats that have one.
+    pub fn driven(&self) -> Vec<ChatId> {
+        self.drivers.iter().map(|driver| driver.key().clone()).collect()
     }
 
     /// Whether the chat has a driver.

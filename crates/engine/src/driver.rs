@@ -16,7 +16,7 @@ mod tools;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use fermata_protocol::{Answer, ChatId, EventId, Profile, UiChunk};
+use fermata_protocol::{Answer, ChatId, EventId, Profile, RunId};
 use fermata_tools::{ErrorType, Owner, Receipt, Strategy};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -31,44 +31,61 @@ use crate::{
     engine::Inner,
     model::{ModelError, ModelEvent},
     prompt::{Asking, prompt},
-    run::{Context, Effects, Ending, Phase, Run},
-    store::{Change, StoreError},
+    run::{Context, Effects, Ending, Phase, Run, goodbye, shutting_down},
+    store::{Change, Fence, InstanceId, RunRecord, StoreError},
 };
 
 /// What can be asked of a chat.
 pub(crate) enum Command {
-    Submit(Box<Submission>, oneshot::Sender<Result<Following, SubmitError>>),
+    Submit(Box<Submission>, Reply<Following, SubmitError>),
     Answer {
         owner: Owner,
         answers: Vec<Answer>,
-        reply: oneshot::Sender<Result<Vec<Receipt>, AnswerError>>,
+        reply: Reply<Vec<Receipt>, AnswerError>,
     },
     Resume {
         owner: Owner,
         after: Option<EventId>,
-        reply: oneshot::Sender<Result<Option<Following>, ReadError>>,
+        reply: Reply<Option<Following>, ReadError>,
     },
     Stop {
         owner: Owner,
-        reply: oneshot::Sender<Result<(), ReadError>>,
+        reply: Reply<(), ReadError>,
     },
     View {
         owner: Owner,
-        reply: oneshot::Sender<Result<ChatView, ReadError>>,
+        reply: Reply<ChatView, ReadError>,
     },
     Delete {
         owner: Owner,
-        reply: oneshot::Sender<Result<(), ReadError>>,
+        reply: Reply<(), ReadError>,
     },
-    /// A time may be over.
+    /// As [`Command::Resume`], for a reader that has read this much of this run; `None` where it cannot go on.
+    Rejoin {
+        owner: Owner,
+        run: RunId,
+        place: u64,
+        profile: Profile,
+        reply: Reply<Option<Following>, ReadError>,
+    },
+    /// A time may be over, or nobody drives the run.
     Wake,
+    /// Somebody else may have taken up the run.
+    Verify,
 }
+
+/// Where the result of a command is waited for, once.
+pub(crate) struct Reply<T, E>(Option<oneshot::Sender<Result<T, E>>>);
 
 /// The task.
 pub(crate) struct Driver {
     inner: Arc<Inner>,
     chat: ChatId,
     inbox: Inbox,
+    /// Whether `record` is what was saved last.
+    has_read: bool,
+    /// Whether it was started because nobody drove the run.
+    was_woken: bool,
     record: Option<Record>,
     live: Option<Live>,
 }
@@ -76,10 +93,31 @@ pub(crate) struct Driver {
 /// What is known of a chat that exists.
 pub(crate) struct Record {
     pub owner: Owner,
+    /// As of what was read or written last.
+    fence: Fence,
     profile: Profile,
     pub always: BTreeSet<String>,
-    /// Whether a run is open that is not in [`Driver::live`].
-    saved_run: bool,
+    /// Who else drives its open run.
+    driver: Option<InstanceId>,
+    /// Whether it is saved that this instance drives it.
+    is_mine: bool,
+    /// The open run that is not in [`Driver::live`] yet.
+    saved_run: Option<Box<RunRecord>>,
+}
+
+// === impl Reply ===
+
+impl<T, E> Reply<T, E> {
+    pub fn to(waiting: oneshot::Sender<Result<T, E>>) -> Self {
+        Self(Some(waiting))
+    }
+
+    /// Sends the result. Who asked may have gone; the chat does not mind.
+    pub fn send(&mut self, result: Result<T, E>) {
+        if let Some(waiting) = self.0.take() {
+            let _ = waiting.send(result);
+        }
+    }
 }
 
 // === impl Driver ===
@@ -89,17 +127,47 @@ impl Driver {
     pub fn start(inner: Arc<Inner>, chat: ChatId, inbox: Inbox) {
         let tasks = inner.tasks.clone();
         tasks.spawn(async move {
-            let mut driver = Self { inner, chat, inbox, record: None, live: None };
-            if let Err(error) = driver.drive().await {
-                tracing::error!(chat = %driver.chat, %error, "the chat is dropped from memory; it stays as it was saved");
-                driver.inbox.close();
-                driver.inner.chats.forget_failed(&driver.chat);
-            }
+            let mut driver =
+                Self { inner, chat, inbox, has_read: false, was_woken: false, record: None, live: None };
+            driver.work().await;
         });
     }
 
+    async fn work(&mut self) {
+        loop {
+            match self.drive().await {
+                Ok(()) => return,
+                Err(StoreError::Fenced) => {
+                    tracing::info!(chat = %self.chat, "another instance has taken up the chat");
+                    self.forget();
+                }
+                Err(error) => {
+                    tracing::error!(chat = %self.chat, %error, "the chat is dropped from memory; it stays as it was saved");
+                    self.note_failure(&error);
+                    self.forget();
+                    return self.retire();
+                }
+            }
+        }
+    }
+
+    /// Has the chat taken up again by itself, where that may help.
+    fn note_failure(&self, error: &StoreError) {
+        let instances = &self.inner.instances;
+        match error {
+            StoreError::Unavailable(_) | StoreError::Unclear(_) if self.live.is_some() || self.was_woken => {
+                instances.drop_chat(self.chat.clone());
+            }
+            StoreError::Corrupt(_) | StoreError::Conflict(_) => instances.shun(self.chat.clone()),
+            StoreError::Unavailable(_)
+            | StoreError::Unclear(_)
+            | StoreError::Fenced
+            | StoreError::BadCursor => {}
+        }
+    }
+
     async fn drive(&mut self) -> Result<(), StoreError> {
-        self.load().await?;
+        let (closing, over) = (self.inner.closing.clone(), self.inner.over.clone());
         loop {
             let mut tools = self.inner.changes();
             self.find_tools().await?;
@@ -108,20 +176,40 @@ impl Driver {
             if self.live.is_none() && self.inner.chats.leave(&self.chat, &self.inbox) {
                 return Ok(());
             }
+            let is_closing = closing.is_cancelled();
+            if is_closing && !self.is_at_work() {
+                return self.shut_down().await;
+            }
             let deadline = self.deadline();
-            let closing = self.inner.closing.clone();
             tokio::select! {
                 biased;
-                () = closing.cancelled() => {
-                    self.shut_down();
-                    return Ok(());
-                }
-                Some(command) = self.inbox.recv() => self.obey(command).await?,
+                () = over.cancelled() => return self.shut_down().await,
+                () = closing.cancelled(), if !is_closing => {}
+                Some(order) = self.inbox.recv() => self.obey(order).await?,
                 // Looked for at the beginning of the next round.
                 Ok(()) = tools.changed(), if self.waits_for_tools() => {}
                 happening = next(&mut self.live, deadline) => self.handle(happening).await?,
             }
         }
+    }
+
+    /// Forgets all that is in memory; the run's readers look for it anew.
+    fn forget(&mut self) {
+        if let Some(mut live) = self.live.take() {
+            live.log.end_moved();
+        }
+        self.record = None;
+        self.has_read = false;
+    }
+
+    /// Takes nothing more.
+    fn retire(&mut self) {
+        self.inbox.close();
+        self.inner.chats.forget_closed(&self.chat);
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| !live.run.is_waiting())
     }
 
     /// Lets the run make a decision.
@@ -148,6 +236,10 @@ impl Driver {
         live.log.stage(publish);
         if *save {
             self.save(before, &effects).await?;
+        }
+        if !execute.is_empty() && self.inner.instances.may_be_dead() {
+            // Time has stood still for this process since the commit, perhaps, and somebody else has settled these calls.
+            self.verify().await?;
         }
         let Some(live) = &mut self.live else { return Ok(()) };
         for call in release {
@@ -274,24 +366,21 @@ impl Driver {
 
     /// Sends the readers away while calls wait.
     async fn let_go(&mut self) -> Result<(), StoreError> {
-        let mut last = Vec::new();
-        let effects = self.decide(|run, context, effects| last = run.let_go(context, effects));
+        let effects = self.decide(Run::let_go);
         self.perform(effects).await?;
         if let Some(live) = &mut self.live {
-            live.log.end(last);
+            live.log.end(goodbye());
             // Whoever comes later, perhaps at once, follows the same run in a log that goes on.
             live.log = live.log.reopen();
         }
         Ok(())
     }
 
-    /// Forgets a run that was let go: it costs a row from now on.
+    /// Forgets a run that was let go, or was only looked at: it costs a row from now on.
     fn let_rest(&mut self) {
-        if self.live.as_ref().is_some_and(|live| live.run.state.let_go && !live.run.is_bound()) {
+        if self.live.as_ref().is_some_and(Live::may_rest) {
             self.live = None;
-            if let Some(record) = &mut self.record {
-                record.saved_run = true;
-            }
+            self.has_read = false;
         }
     }
 
@@ -317,12 +406,18 @@ impl Driver {
         }
     }
 
-    fn shut_down(&mut self) {
-        if let Some(live) = &mut self.live {
-            live.log.end(vec![UiChunk::Error {
-                error_text: "The server is shutting down. Load the chat again in a moment.".into(),
-            }]);
+    /// Sends the readers away, to come back to another instance or after the next start. What waited when the end began has been let go
+    /// with all others that did; what was saved since then is let go here, unless it is at work.
+    async fn shut_down(&mut self) -> Result<(), StoreError> {
+        let is_at_work = self.is_at_work();
+        self.retire();
+        let Some(live) = &mut self.live else { return Ok(()) };
+        live.log.leave(shutting_down());
+        if is_at_work || !live.is_saved_late {
+            return Ok(());
         }
+        let run = live.run.id.clone();
+        self.commit(vec![Change::Drive { run, driver: None }]).await
     }
 
     /// When something may be over.
@@ -341,6 +436,16 @@ impl Driver {
             live.model_deadline(limits.model_timeout, limits.model_call_timeout),
         ];
         times.into_iter().flatten().min()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Nobody else takes up what this instance seems to drive.
+        if std::thread::panicking() {
+            self.inner.instances.drop_chat(self.chat.clone());
+            self.retire();
+        }
     }
 }
 

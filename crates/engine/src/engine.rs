@@ -13,19 +13,22 @@ use fermata_tools::{
     ToolboxError,
 };
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::{oneshot, watch};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Model, Reader, Store,
-    chats::Chats,
-    driver::{Command, Driver, Record},
+    Mail, Model, Reader, Store,
+    chats::{Chats, Lost},
+    driver::{Command, Driver, Record, Reply},
+    instances::{Instances, Order, free_locks, keep_alive, read_letters, sweep},
     model::Usage,
-    run::Context,
-    store::{ChatPage, StoreError},
+    run::{Context, shutting_down},
+    store::{ChatPage, InstanceId, StoreError},
 };
 
+pub(crate) use errors::Refused;
 pub use errors::{AnswerError, ReadError, SubmitError};
 pub(crate) use open_runs::{OpenRun, OpenRuns};
 pub(crate) use rules::Current;
@@ -50,14 +53,21 @@ pub(crate) struct Inner {
     pub chats: Chats,
     pub locks: Locks<ResourceKey>,
     pub open_runs: OpenRuns,
+    /// This process among those that share the store.
+    pub instances: Instances,
+    /// Drivers, and what works for them.
     pub tasks: TaskTracker,
+    /// What goes on until the very end.
+    upkeep: TaskTracker,
+    /// The server is to end: nothing new begins.
     pub closing: CancellationToken,
+    /// It ends now, whatever is at work.
+    pub over: CancellationToken,
+    gone: CancellationToken,
 }
 
-/// How often the database is asked for calls whose time is over in chats that nobody drives.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// How many such chats are taken up at a time.
-const SWEEP_BATCH: usize = 100;
+/// How long whoever drives a chat is looked for: for longer than it takes to notice that an instance has died.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What an engine is built from.
 pub struct EngineParts {
@@ -65,6 +75,8 @@ pub struct EngineParts {
     pub model: Arc<dyn Model>,
     /// What survives.
     pub store: Arc<dyn Store>,
+    /// How the instances that share the store reach each other; `None` where there is one instance only.
+    pub mail: Option<Arc<dyn Mail>>,
     /// What the server itself can do.
     pub tools: Vec<Arc<dyn Tool>>,
     /// What decides about calls until [`Engine::set_rules`].
@@ -90,6 +102,7 @@ pub trait Ids: Send + Sync {
 }
 
 /// A post to a chat.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Submission {
     /// Who posts.
     pub owner: Owner,
@@ -110,7 +123,7 @@ pub struct Following {
 }
 
 /// A chat as its owner may see it, in the profile of its last post.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChatView {
     /// Which.
     pub id: ChatId,
@@ -123,7 +136,7 @@ pub struct ChatView {
 }
 
 /// Something that waits for somebody.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Pending {
     /// A call that waits for a person's decision or for the browser's output.
     Call(Box<Call>),
@@ -155,6 +168,7 @@ impl Engine {
             return Err(error);
         }
         let inner = Arc::new(Inner {
+            instances: Instances::new(InstanceId::new(parts.ids.next("ins_")), parts.mail),
             current: watch::Sender::new(Arc::new(current)),
             model: parts.model,
             store: parts.store,
@@ -165,9 +179,17 @@ impl Engine {
             locks: Locks::new(),
             open_runs: OpenRuns::default(),
             tasks: TaskTracker::new(),
+            upkeep: TaskTracker::new(),
             closing: CancellationToken::new(),
+            over: CancellationToken::new(),
+            gone: CancellationToken::new(),
         });
-        inner.tasks.spawn(sweep(inner.clone()));
+        inner.keep_up(&inner.closing, sweep(inner.clone()));
+        inner.keep_up(&inner.gone, keep_alive(inner.clone()));
+        if inner.instances.mail.is_some() {
+            inner.keep_up(&inner.gone, read_letters(inner.clone()));
+            inner.keep_up(&inner.gone, free_locks(inner.clone()));
+        }
         Ok(Self { inner })
     }
 
@@ -183,7 +205,7 @@ impl Engine {
         within("messages", submission.body.messages.len(), limits.messages)?;
         within("tools", submission.body.tools.len(), limits.tools)?;
         let chat = submission.body.id.clone().unwrap_or_else(|| ChatId::new(self.inner.ids.next("chat_")));
-        self.ask(&chat, |reply| Command::Submit(Box::new(submission), reply)).await
+        self.inner.ask(&chat, |reply| Command::Submit(Box::new(submission), reply)).await
     }
 
     /// Delivers answers to calls that wait, all or none.
@@ -196,10 +218,10 @@ impl Engine {
         chat: &ChatId,
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        if self.inner.closing.is_cancelled() {
+        if self.inner.is_closed_to(chat) {
             return Err(AnswerError::ShuttingDown);
         }
-        self.ask(chat, |reply| Command::Answer { owner: owner.clone(), answers, reply }).await
+        self.inner.ask(chat, |reply| Command::Answer { owner: owner.clone(), answers, reply }).await
     }
 
     /// Follows the open run, from its start or after an event; `None` where none is open.
@@ -212,8 +234,8 @@ impl Engine {
         chat: &ChatId,
         after: Option<EventId>,
     ) -> Result<Option<Following>, ReadError> {
-        self.check_open()?;
-        self.ask(chat, |reply| Command::Resume { owner: owner.clone(), after, reply }).await
+        self.check_open(chat)?;
+        self.inner.ask(chat, |reply| Command::Resume { owner: owner.clone(), after, reply }).await
     }
 
     /// Ends the chat's run, with or without readers. Where no run is open, that is fine too.
@@ -221,8 +243,8 @@ impl Engine {
     /// # Errors
     /// Where the chat cannot be read or saved.
     pub async fn stop(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
-        self.check_open()?;
-        self.ask(chat, |reply| Command::Stop { owner: owner.clone(), reply }).await
+        self.check_open(chat)?;
+        self.inner.ask(chat, |reply| Command::Stop { owner: owner.clone(), reply }).await
     }
 
     /// The chat.
@@ -230,8 +252,8 @@ impl Engine {
     /// # Errors
     /// Where it is not this owner's or cannot be read.
     pub async fn chat(&self, owner: &Owner, chat: &ChatId) -> Result<ChatView, ReadError> {
-        self.check_open()?;
-        self.ask(chat, |reply| Command::View { owner: owner.clone(), reply }).await
+        self.check_open(chat)?;
+        self.inner.ask(chat, |reply| Command::View { owner: owner.clone(), reply }).await
     }
 
     /// The owner's chats, newest first.
@@ -252,8 +274,8 @@ impl Engine {
     /// # Errors
     /// Where it is not this owner's or cannot be changed.
     pub async fn delete(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
-        self.check_open()?;
-        self.ask(chat, |reply| Command::Delete { owner: owner.clone(), reply }).await
+        self.check_open(chat)?;
+        self.inner.ask(chat, |reply| Command::Delete { owner: owner.clone(), reply }).await
     }
 
     /// The tools of the server and of MCP servers, as the rules want them: `policy` is what becomes of a call whose input no rule
@@ -285,31 +307,43 @@ impl Engine {
     /// # Errors
     /// Why they cannot.
     pub async fn ready(&self) -> Result<(), ReadError> {
-        self.check_open()?;
+        if self.inner.closing.is_cancelled() {
+            return Err(ReadError::ShuttingDown);
+        }
         Ok(self.inner.store.ready().await?)
     }
 
-    /// Ends everything in good order: no new runs, an `error` chunk to every reader; calls that wait stay saved.
+    /// Ends everything in good order: nothing new begins; runs that wait end for their readers at once with an `error` chunk, those at
+    /// work when they come to wait, or when [`Settings::drain`] is over. All stay saved, for other instances or the next start.
     pub async fn shutdown(&self) {
-        self.inner.closing.cancel();
-        self.inner.tasks.close();
-        self.inner.tasks.wait().await;
-    }
-
-    fn check_open(&self) -> Result<(), ReadError> {
-        if self.inner.closing.is_cancelled() { Err(ReadError::ShuttingDown) } else { Ok(()) }
-    }
-
-    async fn ask<T, E: From<StoreError>>(
-        &self,
-        chat: &ChatId,
-        command: impl FnOnce(oneshot::Sender<Result<T, E>>) -> Command,
-    ) -> Result<T, E> {
-        let start = |inbox| Driver::start(self.inner.clone(), chat.clone(), inbox);
-        match self.inner.chats.ask(chat, start, command).await {
-            Ok(answer) => answer,
-            Err(_) => Err(StoreError::Unavailable("the chat's driver has failed".into()).into()),
+        let inner = &self.inner;
+        inner.closing.cancel();
+        inner.tasks.close();
+        inner.instances.feeds.leave(&shutting_down());
+        // Nobody here goes on with a run that waits; others may at once.
+        if let Err(error) = inner.store.release(&inner.instances.me).await {
+            tracing::warn!(%error, "runs that wait could not be let go; they are taken up when this instance is gone");
         }
+        if tokio::time::timeout(inner.settings.drain, inner.tasks.wait()).await.is_err() {
+            tracing::info!("runs were still at work; they go on elsewhere, or after the next start");
+        }
+        inner.over.cancel();
+        inner.tasks.wait().await;
+        inner.gone.cancel();
+        inner.upkeep.close();
+        inner.upkeep.wait().await;
+        // Those that came while the server ended.
+        inner.instances.feeds.leave(&shutting_down());
+        if let Some(mail) = &inner.instances.mail {
+            mail.close(&inner.instances.me).await;
+        }
+        if let Err(error) = inner.store.leave(&inner.instances.me).await {
+            tracing::warn!(%error, "the database could not be told that this instance ends; it will be noticed");
+        }
+    }
+
+    fn check_open(&self, chat: &ChatId) -> Result<(), ReadError> {
+        if self.inner.is_closed_to(chat) { Err(ReadError::ShuttingDown) } else { Ok(()) }
     }
 }
 
@@ -320,28 +354,38 @@ fn within(what: &str, count: usize, limit: usize) -> Result<(), SubmitError> {
     Err(SubmitError::TooLarge(format!("The post has {count} {what}; the limit is {limit}.")))
 }
 
-/// Takes up chats that nobody drives when the time of one of their calls is over.
-async fn sweep(inner: Arc<Inner>) {
-    loop {
-        tokio::select! {
-            () = inner.closing.cancelled() => return,
-            () = tokio::time::sleep(SWEEP_EVERY) => {}
-        }
-        match inner.store.due(inner.clock.now(), SWEEP_BATCH).await {
-            Ok(due) => {
-                for chat in due.into_iter().filter(|chat| !inner.chats.is_driven(chat)) {
-                    let start = |inbox| Driver::start(inner.clone(), chat.clone(), inbox);
-                    inner.chats.tell(&chat, start, Command::Wake);
-                }
-            }
-            Err(error) => tracing::warn!(%error, "calls whose time is over could not be looked for"),
-        }
-    }
-}
-
 // === impl Inner ===
 
 impl Inner {
+    fn keep_up(&self, until: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) {
+        let until = until.clone();
+        self.upkeep.spawn(async move { until.run_until_cancelled(work).await });
+    }
+
+    /// Whether the server ends and nothing of this chat is at work here any more.
+    pub fn is_closed_to(&self, chat: &ChatId) -> bool {
+        self.closing.is_cancelled() && !self.chats.is_driven(chat)
+    }
+
+    /// A command for whoever drives the chat.
+    pub fn order(&self, command: Command) -> Order {
+        Order { command, until: Instant::now() + PATIENCE, from_afar: false }
+    }
+
+    /// Puts a command to the chat's driver, starting one where there is none, and waits for its answer.
+    pub async fn ask<T, E: From<StoreError> + Refused>(
+        self: &Arc<Self>,
+        chat: &ChatId,
+        command: impl FnOnce(Reply<T, E>) -> Command,
+    ) -> Result<T, E> {
+        let start = |inbox| Driver::start(self.clone(), chat.clone(), inbox);
+        match self.chats.ask(chat, start, |reply| self.order(command(Reply::to(reply)))).await {
+            Ok(answer) => answer,
+            Err(Lost) if self.closing.is_cancelled() => Err(E::shutting_down()),
+            Err(Lost) => Err(StoreError::Unavailable("the chat's driver has failed".into()).into()),
+        }
+    }
+
     /// What the steps that begin now go by.
     pub fn current(&self) -> Arc<Current> {
         self.current.borrow().clone()

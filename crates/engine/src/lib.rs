@@ -7,6 +7,8 @@ mod chats;
 mod content;
 mod driver;
 mod engine;
+mod instances;
+pub mod mail;
 pub mod model;
 mod post;
 mod prompt;
@@ -19,6 +21,7 @@ pub use engine::{
     AnswerError, ChatView, Clock, Engine, EngineParts, Following, Ids, Limits, Pending, ReadError, Rules,
     Settings, Submission, SubmitError,
 };
+pub use mail::Mail;
 pub use model::Model;
 pub use run_log::Reader;
 pub use runner::{Runner, RunnerError};

@@ -34,7 +34,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use answers::Rejected;
 pub(crate) use elicit::{Elicited, asker_in};
-pub(crate) use ending::Ending;
+pub(crate) use ending::{Ending, goodbye, shutting_down};
 pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
 
 use crate::{Ids, Limits, Rules, model::Usage};
@@ -312,6 +312,11 @@ impl Run {
         self.elicitations().next().is_some()
     }
 
+    /// Whether nobody follows it and nothing of it lives in this process only: what was saved is all there is.
+    pub fn may_rest(&self) -> bool {
+        self.state.let_go && !self.is_bound()
+    }
+
     /// When the first of what waits for somebody expires.
     pub fn expires(&self) -> Option<Timestamp> {
         let calls = self.calls.iter().filter(|call| call.waits_for_somebody());
@@ -379,16 +384,19 @@ impl Run {
 
     /// Notes that the run is parked from here on, where it is.
     fn mark_parked(&mut self, now: Timestamp) {
+        let mark =
+            Mark { step: self.state.step, seq: self.state.seq, open: self.state.phase == Phase::Working };
         if !self.is_waiting() {
             // What is at work is not to be forgotten, whoever was sent away before it began again.
             self.state.let_go = false;
             self.state.parked_since = None;
-            // Whoever comes while something is at work may read on.
-            self.state.let_go = false;
+            // A page may answer its own call by posting, whatever else of the step is at work: once is enough for it to find its place.
+            let is_known = |known: &Mark| (known.step, known.open) == (mark.step, mark.open);
+            if self.step_calls().any(Call::waits_for_somebody) && !self.state.marks.iter().any(is_known) {
+                self.state.marks.push(mark);
+            }
             return;
         }
-        let mark =
-            Mark { step: self.state.step, seq: self.state.seq, open: self.state.phase == Phase::Working };
         if self.state.marks.last() != Some(&mark) {
             self.state.marks.push(mark);
         }

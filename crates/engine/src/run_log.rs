@@ -1,27 +1,31 @@
 //! The log of a run, and those who read it.
 //!
 //! One [`Writer`] appends, any number of [`Reader`]s follow. A chunk is encoded once, when it is appended; readers share its bytes and
-//! own no more than a place. A reader that is slow or gone is nobody's business. The log does not know what its chunks mean.
+//! own no more than a place. A reader that is slow or gone is nobody's business. Of what its chunks mean, the log knows one thing: that
+//! nothing of a step is saved before all of it is, so a place that was lost right behind a `start-step` was in a step that was cut off.
 //!
-//! Invariants: a log has one writer; it ends exactly once, also when the writer is dropped in a panic; a reader ends when its log does.
+//! Invariants: a log has one writer; it ends exactly once, also when the writer is dropped in a panic; a reader ends when its log does,
+//! unless the run goes on in another log: then the reader goes on there.
+
+mod reader;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::{Bytes, BytesMut};
-use fermata_protocol::{DONE, EventId, Frames, Profile, RunId, UiChunk, encode, encode_ephemeral};
+use bytes::Bytes;
+use fermata_protocol::{EventId, Frames, Profile, RunId, UiChunk, encode};
 use tokio::sync::Notify;
 
-/// A batch larger than this is handed over in pieces, so that one reader's catching up does not copy a whole message at once.
-const BATCH_BYTES: usize = 64 * 1024;
+pub use reader::Reader;
+pub(crate) use reader::{Home, Start};
 
-/// No chunk of a log stands here: who names it reads from the start.
-const NO_PLACE: u64 = 0;
+/// As much is handed over at a time, so that one reader's catching up does not copy a whole message at once.
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// The log.
 #[derive(Debug)]
 pub(crate) struct RunLog {
     run: RunId,
-    // Held for a few copies of pointers at a time; shared with nobody but this run's readers.
+    // Held for a few copies of pointers at a time, or of as many chunks as go into a letter; shared with nobody but this run's readers.
     inner: Mutex<Inner>,
     grown: Notify,
 }
@@ -29,15 +33,36 @@ pub(crate) struct RunLog {
 #[derive(Debug)]
 struct Inner {
     entries: Vec<Entry>,
-    ending: Option<Arc<[UiChunk]>>,
+    ending: Option<Ending>,
+}
+
+/// How a log ends.
+#[derive(Clone, Debug)]
+pub(crate) enum Ending {
+    /// Its readers are sent these last.
+    Closed(Arc<[UiChunk]>),
+    /// The run goes on elsewhere.
+    Moved,
+    /// The same, but the readers of this process are sent these last, because it ends.
+    Leaving(Arc<[UiChunk]>),
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     seq: u64,
+    role: Role,
     frames: Frames,
     /// The chunk as it is saved, where no profile's bytes hold all of it.
     record: Option<Box<str>>,
+}
+
+/// What the log has to know of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    StepBegins,
+    /// Words of the model, in pieces.
+    Words,
+    Other,
 }
 
 /// The one who appends, in two steps: what is staged can be saved but not read yet.
@@ -47,29 +72,6 @@ pub(crate) struct Writer {
     staged: Vec<Entry>,
     /// How many of the published entries are saved.
     saved: usize,
-}
-
-/// One reader of a run's log: a response, a reconnect, a second tab. Costs a place.
-#[derive(Debug)]
-pub struct Reader {
-    source: Source,
-    profile: Profile,
-    /// Chunks for this reader alone, before the log.
-    prelude: Vec<UiChunk>,
-    /// How many chunks of its own the reader has been sent.
-    own: u32,
-    done: bool,
-}
-
-#[derive(Debug)]
-enum Source {
-    Log {
-        log: Arc<RunLog>,
-        next: usize,
-        seq: u64,
-    },
-    /// Nothing but the prelude.
-    Nothing(RunId),
 }
 
 // === impl Writer ===
@@ -96,7 +98,7 @@ impl Writer {
         self.staged.extend(chunks.iter().map(|(seq, chunk)| {
             let frames = encode(run, *seq, chunk);
             let record = matches!(frames, Frames::Split(_)).then(|| chunk.to_record().into_boxed_str());
-            Entry { seq: *seq, frames, record }
+            Entry { seq: *seq, role: Role::of(chunk), frames, record }
         }));
     }
 
@@ -118,6 +120,30 @@ impl Writer {
         (first, unsaved.map(Entry::to_record).collect())
     }
 
+    /// The same for a log that ends: words are put together, because nobody will be sent them in pieces any more. Each stands at the place
+    /// of its last piece. In rows of neighbours, each with the place of its first.
+    pub fn unsaved_whole(&self) -> Vec<(u64, Vec<String>)> {
+        let (first, texts) = self.unsaved();
+        let mut whole: Vec<(u64, UiChunk)> = Vec::new();
+        for (seq, text) in (first..).zip(texts) {
+            let Ok(chunk) = UiChunk::from_record(&text) else { continue };
+            let is_taken_in = whole.last_mut().is_some_and(|(_, words)| words.take_in(&chunk));
+            match whole.last_mut().filter(|_| is_taken_in) {
+                Some((last, _)) => *last = seq,
+                None => whole.push((seq, chunk)),
+            }
+        }
+        let mut neighbours: Vec<(u64, Vec<String>)> = Vec::new();
+        for (seq, chunk) in whole {
+            let is_next = |(first, chunks): &&mut (u64, Vec<String>)| *first + chunks.len() as u64 == seq;
+            match neighbours.last_mut().filter(is_next) {
+                Some((_, chunks)) => chunks.push(chunk.to_record()),
+                None => neighbours.push((seq, vec![chunk.to_record()])),
+            }
+        }
+        neighbours
+    }
+
     /// Notes that everything so far is saved.
     pub fn note_saved(&mut self) {
         self.saved = self.log.lock().entries.len() + self.staged.len();
@@ -125,9 +151,23 @@ impl Writer {
 
     /// Ends the log; the readers of this moment are sent these chunks first.
     pub fn end(&mut self, last: Vec<UiChunk>) {
+        self.end_as(Ending::Closed(last.into()));
+    }
+
+    /// Ends the log, and the readers of this moment ask where the run is now.
+    pub fn end_moved(&mut self) {
+        self.end_as(Ending::Moved);
+    }
+
+    /// Ends the log because the process ends: its readers here are sent these last, and those elsewhere ask where the run is now.
+    pub fn leave(&mut self, last: Vec<UiChunk>) {
+        self.end_as(Ending::Leaving(last.into()));
+    }
+
+    fn end_as(&mut self, ending: Ending) {
         let mut inner = self.log.lock();
         if inner.ending.is_none() {
-            inner.ending = Some(last.into());
+            inner.ending = Some(ending);
             drop(inner);
             self.log.grown.notify_waiters();
         }
@@ -141,36 +181,26 @@ impl Writer {
         writer
     }
 
-    /// A reader from the start.
-    pub fn read(&self, profile: Profile) -> Reader {
-        self.log.clone().reader(profile, 0, 0, Vec::new())
+    /// A reader that begins there.
+    pub fn read(&self, profile: Profile, start: Start) -> Reader {
+        Reader::new(self.log.clone(), profile, start)
     }
 
-    /// A reader that is first sent chunks of its own, then the log after a place.
-    pub fn read_after(&self, profile: Profile, after: u64, prelude: Vec<UiChunk>) -> Reader {
-        let next = self.log.lock().entries.partition_point(|entry| entry.seq <= after);
-        self.log.clone().reader(profile, next, after, prelude)
+    /// Whether anybody reads it.
+    pub fn has_readers(&self) -> bool {
+        Arc::strong_count(&self.log) > 1
     }
 
-    /// A reader that has read up to an event, or from the start where the log has no such event.
-    pub fn read_from(&self, profile: Profile, event: Option<&EventId>) -> Reader {
-        let place = event.filter(|event| event.run == self.log.run).and_then(|event| {
-            let inner = self.log.lock();
-            inner.entries.binary_search_by_key(&event.seq, |entry| entry.seq).ok()
-        });
-        match (place, event) {
-            (Some(place), Some(event)) => self.log.clone().reader(profile, place + 1, event.seq, Vec::new()),
-            _ => self.read(profile),
-        }
+    /// The log itself.
+    pub fn log(&self) -> &Arc<RunLog> {
+        &self.log
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         // A driver that ends in good order has ended the log before.
-        self.end(vec![UiChunk::Error {
-            error_text: "The server lost this run. Load the chat again.".into(),
-        }]);
+        self.end(vec![reader::lost()]);
     }
 }
 
@@ -181,8 +211,81 @@ impl RunLog {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reader(self: Arc<Self>, profile: Profile, next: usize, seq: u64, prelude: Vec<UiChunk>) -> Reader {
-        Reader { source: Source::Log { log: self, next, seq }, profile, prelude, own: 0, done: false }
+    /// Whose log it is.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// What follows a place: its chunks as they are saved, about as many as fit into one letter, or how the log ended; waits where there
+    /// is neither. Cancel safe.
+    pub async fn after(&self, place: u64) -> Result<Vec<(u64, String)>, Ending> {
+        loop {
+            let grown = self.grown.notified();
+            tokio::pin!(grown);
+            // Registered before looking, so that what is appended in between is not missed.
+            grown.as_mut().enable();
+            {
+                let inner = self.lock();
+                let next = inner.entries.partition_point(|entry| entry.seq <= place);
+                let mut size = 0;
+                let fitting = inner.entries[next..].iter().map(|entry| (entry.seq, entry.to_record()));
+                let batch: Vec<_> = fitting
+                    .take_while(|(_, text)| {
+                        let fits = size < BATCH_BYTES;
+                        size += text.len();
+                        fits
+                    })
+                    .collect();
+                if !batch.is_empty() {
+                    return Ok(batch);
+                }
+                if let Some(ending) = &inner.ending {
+                    return Err(ending.clone());
+                }
+            }
+            grown.await;
+        }
+    }
+
+    /// Where a reader begins that has read up to an event; from the start where it is none of this log's.
+    pub fn start_after(&self, profile: Profile, event: Option<&EventId>) -> Start {
+        event
+            .filter(|event| event.run == self.run)
+            .and_then(|event| self.go_on_after(profile, event.seq))
+            .unwrap_or_default()
+    }
+
+    /// Where a reader goes on that has read up to a place; `None` where it has read what is not in the log, and its version has no
+    /// word that takes it back.
+    ///
+    /// A place that is not in the log was lost with the process that gave it, or is in the middle of words that were put together.
+    pub fn go_on_after(&self, profile: Profile, place: u64) -> Option<Start> {
+        let inner = self.lock();
+        let next = inner.entries.partition_point(|entry| entry.seq <= place);
+        let read = &inner.entries[..next];
+        let Some(before) = read.last() else { return Some(Start::default()) };
+        let is_cut_off = before.role == Role::StepBegins
+            || inner.entries.get(next).is_some_and(|entry| entry.role == Role::Words);
+        if before.seq == place || !is_cut_off {
+            // What is lost outside the model's words are reports, each of which stands for those before it.
+            return Some(Start { after: place, prelude: Vec::new() });
+        }
+        let step = read.iter().rfind(|entry| entry.role == Role::StepBegins)?;
+        (profile == Profile::V7).then(|| Start { after: step.seq, prelude: vec![UiChunk::ResetStep] })
+    }
+}
+
+// === impl Role ===
+
+impl Role {
+    fn of(chunk: &UiChunk) -> Self {
+        if *chunk == UiChunk::StartStep {
+            Self::StepBegins
+        } else if matches!(chunk, UiChunk::TextDelta { .. } | UiChunk::ReasoningDelta { .. }) {
+            Self::Words
+        } else {
+            Self::Other
+        }
     }
 }
 
@@ -202,118 +305,6 @@ impl Entry {
 fn data_of(bytes: &Bytes) -> &str {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     text.split_once("data: ").map_or("", |(_, data)| data.trim_end())
-}
-
-// === impl Reader ===
-
-impl Reader {
-    /// A stream that is all known: these chunks and the end.
-    pub(crate) fn of(run: RunId, profile: Profile, chunks: Vec<UiChunk>) -> Self {
-        Self { source: Source::Nothing(run), profile, prelude: chunks, own: 0, done: false }
-    }
-
-    /// All that is ready, as one piece of an event stream; waits where nothing is. `None` after `[DONE]`.
-    ///
-    /// Cancel safe: a call that is dropped has taken nothing.
-    pub async fn next(&mut self) -> Option<Bytes> {
-        if self.done {
-            return None;
-        }
-        if !self.prelude.is_empty() {
-            let mut batch = BytesMut::new();
-            for chunk in std::mem::take(&mut self.prelude) {
-                self.push_own(&chunk, NO_PLACE, &mut batch);
-            }
-            return Some(batch.freeze());
-        }
-        loop {
-            let Source::Log { log, .. } = &self.source else { return Some(self.finish(&[])) };
-            let log = log.clone();
-            let grown = log.grown.notified();
-            tokio::pin!(grown);
-            // Registered before looking, so that what is appended in between is not missed.
-            grown.as_mut().enable();
-            match self.take_ready(&log) {
-                Ready::Bytes(bytes) => return Some(bytes),
-                Ready::End(last) => return Some(self.finish(&last)),
-                Ready::Nothing => grown.await,
-            }
-        }
-    }
-
-    fn take_ready(&mut self, log: &RunLog) -> Ready {
-        let Source::Log { next, seq, .. } = &mut self.source else { return Ready::Nothing };
-        let inner = log.lock();
-        let mut frames: Vec<Bytes> = Vec::new();
-        let mut size = 0;
-        for entry in &inner.entries[*next..] {
-            if size >= BATCH_BYTES {
-                break;
-            }
-            *next += 1;
-            *seq = entry.seq;
-            if let Some(bytes) = entry.frames.get(self.profile) {
-                size += bytes.len();
-                frames.push(bytes.clone());
-            }
-        }
-        if frames.is_empty() {
-            return inner
-                .ending
-                .clone()
-                .filter(|_| *next == inner.entries.len())
-                .map_or(Ready::Nothing, Ready::End);
-        }
-        drop(inner);
-        Ready::Bytes(join(frames, size))
-    }
-
-    fn finish(&mut self, last: &[UiChunk]) -> Bytes {
-        let mut batch = BytesMut::new();
-        for chunk in last {
-            self.push_own(chunk, self.place(), &mut batch);
-        }
-        batch.extend_from_slice(DONE);
-        self.done = true;
-        batch.freeze()
-    }
-
-    /// Chunks of its own carry the place up to which the reader has the log, so that it can go on from there; before the log they carry
-    /// none, because nobody else could give them to it again.
-    fn push_own(&mut self, chunk: &UiChunk, place: u64, batch: &mut BytesMut) {
-        self.own += 1;
-        let run = match &self.source {
-            Source::Log { log, .. } => &log.run,
-            Source::Nothing(run) => run,
-        };
-        if let Some(bytes) = encode_ephemeral(run, place, self.own, self.profile, chunk) {
-            batch.extend_from_slice(&bytes);
-        }
-    }
-
-    fn place(&self) -> u64 {
-        match &self.source {
-            Source::Log { seq, .. } => *seq,
-            Source::Nothing(_) => NO_PLACE,
-        }
-    }
-}
-
-enum Ready {
-    Bytes(Bytes),
-    End(Arc<[UiChunk]>),
-    Nothing,
-}
-
-fn join(mut frames: Vec<Bytes>, size: usize) -> Bytes {
-    if frames.len() == 1 {
-        return frames.swap_remove(0);
-    }
-    let mut batch = BytesMut::with_capacity(size);
-    for frame in &frames {
-        batch.extend_from_slice(frame);
-    }
-    batch.freeze()
 }
 
 #[cfg(test)]
@@ -340,7 +331,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_staged_can_be_saved_but_not_read() {
         let mut log = Writer::new(RunId::new("r"));
-        let mut reader = log.read(Profile::V6);
+        let mut reader = log.read(Profile::V6, Start::default());
         log.stage(&[delta(1)]);
         assert_eq!(log.unsaved().1.len(), 1);
         assert!(reader.next().now_or_never().is_none());
@@ -353,7 +344,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_ready_comes_in_one_piece_and_then_the_reader_waits() {
         let mut log = Writer::new(RunId::new("r"));
-        let mut reader = log.read(Profile::V6);
+        let mut reader = log.read(Profile::V6, Start::default());
         assert!(reader.next().now_or_never().is_none());
         log.append(&[delta(1), delta(2)]);
         let piece = text(reader.next().await);
@@ -364,28 +355,114 @@ mod tests {
         assert!(reader.next().await.is_none());
     }
 
+    fn after(log: &Writer, profile: Profile, event: &str) -> String {
+        let start = log.log().start_after(profile, EventId::parse(event).as_ref());
+        let mut reader = log.read(profile, start);
+        std::iter::from_fn(|| reader.next().now_or_never().flatten()).map(|bytes| text(Some(bytes))).collect()
+    }
+
     #[tokio::test]
     async fn a_reader_goes_on_after_the_event_it_names_and_from_the_start_where_there_is_none() {
         let mut log = Writer::new(RunId::new("r"));
         log.append(&[delta(1), delta(2), delta(900)]);
-        let after = |event: &str| {
-            text(log.read_from(Profile::V6, EventId::parse(event).as_ref()).next().now_or_never().flatten())
-        };
+        let after = |event: &str| after(&log, Profile::V6, event);
         assert!(!after("r:2").contains("<2>") && after("r:2").contains("<900>"));
         assert!(after("r:2.1").contains("<900>") && !after("r:2.1").contains("<2>"));
-        assert!(after("r:17").contains("<1>"), "a place in a gap is no place");
+        assert!(after("r:0").contains("<1>"));
         assert!(after("other:2").contains("<1>"), "another run's event");
-        let start = UiChunk::StartStep;
-        let own = text(log.read_after(Profile::V6, 2, vec![start]).next().now_or_never().flatten());
+        let own = Start { after: 2, prelude: vec![UiChunk::StartStep] };
+        let own = text(log.read(Profile::V6, own).next().now_or_never().flatten());
         let id = own.lines().next().and_then(|line| line.strip_prefix("id: ")).unwrap();
         assert!(after(id).contains("<1>"), "what was for one reader alone is no place in the log");
+    }
+
+    #[tokio::test]
+    async fn what_was_lost_of_a_step_is_taken_back_and_of_reports_it_need_not_be() {
+        let mut log = Writer::new(RunId::new("r"));
+        log.append(&[delta(1), (2, UiChunk::StartStep), delta(900), delta(901), (1900, UiChunk::FinishStep)]);
+        let seven = after(&log, Profile::V7, "r:7");
+        assert!(seven.contains("reset-step") && !seven.contains("<1>") && seven.contains("<900>"), "{seven}");
+        let six = after(&log, Profile::V6, "r:7");
+        assert!(!six.contains("reset-step") && six.contains("<1>"), "version 6 reads all of it again: {six}");
+        assert_eq!(log.log().go_on_after(Profile::V6, 7), None, "and cannot go on");
+        let reports = after(&log, Profile::V6, "r:1000");
+        assert!(!reports.contains("<901>") && reports.contains("finish-step"), "{reports}");
+        assert!(!after(&log, Profile::V7, "r:2").contains("reset-step"), "it has seen nothing of the step");
+    }
+
+    #[tokio::test]
+    async fn a_log_that_is_over_has_its_words_in_one_piece() {
+        let mut log = Writer::new(RunId::new("r"));
+        log.append(&[(1, UiChunk::StartStep), delta(2), delta(3), delta(4), (5, UiChunk::FinishStep)]);
+        let whole = log.unsaved_whole();
+        assert_eq!(
+            whole.iter().map(|(seq, texts)| (*seq, texts.len())).collect::<Vec<_>>(),
+            [(1, 1), (4, 2)]
+        );
+        assert!(whole[1].1[0].contains("<2><3><4>"));
+        let placed = whole.iter().flat_map(|(first, texts)| (*first..).zip(texts));
+        let chunks: Vec<_> = placed.map(|(seq, text)| (seq, UiChunk::from_record(text).unwrap())).collect();
+        let kept = Writer::restore(RunId::new("r"), &chunks);
+        assert_eq!(kept.log().go_on_after(Profile::V6, 4), Some(Start { after: 4, prelude: Vec::new() }));
+        assert_eq!(kept.log().go_on_after(Profile::V6, 3), None, "in the middle of the words");
+        let again = Start { after: 1, prelude: vec![UiChunk::ResetStep] };
+        assert_eq!(kept.log().go_on_after(Profile::V7, 3), Some(again));
+    }
+
+    /// Sends everybody to one log.
+    struct There(Arc<RunLog>);
+
+    impl Home for There {
+        fn rejoin(
+            self: Arc<Self>,
+            _: RunId,
+            place: u64,
+            profile: Profile,
+        ) -> futures::future::BoxFuture<'static, Option<Reader>> {
+            let start = self.0.go_on_after(profile, place);
+            std::future::ready(start.map(|start| Reader::new(self.0.clone(), profile, start))).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_goes_on_where_its_run_does() {
+        let mut here = Writer::new(RunId::new("r"));
+        here.append(&[delta(1), (2, UiChunk::StartStep), delta(3)]);
+        let mut there = Writer::new(RunId::new("r"));
+        there.append(&[delta(1), (2, UiChunk::StartStep), delta(900)]);
+        let home: Arc<dyn Home> = Arc::new(There(there.log().clone()));
+        let mut seven = here.read(Profile::V7, Start::default()).at_home(home.clone());
+        let mut six = here.read(Profile::V6, Start::default()).at_home(home);
+        let mut homeless = here.read(Profile::V6, Start::default());
+        for reader in [&mut seven, &mut six, &mut homeless] {
+            assert!(text(reader.next().await).contains("<3>"));
+        }
+        here.end_moved();
+        assert!(text(seven.next().await).contains("reset-step"));
+        assert!(text(seven.next().await).contains("<900>"));
+        for mut lost in [six, homeless] {
+            let end = text(lost.next().await);
+            assert!(end.contains("\"error\"") && end.ends_with("[DONE]\n\n"), "{end}");
+        }
+        there.end(Vec::new());
+        assert_eq!(text(seven.next().await), "data: [DONE]\n\n");
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_comes_up_to_its_reader_later_gives_nothing_twice() {
+        let mut copy = Writer::new(RunId::new("r"));
+        let mut reader = copy.read(Profile::V6, Start { after: 2, prelude: Vec::new() });
+        copy.append(&[delta(1), delta(2)]);
+        assert!(reader.next().now_or_never().is_none());
+        copy.append(&[delta(3)]);
+        assert_eq!(text(reader.next().await).matches("id: ").count(), 1);
     }
 
     #[tokio::test]
     async fn the_readers_of_the_end_are_told_and_later_ones_read_the_same_log() {
         let mut log = Writer::new(RunId::new("r"));
         log.append(&[delta(1)]);
-        let mut reader = log.read_after(Profile::V6, 1, Vec::new());
+        let mut reader = log.read(Profile::V6, Start { after: 1, prelude: Vec::new() });
         log.end(vec![UiChunk::FinishStep]);
         assert_eq!(
             text(reader.next().await),
@@ -397,10 +474,10 @@ mod tests {
     async fn a_log_that_ended_for_its_readers_goes_on_for_later_ones() {
         let mut log = Writer::new(RunId::new("r"));
         log.append(&[delta(1)]);
-        let mut early = log.read(Profile::V6);
+        let mut early = log.read(Profile::V6, Start::default());
         log.end(Vec::new());
         let mut log = log.reopen();
-        let mut late = log.read(Profile::V6);
+        let mut late = log.read(Profile::V6, Start::default());
         log.append(&[delta(2)]);
         assert!(text(early.next().await).contains("<1>"));
         assert_eq!(text(early.next().await), "data: [DONE]\n\n");
@@ -411,7 +488,7 @@ mod tests {
     #[tokio::test]
     async fn a_writer_that_is_lost_ends_its_readers_with_an_error() {
         let log = Writer::new(RunId::new("r"));
-        let mut reader = log.read(Profile::V6);
+        let mut reader = log.read(Profile::V6, Start::default());
         drop(log);
         assert!(text(reader.next().await).contains("\"type\":\"error\""));
         assert!(reader.next().await.is_none());
@@ -432,7 +509,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_is_slow_loses_nothing() {
         let mut log = Writer::new(RunId::new("r"));
-        let mut reader = log.read(Profile::V6);
+        let mut reader = log.read(Profile::V6, Start::default());
         let big = "x".repeat(BATCH_BYTES / 2);
         for seq in 1..=5 {
             log.append(&[(

@@ -1,15 +1,22 @@
 //! The port to what survives the process.
 //!
 //! One write operation, [`Store::commit`]: a list of [`Change`]s to one chat that happen together or not at all. Ids and
-//! times come from above. One task at a time writes to a chat, so a store needs no locks of its own beyond the database's.
+//! times come from above; only who is alive is told by the database's own clock, because the clocks of instances differ.
+//!
+//! Several instances may share a store. What keeps them apart is the chat's [`Fence`]: a number that every commit raises by one and has
+//! to know. Who has read a chat before somebody else changed it cannot write to it any more, however long it was away. Beside that,
+//! an open run notes which instance drives it, so that others leave it alone for as long as that instance is alive.
 
 pub mod memory;
 pub mod page;
 
+use std::{fmt, time::Duration};
+
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, RunId, UiMessage};
-use fermata_tools::{Call, Confirmation, Owner};
+use fermata_tools::{Call, Confirmation, Owner, ResourceKey};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use memory::MemoryStore;
@@ -17,7 +24,7 @@ pub use memory::MemoryStore;
 /// What survives the process.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// A chat with its open run, without its messages; `None` where there is no such chat.
+    /// A chat with its open run, without its messages, as of one moment; `None` where there is no such chat.
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError>;
 
     /// The chat's messages, in order.
@@ -29,25 +36,104 @@ pub trait Store: Send + Sync {
     /// A call of this chat, also of runs that are over. What calls ask the person is not kept: for an elicitation, `None`.
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError>;
 
-    /// Makes all of the changes in one transaction. When this returns, they survive a crash.
-    async fn commit(&self, chat: &ChatId, at: Timestamp, changes: Vec<Change>) -> Result<(), StoreError>;
+    /// Makes all of the changes in one transaction, and raises the chat's fence by one. When this returns, they survive a crash.
+    ///
+    /// `fence` is the chat's as it was read or as the commit before returned it, and [`Fence::NONE`] for a chat that does not exist yet.
+    /// Where it is another one by now, nothing is changed and the answer is [`StoreError::Fenced`]. Without changes nothing happens,
+    /// and the same fence comes back.
+    async fn commit(
+        &self,
+        chat: &ChatId,
+        fence: Fence,
+        at: Timestamp,
+        changes: Vec<Change>,
+    ) -> Result<Fence, StoreError>;
 
     /// The owner's chats, newest first by last change; `before` is the `next` of the page before.
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError>;
 
-    /// Forgets a chat and all that belongs to it.
-    async fn delete(&self, chat: &ChatId) -> Result<(), StoreError>;
+    /// Forgets a chat and all that belongs to it, unless its fence is another one by now.
+    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError>;
 
-    /// Chats with an open run that has a call which expires at or before `now`, at most `limit`.
+    /// Chats with an open run that no instance alive drives and that has a call which expires at or before `now`: the earliest first, at
+    /// most `limit`.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError>;
+
+    /// Chats with an open run that no instance alive drives and that does not wait for anybody: the oldest run first, at most `limit`.
+    async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
+
+    /// How many open runs of this owner are driven by instances alive other than this one.
+    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError>;
+
+    /// Forgets chats without an open run that have not changed since `before`, at most `limit`. Returns how many.
+    async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
+
+    /// The log of a run that is over, as [`RunRecord::chunks`]; `None` where there is no such run, it is open, or its log was forgotten.
+    async fn finished_log(
+        &self,
+        chat: &ChatId,
+        run: &RunId,
+    ) -> Result<Option<Vec<(u64, String)>>, StoreError>;
+
+    /// Forgets the logs of runs that ended before `before`, of at most `limit` runs. Returns of how many.
+    async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
+
+    /// Counts this instance among those alive. Where the store can have one instance only, all others are no longer alive: theirs are
+    /// the runs of a process that has ended.
+    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError>;
+
+    /// Renews that this instance is alive, and removes those that are not: who has not been heard of for [`LEASE`], or whose connection
+    /// tells sooner that it has ended.
+    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError>;
+
+    /// Lets go of the runs of this instance that wait for somebody, so that any other may take them up.
+    async fn release(&self, instance: &InstanceId) -> Result<(), StoreError>;
+
+    /// The instance is no longer alive: others may take up all of its runs, and its locks are free.
+    async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError>;
+
+    /// Takes a lock that all instances share, for as long as this instance is alive; `false` where another instance alive has it, or this one
+    /// is not alive. Where it has the lock already, it has it.
+    async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError>;
+
+    /// Gives it back.
+    async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError>;
+
+    /// Whether several instances may be alive at a time.
+    fn is_shared(&self) -> bool;
 
     /// Whether the store can be used at all.
     async fn ready(&self) -> Result<(), StoreError>;
 }
 
+/// How long an instance counts as alive after it was heard of last.
+pub const LEASE: Duration = Duration::from_secs(10);
+
+/// A process that drives chats, among those that share a store. Each start is another instance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct InstanceId(String);
+
+/// How often a chat has been written to: who knows an older number writes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fence(pub u64);
+
+/// What an instance learns when it renews its lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// Whether it had been taken for dead meanwhile; others may have taken up its runs.
+    pub was_dead: bool,
+    /// All instances that are alive, itself included.
+    pub alive: Vec<InstanceId>,
+}
+
 /// A chat as it was saved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRecord {
+    /// How often it has been written to.
+    pub fence: Fence,
+    /// Which instance alive drives its open run; `None` also where the one that did has ended.
+    pub driver: Option<InstanceId>,
     /// To whom it belongs.
     pub owner: Owner,
     /// The client version of its last post.
@@ -108,6 +194,15 @@ pub enum Change {
         run: RunId,
         /// The message it makes.
         message: MessageId,
+        /// Who drives it.
+        driver: InstanceId,
+    },
+    /// An open run is driven by this instance from now on, or by none.
+    Drive {
+        /// Which.
+        run: RunId,
+        /// Who drives it.
+        driver: Option<InstanceId>,
     },
     /// Where the run is now.
     SaveRun {
@@ -117,6 +212,10 @@ pub enum Change {
         state: Value,
         /// When the first of its waiting calls expires.
         expires: Option<Timestamp>,
+        /// Whether nothing of it is at work: it goes on only when somebody answers, or its time is over.
+        waiting: bool,
+        /// Who drives it from now on.
+        driver: Option<InstanceId>,
     },
     /// The log grew.
     AppendChunks {
@@ -143,7 +242,7 @@ pub enum Change {
         /// Who decided.
         by: Owner,
     },
-    /// The run is over; its log and state may go.
+    /// The run is over; its state may go, and its log when [`Store::forget_logs`] says so.
     CloseRun {
         /// Which.
         run: RunId,
@@ -175,11 +274,14 @@ pub struct ChatSummary {
 }
 
 /// Why the store did not do it.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum StoreError {
-    /// It cannot be reached or has failed; trying again may help. The text is for the operator.
+    /// It cannot be reached or has failed, and has changed nothing; trying again may help. The text is for the operator.
     #[error("the database failed: {0}")]
     Unavailable(String),
+    /// It has failed when it was to confirm a change, which may have been made. The text is for the operator.
+    #[error("the database failed, and whether it has made the change is not known: {0}")]
+    Unclear(String),
     /// What it holds cannot be read. The text is for the operator.
     #[error("the database holds something unreadable: {0}")]
     Corrupt(String),
@@ -187,7 +289,62 @@ pub enum StoreError {
     /// and trying again will not help. The text is for the operator.
     #[error("a change does not fit what is stored: {0}")]
     Conflict(String),
+    /// Somebody else has written to the chat since it was read. Nothing was changed; who reads it again can go on.
+    #[error("the chat has been changed by another instance")]
+    Fenced,
     /// The `before` of a list is none that a page gave.
     #[error("No page of chats begins there; send the `next` of the page before.")]
     BadCursor,
+}
+
+// === impl Change ===
+
+impl Change {
+    /// Whether lists show the chat as changed: something was said or came to its end. Going on with a run, or taking one up, is none.
+    pub fn is_news(&self) -> bool {
+        match self {
+            Self::CreateChat { .. }
+            | Self::Posted { .. }
+            | Self::TruncateMessages { .. }
+            | Self::PutMessage(_)
+            | Self::OpenRun { .. }
+            | Self::Confirm { .. }
+            | Self::CloseRun { .. } => true,
+            Self::Drive { .. } | Self::SaveRun { .. } | Self::AppendChunks { .. } | Self::PutCall { .. } => {
+                false
+            }
+        }
+    }
+}
+
+// === impl InstanceId ===
+
+impl InstanceId {
+    /// An id that no other start has.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// === impl Fence ===
+
+impl Fence {
+    /// Of a chat that does not exist.
+    pub const NONE: Self = Self(0);
+
+    /// After one more commit.
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
 }

@@ -298,6 +298,38 @@ impl UiChunk {
         record.to_string()
     }
 
+    /// Puts the next chunk's words at the end of this one's, where both are words of one part. Whether that was so.
+    pub fn take_in(&mut self, next: &Self) -> bool {
+        if let (Some((kind, id, words)), Some((next_kind, next_id, next))) = (self.words_mut(), next.words())
+            && (kind, id) == (next_kind, next_id)
+        {
+            words.push_str(next);
+            return true;
+        }
+        false
+    }
+
+    /// What tells a part's kind, its id and its words, in a chunk that is nothing but words.
+    fn words(&self) -> Option<(bool, &str, &str)> {
+        if let Self::TextDelta { id, delta, provider_metadata: None } = self {
+            Some((true, id, delta))
+        } else if let Self::ReasoningDelta { id, delta, provider_metadata: None } = self {
+            Some((false, id, delta))
+        } else {
+            None
+        }
+    }
+
+    fn words_mut(&mut self) -> Option<(bool, &str, &mut String)> {
+        if let Self::TextDelta { id, delta, provider_metadata: None } = self {
+            Some((true, id, delta))
+        } else if let Self::ReasoningDelta { id, delta, provider_metadata: None } = self {
+            Some((false, id, delta))
+        } else {
+            None
+        }
+    }
+
     /// Reads what [`UiChunk::to_record`] wrote; the wire form is a record too.
     ///
     /// # Errors

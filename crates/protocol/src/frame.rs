@@ -3,6 +3,7 @@
 use std::{borrow::Cow, fmt, io::Write as _};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::{Profile, RunId, UiChunk};
 
@@ -12,7 +13,7 @@ pub const DONE: &[u8] = b"data: [DONE]\n\n";
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// A place in a run's log: what `id:` and `Last-Event-ID` carry, as `<run>:<seq>` or `<run>:<seq>.<n>`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventId {
     /// Whose log.
     pub run: RunId,

@@ -24,8 +24,8 @@ const MAX_ANSWERS: usize = 1000;
 #[error("{0}")]
 pub struct RequestError(pub String);
 
-/// `POST /api/chat`.
-#[derive(Clone, Debug)]
+/// `POST /api/chat`. As a client sends it, [`ChatBody::parse`] reads it; serde's form is for what instances tell each other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChatBody {
     /// The chat; the server makes an id where this is absent.
     pub id: Option<ChatId>,
@@ -48,7 +48,7 @@ pub struct ChatBody {
 }
 
 /// A message as posted: curl leaves out the id and may write `content` instead of `parts`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PostedMessage {
     /// The client's id for it.
     pub id: Option<MessageId>,
@@ -61,7 +61,7 @@ pub struct PostedMessage {
 }
 
 /// Why a chat was posted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Trigger {
     /// `submit-message`: a new message, an edit, or an automatic continuation.
     #[default]
@@ -96,7 +96,7 @@ pub enum ToolChoice {
 }
 
 /// The `fermata` object of a request.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientOptions {
     /// The client's major version.
     pub client: Option<Profile>,
@@ -114,7 +114,7 @@ pub struct ToolResultBody {
 }
 
 /// What a browser or a person did about one call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// What it answers.
     pub of: AnswerTarget,
@@ -123,7 +123,7 @@ pub struct Answer {
 }
 
 /// What an answer names.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AnswerTarget {
     /// A call by its own id.
     Call(ToolCallId),
@@ -134,7 +134,7 @@ pub enum AnswerTarget {
 }
 
 /// What a person does about a tool's question, in MCP's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ElicitAction {
     /// Answers it.
@@ -146,7 +146,7 @@ pub enum ElicitAction {
 }
 
 /// What an answer says.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AnswerKind {
     /// The browser ran the call.

@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_engine::{Engine, EngineParts, Limits, Model, Settings};
+use fermata_engine::{Engine, EngineParts, Limits, Mail, Model, Settings};
 use fermata_mcp::Hub;
-use fermata_store::SqliteStore;
+use fermata_store::{BadRedisUrl, Database, OpenOptions, RedisMail};
 
 use crate::{
     auth::Auth,
@@ -34,10 +34,15 @@ pub struct Parts {
     pub model: String,
     /// The MCP servers whose tools the engine has.
     pub mcp: Hub,
+    /// What is closed at the end; `None` where somebody else closes it.
+    pub database: Option<Database>,
 }
 
 /// How long the start waits for MCP servers to list their tools. Those that take longer are used when they are there.
 const MCP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What all keys in Redis begin with. Instances have ids that no other has, so deployments that share a Redis do not meet.
+const REDIS_PREFIX: &str = "fermata";
 
 /// Why the parts cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +52,8 @@ pub enum BuildError {
     Model(#[from] fermata_providers::BuildError),
     #[error(transparent)]
     Store(#[from] fermata_store::OpenError),
+    #[error(transparent)]
+    Mail(#[from] BadRedisUrl),
     #[error(transparent)]
     Tools(#[from] fermata_tools::ToolboxError),
     #[error("numbers cannot be recorded: {0}")]
@@ -72,12 +79,14 @@ impl App {
     /// # Errors
     /// In words for the operator.
     pub async fn build_with(config: &Config, model: Arc<dyn Model>) -> Result<Self, BuildError> {
-        let store = SqliteStore::open(&config.database_url).await?;
+        let mail = mail(config)?;
+        let database = open(config).await?;
         let name = model.name().to_owned();
         let engine = Engine::new(EngineParts {
             model,
-            tools: tools::all(store.notes()),
-            store: Arc::new(store),
+            mail,
+            tools: tools::all(database.notes.clone()),
+            store: database.store.clone(),
             rules: config.rules(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
@@ -87,6 +96,7 @@ impl App {
         Ok(Self::new(Parts {
             engine,
             mcp,
+            database: Some(database),
             auth: Auth::build(config),
             max_body: config.max_body.0,
             cors_origins: config.cors_origins.to_vec(),
@@ -105,10 +115,23 @@ impl App {
         &self.0.mcp
     }
 
-    /// Ends everything in good order: runs first, then MCP servers.
+    /// Ends everything in good order: runs, then MCP servers, then the database.
     pub async fn shutdown(&self) {
+        self.end_runs().await;
+        self.close().await;
+    }
+
+    /// Ends runs, which takes little more than `drain`, then MCP servers. Requests are answered all the while, though most by 503.
+    pub async fn end_runs(&self) {
         self.engine().shutdown().await;
         self.mcp().shutdown().await;
+    }
+
+    /// Closes the database, once nobody is there any more who asks it.
+    pub async fn close(&self) {
+        if let Some(database) = &self.0.database {
+            database.close().await;
+        }
     }
 
     /// Who is asking.
@@ -137,6 +160,19 @@ impl App {
     }
 }
 
+async fn open(config: &Config) -> Result<Database, BuildError> {
+    let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
+    Ok(fermata_store::open(config.database_url.as_str(), &options).await?)
+}
+
+/// How instances reach each other. Nothing is connected yet, because the server starts and serves without Redis, too.
+fn mail(config: &Config) -> Result<Option<Arc<dyn Mail>>, BuildError> {
+    let Some(url) = &config.redis_url else {
+        return Ok(None);
+    };
+    Ok(Some(Arc::new(RedisMail::connect(url.as_str(), REDIS_PREFIX)?)))
+}
+
 async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
     let engine = engine.clone();
     let hub = Hub::start(config.mcp.clone(), move |tools| {
@@ -157,6 +193,8 @@ fn settings(config: &Config) -> Settings {
         hold: config.hold.0,
         expire: config.expire.0,
         client: config.client,
+        drain: config.drain.0,
+        keep: config.keep.map(|keep| keep.0),
         limits: Limits {
             steps: config.max_steps.get(),
             messages: config.max_messages.get(),

@@ -4,6 +4,7 @@
 //! come from there. Precedence: option, variable, file, default. An empty variable counts as unset, because compose files
 //! cannot leave one out. What a variable cannot say stands in tables of the file. This file does not know what the settings do.
 
+mod database;
 mod entry;
 mod errors;
 mod file;
@@ -28,6 +29,7 @@ use secrecy::ExposeSecret;
 
 pub(crate) use self::word::Word;
 pub use self::{
+    database::{DatabaseUrl, RedisUrl},
     invocation::{Invocation, TestedCall},
     tables::{Written, WrittenRule},
     url::Url,
@@ -123,12 +125,23 @@ settings! {
     openai_api_key: Option<Secret>, "OPENAI_API_KEY";
     /// Name of the model that answers.
     model: Option<String>, "FERMATA_MODEL";
-    /// SQLite file, created where there is none.
-    database_url: String = "sqlite://fermata.db", "DATABASE_URL";
+    /// SQLite file, created where there is none, or a PostgreSQL database (15 or later) as `postgres://user:password@host/database`.
+    database_url: DatabaseUrl = "sqlite://fermata.db", "DATABASE_URL";
+    /// Connections to a PostgreSQL database that this instance opens at most.
+    database_connections: std::num::NonZeroU32 = "10", "FERMATA_DATABASE_CONNECTIONS";
+    /// Whether the start brings the database up to date. If not, `fermata migrate` must have done it.
+    migrate: bool = "true", "FERMATA_MIGRATE";
+    /// Redis (7 or later) or Valkey, through which instances that share a PostgreSQL database reach each other, as
+    /// `redis://:password@host:6379`.
+    redis_url: Option<RedisUrl>, "REDIS_URL";
     /// For how long parked calls keep a stream open, unless the request says otherwise.
     hold: Duration = "5m", "FERMATA_HOLD";
     /// How long a call waits for somebody before it is settled as expired.
     expire: Duration = "24h", "FERMATA_EXPIRE";
+    /// How long chats are kept in which nothing happens. Unless it is set, for ever.
+    keep: Option<Duration>, "FERMATA_KEEP";
+    /// How long runs that are at work may go on when the server is told to end; those that wait are saved and let go at once.
+    drain: Duration = "10s", "FERMATA_DRAIN";
     /// AI SDK version served where a request names none: 5, 6 or 7.
     client: Profile = "6", "FERMATA_CLIENT";
     /// Who may use the server: none (everybody who reaches it) or token.
@@ -214,8 +227,15 @@ impl Config {
         if let Err(error) = self.provider() {
             return fault("model", &error.to_string());
         }
-        if !self.database_url.starts_with("sqlite:") {
-            return fault("database_url", "only SQLite is supported so far; write sqlite://fermata.db");
+        if self.redis_url.is_some() && !self.database_url.is_postgres() {
+            return fault(
+                "redis_url",
+                "Redis is for instances that share a PostgreSQL database, and the database is a SQLite file; set DATABASE_URL \
+                 to postgres://user:password@host/database, or leave out REDIS_URL",
+            );
+        }
+        if self.keep.is_some_and(|keep| keep.0.is_zero()) {
+            return fault("keep", "0s would forget every chat at once; leave it out to keep chats for ever");
         }
         if let Some(owners) = shared_token(&self.tokens) {
             return fault(

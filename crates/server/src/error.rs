@@ -38,6 +38,7 @@ pub enum Code {
     TooManyRuns,
     Internal,
     Unavailable,
+    Unclear,
 }
 
 /// The longest detail. A list of as many tools as a request may bring by default fits.
@@ -99,6 +100,7 @@ impl Code {
             Self::TooManyRuns => (StatusCode::TOO_MANY_REQUESTS, "too_many_runs"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Self::Unclear => (StatusCode::GATEWAY_TIMEOUT, "unclear"),
         }
     }
 
@@ -123,7 +125,8 @@ impl Code {
             | Self::ToolNameTaken
             | Self::UnknownTool
             | Self::DeniedByPolicy
-            | Self::Internal => None,
+            | Self::Internal
+            | Self::Unclear => None,
         }
     }
 }
@@ -196,9 +199,21 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let answer = match &error {
             StoreError::BadCursor => return Self::new(Code::InvalidRequest, error.to_string()),
+            // Nothing has failed: two instances wanted the chat at once, again and again.
+            StoreError::Fenced => {
+                tracing::warn!(%error, "a request was given up");
+                return Self::new(
+                    Code::Unavailable,
+                    "Another instance keeps changing this chat; try again in a moment.",
+                );
+            }
             StoreError::Unavailable(_) => {
                 Self::new(Code::Unavailable, "The database cannot be reached; try again in a moment.")
             }
+            StoreError::Unclear(_) => Self::new(
+                Code::Unclear,
+                "The database was lost just then, and whether this was done is not known; look at the chat before you send it again.",
+            ),
             StoreError::Corrupt(_) | StoreError::Conflict(_) => Self::internal(),
         };
         tracing::error!(%error, "a request failed");
@@ -223,7 +238,8 @@ impl From<SubmitError> for ApiError {
             SubmitError::UnknownTool { .. } => Code::UnknownTool,
             SubmitError::TooLarge(_) => Code::TooLarge,
             SubmitError::TooManyRuns(_) => Code::TooManyRuns,
-            SubmitError::ShuttingDown => Code::Unavailable,
+            SubmitError::ShuttingDown | SubmitError::Away => Code::Unavailable,
+            SubmitError::Unclear => Code::Unclear,
         };
         Self::new(code, error.to_string())
     }
@@ -244,7 +260,8 @@ impl From<AnswerError> for ApiError {
             AnswerError::DeniedByPolicy(detail) => Self::new(Code::DeniedByPolicy, detail),
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
-            AnswerError::ShuttingDown => Self::new(Code::Unavailable, AnswerError::ShuttingDown.to_string()),
+            AnswerError::ShuttingDown | AnswerError::Away => Self::new(Code::Unavailable, error.to_string()),
+            AnswerError::Unclear => Self::new(Code::Unclear, error.to_string()),
         }
     }
 }
@@ -254,7 +271,8 @@ impl From<ReadError> for ApiError {
         match error {
             ReadError::Store(error) => error.into(),
             ReadError::NotFound => Self::new(Code::NotFound, error.to_string()),
-            ReadError::ShuttingDown => Self::new(Code::Unavailable, error.to_string()),
+            ReadError::ShuttingDown | ReadError::Away => Self::new(Code::Unavailable, error.to_string()),
+            ReadError::Unclear => Self::new(Code::Unclear, error.to_string()),
         }
     }
 }
@@ -271,4 +289,26 @@ pub(crate) fn shortened(text: &str) -> String {
 fn tool_name(text: String) -> String {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if text.len() <= 64 && text.bytes().all(allowed) { text } else { shortened(&text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chat_that_another_instance_has_is_asked_for_again() {
+        for error in [
+            ApiError::from(SubmitError::Away),
+            ApiError::from(AnswerError::Away),
+            ApiError::from(ReadError::Away),
+            ApiError::from(StoreError::Fenced),
+        ] {
+            assert!(
+                error.detail.contains("nother instance") && error.detail.ends_with("try again in a moment.")
+            );
+            let response = error.into_response();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert!(response.headers().contains_key(header::RETRY_AFTER));
+        }
+    }
 }

@@ -11,11 +11,14 @@ use axum::serve::ListenerExt;
 use fermata_server::{
     App,
     config::{Config, ConfigError, Invocation},
-    policy_test,
+    health, migrate, policy_test,
     reload::Reloader,
     router,
 };
-use tokio::{net::TcpListener, signal::unix::SignalKind};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing_subscriber::EnvFilter;
 
@@ -23,6 +26,14 @@ use tracing_subscriber::EnvFilter;
 const GRACE: Duration = Duration::from_secs(10);
 /// The log targets of the libraries that talk to OpenAI and to MCP servers.
 const TALKATIVE: [&str; 2] = ["async_openai", "rmcp"];
+
+const NO_SIGNALS: &str = "signals cannot be received";
+
+/// The signals that end the server.
+struct Ends {
+    terminate: Signal,
+    interrupt: Signal,
+}
 
 fn main() -> ExitCode {
     match start() {
@@ -56,6 +67,8 @@ fn start() -> anyhow::Result<()> {
         Invocation::TestPolicy(config, call) => {
             print(&runtime()?.block_on(policy_test::report(&config, &call))?)
         }
+        Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config))?),
+        Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config))?),
     }
 }
 
@@ -92,41 +105,51 @@ fn log_filter(wish: Option<&str>) -> EnvFilter {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     // Before anything else: until it is listened for, the signal would end the process.
-    let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context("signals cannot be received")?;
+    let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context(NO_SIGNALS)?;
     let listener = TcpListener::bind(config.bind)
         .await
         .with_context(|| format!("{} cannot be listened on", config.bind))?;
     let address = listener.local_addr().context("the socket has no address")?;
     let app = App::build(&config).await?;
-    let (tasks, over) = (TaskTracker::new(), CancellationToken::new());
-    tasks.spawn(tidy_metrics(app.clone(), over.clone()));
-    tasks.spawn(end_on_signal(app.clone(), over.clone()));
+    let mut ends = Ends::listen()?;
     tracing::info!("listening on http://{address}, answered by the model {}", app.model());
-    if config.model.is_some() && config.openai_api_key.is_none() && config.openai_base_url.is_none() {
-        tracing::warn!(
-            "a model is named, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
-        );
-    }
-    if std::env::var_os("REDIS_URL").is_some_and(|url| !url.is_empty()) {
-        tracing::warn!("REDIS_URL is set, but has no effect yet: instances share nothing through Redis");
-    }
+    warn_of_demo(&config);
     // A chunk is smaller than a packet; waiting for more to send would be what a reader sees as jerking.
     let listener = listener.tap_io(|socket| {
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "a socket takes no options");
         }
     });
+    let over = CancellationToken::new();
     let again = Reloader::new(app.clone(), config, Box::new(read_settings));
+    let tasks = TaskTracker::new();
+    tasks.spawn(tidy_metrics(app.clone(), over.clone()));
     tasks.spawn(again.on_signal(hangups, over.clone()));
-    let server = axum::serve(listener, router(app)).with_graceful_shutdown(over.clone().cancelled_owned());
+    let server =
+        axum::serve(listener, router(app.clone())).with_graceful_shutdown(over.clone().cancelled_owned());
+    let serving = async {
+        tokio::select! {
+            ended = server.into_future() => ended.context("the server failed")?,
+            () = grace(&over) => tracing::warn!("connections were still open and were cut"),
+        }
+        over.cancel();
+        tasks.close();
+        tasks.wait().await;
+        app.close().await;
+        Ok(())
+    };
     tokio::select! {
-        ended = server.into_future() => ended.context("the server failed")?,
-        () = grace(&over) => tracing::warn!("connections were still open and were cut"),
+        ended = serving => ended,
+        () = ends.twice(&app, &over) => std::process::exit(1),
     }
-    over.cancel();
-    tasks.close();
-    tasks.wait().await;
-    Ok(())
+}
+
+fn warn_of_demo(config: &Config) {
+    if config.model.is_some() && config.openai_api_key.is_none() && config.openai_base_url.is_none() {
+        tracing::warn!(
+            "a model is named, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
+        );
+    }
 }
 
 async fn tidy_metrics(app: App, over: CancellationToken) {
@@ -136,37 +159,42 @@ async fn tidy_metrics(app: App, over: CancellationToken) {
     }
 }
 
-/// At the first signal, tells every reader and stops; at the second, leaves at once.
-async fn end_on_signal(app: App, over: CancellationToken) {
-    if over.run_until_cancelled(signal()).await.is_none() {
-        return;
-    }
-    tracing::info!("ending; a second signal ends at once");
-    tokio::select! {
-        () = app.shutdown() => over.cancel(),
-        () = signal() => std::process::exit(1),
-    }
-}
-
-async fn signal() {
-    let wait_for = |kind| async move {
-        match tokio::signal::unix::signal(kind) {
-            Ok(mut signals) => _ = signals.recv().await,
-            Err(error) => {
-                tracing::error!(%error, "signals cannot be received");
-                std::future::pending().await
-            }
-        }
-    };
-    tokio::select! {
-        () = wait_for(SignalKind::terminate()) => {}
-        () = wait_for(SignalKind::interrupt()) => {}
-    }
-}
-
 async fn grace(over: &CancellationToken) {
     over.cancelled().await;
     tokio::time::sleep(GRACE).await;
+}
+
+// === impl Ends ===
+
+impl Ends {
+    /// From now on these signals do not end the process by themselves.
+    fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| tokio::signal::unix::signal(kind).context(NO_SIGNALS);
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// At the first signal, ends runs, still accepting connections, so that whoever asks hears that this instance is ending; then has
+    /// the connections end. Returns at the second signal.
+    async fn twice(&mut self, app: &App, over: &CancellationToken) {
+        self.next().await;
+        tracing::info!("ending; a second signal ends at once");
+        let ending = async {
+            app.end_runs().await;
+            over.cancel();
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = ending => {}
+            () = self.next() => {}
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fermata_store::SqliteStore;
+use fermata_store::OpenOptions;
 use fermata_tools::{
     ApprovalMode, ChainMode, Decision, Policy, RulePolicy, RuledBy, Ruling, RunBy, ToolSpec, Toolbox,
 };
@@ -60,8 +60,9 @@ struct Report<'a> {
 /// Where it is to be a tool of the server, and is none.
 pub async fn report(config: &Config, call: &TestedCall) -> Result<String, PolicyTestError> {
     // What a tool is can only be asked of the tool, and the notes tools want a database: this one nobody sees.
-    let store = SqliteStore::open("sqlite::memory:").await?;
-    let (toolbox, _) = Toolbox::new(tools::all(store.notes()), |_| {});
+    let options = OpenOptions { migrate: true, connections: 1 };
+    let database = fermata_store::open("sqlite::memory:", &options).await?;
+    let (toolbox, _) = Toolbox::new(tools::all(database.notes), |_| {});
     let (spec, known) = spec(config, call, &toolbox)?;
     let own = toolbox.find(&call.tool).filter(|_| spec.run_by == RunBy::Server);
     let misfit = own.and_then(|own| own.check(&call.input).err()).map(|error| error.to_string());

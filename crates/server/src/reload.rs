@@ -82,7 +82,10 @@ impl Reloader {
     pub fn again(&mut self) -> Result<Changes, ReloadError> {
         let config = match (self.read)()? {
             Invocation::Serve(config) => *config,
-            Invocation::Check(_) | Invocation::TestPolicy(..) => return Err(ReloadError::NotServing),
+            Invocation::Check(_)
+            | Invocation::TestPolicy(..)
+            | Invocation::Migrate(_)
+            | Invocation::Health(_) => return Err(ReloadError::NotServing),
         };
         if let (Some(gone), None) = (&self.current.file, &config.file) {
             return Err(ReloadError::FileGone(gone.clone()));

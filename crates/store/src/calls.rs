@@ -1,13 +1,15 @@
 //! Tool calls, kept for as long as their chat, so that answers to settled ones can be answered and operators can ask.
 
-use fermata_engine::store::StoreError;
 use fermata_protocol::{AnswerTarget, ChatId, RunId};
 use fermata_tools::Call;
-use sqlx::SqliteConnection;
 
 use row::Row;
 
-use crate::error::{failed, misfit};
+use super::{Connection, Db};
+use crate::{
+    error::{Fault, failed, misfit},
+    text::text,
+};
 
 mod row;
 mod timing;
@@ -26,12 +28,7 @@ macro_rules! select_calls {
     };
 }
 
-pub async fn put(
-    connection: &mut SqliteConnection,
-    chat: &ChatId,
-    run: &RunId,
-    call: &Call,
-) -> Result<(), StoreError> {
+pub async fn put(connection: &mut Connection, chat: &ChatId, run: &RunId, call: &Call) -> Result<(), Fault> {
     let row = Row::of(call)?;
     let put = sqlx::query(
         "insert into tool_calls (chat_id, run_id, position, id, step, tool, run_by, state, states, created_at,
@@ -57,7 +54,7 @@ pub async fn put(
          where tool_calls.run_id = excluded.run_id",
     )
     .bind(chat.as_str())
-    .bind(run.as_str());
+    .bind(text(run.as_str()));
     if row.bind(put).execute(connection).await.map_err(failed)?.rows_affected() == 0 {
         return Err(misfit(format!("call {} belongs to another run", call.id)));
     }
@@ -65,10 +62,10 @@ pub async fn put(
 }
 
 pub async fn find(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     chat: &ChatId,
     target: &AnswerTarget,
-) -> Result<Option<Call>, StoreError> {
+) -> Result<Option<Call>, Fault> {
     let (query, id) = match target {
         AnswerTarget::Call(id) => (select_calls!("where chat_id = $1 and id = $2"), id.as_str()),
         AnswerTarget::Approval(id) => (select_calls!("where chat_id = $1 and approval_id = $2"), id.as_str()),
@@ -76,25 +73,21 @@ pub async fn find(
     };
     let row: Option<Row> = sqlx::query_as(query)
         .bind(chat.as_str())
-        .bind(id)
+        .bind(text(id))
         .fetch_optional(connection)
         .await
         .map_err(failed)?;
-    row.map(Row::call).transpose()
+    Ok(row.map(Row::call).transpose()?)
 }
 
 /// The calls of a run, in the order they were first put.
-pub async fn of_run(
-    connection: &mut SqliteConnection,
-    chat: &ChatId,
-    run: &RunId,
-) -> Result<Vec<Call>, StoreError> {
+pub async fn of_run(connection: &mut Connection, chat: &ChatId, run: &RunId) -> Result<Vec<Call>, Fault> {
     let rows: Vec<Row> =
         sqlx::query_as(select_calls!("where chat_id = $1 and run_id = $2 order by position"))
             .bind(chat.as_str())
-            .bind(run.as_str())
+            .bind(text(run.as_str()))
             .fetch_all(connection)
             .await
             .map_err(failed)?;
-    rows.into_iter().map(Row::call).collect()
+    rows.into_iter().map(|row| Ok(row.call()?)).collect()
 }

@@ -1,99 +1,137 @@
 //! The chats themselves: to whom they belong, and lists of them.
 
-use fermata_engine::store::{ChatPage, ChatSummary, StoreError, page::Cursor};
+use fermata_engine::store::{ChatPage, ChatSummary, Fence, StoreError, page::Cursor};
 use fermata_protocol::{ChatId, Profile};
 use fermata_tools::Owner;
 use jiff::Timestamp;
-use sqlx::SqliteConnection;
 
+use super::Connection;
 use crate::{
     column::{count, read_time, time},
-    error::{failed, misfit},
+    error::{Fault, failed},
+    text::{Text, text},
 };
 
-type Summary = (String, i64, i64, Option<String>);
+type Summary = (String, i64, i64, Option<Text>);
 
+/// How many chats are forgotten in one transaction, so that nobody waits for long.
+pub const BATCH: usize = 50;
+
+/// A chat without what belongs to it.
+pub struct Found {
+    pub fence: Fence,
+    pub owner: Owner,
+    pub profile: Profile,
+}
+
+/// Makes the chat; fenced where it is there already.
 pub async fn create(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     chat: &ChatId,
     owner: &Owner,
     profile: Profile,
     at: Timestamp,
-) -> Result<(), StoreError> {
-    sqlx::query("insert into chats (id, owner, profile, created_at, updated_at) values ($1, $2, $3, $4, $4)")
-        .bind(chat.as_str())
-        .bind(owner.as_str())
-        .bind(u8::from(profile))
-        .bind(time(at))
-        .execute(connection)
-        .await
-        .map_err(failed)?;
-    Ok(())
+) -> Result<(), Fault> {
+    let created = sqlx::query(
+        "insert into chats (id, fence, owner, profile, created_at, updated_at) values ($1, $2, $3, $4, $5, $5)
+         on conflict (id) do nothing",
+    )
+    .bind(chat.as_str())
+    .bind(number(Fence::NONE.next())?)
+    .bind(text(owner.as_str()))
+    .bind(i64::from(u8::from(profile)))
+    .bind(time(at))
+    .execute(connection)
+    .await
+    .map_err(failed)?;
+    if created.rows_affected() == 0 { Err(StoreError::Fenced.into()) } else { Ok(()) }
 }
 
-/// Notes that the chat changes now; fails where there is none.
-pub async fn touch(
-    connection: &mut SqliteConnection,
+/// Notes that the chat changes now; fenced where it is not as the number says, or not there.
+pub async fn advance(
+    connection: &mut Connection,
     chat: &ChatId,
-    at: Timestamp,
-) -> Result<(), StoreError> {
-    let touched = sqlx::query("update chats set updated_at = $2 where id = $1")
-        .bind(chat.as_str())
-        .bind(time(at))
-        .execute(connection)
-        .await
-        .map_err(failed)?;
-    if touched.rows_affected() == 0 { Err(misfit("there is no such chat")) } else { Ok(()) }
+    fence: Fence,
+    news: Option<Timestamp>,
+) -> Result<(), Fault> {
+    let advanced = sqlx::query(
+        "update chats set fence = fence + 1, updated_at = coalesce($3, updated_at) where id = $1 and fence = $2",
+    )
+    .bind(chat.as_str())
+    .bind(number(fence)?)
+    .bind(news.map(time))
+    .execute(connection)
+    .await
+    .map_err(failed)?;
+    if advanced.rows_affected() == 0 { Err(StoreError::Fenced.into()) } else { Ok(()) }
 }
 
-pub async fn posted(
-    connection: &mut SqliteConnection,
-    chat: &ChatId,
-    profile: Profile,
-) -> Result<(), StoreError> {
+pub async fn posted(connection: &mut Connection, chat: &ChatId, profile: Profile) -> Result<(), Fault> {
     sqlx::query("update chats set profile = $2 where id = $1")
         .bind(chat.as_str())
-        .bind(u8::from(profile))
+        .bind(i64::from(u8::from(profile)))
         .execute(connection)
         .await
         .map_err(failed)?;
     Ok(())
 }
 
-/// Everything else of the chat goes with its row, by the foreign keys.
-pub async fn delete(connection: &mut SqliteConnection, chat: &ChatId) -> Result<(), StoreError> {
-    sqlx::query("delete from chats where id = $1")
+/// Forgets the chat, unless its fence is another one; whether it did. Everything else of the chat goes with its row, by the foreign keys.
+pub async fn delete(connection: &mut Connection, chat: &ChatId, fence: Fence) -> Result<bool, Fault> {
+    let deleted = sqlx::query("delete from chats where id = $1 and fence = $2")
         .bind(chat.as_str())
+        .bind(number(fence)?)
         .execute(connection)
         .await
         .map_err(failed)?;
-    Ok(())
+    Ok(deleted.rows_affected() == 1)
 }
 
-pub async fn find(
-    connection: &mut SqliteConnection,
-    chat: &ChatId,
-) -> Result<Option<(Owner, Profile)>, StoreError> {
-    let found: Option<(String, u8)> = sqlx::query_as("select owner, profile from chats where id = $1")
-        .bind(chat.as_str())
-        .fetch_optional(connection)
-        .await
-        .map_err(failed)?;
-    let Some((owner, profile)) = found else {
+/// The chats without an open run that have not changed since `before`, the oldest first.
+pub async fn old(
+    connection: &mut Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<(ChatId, Fence)>, Fault> {
+    let old: Vec<(String, i64)> = sqlx::query_as(
+        "select id, fence from chats
+         where updated_at < $1
+            and not exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null)
+         order by updated_at, id
+         limit $2",
+    )
+    .bind(time(before))
+    .bind(count(limit))
+    .fetch_all(connection)
+    .await
+    .map_err(failed)?;
+    Ok(old.into_iter().map(|(id, fence)| (ChatId::new(id), Fence(fence.unsigned_abs()))).collect())
+}
+
+pub async fn find(connection: &mut Connection, chat: &ChatId) -> Result<Option<Found>, Fault> {
+    let found: Option<(i64, Text, i64)> =
+        sqlx::query_as("select fence, owner, profile from chats where id = $1")
+            .bind(chat.as_str())
+            .fetch_optional(connection)
+            .await
+            .map_err(failed)?;
+    let Some((fence, Text(owner), profile)) = found else {
         return Ok(None);
     };
+    let profile =
+        u8::try_from(profile).map_err(|error| StoreError::Corrupt(format!("a profile: {error}")))?;
     let profile = Profile::try_from(profile).map_err(StoreError::Corrupt)?;
-    Ok(Some((Owner::new(owner), profile)))
+    Ok(Some(Found { fence: Fence(fence.unsigned_abs()), owner: Owner::new(owner), profile }))
 }
 
 pub async fn page(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     owner: &Owner,
     limit: usize,
-    before: Option<Cursor>,
-) -> Result<ChatPage, StoreError> {
+    before: Option<&Cursor>,
+) -> Result<ChatPage, Fault> {
     // The first page begins at the end of time.
-    let (updated_at, id) = match &before {
+    let (updated_at, id) = match before {
         Some(cursor) => (cursor.updated_at, cursor.chat.as_str()),
         None => (i64::MAX, ""),
     };
@@ -105,7 +143,7 @@ pub async fn page(
          order by updated_at desc, id desc
          limit $4",
     )
-    .bind(owner.as_str())
+    .bind(text(owner.as_str()))
     .bind(updated_at)
     .bind(id)
     .bind(count(limit.saturating_add(1)))
@@ -118,14 +156,19 @@ pub async fn page(
         let chat = ChatId::new(id.as_str());
         Cursor { updated_at: *updated_at, chat }.encode()
     });
-    Ok(ChatPage { chats: rows.into_iter().map(summary).collect::<Result<_, _>>()?, next })
+    Ok(ChatPage { chats: rows.into_iter().map(summary).collect::<Result<_, Fault>>()?, next })
 }
 
-fn summary((id, created_at, updated_at, title): Summary) -> Result<ChatSummary, StoreError> {
+fn summary((id, created_at, updated_at, title): Summary) -> Result<ChatSummary, Fault> {
     Ok(ChatSummary {
         id: ChatId::new(id),
-        title,
+        title: title.map(String::from),
         created_at: read_time(created_at)?,
         updated_at: read_time(updated_at)?,
     })
+}
+
+/// The number as columns have it; a number that no column can have is behind for ever.
+fn number(fence: Fence) -> Result<i64, StoreError> {
+    i64::try_from(fence.0).map_err(|_| StoreError::Fenced)
 }

@@ -1,7 +1,20 @@
 //! What a database's error means to the engine. The database's own words go to the operator and no further.
 
 use fermata_engine::store::StoreError;
-use sqlx::error::{DatabaseError, ErrorKind};
+use sqlx::{
+    error::{DatabaseError, ErrorKind},
+    postgres::PgDatabaseError,
+};
+
+/// Why a query did not do it.
+#[derive(Debug)]
+pub enum Fault {
+    /// Two transactions were in each other's way and the database has undone this one: it can be done again from its beginning. The
+    /// text is for the operator.
+    Collided(String),
+    /// What the engine is told.
+    Told(StoreError),
+}
 
 /// SQLite's primary result codes that mean something other than "try again".
 mod code {
@@ -11,18 +24,18 @@ mod code {
 }
 
 /// The error by its cause.
-pub fn failed(error: sqlx::Error) -> StoreError {
+pub fn failed(error: sqlx::Error) -> Fault {
     let text = error.to_string();
     match error {
         sqlx::Error::Database(database) => by_cause(database.as_ref(), text),
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreError::Corrupt(text),
-        _ => StoreError::Unavailable(text),
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreError::Corrupt(text).into(),
+        _ => StoreError::Unavailable(text).into(),
     }
 }
 
 /// A change that does not fit what is stored.
-pub fn misfit(why: impl Into<String>) -> StoreError {
-    StoreError::Conflict(why.into())
+pub fn misfit(why: impl Into<String>) -> Fault {
+    StoreError::Conflict(why.into()).into()
 }
 
 /// SQLite's result code, without what it adds in the upper bits to tell causes apart.
@@ -30,12 +43,49 @@ pub fn primary_code(error: &dyn DatabaseError) -> Option<u32> {
     error.code()?.parse::<u32>().ok().map(|code| code & 0xff)
 }
 
-fn by_cause(error: &dyn DatabaseError, text: String) -> StoreError {
-    match (error.kind(), primary_code(error)) {
-        (ErrorKind::Other, Some(code::CORRUPT | code::NOT_A_DATABASE)) => StoreError::Corrupt(text),
+fn by_cause(error: &dyn DatabaseError, text: String) -> Fault {
+    match (error.kind(), error.try_downcast_ref::<PgDatabaseError>()) {
+        (ErrorKind::Other, Some(error)) => by_postgres_code(error.code(), text),
+        (ErrorKind::Other, None) => by_sqlite_code(primary_code(error), text),
+        (_, _) => misfit(text),
+    }
+}
+
+fn by_sqlite_code(primary: Option<u32>, text: String) -> Fault {
+    match primary {
+        Some(code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Corrupt(text).into(),
         // A trigger that refuses is a constraint too, and has no kind of its own.
-        (ErrorKind::Other, Some(code::CONSTRAINT)) => StoreError::Conflict(text),
-        (ErrorKind::Other, _) => StoreError::Unavailable(text),
-        (_, _) => StoreError::Conflict(text),
+        Some(code::CONSTRAINT) => misfit(text),
+        Some(_) | None => StoreError::Unavailable(text).into(),
+    }
+}
+
+/// By PostgreSQL's table of error codes; the first two characters are the class.
+fn by_postgres_code(code: &str, text: String) -> Fault {
+    match code {
+        // serialization_failure, deadlock_detected.
+        "40001" | "40P01" => Fault::Collided(text),
+        // data_corrupted, index_corrupted.
+        "XX001" | "XX002" => StoreError::Corrupt(text).into(),
+        // A value that no column takes; a trigger that refuses; a key longer than an index takes.
+        _ if code.starts_with("22") || code.starts_with("23") || code == "54000" => misfit(text),
+        _ => StoreError::Unavailable(text).into(),
+    }
+}
+
+// === impl Fault ===
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Collided(text) => Self::Unavailable(text),
+            Fault::Told(error) => error,
+        }
     }
 }

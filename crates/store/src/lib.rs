@@ -1,22 +1,23 @@
-//! What survives the process, in SQL.
+//! What survives the process, in SQL; and letters between instances, in Redis, which need not survive anything.
 //!
-//! [`SqliteStore`] implements the engine's port [`Store`](fermata_engine::Store) on SQLite, and [`Notes`] keeps the notes
-//! of the notes tools beside it. This crate does not know what a run's state means, nor what any chunk says.
+//! [`open`] gives the engine's port [`Store`](fermata_engine::Store) on the database that a URL names, and [`Notes`], the notes of the
+//! notes tools, beside it. This crate does not know what a run's state means, nor what any chunk says.
 //!
-//! One file per noun holds that noun's queries. They use `$1`, `on conflict` and row values, which PostgreSQL shares; ids
-//! and times come from above.
+//! One file per noun holds that noun's queries, for both databases (`queries`); ids and times come from above. [`RedisMail`] is
+//! the engine's port [`Mail`](fermata_engine::Mail) on Redis, and knows no SQL.
 
-mod calls;
-mod chats;
+#![expect(clippy::duplicate_mod, reason = "the queries are compiled for each database, see `queries`")]
+
 mod column;
-mod confirmations;
+mod database;
 mod error;
-mod messages;
 mod notes;
-mod open;
-mod runs;
+mod postgres;
+mod redis;
 mod sqlite;
+mod text;
 
+pub use self::redis::{BadRedisUrl, BoxLimits, RedisMail};
+pub use database::{Database, Migrated, OpenError, OpenOptions, migrate, open};
 pub use notes::{Note, Notes};
-pub use open::OpenError;
 pub use sqlite::SqliteStore;

@@ -1,19 +1,16 @@
 //! The messages of a chat, in order. Positions have no gaps: messages are added at the end and dropped from the end.
 
-use fermata_engine::store::{StoreError, page::title};
+use fermata_engine::store::page::title;
 use fermata_protocol::{ChatId, Role, UiMessage};
-use sqlx::SqliteConnection;
 
+use super::Connection;
 use crate::{
     column::{count, json, read_json},
-    error::failed,
+    error::{Fault, failed},
+    text::text,
 };
 
-pub async fn put(
-    connection: &mut SqliteConnection,
-    chat: &ChatId,
-    message: &UiMessage,
-) -> Result<(), StoreError> {
+pub async fn put(connection: &mut Connection, chat: &ChatId, message: &UiMessage) -> Result<(), Fault> {
     sqlx::query(
         "insert into messages (chat_id, position, id, role, heading, body)
          values ($1, (select coalesce(max(position) + 1, 0) from messages where chat_id = $1), $2, $3, $4, $5)
@@ -21,9 +18,9 @@ pub async fn put(
          set role = excluded.role, heading = excluded.heading, body = excluded.body",
     )
     .bind(chat.as_str())
-    .bind(message.id.as_str())
+    .bind(text(message.id.as_str()))
     .bind(role(message.role))
-    .bind(title(message))
+    .bind(title(message).as_deref().map(text))
     .bind(json(message)?)
     .execute(connection)
     .await
@@ -31,11 +28,7 @@ pub async fn put(
     Ok(())
 }
 
-pub async fn truncate(
-    connection: &mut SqliteConnection,
-    chat: &ChatId,
-    keep: usize,
-) -> Result<(), StoreError> {
+pub async fn truncate(connection: &mut Connection, chat: &ChatId, keep: usize) -> Result<(), Fault> {
     sqlx::query("delete from messages where chat_id = $1 and position >= $2")
         .bind(chat.as_str())
         .bind(count(keep))
@@ -45,14 +38,14 @@ pub async fn truncate(
     Ok(())
 }
 
-pub async fn all(connection: &mut SqliteConnection, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
+pub async fn all(connection: &mut Connection, chat: &ChatId) -> Result<Vec<UiMessage>, Fault> {
     let bodies: Vec<String> =
         sqlx::query_scalar("select body from messages where chat_id = $1 order by position")
             .bind(chat.as_str())
             .fetch_all(connection)
             .await
             .map_err(failed)?;
-    bodies.iter().map(|body| read_json("a message", body)).collect()
+    bodies.iter().map(|body| Ok(read_json("a message", body)?)).collect()
 }
 
 fn role(role: Role) -> &'static str {

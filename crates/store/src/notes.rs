@@ -3,21 +3,26 @@
 //! Searching is case-blind in every script: text and query are folded alike, here and not in the database, whose `lower`
 //! knows ASCII only.
 
-use fermata_engine::store::StoreError;
+use fermata_engine::store::{StoreError, page::whole_microseconds};
 use fermata_tools::Owner;
 use jiff::Timestamp;
-use sqlx::SqlitePool;
+use sqlx::{PgPool, SqlitePool};
 
 use crate::{
-    column::{count, json, read_time, time},
     error::failed,
+    postgres::{persist, queries::note_rows as in_postgres},
+    sqlite::queries::note_rows as in_sqlite,
 };
 
 /// The notes of all owners; each sees only their own.
-#[derive(Clone, Debug)]
-pub struct Notes {
-    writer: SqlitePool,
-    readers: SqlitePool,
+#[derive(Clone)]
+pub struct Notes(Place);
+
+/// Where they are.
+#[derive(Clone)]
+enum Place {
+    Sqlite { writer: SqlitePool, readers: SqlitePool },
+    Postgres(PgPool),
 }
 
 /// A note.
@@ -36,8 +41,12 @@ pub struct Note {
 // === impl Notes ===
 
 impl Notes {
-    pub(crate) fn new(writer: SqlitePool, readers: SqlitePool) -> Self {
-        Self { writer, readers }
+    pub(crate) fn in_sqlite(writer: SqlitePool, readers: SqlitePool) -> Self {
+        Self(Place::Sqlite { writer, readers })
+    }
+
+    pub(crate) fn in_postgres(pool: PgPool) -> Self {
+        Self(Place::Postgres(pool))
     }
 
     /// Writes a note. The id comes from above and must be new among the owner's notes.
@@ -54,19 +63,22 @@ impl Notes {
     ) -> Result<Note, StoreError> {
         // A line end is in no word of a query, so none is found across the border of title and body.
         let folded = fold(title) + "\n" + &fold(body);
-        sqlx::query(
-            "insert into notes (owner, id, title, body, folded, created_at) values ($1, $2, $3, $4, $5, $6)",
-        )
-        .bind(owner.as_str())
-        .bind(id)
-        .bind(title)
-        .bind(body)
-        .bind(folded)
-        .bind(time(at))
-        .execute(&self.writer)
-        .await
-        .map_err(failed)?;
-        Ok(Note { id: id.into(), title: title.into(), body: body.into(), created_at: read_time(time(at))? })
+        let created_at = whole_microseconds(at);
+        let note = Note { id: id.into(), title: title.into(), body: body.into(), created_at };
+        match &self.0 {
+            Place::Sqlite { writer, readers: _ } => {
+                let mut connection = writer.acquire().await.map_err(failed)?;
+                in_sqlite::add(&mut connection, owner, &note, &folded).await?;
+            }
+            Place::Postgres(pool) => {
+                persist(|| async {
+                    let mut connection = pool.acquire().await.map_err(failed)?;
+                    in_postgres::add(&mut connection, owner, &note, &folded).await
+                })
+                .await?;
+            }
+        }
+        Ok(note)
     }
 
     /// The owner's notes whose title or body has every word of the query somewhere, newest first, at most `limit`. A
@@ -77,24 +89,19 @@ impl Notes {
     pub async fn search(&self, owner: &Owner, query: &str, limit: usize) -> Result<Vec<Note>, StoreError> {
         let folded = fold(query);
         let words: Vec<&str> = folded.split_whitespace().collect();
-        let rows: Vec<(String, String, String, i64)> = sqlx::query_as(
-            "select id, title, body, created_at from notes
-             where owner = $1
-                and not exists (select 1 from json_each($2) as word where instr(notes.folded, word.value) = 0)
-             order by created_at desc, id desc
-             limit $3",
-        )
-        .bind(owner.as_str())
-        .bind(json(&words)?)
-        .bind(count(limit))
-        .fetch_all(&self.readers)
-        .await
-        .map_err(failed)?;
-        rows.into_iter()
-            .map(|(id, title, body, created_at)| {
-                Ok(Note { id, title, body, created_at: read_time(created_at)? })
-            })
-            .collect()
+        match &self.0 {
+            Place::Sqlite { writer: _, readers } => {
+                let mut connection = readers.acquire().await.map_err(failed)?;
+                Ok(in_sqlite::search(&mut connection, owner, &words, limit).await?)
+            }
+            Place::Postgres(pool) => {
+                persist(|| async {
+                    let mut connection = pool.acquire().await.map_err(failed)?;
+                    in_postgres::search(&mut connection, owner, &words, limit).await
+                })
+                .await
+            }
+        }
     }
 }
 

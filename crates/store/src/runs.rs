@@ -1,33 +1,36 @@
 //! Runs and their logs. A run is open while it has no outcome; what is over takes no further state or chunks.
 
-use fermata_engine::store::{RunRecord, StoreError};
+use fermata_engine::store::{InstanceId, RunRecord};
 use fermata_protocol::{ChatId, MessageId, RunId};
 use jiff::Timestamp;
 use serde_json::Value;
-use sqlx::SqliteConnection;
 
+use super::{Connection, calls};
 use crate::{
-    calls,
     column::{count, deadline, json, read_json, time},
-    error::{failed, misfit},
+    error::{Fault, failed, misfit},
+    text::{Text, text},
 };
 
-/// Stands before each JSON text of a sequence (RFC 7464). JSON itself can never hold this character.
+/// Stands before each JSON text of a sequence (RFC 7464). JSON itself can never hold this character, nor U+0000.
 const SEPARATOR: char = '\u{1e}';
 
 pub async fn open(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     chat: &ChatId,
     run: &RunId,
     message: &MessageId,
+    driver: &InstanceId,
     at: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<(), Fault> {
     sqlx::query(
-        "insert into runs (chat_id, id, message_id, state, started_at) values ($1, $2, $3, 'null', $4)",
+        "insert into runs (chat_id, id, message_id, state, driver, waiting, started_at)
+         values ($1, $2, $3, 'null', $4, false, $5)",
     )
     .bind(chat.as_str())
-    .bind(run.as_str())
-    .bind(message.as_str())
+    .bind(text(run.as_str()))
+    .bind(text(message.as_str()))
+    .bind(text(driver.as_str()))
     .bind(time(at))
     .execute(connection)
     .await
@@ -36,32 +39,55 @@ pub async fn open(
 }
 
 pub async fn save(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     chat: &ChatId,
     run: &RunId,
     state: &Value,
     expires: Option<Timestamp>,
-) -> Result<(), StoreError> {
+    waiting: bool,
+    driver: Option<&InstanceId>,
+) -> Result<(), Fault> {
     let saved = sqlx::query(
-        "update runs set state = $3, expires_at = $4 where chat_id = $1 and id = $2 and outcome is null",
+        "update runs set state = $3, expires_at = $4, waiting = $5, driver = $6
+         where chat_id = $1 and id = $2 and outcome is null",
     )
     .bind(chat.as_str())
-    .bind(run.as_str())
+    .bind(text(run.as_str()))
     .bind(json(state)?)
     .bind(expires.map(deadline))
+    .bind(waiting)
+    .bind(driver.map(|driver| text(driver.as_str())))
     .execute(connection)
     .await
     .map_err(failed)?;
     if saved.rows_affected() == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
+/// An instance drives the run from now on, or none.
+pub async fn drive(
+    connection: &mut Connection,
+    chat: &ChatId,
+    run: &RunId,
+    driver: Option<&InstanceId>,
+) -> Result<(), Fault> {
+    let driven =
+        sqlx::query("update runs set driver = $3 where chat_id = $1 and id = $2 and outcome is null")
+            .bind(chat.as_str())
+            .bind(text(run.as_str()))
+            .bind(driver.map(|driver| text(driver.as_str())))
+            .execute(connection)
+            .await
+            .map_err(failed)?;
+    if driven.rows_affected() == 0 { Err(not_open(run)) } else { Ok(()) }
+}
+
 pub async fn append(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     chat: &ChatId,
     run: &RunId,
     first: u64,
     chunks: &[String],
-) -> Result<(), StoreError> {
+) -> Result<(), Fault> {
     if chunks.is_empty() {
         return Ok(());
     }
@@ -73,7 +99,7 @@ pub async fn append(
             (select next from run_chunks where chat_id = $1 and run_id = $2 order by first desc limit 1), 1)",
     )
     .bind(chat.as_str())
-    .bind(run.as_str())
+    .bind(text(run.as_str()))
     .bind(first)
     .bind(first.saturating_add(count(chunks.len())))
     .bind(sequence(chunks)?)
@@ -88,66 +114,102 @@ pub async fn append(
 
 /// The run keeps its row and its calls; its log and state go.
 pub async fn close(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     chat: &ChatId,
     run: &RunId,
     outcome: &str,
     at: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<(), Fault> {
     let closed = sqlx::query(
-        "update runs set outcome = $3, ended_at = $4, state = null, expires_at = null
+        "update runs set outcome = $3, ended_at = $4, state = null, expires_at = null, driver = null,
+            has_log = exists (select 1 from run_chunks where run_chunks.chat_id = $1 and run_chunks.run_id = $2)
          where chat_id = $1 and id = $2 and outcome is null",
     )
     .bind(chat.as_str())
-    .bind(run.as_str())
+    .bind(text(run.as_str()))
     .bind(outcome)
     .bind(time(at))
     .execute(&mut *connection)
     .await
     .map_err(failed)?;
-    if closed.rows_affected() == 0 {
-        return Err(not_open(run));
-    }
-    sqlx::query("delete from run_chunks where chat_id = $1 and run_id = $2")
-        .bind(chat.as_str())
-        .bind(run.as_str())
-        .execute(connection)
-        .await
-        .map_err(failed)?;
-    Ok(())
+    if closed.rows_affected() == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
-/// The chat's open run, with its log and calls.
-pub async fn find_open(
-    connection: &mut SqliteConnection,
+/// The log of a run that is over, where it is still kept.
+pub async fn finished_log(
+    connection: &mut Connection,
     chat: &ChatId,
-) -> Result<Option<RunRecord>, StoreError> {
-    let found: Option<(String, String, String)> =
-        sqlx::query_as("select id, message_id, state from runs where chat_id = $1 and outcome is null")
+    run: &RunId,
+) -> Result<Option<Vec<(u64, String)>>, Fault> {
+    let kept: Option<i64> =
+        sqlx::query_scalar("select ended_at from runs where chat_id = $1 and id = $2 and has_log")
             .bind(chat.as_str())
+            .bind(text(run.as_str()))
             .fetch_optional(&mut *connection)
             .await
             .map_err(failed)?;
-    let Some((id, message, state)) = found else { return Ok(None) };
+    match kept {
+        Some(_) => chunks(connection, chat, run).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Forgets the logs of runs that ended before a time, of at most `limit` runs. Says of how many.
+pub async fn forget_logs(
+    connection: &mut Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<usize, Fault> {
+    let old: Vec<(String, Text)> = sqlx::query_as(
+        "select chat_id, id from runs where has_log and ended_at < $1 order by ended_at, chat_id, id limit $2",
+    )
+    .bind(time(before))
+    .bind(count(limit))
+    .fetch_all(&mut *connection)
+    .await
+    .map_err(failed)?;
+    for (chat, run) in &old {
+        for forget in [
+            "delete from run_chunks where chat_id = $1 and run_id = $2",
+            "update runs set has_log = false where chat_id = $1 and id = $2",
+        ] {
+            sqlx::query(forget).bind(chat).bind(run).execute(&mut *connection).await.map_err(failed)?;
+        }
+    }
+    Ok(old.len())
+}
+
+/// The chat's open run, with its log and calls, and which instance alive drives it.
+pub async fn find_open(
+    connection: &mut Connection,
+    chat: &ChatId,
+) -> Result<Option<(RunRecord, Option<InstanceId>)>, Fault> {
+    let found: Option<(Text, Text, String, Option<Text>)> = sqlx::query_as(
+        "select id, message_id, state, (select id from instances where instances.id = runs.driver)
+         from runs where chat_id = $1 and outcome is null",
+    )
+    .bind(chat.as_str())
+    .fetch_optional(&mut *connection)
+    .await
+    .map_err(failed)?;
+    let Some((Text(id), Text(message), state, driver)) = found else { return Ok(None) };
     let id = RunId::new(id);
-    Ok(Some(RunRecord {
+    let run = RunRecord {
         message: MessageId::new(message),
         state: read_json("a run's state", &state)?,
         chunks: chunks(connection, chat, &id).await?,
         calls: calls::of_run(connection, chat, &id).await?,
         id,
-    }))
+    };
+    Ok(Some((run, driver.map(|Text(driver)| InstanceId::new(driver)))))
 }
 
-/// Chats whose open run has a deadline at or before `now`, the earliest first.
-pub async fn due(
-    connection: &mut SqliteConnection,
-    now: Timestamp,
-    limit: usize,
-) -> Result<Vec<ChatId>, StoreError> {
+/// Chats whose open run nobody alive drives and has a deadline at or before `now`, the earliest first.
+pub async fn due(connection: &mut Connection, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, Fault> {
     let due: Vec<String> = sqlx::query_scalar(
         "select chat_id from runs
          where outcome is null and expires_at is not null and expires_at <= $1
+            and not exists (select 1 from instances where instances.id = runs.driver)
          order by expires_at, chat_id
          limit $2",
     )
@@ -159,16 +221,32 @@ pub async fn due(
     Ok(due.into_iter().map(ChatId::new).collect())
 }
 
+/// Chats whose open run nobody alive drives and does not wait, the oldest first.
+pub async fn orphans(connection: &mut Connection, limit: usize) -> Result<Vec<ChatId>, Fault> {
+    let orphans: Vec<String> = sqlx::query_scalar(
+        "select chat_id from runs
+         where outcome is null and not waiting
+            and not exists (select 1 from instances where instances.id = runs.driver)
+         order by started_at, chat_id
+         limit $1",
+    )
+    .bind(count(limit))
+    .fetch_all(connection)
+    .await
+    .map_err(failed)?;
+    Ok(orphans.into_iter().map(ChatId::new).collect())
+}
+
 async fn chunks(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     chat: &ChatId,
     run: &RunId,
-) -> Result<Vec<(u64, String)>, StoreError> {
+) -> Result<Vec<(u64, String)>, Fault> {
     let sequences: Vec<(i64, String)> = sqlx::query_as(
         "select first, chunks from run_chunks where chat_id = $1 and run_id = $2 order by first",
     )
     .bind(chat.as_str())
-    .bind(run.as_str())
+    .bind(text(run.as_str()))
     .fetch_all(connection)
     .await
     .map_err(failed)?;
@@ -177,10 +255,10 @@ async fn chunks(
     Ok(sequences.iter().flat_map(placed).collect())
 }
 
-fn sequence(chunks: &[String]) -> Result<String, StoreError> {
+fn sequence(chunks: &[String]) -> Result<String, Fault> {
     let mut sequence = String::with_capacity(chunks.iter().map(|chunk| chunk.len() + 2).sum());
     for chunk in chunks {
-        if chunk.contains(SEPARATOR) {
+        if chunk.contains([SEPARATOR, '\0']) {
             return Err(misfit("a chunk is no JSON text"));
         }
         sequence.push(SEPARATOR);
@@ -194,12 +272,14 @@ fn texts(sequence: &str) -> impl Iterator<Item = String> {
     sequence.split(SEPARATOR).skip(1).map(|text| text.strip_suffix('\n').unwrap_or(text).to_owned())
 }
 
-fn not_open(run: &RunId) -> StoreError {
+fn not_open(run: &RunId) -> Fault {
     misfit(format!("run {run} is not open"))
 }
 
 #[cfg(test)]
 mod tests {
+    use fermata_engine::store::StoreError;
+
     use super::*;
 
     #[test]
@@ -210,6 +290,6 @@ mod tests {
 
     #[test]
     fn a_chunk_that_would_break_the_sequence_is_refused() {
-        assert!(matches!(sequence(&["\u{1e}".into()]), Err(StoreError::Conflict(_))));
+        assert!(matches!(sequence(&["\u{1e}".into()]), Err(Fault::Told(StoreError::Conflict(_)))));
     }
 }

@@ -1,19 +1,42 @@
 //! The store on SQLite: transactions around the queries of each noun.
 //!
 //! Invariants: a commit is one transaction on the one connection that writes; a chat is read in one transaction, so that
-//! its parts fit one another.
+//! its parts fit one another. A file has one server: whoever joins takes the place of all others.
 
 use async_trait::async_trait;
 use fermata_engine::{
     Store,
-    store::{Change, ChatPage, ChatRecord, StoreError, page::Cursor},
+    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, StoreError, page::Cursor},
 };
-use fermata_protocol::{AnswerTarget, ChatId, UiMessage};
-use fermata_tools::{Call, Owner};
+use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_tools::{Call, Owner, ResourceKey};
 use jiff::Timestamp;
-use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction, pool::PoolConnection};
+use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction, migrate::Migrator, pool::PoolConnection};
 
-use crate::{Notes, OpenError, calls, chats, confirmations, error::failed, messages, open, runs};
+use crate::{
+    Notes, OpenError,
+    error::{Fault, failed},
+    text::text,
+};
+use queries::{calls, changes, chats, instances, locks, messages, runs};
+
+pub mod open;
+#[path = "queries.rs"]
+pub mod queries;
+
+// What the queries are compiled for, and the few that PostgreSQL has in another way.
+type Db = Sqlite;
+type Connection = SqliteConnection;
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
+
+const TABLE_EXISTS: &str = "select exists (select 1 from sqlite_schema where type = 'table' and name = $1)";
+
+const SEARCH_NOTES: &str = "select id, title, body, created_at from notes
+     where owner = $1
+        and not exists (select 1 from json_each($2) as word where instr(notes.folded, word.value) = 0)
+     order by created_at desc, id desc
+     limit $3";
 
 /// A store in a SQLite file. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -31,13 +54,17 @@ impl SqliteStore {
     /// # Errors
     /// Where the place, the file or its version does not allow it.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let pools = open::open(url).await?;
+        Self::open_with(url, true).await
+    }
+
+    pub(crate) async fn open_with(url: &str, migrate: bool) -> Result<Self, OpenError> {
+        let pools = open::open(url, migrate).await?;
         Ok(Self { writer: pools.writer, readers: pools.readers })
     }
 
     /// The notes that live in the same database.
     pub fn notes(&self) -> Notes {
-        Notes::new(self.writer.clone(), self.readers.clone())
+        Notes::in_sqlite(self.writer.clone(), self.readers.clone())
     }
 
     /// Waits for what is under way and closes the file, for this store and its clones.
@@ -46,13 +73,28 @@ impl SqliteStore {
         self.writer.close().await;
     }
 
-    async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
+    async fn begin(&self) -> Result<Transaction<'static, Sqlite>, Fault> {
         // A transaction that begins by reading could not become a writing one while another process writes.
         self.writer.begin_with("begin immediate").await.map_err(failed)
     }
 
-    async fn reader(&self) -> Result<PoolConnection<Sqlite>, StoreError> {
+    async fn writer(&self) -> Result<PoolConnection<Sqlite>, Fault> {
+        self.writer.acquire().await.map_err(failed)
+    }
+
+    async fn reader(&self) -> Result<PoolConnection<Sqlite>, Fault> {
         self.readers.acquire().await.map_err(failed)
+    }
+
+    /// Forgets these chats in one transaction, so that others can write before the next.
+    async fn forget_batch(&self, old: &[(ChatId, Fence)]) -> Result<usize, Fault> {
+        let mut transaction = self.begin().await?;
+        let mut forgotten = 0;
+        for (chat, fence) in old {
+            forgotten += usize::from(chats::delete(&mut transaction, chat, *fence).await?);
+        }
+        transaction.commit().await.map_err(failed)?;
+        Ok(forgotten)
     }
 }
 
@@ -60,92 +102,150 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
         let mut snapshot = self.readers.begin().await.map_err(failed)?;
-        let record = record(&mut snapshot, chat).await?;
+        let record = changes::record(&mut snapshot, chat).await?;
         snapshot.commit().await.map_err(failed)?;
         Ok(record)
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
-        messages::all(&mut *self.reader().await?, chat).await
+        Ok(messages::all(&mut *self.reader().await?, chat).await?)
     }
 
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
-        let found = chats::find(&mut *self.reader().await?, chat).await?;
-        Ok(found.map(|(owner, _)| owner))
+        Ok(chats::find(&mut *self.reader().await?, chat).await?.map(|found| found.owner))
     }
 
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
-        calls::find(&mut *self.reader().await?, chat, target).await
+        Ok(calls::find(&mut *self.reader().await?, chat, target).await?)
     }
 
-    async fn commit(&self, chat: &ChatId, at: Timestamp, changes: Vec<Change>) -> Result<(), StoreError> {
-        let Some(first) = changes.first() else {
-            return Ok(());
-        };
+    async fn commit(
+        &self,
+        chat: &ChatId,
+        fence: Fence,
+        at: Timestamp,
+        changes: Vec<Change>,
+    ) -> Result<Fence, StoreError> {
+        if changes.is_empty() {
+            return Ok(fence);
+        }
         let mut transaction = self.begin().await?;
-        if !matches!(first, Change::CreateChat { .. }) {
-            chats::touch(&mut transaction, chat, at).await?;
-        }
-        for change in &changes {
-            apply(&mut transaction, chat, at, change).await?;
-        }
-        transaction.commit().await.map_err(failed)
+        let next = changes::make(&mut transaction, chat, fence, at, &changes).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(next)
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         let before = before.map(Cursor::parse).transpose()?;
-        chats::page(&mut *self.reader().await?, owner, limit, before).await
+        Ok(chats::page(&mut *self.reader().await?, owner, limit, before.as_ref()).await?)
     }
 
-    async fn delete(&self, chat: &ChatId) -> Result<(), StoreError> {
+    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
         let mut transaction = self.begin().await?;
-        chats::delete(&mut transaction, chat).await?;
-        transaction.commit().await.map_err(failed)
+        changes::delete(&mut transaction, chat, fence).await?;
+        Ok(transaction.commit().await.map_err(failed)?)
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
-        runs::due(&mut *self.reader().await?, now, limit).await
+        Ok(runs::due(&mut *self.reader().await?, now, limit).await?)
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        Ok(runs::orphans(&mut *self.reader().await?, limit).await?)
+    }
+
+    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError> {
+        Ok(instances::driven_elsewhere(&mut *self.reader().await?, owner, instance).await?)
+    }
+
+    async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mut forgotten = 0;
+        while forgotten < limit {
+            let batch = chats::BATCH.min(limit - forgotten);
+            let old = chats::old(&mut *self.reader().await?, before, batch).await?;
+            let gone = self.forget_batch(&old).await?;
+            if gone == 0 {
+                break;
+            }
+            forgotten += gone;
+        }
+        Ok(forgotten)
+    }
+
+    async fn finished_log(
+        &self,
+        chat: &ChatId,
+        run: &RunId,
+    ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
+        Ok(runs::finished_log(&mut *self.reader().await?, chat, run).await?)
+    }
+
+    async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mut transaction = self.begin().await?;
+        let forgotten = runs::forget_logs(&mut transaction, before, limit).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(forgotten)
+    }
+
+    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        let mut transaction = self.begin().await?;
+        sqlx::query("delete from instances where id <> $1")
+            .bind(text(instance.as_str()))
+            .execute(&mut *transaction)
+            .await
+            .map_err(failed)?;
+        renew(&mut transaction, instance).await?;
+        Ok(transaction.commit().await.map_err(failed)?)
+    }
+
+    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+        let mut transaction = self.begin().await?;
+        let was_dead = renew(&mut transaction, instance).await?;
+        let alive = instances::alive(&mut transaction).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(Beat { was_dead, alive })
+    }
+
+    async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        Ok(instances::release(&mut *self.writer().await?, instance).await?)
+    }
+
+    async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        Ok(instances::remove(&mut *self.writer().await?, instance).await?)
+    }
+
+    async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
+        Ok(locks::take(&mut *self.writer().await?, key, instance).await?)
+    }
+
+    async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
+        Ok(locks::give_back(&mut *self.writer().await?, key, instance).await?)
+    }
+
+    fn is_shared(&self) -> bool {
+        false
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
         chats::find(&mut *self.reader().await?, &ChatId::new("")).await?;
         // Taking the write lock is what fails on a disk or a file that can only be read.
-        self.begin().await?.rollback().await.map_err(failed)
+        Ok(self.begin().await?.rollback().await.map_err(failed)?)
     }
 }
 
-async fn record(snapshot: &mut SqliteConnection, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
-    let Some((owner, profile)) = chats::find(snapshot, chat).await? else {
-        return Ok(None);
-    };
-    Ok(Some(ChatRecord {
-        owner,
-        profile,
-        confirmations: confirmations::all(snapshot, chat).await?,
-        open_run: runs::find_open(snapshot, chat).await?,
-    }))
-}
-
-async fn apply(
-    transaction: &mut SqliteConnection,
-    chat: &ChatId,
-    at: Timestamp,
-    change: &Change,
-) -> Result<(), StoreError> {
-    match change {
-        Change::CreateChat { owner, profile } => chats::create(transaction, chat, owner, *profile, at).await,
-        Change::Posted { profile } => chats::posted(transaction, chat, *profile).await,
-        Change::TruncateMessages { keep } => messages::truncate(transaction, chat, *keep).await,
-        Change::PutMessage(message) => messages::put(transaction, chat, message).await,
-        Change::OpenRun { run, message } => runs::open(transaction, chat, run, message, at).await,
-        Change::SaveRun { run, state, expires } => runs::save(transaction, chat, run, state, *expires).await,
-        Change::AppendChunks { run, first, chunks } => {
-            runs::append(transaction, chat, run, *first, chunks).await
-        }
-        Change::PutCall { run, call } => calls::put(transaction, chat, run, call).await,
-        Change::Confirm { run, call, by } => confirmations::add(transaction, chat, run, call, by, at).await,
-        Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,
-    }
+/// Notes that the instance is alive; whether its row was not there.
+async fn renew(connection: &mut Connection, instance: &InstanceId) -> Result<bool, Fault> {
+    // A beat that finds its row changes nothing: with one server nobody asks how long ago it was heard of, and a write is a
+    // synchronisation with the disk.
+    let renewed = sqlx::query(
+        "insert into instances (id, joined_at) values ($1, cast(unixepoch('subsec') * 1000000 as integer))
+         on conflict (id) do nothing",
+    )
+    .bind(text(instance.as_str()))
+    .execute(connection)
+    .await
+    .map_err(failed)?;
+    Ok(renewed.rows_affected() == 1)
 }
 
 #[cfg(test)]
@@ -158,8 +258,12 @@ mod tests {
         let store = SqliteStore::open("sqlite::memory:").await.unwrap();
         let chat = ChatId::new("a");
         let create = Change::CreateChat { owner: Owner::anyone(), profile: fermata_protocol::Profile::V6 };
-        let open = Change::OpenRun { run: RunId::new("r"), message: MessageId::new("m") };
-        store.commit(&chat, Timestamp::UNIX_EPOCH, vec![create, open]).await.unwrap();
+        let open = Change::OpenRun {
+            run: RunId::new("r"),
+            message: MessageId::new("m"),
+            driver: InstanceId::new("i"),
+        };
+        store.commit(&chat, Fence::NONE, Timestamp::UNIX_EPOCH, vec![create, open]).await.unwrap();
         (store, chat)
     }
 
@@ -175,21 +279,22 @@ mod tests {
     async fn a_full_database_is_unavailable_and_goes_on_when_there_is_room() {
         let (store, chat) = in_memory().await;
         set(&store, "pragma max_page_count = 1").await;
-        let full = store.commit(&chat, Timestamp::UNIX_EPOCH, append(1, "x".repeat(1_000_000))).await;
+        let full =
+            store.commit(&chat, Fence(1), Timestamp::UNIX_EPOCH, append(1, "x".repeat(1_000_000))).await;
         assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
         set(&store, "pragma max_page_count = 1000000").await;
-        store.commit(&chat, Timestamp::UNIX_EPOCH, append(1, "x".into())).await.unwrap();
+        store.commit(&chat, Fence(1), Timestamp::UNIX_EPOCH, append(1, "x".into())).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_commit_that_is_given_up_halfway_leaves_nothing_and_blocks_nobody() {
         let (store, chat) = in_memory().await;
         let mut given_up = store.begin().await.unwrap();
-        for change in append(1, "x".into()) {
-            apply(&mut given_up, &chat, Timestamp::UNIX_EPOCH, &change).await.unwrap();
-        }
+        changes::make(&mut given_up, &chat, Fence(1), Timestamp::UNIX_EPOCH, &append(1, "x".into()))
+            .await
+            .unwrap();
         drop(given_up);
-        store.commit(&chat, Timestamp::UNIX_EPOCH, append(1, "y".into())).await.unwrap();
+        store.commit(&chat, Fence(1), Timestamp::UNIX_EPOCH, append(1, "y".into())).await.unwrap();
         assert_eq!(store.chat(&chat).await.unwrap().unwrap().open_run.unwrap().texts(), ["y"]);
     }
 }

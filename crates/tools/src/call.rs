@@ -137,7 +137,7 @@ pub enum Refusal {
 }
 
 /// What the giver of an answer is told about one call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
     /// Which call.

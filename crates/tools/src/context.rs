@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_protocol::{ChatId, ToolCallId};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +47,7 @@ pub trait Surroundings: Send + Sync {
 }
 
 /// A question that a tool puts to the person while it runs (MCP's elicitation).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Elicitation {
     /// The question.
     pub message: String,

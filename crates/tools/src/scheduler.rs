@@ -102,6 +102,13 @@ impl<K: Eq + Hash + Clone> Ticket<K> {
 
 // === impl Guard ===
 
+impl<K: Eq + Hash + Clone> Guard<K> {
+    /// What it locks.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+}
+
 impl<K: Eq + Hash + Clone> Drop for Guard<K> {
     fn drop(&mut self) {
         let Some(lines) = self.lines.take() else { return };

@@ -1,39 +1,75 @@
 //! What a chat is asked, except to be posted to.
 
-use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId};
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, Profile, RunId};
 use fermata_tools::{Call, Owner, Receipt, Refusal, Verdict};
 
-use super::{Command, Driver};
+use super::{Command, Driver, Live, Reply, saving::read_chunks};
 use crate::{
-    AnswerError, ChatView, Following, Pending, ReadError, SubmitError,
-    run::{Ending, Rejected, asker_in},
+    AnswerError, ChatView, Following, Pending, ReadError, Reader,
+    engine::Refused,
+    instances::{Order, forward, home_of},
+    run::{Ending, Rejected, asker_in, goodbye},
+    run_log::Writer,
     store::StoreError,
 };
 
-/// Replies, and hands on what ends the driver: a failed database, but not a request that the database has no place for.
-macro_rules! reply {
-    ($reply:expr, $result:expr) => {{
-        let result = $result;
-        let broken = result.as_ref().err().and_then(MayBeStore::store).cloned();
-        // Who asked may have gone; the chat does not mind.
-        let _ = $reply.send(result);
-        broken.map_or(Ok(()), Err)
-    }};
+/// How often a command is tried again when somebody else has written to the chat just before.
+const TRIES: usize = 5;
+
+/// Sends a result, and hands on what ends the driver: a database that has failed, or holds something else than it should. Where the chat has
+/// changed meanwhile, nothing is sent while there is another try.
+fn settle<T, E: Refused>(
+    reply: &mut Reply<T, E>,
+    result: Result<T, E>,
+    is_last: bool,
+) -> Result<(), StoreError> {
+    let broken = result.as_ref().err().and_then(Refused::store).cloned();
+    if broken != Some(StoreError::Fenced) || is_last {
+        reply.send(result);
+    }
+    broken.map_or(Ok(()), Err)
 }
 
 impl Driver {
-    /// Does what it is asked.
-    pub(super) async fn obey(&mut self, command: Command) -> Result<(), StoreError> {
-        match command {
-            Command::Submit(submission, reply) => reply!(reply, self.submit(*submission).await),
-            Command::Answer { owner, answers, reply } => reply!(reply, self.answer(&owner, &answers).await),
-            Command::Resume { owner, after, reply } => {
-                reply!(reply, self.resume(&owner, after.as_ref()).await)
+    /// Does what it is asked, or hands it on to the instance that drives the chat. Where that has changed meanwhile, it looks again.
+    pub(super) async fn obey(&mut self, mut order: Order) -> Result<(), StoreError> {
+        self.was_woken |= matches!(order.command, Command::Wake);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            if !self.has_read {
+                self.read().await?;
             }
-            Command::Stop { owner, reply } => reply!(reply, self.stop(&owner).await),
-            Command::View { owner, reply } => reply!(reply, self.view(&owner).await),
-            Command::Delete { owner, reply } => reply!(reply, self.delete(&owner).await),
+            if let Some(driver) = self.record.as_ref().and_then(|record| record.driver.clone()) {
+                // It may be another one the next time.
+                self.has_read = false;
+                forward(&self.inner, &self.chat, driver, order);
+                return Ok(());
+            }
+            match self.attempt(&mut order.command, tries == TRIES).await {
+                Err(StoreError::Fenced) if tries < TRIES => self.forget(),
+                done => return done,
+            }
+        }
+    }
+
+    async fn attempt(&mut self, command: &mut Command, is_last: bool) -> Result<(), StoreError> {
+        match command {
+            Command::Submit(submission, reply) => settle(reply, self.submit(submission).await, is_last),
+            Command::Answer { owner, answers, reply } => {
+                settle(reply, self.answer(owner, answers).await, is_last)
+            }
+            Command::Resume { owner, after, reply } => {
+                settle(reply, self.resume(owner, after.as_ref()).await, is_last)
+            }
+            Command::Rejoin { owner, run, place, profile, reply } => {
+                settle(reply, self.rejoin(owner, run, *place, *profile).await, is_last)
+            }
+            Command::Stop { owner, reply } => settle(reply, self.stop(owner).await, is_last),
+            Command::View { owner, reply } => settle(reply, self.view(owner).await, is_last),
+            Command::Delete { owner, reply } => settle(reply, self.delete(owner).await, is_last),
             Command::Wake => self.take_up().await,
+            Command::Verify => self.verify().await,
         }
     }
 
@@ -42,7 +78,7 @@ impl Driver {
         self.record.as_ref().is_some_and(|record| record.owner == *owner)
     }
 
-    async fn answer(&mut self, owner: &Owner, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
+    async fn answer_now(&mut self, owner: &Owner, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
         if !self.belongs_to(owner) {
             return Err(AnswerError::NotFound("There is no chat with this id.".into()));
         }
@@ -57,6 +93,15 @@ impl Driver {
         let live: Vec<Answer> = live.into_iter().cloned().collect();
         receipts.extend(self.answer_live(&live).await?);
         Ok(receipts)
+    }
+
+    /// As [`Driver::answer_now`]. A refusal is worth a look whether it is still right: it needs no commit that would tell.
+    async fn answer(&mut self, owner: &Owner, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
+        let result = self.answer_now(owner, answers).await;
+        if result.as_ref().is_err_and(|refusal| refusal.store().is_none()) && self.inner.store.is_shared() {
+            self.verify().await?;
+        }
+        result
     }
 
     fn is_live(&self, target: &AnswerTarget) -> bool {
@@ -142,12 +187,64 @@ impl Driver {
             return Ok(None);
         }
         self.take_up().await?;
+        self.claim().await?;
         let (Some(live), Some(record)) = (&self.live, &self.record) else { return Ok(None) };
         if live.run.state.let_go {
             return Ok(None);
         }
-        let reader = live.log.read_from(record.profile, after);
-        Ok(Some(Following { chat: self.chat.clone(), run: live.run.id.clone(), reader }))
+        let start = live.log.log().start_after(record.profile, after);
+        let reader = live.log.read(record.profile, start);
+        Ok(Some(self.follow(live, reader)))
+    }
+
+    /// A reader comes from another log of the run, having read so much of it.
+    async fn rejoin(
+        &mut self,
+        owner: &Owner,
+        run: &RunId,
+        place: u64,
+        profile: Profile,
+    ) -> Result<Option<Following>, ReadError> {
+        if !self.belongs_to(owner) {
+            return Ok(None);
+        }
+        self.take_up().await?;
+        self.claim().await?;
+        let Some(live) = self.live.as_ref().filter(|live| live.run.id == *run) else {
+            return self.rejoin_finished(run, place, profile).await;
+        };
+        let Some(start) = live.log.log().go_on_after(profile, place) else { return Ok(None) };
+        let reader = if live.run.state.let_go {
+            // The others were sent away before this one came.
+            let mut left = live.log.reopen();
+            left.end(goodbye());
+            left.read(profile, start)
+        } else {
+            live.log.read(profile, start)
+        };
+        Ok(Some(self.follow(live, reader)))
+    }
+
+    /// The same where the run is over: what the reader has not read yet is kept for a while.
+    async fn rejoin_finished(
+        &mut self,
+        run: &RunId,
+        place: u64,
+        profile: Profile,
+    ) -> Result<Option<Following>, ReadError> {
+        let Some(chunks) = self.inner.store.finished_log(&self.chat, run).await? else { return Ok(None) };
+        let mut log = Writer::restore(run.clone(), &read_chunks(&chunks)?);
+        log.end(Vec::new());
+        let Some(start) = log.log().go_on_after(profile, place) else { return Ok(None) };
+        let reader = log.read(profile, start);
+        Ok(Some(Following { chat: self.chat.clone(), run: run.clone(), reader }))
+    }
+
+    /// A reader that finds the run again wherever it goes on.
+    pub(super) fn follow(&self, live: &Live, reader: Reader) -> Following {
+        let owner = self.record.as_ref().map_or_else(Owner::anyone, |record| record.owner.clone());
+        let home = home_of(&self.inner, &owner, &self.chat);
+        Following { chat: self.chat.clone(), run: live.run.id.clone(), reader: reader.at_home(home) }
     }
 
     async fn stop(&mut self, owner: &Owner) -> Result<(), ReadError> {
@@ -191,10 +288,10 @@ impl Driver {
     }
 
     async fn delete(&mut self, owner: &Owner) -> Result<(), ReadError> {
-        if !self.belongs_to(owner) {
+        let Some(record) = self.record.as_ref().filter(|record| record.owner == *owner) else {
             return Err(ReadError::NotFound);
-        }
-        self.inner.store.delete(&self.chat).await?;
+        };
+        self.inner.store.delete(&self.chat, record.fence).await?;
         // Nothing of it is saved any more, but those who read must not be left to post again.
         let effects = self.decide(|run, context, effects| run.end(Ending::Stopped, context, effects));
         self.record = None;
@@ -251,21 +348,3 @@ impl From<Rejected> for AnswerError {
         }
     }
 }
-
-/// What ends the driver as well as the request.
-pub(super) trait MayBeStore {
-    /// The database's error, where it is one.
-    fn store(&self) -> Option<&StoreError>;
-}
-
-macro_rules! may_be_store {
-    ($($error:ident),*) => {$(
-        impl MayBeStore for $error {
-            fn store(&self) -> Option<&StoreError> {
-                if let Self::Store(error) = self { Some(error) } else { None }
-            }
-        }
-    )*};
-}
-
-may_be_store!(AnswerError, ReadError, SubmitError);

@@ -11,9 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{ElicitationId, ToolCallId};
-use fermata_tools::{
-    CallContext, Elicitation, ElicitationReply, Execution, Guard, ResourceKey, Surroundings, ToolError,
-};
+use fermata_tools::{CallContext, Elicitation, ElicitationReply, Execution, Surroundings, ToolError};
 use serde_json::Value;
 use tokio::{
     sync::{Notify, mpsc, oneshot},
@@ -21,6 +19,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
+
+use crate::instances::Lock;
 
 /// The least time between two looks at what tools show.
 const REPORTS_APART: Duration = Duration::from_millis(250);
@@ -90,7 +90,7 @@ impl Jobs {
     }
 
     /// Runs a call. The lock is held until the tool has wound up, also when nobody waits for its outcome any more.
-    pub fn start(&mut self, execution: Execution, lock: Option<Guard<ResourceKey>>, span: tracing::Span) {
+    pub fn start(&mut self, execution: Execution, lock: Option<Lock>, span: tracing::Span) {
         let channel = self.channel.get_or_insert_with(Channel::new);
         let (call, signals) = (execution.context.call.clone(), channel.outlet.signals.clone());
         let job = async move {

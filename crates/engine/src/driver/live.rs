@@ -5,10 +5,10 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fermata_protocol::{AnswerKind, ToolCallId};
-use fermata_tools::{Guard, MOST_RETRIES, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
+use fermata_tools::{MOST_RETRIES, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
 use futures::{
     FutureExt, StreamExt,
-    future::BoxFuture,
+    future::{BoxFuture, Either, ready},
     stream::{BoxStream, FuturesUnordered},
 };
 use tokio::{task::unconstrained, time::Instant};
@@ -20,7 +20,8 @@ use super::{
     spans::CallSpans,
 };
 use crate::{
-    engine::{Current, OpenRun},
+    engine::{Current, Inner, OpenRun},
+    instances::Lock,
     model::{ModelError, ModelEvent},
     run::Run,
     run_log::Writer,
@@ -36,11 +37,15 @@ pub(super) struct Live {
     pub toolbox: Toolbox,
     pub jobs: Jobs,
     pub spans: CallSpans,
+    /// Whether it is saved that this instance drives it.
+    pub is_driven: bool,
+    /// Whether it was saved after the server had begun to end.
+    pub is_saved_late: bool,
     lot: ParkingLot,
     parked: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
-    lines: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<Guard<ResourceKey>>)>>,
+    lines: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<Lock>)>>,
     /// Locks of calls whose turn it is and that have not begun yet.
-    locks: HashMap<ToolCallId, Guard<ResourceKey>>,
+    locks: HashMap<ToolCallId, Lock>,
     model: Option<Speech>,
     /// Counts the run among its owner's open ones while it lives.
     _open: OpenRun,
@@ -91,6 +96,8 @@ impl Live {
     ) -> Self {
         Self {
             spans: CallSpans::new(&run),
+            is_driven: false,
+            is_saved_late: false,
             run,
             log,
             current,
@@ -103,6 +110,12 @@ impl Live {
             model: None,
             _open: open,
         }
+    }
+
+    /// Whether nothing is lost by forgetting it.
+    pub fn may_rest(&self) -> bool {
+        let is_only_looked_at = !self.is_driven && self.run.is_waiting() && !self.run.is_bound();
+        self.run.may_rest() || (is_only_looked_at && !self.log.has_readers())
     }
 
     /// Goes by these rules and tools from now on.
@@ -175,28 +188,32 @@ impl Live {
     /// Puts a call into the line for its resource, for at most this time. Whether it is its turn already.
     pub fn stand_in_line(
         &mut self,
+        inner: &Arc<Inner>,
         call: ToolCallId,
         ticket: Ticket<ResourceKey>,
         patience: Duration,
     ) -> bool {
-        match ticket.now() {
-            Ok(lock) => {
-                self.locks.insert(call, lock);
-                true
+        let is_alone = inner.instances.mail.is_none();
+        let ticket = match ticket.now() {
+            Ok(lock) if is_alone => {
+                self.locks.insert(call, Lock::near(lock));
+                return true;
             }
-            Err(ticket) => {
-                let turn = async move {
-                    let lock = tokio::time::timeout(patience, ticket.turn()).await;
-                    (call, lock.ok().flatten())
-                };
-                self.lines.push(turn.boxed());
-                false
-            }
-        }
+            Ok(lock) => Either::Left(ready(Some(lock))),
+            Err(ticket) => Either::Right(ticket.turn()),
+        };
+        let inner = inner.clone();
+        let turn = async move {
+            let near = ticket.await?;
+            if is_alone { Some(Lock::near(near)) } else { Lock::everywhere(&inner, near).await }
+        };
+        let turn = async move { (call, tokio::time::timeout(patience, turn).await.ok().flatten()) };
+        self.lines.push(turn.boxed());
+        false
     }
 
     /// The lock of a call that begins, where it uses a resource.
-    pub fn take_lock(&mut self, call: &ToolCallId) -> Option<Guard<ResourceKey>> {
+    pub fn take_lock(&mut self, call: &ToolCallId) -> Option<Lock> {
         self.locks.remove(call)
     }
 

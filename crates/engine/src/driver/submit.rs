@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage};
-use fermata_tools::{Toolbox, ToolboxError};
+use fermata_tools::{Owner, Toolbox, ToolboxError};
 
 use super::{Driver, Live, Record};
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
     engine::{Current, OpenRun},
     post::{Keep, Plan, plan, plan_first},
     run::{Run, RunRequest, claims_settled_call, heal_finished, shown_by},
-    run_log::Writer,
-    store::Change,
+    run_log::{Start, Writer},
+    store::{Change, Fence},
 };
 
 /// What a new run begins with, besides the post.
@@ -26,12 +26,12 @@ struct Beginning {
 
 impl Driver {
     /// Starts or continues a run.
-    pub(super) async fn submit(&mut self, submission: Submission) -> Result<Following, SubmitError> {
+    pub(super) async fn submit(&mut self, submission: &Submission) -> Result<Following, SubmitError> {
         if self.record.is_some() && !self.belongs_to(&submission.owner) {
             return Err(SubmitError::NotFound);
         }
         let current = self.inner.current();
-        let toolbox = check_tools(&submission, &current)?;
+        let toolbox = check_tools(submission, &current)?;
         self.take_up().await?;
         let profile = submission.body.fermata.client.unwrap_or(self.inner.settings.client);
         // A message that was let go stands in the record like any other.
@@ -48,17 +48,22 @@ impl Driver {
         match plan {
             Plan::Run { keep, add } => {
                 // Asked for before anything is given up for it.
-                let limit = self.inner.settings.limits.runs_per_owner.filter(|_| self.live.is_none());
-                let open = self
-                    .inner
-                    .open_runs
-                    .try_enter(&submission.owner, limit)
-                    .map_err(SubmitError::TooManyRuns)?;
-                self.supersede(&submission).await?;
+                let open = self.enter(&submission.owner).await?;
+                self.supersede(submission).await?;
                 self.start_run(submission, profile, Beginning { current, toolbox, open, keep, add }).await
             }
-            Plan::Continue(posted) => self.continue_run(&submission, profile, &posted, &messages).await,
+            Plan::Continue(posted) => self.continue_run(submission, profile, &posted, &messages).await,
         }
+    }
+
+    /// Counts one more run of its owner, here and at other instances.
+    async fn enter(&mut self, owner: &Owner) -> Result<OpenRun, SubmitError> {
+        let limit = self.inner.settings.limits.runs_per_owner.filter(|_| self.live.is_none());
+        let elsewhere = match limit.and(self.inner.instances.mail.as_ref()) {
+            Some(_) => self.inner.store.driven_elsewhere(owner, &self.inner.instances.me).await?,
+            None => 0,
+        };
+        self.inner.open_runs.try_enter(owner, limit, elsewhere).map_err(SubmitError::TooManyRuns)
     }
 
     /// Ends the open run because the person goes on without it; outputs that come along are taken.
@@ -73,7 +78,7 @@ impl Driver {
 
     async fn start_run(
         &mut self,
-        submission: Submission,
+        submission: &Submission,
         profile: Profile,
         beginning: Beginning,
     ) -> Result<Following, SubmitError> {
@@ -85,10 +90,10 @@ impl Driver {
             model: self.inner.model.name().to_owned(),
             profile,
             hold: hold.unwrap_or(self.inner.settings.hold),
-            tools: body.tools,
-            system: body.system,
-            call_settings: body.call_settings,
-            tool_choice: body.tool_choice,
+            tools: body.tools.clone(),
+            system: body.system.clone(),
+            call_settings: body.call_settings.clone(),
+            tool_choice: body.tool_choice.clone(),
         };
         let mut changes = match &mut self.record {
             Some(record) => {
@@ -101,17 +106,27 @@ impl Driver {
             changes.push(Change::TruncateMessages { keep });
         }
         changes.extend(add.into_iter().map(|message| Change::PutMessage(Box::new(message))));
-        changes.push(Change::OpenRun { run: request.id.clone(), message: request.message.clone() });
+        changes.push(Change::OpenRun {
+            run: request.id.clone(),
+            message: request.message.clone(),
+            driver: self.inner.instances.me.clone(),
+        });
         self.record.get_or_insert_with(|| Record {
-            owner,
+            owner: owner.clone(),
+            fence: Fence::NONE,
             profile,
             always: Default::default(),
-            saved_run: false,
+            driver: None,
+            is_mine: false,
+            saved_run: None,
         });
         let run = Run::new(request, self.inner.clock.now());
         let log = Writer::new(run.id.clone());
-        let following = Following { chat: self.chat.clone(), run: run.id.clone(), reader: log.read(profile) };
-        self.live = Some(Live::new(run, log, current, toolbox, open, self.inner.tasks.clone()));
+        let reader = log.read(profile, Start::default());
+        let mut live = Live::new(run, log, current, toolbox, open, self.inner.tasks.clone());
+        live.is_driven = true;
+        let following = self.follow(&live, reader);
+        self.live = Some(live);
         let effects = self.decide(|run, _, effects| *effects = run.begin());
         self.perform_after(changes, effects).await?;
         Ok(following)
@@ -140,7 +155,7 @@ impl Driver {
         if let Some(record) = &mut self.record {
             record.profile = profile;
         }
-        self.inner.store.commit(&self.chat, self.inner.clock.now(), vec![Change::Posted { profile }]).await?;
+        self.commit(vec![Change::Posted { profile }]).await?;
         let run = RunId::new(self.inner.ids.next("run_"));
         Ok(Following { chat: self.chat.clone(), reader: Reader::of(run.clone(), profile, chunks), run })
     }
@@ -168,8 +183,8 @@ impl Driver {
         }
         let healing = live.run.healing(&shown).ok_or_else(nothing_new)?;
         // Opened first: the answers may be the end of the run.
-        let reader = live.log.read_after(profile, healing.after, healing.prelude);
-        let following = Following { chat: self.chat.clone(), run: live.run.id.clone(), reader };
+        let start = Start { after: healing.after, prelude: healing.prelude };
+        let following = self.follow(live, live.log.read(profile, start));
         self.follow_on(submission, profile).await?;
         self.answer_live(&answers).await.map_err(refused)?;
         Ok(following)

@@ -17,7 +17,8 @@ impl Driver {
         let toolbox = live.toolbox.clone();
         for (call, key) in std::mem::take(&mut effects.queue) {
             let ticket = self.inner.locks.queue(key);
-            if live.stand_in_line(call.clone(), ticket, self.inner.settings.limits.lock_timeout) {
+            if live.stand_in_line(&self.inner, call.clone(), ticket, self.inner.settings.limits.lock_timeout)
+            {
                 let context = self.inner.context(&current.rules, &toolbox, record);
                 live.run.take_turn(&call, &context, effects);
             }

@@ -1,11 +1,12 @@
 //! Why something asked of a chat is not done, in sentences for whoever asked.
 
 use fermata_tools::StateName;
+use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
 
 /// Why a post starts nothing.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum SubmitError {
     #[error("{0}")]
@@ -24,12 +25,18 @@ pub enum SubmitError {
     TooManyRuns(usize),
     #[error("The server is shutting down; try again in a moment.")]
     ShuttingDown,
+    #[error("Another instance has this chat and cannot be reached right now; try again in a moment.")]
+    Away,
+    #[error(
+        "Another instance has this chat, and whether it has done this is not known; look at the chat before you send it again."
+    )]
+    Unclear,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// Why an answer is not taken. None of a batch is, then.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum AnswerError {
     #[error("{0}")]
@@ -48,18 +55,63 @@ pub enum AnswerError {
     TooLarge(String),
     #[error("The server is shutting down; try again in a moment.")]
     ShuttingDown,
+    #[error("Another instance has this chat and cannot be reached right now; try again in a moment.")]
+    Away,
+    #[error(
+        "Another instance has this chat, and whether it has done this is not known; look at the chat before you send it again."
+    )]
+    Unclear,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// Why a chat cannot be read or changed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum ReadError {
     #[error("There is no chat with this id.")]
     NotFound,
     #[error("The server is shutting down; try again in a moment.")]
     ShuttingDown,
+    #[error("Another instance has this chat and cannot be reached right now; try again in a moment.")]
+    Away,
+    #[error(
+        "Another instance has this chat, and whether it has done this is not known; look at the chat before you send it again."
+    )]
+    Unclear,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// What the three have in common.
+pub(crate) trait Refused {
+    fn shutting_down() -> Self;
+    fn away() -> Self;
+    fn unclear() -> Self;
+    /// The database's error, where it is one.
+    fn store(&self) -> Option<&StoreError>;
+}
+
+macro_rules! refused {
+    ($($error:ident),*) => {$(
+        impl Refused for $error {
+            fn shutting_down() -> Self {
+                Self::ShuttingDown
+            }
+
+            fn away() -> Self {
+                Self::Away
+            }
+
+            fn unclear() -> Self {
+                Self::Unclear
+            }
+
+            fn store(&self) -> Option<&StoreError> {
+                if let Self::Store(error) = self { Some(error) } else { None }
+            }
+        }
+    )*};
+}
+
+refused!(AnswerError, ReadError, SubmitError);

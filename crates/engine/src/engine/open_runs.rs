@@ -26,11 +26,16 @@ impl OpenRuns {
         OpenRun::counted(owner, self)
     }
 
-    /// Counts one more run unless the owner has that many.
-    pub fn try_enter(&self, owner: &Owner, limit: Option<NonZeroUsize>) -> Result<OpenRun, usize> {
+    /// Counts one more run unless the owner has that many, here and elsewhere.
+    pub fn try_enter(
+        &self,
+        owner: &Owner,
+        limit: Option<NonZeroUsize>,
+        elsewhere: usize,
+    ) -> Result<OpenRun, usize> {
         let mut count = self.by_owner.entry(owner.clone()).or_default();
-        if limit.is_some_and(|limit| *count >= limit.get()) {
-            return Err(*count);
+        if let Some(limit) = limit.filter(|limit| *count + elsewhere >= limit.get()) {
+            return Err(limit.get());
         }
         *count += 1;
         Ok(OpenRun::counted(owner, self))

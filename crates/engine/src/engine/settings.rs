@@ -13,6 +13,10 @@ pub struct Settings {
     pub expire: Duration,
     /// Which profile a request is served in that does not name one.
     pub client: Profile,
+    /// How long runs that are at work may go on when the server is shut down; those that wait end at once.
+    pub drain: Duration,
+    /// For how long chats are kept that nothing happens in; `None`: for ever.
+    pub keep: Option<Duration>,
     /// What is too much.
     pub limits: Limits,
 }
@@ -52,6 +56,8 @@ impl Default for Settings {
             hold: Duration::from_secs(5 * 60),
             expire: Duration::from_secs(24 * 3600),
             client: Profile::V6,
+            drain: Duration::from_secs(10),
+            keep: None,
             limits: Limits::default(),
         }
     }

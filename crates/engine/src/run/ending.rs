@@ -163,18 +163,14 @@ impl Run {
         metadata
     }
 
-    /// Sends the readers away while calls wait. Returns what only the readers of this moment are told.
-    pub fn let_go(&mut self, context: &Context<'_>, effects: &mut Effects) -> Vec<UiChunk> {
+    /// Sends the readers away while calls wait.
+    pub fn let_go(&mut self, context: &Context<'_>, effects: &mut Effects) {
         if self.state.phase == Phase::Deciding && self.state.profile != Profile::V5 {
             self.ask_for_withheld_calls(context, effects);
         }
         self.state.let_go = true;
         self.mark_parked(context.now);
         effects.save = true;
-        vec![
-            UiChunk::FinishStep,
-            UiChunk::Finish { finish_reason: Some(FinishReason::ToolCalls), message_metadata: None },
-        ]
     }
 
     /// A call that is neither asked nor settled keeps a stock client from ever posting again, so it is asked about too; the gate does
@@ -206,6 +202,21 @@ impl Run {
     pub fn has_content(&self) -> bool {
         self.snapshot().parts.iter().any(|part| *part != UiPart::StepStart)
     }
+}
+
+/// What readers are told last that are sent away while calls wait. It is not in the log, because the message is not finished.
+pub(crate) fn goodbye() -> Vec<UiChunk> {
+    vec![
+        UiChunk::FinishStep,
+        UiChunk::Finish { finish_reason: Some(FinishReason::ToolCalls), message_metadata: None },
+    ]
+}
+
+/// What readers are told last whose server ends: clients come back, and none posts by itself.
+pub(crate) fn shutting_down() -> Vec<UiChunk> {
+    vec![UiChunk::Error {
+        error_text: "The server is shutting down. Load the chat again in a moment.".into(),
+    }]
 }
 
 fn why(call: &Call, unheard: bool, ending: &Ending, context: &Context<'_>) -> Cancelled {

@@ -226,8 +226,8 @@ impl Play {
     }
 
     fn let_go(&mut self) -> &mut Self {
-        let mut last = Vec::new();
-        self.tell("let go", |run, context, effects| last = run.let_go(context, effects));
+        self.tell("let go", Run::let_go);
+        let last = goodbye();
         for chunk in last {
             writeln!(self.transcript, "readers: {}", line(&chunk)).unwrap();
         }

@@ -3,30 +3,39 @@
 //! Invariant: a commit works on a copy of the chat and puts it back whole, so a change that does not fit leaves nothing.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, UiMessage};
-use fermata_tools::{Call, Confirmation, Owner};
+use fermata_tools::{Call, Confirmation, Owner, ResourceKey};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Change, ChatPage, ChatRecord, ChatSummary, RunRecord, Store, StoreError,
+    Beat, Change, ChatPage, ChatRecord, ChatSummary, Fence, InstanceId, RunRecord, Store, StoreError,
     page::{self, Cursor},
 };
 
-/// A store that lives as long as the process.
+/// A store that lives as long as the process. Engines that share one are instances to each other; each is alive until it leaves, or is
+/// buried by [`MemoryStore::bury`].
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     // One lock for all: it is held for a few copies in memory and never across an await.
-    chats: Mutex<BTreeMap<ChatId, Chat>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    chats: BTreeMap<ChatId, Chat>,
+    alive: BTreeSet<InstanceId>,
+    locks: HashMap<ResourceKey, InstanceId>,
 }
 
 #[derive(Clone, Debug)]
 struct Chat {
+    fence: Fence,
     owner: Owner,
     profile: Profile,
     created_at: Timestamp,
@@ -40,7 +49,11 @@ struct Chat {
 struct Run {
     id: RunId,
     message: MessageId,
+    started: Timestamp,
+    ended: Option<Timestamp>,
     open: bool,
+    driver: Option<InstanceId>,
+    waiting: bool,
     state: Value,
     expires: Option<Timestamp>,
     chunks: Vec<(u64, String)>,
@@ -55,49 +68,72 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ChatId, Chat>> {
-        // A panic elsewhere cannot leave a chat half changed, so the map behind a poisoned lock is whole.
-        self.chats.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes an instance for dead, as the other stores do with one that is not heard of any more.
+    pub fn bury(&self, instance: &InstanceId) {
+        let mut inner = self.lock();
+        inner.alive.remove(instance);
+        inner.locks.retain(|_, holder| holder != instance);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere cannot leave a chat half changed, so what is behind a poisoned lock is whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Store for MemoryStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
-        Ok(self.lock().get(chat).map(Chat::record))
+        let inner = self.lock();
+        Ok(inner.chats.get(chat).map(|chat| chat.record(&inner.alive)))
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
-        Ok(self.lock().get(chat).map(|chat| chat.messages.clone()).unwrap_or_default())
+        Ok(self.lock().chats.get(chat).map(|chat| chat.messages.clone()).unwrap_or_default())
     }
 
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
-        Ok(self.lock().get(chat).map(|chat| chat.owner.clone()))
+        Ok(self.lock().chats.get(chat).map(|chat| chat.owner.clone()))
     }
 
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
-        Ok(self.lock().get(chat).and_then(|chat| chat.calls().find(|call| is_target(call, target)).cloned()))
+        Ok(self
+            .lock()
+            .chats
+            .get(chat)
+            .and_then(|chat| chat.calls().find(|call| is_target(call, target)).cloned()))
     }
 
-    async fn commit(&self, chat: &ChatId, at: Timestamp, changes: Vec<Change>) -> Result<(), StoreError> {
+    async fn commit(
+        &self,
+        chat: &ChatId,
+        fence: Fence,
+        at: Timestamp,
+        changes: Vec<Change>,
+    ) -> Result<Fence, StoreError> {
         if changes.is_empty() {
-            return Ok(());
+            return Ok(fence);
         }
-        let mut chats = self.lock();
+        let chats = &mut self.lock().chats;
+        check(chats, chat, fence)?;
         let mut changed = chats.get(chat).cloned();
+        let is_news = changes.iter().any(Change::is_news);
         for change in changes {
             changed = Some(apply(changed, change, at)?);
         }
         if let Some(mut changed) = changed {
-            changed.updated_at = page::whole_microseconds(at);
+            if is_news {
+                changed.updated_at = page::whole_microseconds(at);
+            }
+            changed.fence = fence.next();
             chats.insert(chat.clone(), changed);
         }
-        Ok(())
+        Ok(fence.next())
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         let before = before.map(Cursor::parse).transpose()?.map(|cursor| (cursor.updated_at, cursor.chat));
-        let chats = self.lock();
+        let chats = &self.lock().chats;
         let mut places: Vec<_> = chats
             .iter()
             .filter(|(_, chat)| chat.owner == *owner)
@@ -116,24 +152,123 @@ impl Store for MemoryStore {
         Ok(ChatPage { chats: summaries, next: next.map(|cursor| cursor.encode()) })
     }
 
-    async fn delete(&self, chat: &ChatId) -> Result<(), StoreError> {
-        self.lock().remove(chat);
+    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
+        let chats = &mut self.lock().chats;
+        check(chats, chat, fence)?;
+        chats.remove(chat);
         Ok(())
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
-        let chats = self.lock();
-        let mut due: Vec<_> = chats
-            .iter()
-            .filter_map(|(id, chat)| Some((chat.open_run()?.expires.filter(|expires| *expires <= now)?, id)))
-            .collect();
-        due.sort();
-        Ok(due.into_iter().take(limit).map(|(_, id)| id.clone()).collect())
+        let inner = self.lock();
+        let due = inner.left_alone().filter_map(|(id, run)| Some((run.expires?, id)));
+        Ok(first(due.filter(|(expires, _)| *expires <= now), limit))
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        let inner = self.lock();
+        let at_work = inner.left_alone().filter(|(_, run)| !run.waiting);
+        Ok(first(at_work.map(|(id, run)| (run.started, id)), limit))
+    }
+
+    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError> {
+        let inner = self.lock();
+        let theirs = inner.chats.values().filter(|chat| chat.owner == *owner);
+        let drivers = theirs.filter_map(|chat| chat.record(&inner.alive).driver);
+        Ok(drivers.filter(|driver| driver != instance).count())
+    }
+
+    async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let chats = &mut self.lock().chats;
+        let old = chats.iter().filter(|(_, chat)| chat.open_run().is_none() && chat.updated_at < before);
+        let old = first(old.map(|(id, chat)| (chat.updated_at, id)), limit);
+        for chat in &old {
+            chats.remove(chat);
+        }
+        Ok(old.len())
+    }
+
+    async fn finished_log(
+        &self,
+        chat: &ChatId,
+        run: &RunId,
+    ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
+        let inner = self.lock();
+        let mut runs = inner.chats.get(chat).into_iter().flat_map(|chat| &chat.runs);
+        let found = runs.find(|known| known.id == *run && !known.open && !known.chunks.is_empty());
+        Ok(found.map(|run| run.chunks.clone()))
+    }
+
+    async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let chats = &mut self.lock().chats;
+        let runs = chats.values_mut().flat_map(|chat| &mut chat.runs);
+        let over = runs.filter(|run| !run.chunks.is_empty() && run.ended.is_some_and(|ended| ended < before));
+        Ok(over.take(limit).map(|run| run.chunks.clear()).count())
+    }
+
+    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.lock().alive.insert(instance.clone());
+        Ok(())
+    }
+
+    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+        let alive = &mut self.lock().alive;
+        let was_dead = alive.insert(instance.clone());
+        Ok(Beat { was_dead, alive: alive.iter().cloned().collect() })
+    }
+
+    async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        let chats = &mut self.lock().chats;
+        let runs = chats.values_mut().flat_map(|chat| &mut chat.runs);
+        for run in runs.filter(|run| run.open && run.waiting && run.driver.as_ref() == Some(instance)) {
+            run.driver = None;
+        }
+        Ok(())
+    }
+
+    async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.bury(instance);
+        Ok(())
+    }
+
+    async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
+        let mut inner = self.lock();
+        // Nothing would free the lock of an instance that has been taken for dead.
+        if !inner.alive.contains(instance) {
+            return Ok(false);
+        }
+        let holder = inner.locks.entry(key.clone()).or_insert_with(|| instance.clone());
+        Ok(holder == instance)
+    }
+
+    async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
+        let locks = &mut self.lock().locks;
+        if locks.get(key) == Some(instance) {
+            locks.remove(key);
+        }
+        Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
         Ok(())
     }
+}
+
+/// Whether the chat is as who writes to it knows it.
+fn check(chats: &BTreeMap<ChatId, Chat>, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
+    let now = chats.get(chat).map_or(Fence::NONE, |chat| chat.fence);
+    if now == fence { Ok(()) } else { Err(StoreError::Fenced) }
+}
+
+/// The first of them in their order.
+fn first<'a>(chats: impl Iterator<Item = (Timestamp, &'a ChatId)>, limit: usize) -> Vec<ChatId> {
+    let mut chats: Vec<_> = chats.collect();
+    chats.sort();
+    chats.into_iter().take(limit).map(|(_, id)| id.clone()).collect()
 }
 
 /// The chat after the change.
@@ -157,12 +292,23 @@ fn is_target(call: &Call, target: &AnswerTarget) -> bool {
     }
 }
 
+// === impl Inner ===
+
+impl Inner {
+    /// Open runs that no instance alive drives.
+    fn left_alone(&self) -> impl Iterator<Item = (&ChatId, &Run)> {
+        let open = self.chats.iter().filter_map(|(id, chat)| Some((id, chat.open_run()?)));
+        open.filter(|(_, run)| run.driver.as_ref().is_none_or(|driver| !self.alive.contains(driver)))
+    }
+}
+
 // === impl Chat ===
 
 impl Chat {
     fn new(owner: Owner, profile: Profile, at: Timestamp) -> Self {
         let at = page::whole_microseconds(at);
         Self {
+            fence: Fence::NONE,
             owner,
             profile,
             created_at: at,
@@ -173,8 +319,11 @@ impl Chat {
         }
     }
 
-    fn record(&self) -> ChatRecord {
+    fn record(&self, alive: &BTreeSet<InstanceId>) -> ChatRecord {
+        let driver = self.open_run().and_then(|run| run.driver.clone());
         ChatRecord {
+            fence: self.fence,
+            driver: driver.filter(|driver| alive.contains(driver)),
             owner: self.owner.clone(),
             profile: self.profile,
             confirmations: self.confirmations.clone(),
@@ -215,10 +364,11 @@ impl Chat {
             Change::Posted { profile } => self.profile = profile,
             Change::TruncateMessages { keep } => self.messages.truncate(keep),
             Change::PutMessage(message) => self.put_message(*message),
-            Change::OpenRun { run, message } => self.open(run, message)?,
-            Change::SaveRun { run, state, expires } => {
+            Change::OpenRun { run, message, driver } => self.open(run, message, driver, at)?,
+            Change::Drive { run, driver } => self.run_in_progress(&run)?.driver = driver,
+            Change::SaveRun { run, state, expires, waiting, driver } => {
                 let run = self.run_in_progress(&run)?;
-                (run.state, run.expires) = (state, expires);
+                (run.state, run.expires, run.waiting, run.driver) = (state, expires, waiting, driver);
             }
             Change::AppendChunks { chunks, .. } if chunks.is_empty() => {}
             Change::AppendChunks { run, first, chunks } => {
@@ -226,7 +376,7 @@ impl Chat {
             }
             Change::PutCall { run, call } => self.put_call(&run, *call)?,
             Change::Confirm { run, call, by } => self.confirm(&run, &call, by, at)?,
-            Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(),
+            Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(at),
         }
         Ok(())
     }
@@ -238,11 +388,17 @@ impl Chat {
         }
     }
 
-    fn open(&mut self, id: RunId, message: MessageId) -> Result<(), StoreError> {
+    fn open(
+        &mut self,
+        id: RunId,
+        message: MessageId,
+        driver: InstanceId,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         if self.runs.iter().any(|run| run.open || run.id == id) {
             return Err(misfit(format!("run {id} cannot be opened: it is known, or another one is open")));
         }
-        self.runs.push(Run::new(id, message));
+        self.runs.push(Run::new(id, message, driver, at));
         Ok(())
     }
 
@@ -274,11 +430,15 @@ impl Chat {
 // === impl Run ===
 
 impl Run {
-    fn new(id: RunId, message: MessageId) -> Self {
+    fn new(id: RunId, message: MessageId, driver: InstanceId, at: Timestamp) -> Self {
         Self {
             id,
             message,
             open: true,
+            driver: Some(driver),
+            waiting: false,
+            started: at,
+            ended: None,
             state: Value::Null,
             expires: None,
             chunks: Vec::new(),
@@ -315,10 +475,11 @@ impl Run {
         }
     }
 
-    fn close(&mut self) {
+    fn close(&mut self, at: Timestamp) {
         self.open = false;
+        self.ended = Some(at);
+        self.driver = None;
         self.state = Value::Null;
         self.expires = None;
-        self.chunks = Vec::new();
     }
 }

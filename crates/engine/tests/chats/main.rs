@@ -1,6 +1,10 @@
 //! Chats as their users see them, through the engine's public API: no HTTP, no SQL, no waiting (time is paused).
 
+mod instances;
 mod results;
+#[allow(dead_code, reason = "each test binary uses its part")]
+#[path = "../shared/mod.rs"]
+mod shared;
 mod tools;
 mod world;
 

@@ -384,3 +384,26 @@ async fn a_tab_that_posts_what_was_answered_already_follows_the_call_that_runs()
     assert_eq!(second.text(), "ok");
     assert_eq!(done(&world), ["begins it", "ends it"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_page_may_answer_by_posting_while_another_call_of_the_step_runs() {
+    let world = World::new();
+    world.script([calls(&[("where", json!({})), ("run", json!({"as": "it", "does": "waits"}))]), says("ok")]);
+    let mut stream = world.say("go").await;
+    stream.until("tool-input-available").await;
+    let call = stream.chunks.iter().find(|chunk| chunk["toolName"] == "where").unwrap()["toolCallId"].clone();
+    let message = stream.find("start")["messageId"].clone();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let part = json!({
+        "type": "tool-where", "toolCallId": call, "state": "output-available", "input": {}, "output": "Bern",
+    });
+    let parts = [json!({"type": "step-start"}), part];
+    let body = json!({"id": "c", "messages": [{"id": message, "role": "assistant", "parts": parts}]});
+    let mut second = world.post(body).await;
+    second.read_out().await;
+    assert_eq!(second.types().matches("tool-output-available").count(), 2, "{}", second.types());
+    assert_eq!(second.text(), "ok");
+    assert_eq!(world.asked(), 2);
+    stream.read_out().await;
+    assert_eq!(stream.text(), second.text());
+}

@@ -7,28 +7,30 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Clock, Engine, EngineParts, Following, Ids, Limits, Model, Pending, Reader, Rules, Settings, Store,
-    Submission, SubmitError,
+    Engine, EngineParts, Following, Limits, Mail, Model, Pending, Reader, Rules, Settings, Submission,
+    SubmitError,
+    mail::MemoryMail,
     model::{ModelError, ModelEvent, ModelRequest},
-    store::{Change, ChatPage, ChatRecord, MemoryStore, StoreError},
+    store::MemoryStore,
 };
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, ToolCallId, UiMessage,
 };
 use fermata_tools::{
-    Call, CallContext, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
+    CallContext, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
 };
 use futures::{StreamExt, stream::BoxStream};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+
+use crate::shared::{Counting, Paused, Shaky, assert_paired};
 
 /// What the model does in one step.
 pub type Turn = Vec<Result<ModelEvent, ModelError>>;
@@ -83,89 +85,6 @@ impl Model for Script {
                 event
             })
             .boxed())
-    }
-}
-
-/// What strict providers answer 400 to.
-fn assert_paired(request: &ModelRequest) {
-    use fermata_engine::model::ModelMessage;
-    let mut open: Vec<&str> = Vec::new();
-    for message in &request.messages {
-        match message {
-            ModelMessage::Tool { call_id, .. } => {
-                let place = open.iter().position(|id| id == call_id);
-                open.remove(
-                    place.unwrap_or_else(|| panic!("{call_id} has a result without a call: {request:?}")),
-                );
-            }
-            ModelMessage::Assistant { calls, .. } => {
-                assert!(open.is_empty(), "calls without a result: {open:?}");
-                open = calls.iter().map(|call| call.id.as_str()).collect();
-            }
-            ModelMessage::System(_) | ModelMessage::User(_) => {
-                assert!(open.is_empty(), "calls without a result: {open:?}")
-            }
-        }
-    }
-    assert!(open.is_empty(), "calls without a result: {open:?}");
-}
-
-/// A store that fails while it is told to.
-#[derive(Default)]
-pub struct Shaky {
-    pub store: MemoryStore,
-    pub fails: AtomicBool,
-}
-
-#[async_trait]
-impl Store for Shaky {
-    async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
-        self.store.chat(chat).await
-    }
-    async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
-        self.store.messages(chat).await
-    }
-    async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
-        self.store.owner(chat).await
-    }
-    async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
-        self.store.call(chat, target).await
-    }
-    async fn commit(&self, chat: &ChatId, at: Timestamp, changes: Vec<Change>) -> Result<(), StoreError> {
-        if self.fails.load(Ordering::SeqCst) {
-            return Err(StoreError::Unavailable("told to fail".into()));
-        }
-        self.store.commit(chat, at, changes).await
-    }
-    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
-        self.store.chats(owner, limit, before).await
-    }
-    async fn delete(&self, chat: &ChatId) -> Result<(), StoreError> {
-        self.store.delete(chat).await
-    }
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
-        self.store.due(now, limit).await
-    }
-    async fn ready(&self) -> Result<(), StoreError> {
-        self.store.ready().await
-    }
-}
-
-/// Tokio's clock, which stands still while time is paused.
-struct Paused(tokio::time::Instant, Duration);
-
-impl Clock for Paused {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH + self.1 + self.0.elapsed()
-    }
-}
-
-#[derive(Default)]
-struct Counting(AtomicUsize);
-
-impl Ids for Counting {
-    fn next(&self, prefix: &str) -> String {
-        format!("{prefix}{}", self.0.fetch_add(1, Ordering::SeqCst) + 1)
     }
 }
 
@@ -239,11 +158,25 @@ impl Tool for Does {
     }
 }
 
+/// What outlives an instance.
+#[derive(Default)]
+struct Outside {
+    store: Arc<MemoryStore>,
+    model: Arc<Script>,
+    ids: Arc<Counting>,
+    clock: Arc<Paused>,
+    done: Arc<Mutex<Vec<String>>>,
+}
+
+/// An instance.
 pub struct World {
     pub engine: Engine,
     pub model: Arc<Script>,
     pub store: Arc<Shaky>,
+    /// How it reaches the other instances, where it is one of several.
+    pub mail: Option<Arc<MemoryMail>>,
     ids: Arc<Counting>,
+    clock: Arc<Paused>,
     pub done: Arc<Mutex<Vec<String>>>,
     pub owner: Owner,
     pub chat: ChatId,
@@ -251,7 +184,17 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        Self::on(Arc::default(), Arc::default(), Arc::default(), 0)
+        Self::on(Outside::default(), None)
+    }
+
+    /// The first of several instances.
+    pub fn first() -> Self {
+        Self::on(Outside::default(), Some(Arc::default()))
+    }
+
+    /// One more instance of the same deployment.
+    pub fn another(&self) -> Self {
+        Self::on(self.outside(), self.mail.clone())
     }
 
     /// The same chats after the process has ended: nothing but the store and the model's script are left.
@@ -261,26 +204,40 @@ impl World {
 
     /// The same, with the clock this many seconds after the beginning.
     pub fn restarted_after(self, since: u64) -> Self {
-        let Self { store, model, ids, .. } = self;
-        Self::on(store, model, ids, since)
+        self.store.kill();
+        let clock = Arc::new(Paused::after(since));
+        Self::on(Outside { clock, done: Arc::default(), ..self.outside() }, self.mail)
     }
 
-    fn on(store: Arc<Shaky>, model: Arc<Script>, ids: Arc<Counting>, since: u64) -> Self {
-        let done = Arc::default();
+    fn outside(&self) -> Outside {
+        Outside {
+            store: self.store.store.clone(),
+            model: self.model.clone(),
+            ids: self.ids.clone(),
+            clock: self.clock.clone(),
+            done: self.done.clone(),
+        }
+    }
+
+    fn on(outside: Outside, mail: Option<Arc<MemoryMail>>) -> Self {
+        let Outside { store, model, ids, clock, done } = outside;
+        let store = Shaky::on(store);
         let notes = Some(Resource::per_owner("notes"));
         let engine = Engine::new(EngineParts {
             model: model.clone(),
             store: store.clone(),
+            mail: mail.clone().map(|mail| mail as Arc<dyn Mail>),
             tools: vec![
                 Arc::new(Does("run", Decision::Allow, None, Arc::clone(&done))),
                 Arc::new(Does("note", Decision::Ask, notes, Arc::clone(&done))),
             ],
             rules: Rules::default(),
-            clock: Arc::new(Paused(tokio::time::Instant::now(), Duration::from_secs(since))),
+            clock: clock.clone(),
             ids: ids.clone(),
             settings: Settings {
                 hold: Duration::from_secs(300),
                 expire: Duration::from_secs(3600),
+                drain: Duration::from_secs(3),
                 client: Profile::V6,
                 limits: Limits {
                     steps: 5,
@@ -294,13 +251,16 @@ impl World {
                     tool_timeout: Duration::from_secs(30),
                     ..Limits::default()
                 },
+                ..Settings::default()
             },
         });
         Self {
             engine: engine.unwrap(),
             model,
             store,
+            mail,
             ids,
+            clock,
             done,
             owner: Owner::new("alice"),
             chat: ChatId::new("c"),

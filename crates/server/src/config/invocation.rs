@@ -19,6 +19,10 @@ pub enum Invocation {
     Check(String),
     /// Say what the policy does with a call and leave.
     TestPolicy(Box<Config>, TestedCall),
+    /// Bring the database up to date and leave.
+    Migrate(Box<Config>),
+    /// Ask the server that these settings start whether it can serve, and leave.
+    Health(Box<Config>),
 }
 
 /// A call that nobody made.
@@ -31,6 +35,9 @@ pub struct TestedCall {
     /// Who is to be taken for the one that runs it; where nobody says, its name tells.
     pub from: Option<RunBy>,
 }
+
+const MIGRATE: &str = "migrate";
+const HEALTH: &str = "health";
 
 // === impl Invocation ===
 
@@ -50,9 +57,12 @@ impl Invocation {
         if options.get_flag("check") {
             return Ok(Self::Check(Report { config: &config, sources: &sources }.to_string()));
         }
-        Ok(match TestedCall::read(&options) {
-            Some(call) => Self::TestPolicy(Box::new(config), call),
-            None => Self::Serve(Box::new(config)),
+        let config = Box::new(config);
+        Ok(match (options.subcommand_name(), TestedCall::read(&options)) {
+            (Some(MIGRATE), _) => Self::Migrate(config),
+            (Some(HEALTH), _) => Self::Health(config),
+            (_, Some(call)) => Self::TestPolicy(config, call),
+            (_, None) => Self::Serve(config),
         })
     }
 }
@@ -91,6 +101,10 @@ pub(super) fn command() -> Command {
         .arg(check.help("Print the settings in force, without secrets, and exit"))
         .args(SETTINGS.iter().map(Setting::option))
         .subcommand(policy())
+        .subcommand(Command::new(MIGRATE).about("Bring the database up to date, without starting anything"))
+        .subcommand(Command::new(HEALTH).about(
+            "Ask the server at the address of these settings whether it can serve; the status is 0 where it can, and else 1",
+        ))
 }
 
 fn policy() -> Command {

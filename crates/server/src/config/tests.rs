@@ -1,5 +1,6 @@
 //! Bad settings are refused with their place; good ones are layered.
 
+mod database;
 mod tables;
 
 use secrecy::ExposeSecret;
@@ -37,7 +38,10 @@ fn nothing_set_gives_the_defaults_of_the_contract() {
     assert_eq!(config.expire.0.as_secs(), 24 * 60 * 60);
     assert_eq!(config.max_steps.get(), 20);
     assert_eq!(config.client, Profile::V6);
-    assert_eq!(config.database_url, "sqlite://fermata.db");
+    assert_eq!(config.database_url.as_str(), "sqlite://fermata.db");
+    assert_eq!((config.database_connections.get(), config.migrate), (10, true));
+    assert_eq!((config.redis_url, config.keep), (None, None));
+    assert_eq!(config.drain.0.as_secs(), 10);
     assert_eq!(config.max_body.0, 10_000_000);
     assert_eq!(config.tool_timeout.0.as_secs(), 60);
     assert_eq!(config.runs_per_owner, None);

@@ -4,6 +4,8 @@ mod answers;
 mod app;
 mod auth;
 mod chat;
+mod commands;
+mod ending;
 mod malformed;
 mod operators;
 mod policies;

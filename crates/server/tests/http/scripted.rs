@@ -10,8 +10,9 @@ use fermata_engine::model::{Model, ModelCall, ModelError, ModelEvent, ModelMessa
 use fermata_protocol::FinishReason;
 use futures::{StreamExt, stream::BoxStream};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
-/// What the model says in one step. A turn without [`ModelEvent::Finished`] never ends.
+/// What the model says in one step. A turn without [`ModelEvent::Finished`] does not end unless it is released.
 pub type Turn = Vec<ModelEvent>;
 
 /// The model.
@@ -19,11 +20,21 @@ pub type Turn = Vec<ModelEvent>;
 pub struct Scripted {
     turns: Arc<Mutex<VecDeque<Turn>>>,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
+    released: CancellationToken,
 }
 
 impl Scripted {
     pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
-        Self { turns: Arc::new(Mutex::new(turns.into_iter().collect())), asked: Arc::default() }
+        Self {
+            turns: Arc::new(Mutex::new(turns.into_iter().collect())),
+            asked: Arc::default(),
+            released: CancellationToken::new(),
+        }
+    }
+
+    /// Has the turns that go on for ever come to their end.
+    pub fn release(&self) {
+        self.released.cancel();
     }
 
     /// The requests so far.
@@ -48,7 +59,7 @@ pub fn calls(calls: &[(&str, Value)]) -> Turn {
     turn
 }
 
-/// Begins to speak and never ends.
+/// Begins to speak and does not end unless it is released.
 pub fn goes_on_for_ever() -> Turn {
     vec![ModelEvent::Text("Well".into())]
 }
@@ -76,7 +87,12 @@ impl Model for Scripted {
         let turn = turn.ok_or_else(|| ModelError::Refused("there is no turn left in the script".into()))?;
         let endless = !matches!(turn.last(), Some(ModelEvent::Finished { .. }));
         let said = futures::stream::iter(turn.into_iter().map(Ok));
-        Ok(if endless { said.chain(futures::stream::pending()).boxed() } else { said.boxed() })
+        let released = self.released.clone();
+        let end = futures::stream::once(async move {
+            released.cancelled().await;
+            Ok(finished(FinishReason::Stop))
+        });
+        Ok(if endless { said.chain(end).boxed() } else { said.boxed() })
     }
 }
 

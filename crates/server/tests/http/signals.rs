@@ -1,7 +1,8 @@
 //! The program and its signals.
 
 use std::{
-    io::{BufRead, BufReader, Lines},
+    io::{BufRead, BufReader, Lines, Read, Write},
+    net::TcpStream,
     process::{Child, ChildStderr, Command, Stdio},
 };
 
@@ -11,6 +12,8 @@ use crate::app::Settings;
 struct Program {
     child: Child,
     log: Lines<BufReader<ChildStderr>>,
+    /// Where it listens.
+    address: String,
 }
 
 impl Program {
@@ -22,8 +25,10 @@ impl Program {
             .spawn()
             .expect("the program");
         let log = BufReader::new(child.stderr.take().expect("a log")).lines();
-        let mut program = Self { child, log };
-        program.logs("listening on");
+        let mut program = Self { child, log, address: String::new() };
+        let line = program.logs("listening on");
+        let (_, address) = line.split_once("http://").expect("an address");
+        program.address = address.split(',').next().expect("an address").to_owned();
         program
     }
 
@@ -33,9 +38,15 @@ impl Program {
         lines.find(|line| line.contains(words)).unwrap_or_else(|| panic!("the log ended without {words:?}"))
     }
 
-    fn hang_up(&self) {
-        let sent = Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status().expect("kill");
+    fn signal(&self, name: &str) {
+        let arguments = [format!("-{name}"), self.child.id().to_string()];
+        let sent = Command::new("kill").args(arguments).status().expect("kill");
         assert!(sent.success());
+    }
+
+    /// The status with which it ends.
+    fn ends(&mut self) -> Option<i32> {
+        self.child.wait().expect("an end").code()
     }
 }
 
@@ -51,17 +62,45 @@ fn at_a_hangup_the_file_is_read_again_and_a_bad_one_is_refused() {
     let file = Settings::new("hold = \"1s\"\n");
     let mut program = Program::start(&file);
     file.write("hold = \"2s\"\n[[policy]]\ndecision = \"ask\"\n");
-    program.hang_up();
+    program.signal("HUP");
     let line = program.logs("read the settings again");
     assert!(line.contains("INFO") && line.contains("for steps that begin from now on: policy"), "{line}");
     let line = program.logs("started again");
     assert!(line.contains("WARN") && line.ends_with(": hold"), "{line}");
     file.write("[[policy]]\ndecision = \"perhaps\"\n");
-    program.hang_up();
+    program.signal("HUP");
     let line = program.logs("perhaps");
     let place = format!("{}:2: decision: ", file.path());
     assert!(line.contains("ERROR") && line.contains(&place), "{line}");
     file.write("hold = \"1s\"\n[[policy]]\ndecision = \"ask\"\n");
-    program.hang_up();
+    program.signal("HUP");
     program.logs("the rules are what they were");
+}
+
+#[test]
+fn a_signal_ends_the_program_in_good_order() {
+    for name in ["TERM", "INT"] {
+        let mut program = Program::start(&Settings::new(""));
+        program.signal(name);
+        assert_eq!(program.ends(), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_program_at_once_though_a_connection_is_open() {
+    let mut program = Program::start(&Settings::new(""));
+    // A post whose body is not all there: the answer tells that the server waits for the rest.
+    let mut connection = TcpStream::connect(&program.address).expect("a connection");
+    let head = format!(
+        "POST /api/chat HTTP/1.1\r\nhost: {}\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n",
+        program.address
+    );
+    connection.write_all(head.as_bytes()).expect("a head");
+    let mut answer = [0; 12];
+    connection.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 100");
+    program.signal("TERM");
+    program.logs("a second signal ends at once");
+    program.signal("TERM");
+    assert_eq!(program.ends(), Some(1));
 }

@@ -10,10 +10,13 @@ use fermata_tools::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sqlx::{Sqlite, query::Query, sqlite::SqliteArguments};
+use sqlx::{Database, query::Query};
 
-use super::timing::Timing;
-use crate::column::{deadline, json, name, read_json, read_name};
+use super::{Db, timing::Timing};
+use crate::{
+    column::{deadline, json, name, read_json, read_name},
+    text::{Text, text},
+};
 
 /// The names under which a call serialises what has a column.
 const IN_COLUMNS: [&str; 15] = [
@@ -34,11 +37,14 @@ const IN_COLUMNS: [&str; 15] = [
     "edited",
 ];
 
+/// A query whose values are being bound.
+type Bound<'q> = Query<'q, Db, <Db as Database>::Arguments>;
+
 #[derive(sqlx::FromRow)]
 pub struct Row {
-    id: String,
-    step: u32,
-    tool: String,
+    id: Text,
+    step: i64,
+    tool: Text,
     run_by: Option<String>,
     state: String,
     states: String,
@@ -51,13 +57,13 @@ pub struct Row {
     ran_for: Option<i64>,
     decision: Option<String>,
     ruled_by: Option<String>,
-    ruling_reason: Option<String>,
-    approval_id: Option<String>,
+    ruling_reason: Option<Text>,
+    approval_id: Option<Text>,
     approval_required: Option<bool>,
     approved: Option<bool>,
     for_always: Option<bool>,
-    decided_by: Option<String>,
-    decided_reason: Option<String>,
+    decided_by: Option<Text>,
+    decided_reason: Option<Text>,
     input: String,
     edited_input: Option<String>,
     outcome: Option<String>,
@@ -75,9 +81,9 @@ impl Row {
             (call.ruling.as_ref(), call.question.as_ref(), call.decided.as_ref());
         let answered = call.answer.is_some() && call.answer == answer_of(call.state());
         Ok(Self {
-            id: call.id.to_string(),
-            step: call.step,
-            tool: call.tool.clone(),
+            id: text(call.id.as_str()),
+            step: call.step.into(),
+            tool: text(&call.tool),
             run_by: call.run_by.as_ref().map(name).transpose()?,
             state: call.state().name().as_str().into(),
             states: json(&call.history())?,
@@ -90,13 +96,13 @@ impl Row {
             ran_for: timing.ran_for,
             decision: ruling.map(|ruling| name(&ruling.decision)).transpose()?,
             ruled_by: ruling.map(|ruling| ruled_by(ruling.by)).transpose()?,
-            ruling_reason: ruling.and_then(|ruling| ruling.reason.clone()),
-            approval_id: question.map(|question| question.id.to_string()),
+            ruling_reason: ruling.and_then(|ruling| ruling.reason.as_deref()).map(text),
+            approval_id: question.map(|question| text(question.id.as_str())),
             approval_required: question.map(|question| question.required),
             approved: decided.map(|decided| decided.approved),
             for_always: decided.map(|decided| decided.always),
-            decided_by: decided.map(|decided| decided.by.to_string()),
-            decided_reason: decided.and_then(|decided| decided.reason.clone()),
+            decided_by: decided.map(|decided| text(decided.by.as_str())),
+            decided_reason: decided.and_then(|decided| decided.reason.as_deref()).map(text),
             input: json(&call.input)?,
             edited_input: call.edited.as_ref().map(json).transpose()?,
             outcome: outcome(call.state())?,
@@ -107,7 +113,7 @@ impl Row {
     }
 
     /// Binds all columns, `id` first, in the order of the fields.
-    pub fn bind<'q>(self, query: Query<'q, Sqlite, SqliteArguments>) -> Query<'q, Sqlite, SqliteArguments> {
+    pub fn bind<'q>(self, query: Bound<'q>) -> Bound<'q> {
         query
             .bind(self.id)
             .bind(self.step)
@@ -159,9 +165,9 @@ impl Row {
     /// the way of its serialised form.
     fn in_state(&self, state: CallState) -> Result<Call, StoreError> {
         let mut fields: Map<String, Value> = read_json("a call", &self.more)?;
-        fields.insert("id".into(), self.id.clone().into());
+        fields.insert("id".into(), self.id.0.clone().into());
         fields.insert("step".into(), self.step.into());
-        fields.insert("tool".into(), self.tool.clone().into());
+        fields.insert("tool".into(), self.tool.0.clone().into());
         fields.insert("input".into(), Value::Null);
         fields.insert("history".into(), read_json("a call's states", &self.states)?);
         fields.extend(object(&state)?);
@@ -191,23 +197,20 @@ impl Row {
         let (Some(decision), Some(by)) = (&self.decision, &self.ruled_by) else { return Ok(None) };
         Ok(Some(Ruling {
             decision: read_name("a decision", decision)?,
-            reason: self.ruling_reason.clone(),
+            reason: self.ruling_reason.clone().map(String::from),
             by: read_ruled_by(by)?,
         }))
     }
 
     fn question(&self) -> Option<Question> {
-        Some(Question {
-            id: ApprovalId::new(self.approval_id.as_deref()?),
-            required: self.approval_required?,
-        })
+        Some(Question { id: ApprovalId::new(self.approval_id.clone()?.0), required: self.approval_required? })
     }
 
     fn decided(&self) -> Option<Decided> {
         Some(Decided {
-            by: Owner::new(self.decided_by.as_deref()?),
+            by: Owner::new(self.decided_by.clone()?.0),
             approved: self.approved?,
-            reason: self.decided_reason.clone(),
+            reason: self.decided_reason.clone().map(String::from),
             always: self.for_always?,
         })
     }

@@ -5,7 +5,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use fermata_engine::store::Change;
+use fermata_engine::{
+    Store,
+    store::{Change, Fence, InstanceId, StoreError},
+};
 use fermata_protocol::{
     AnswerKind, ApprovalId, ChatId, MessageId, Profile, Role, RunId, ToolCallId, UiMessage, UiPart,
 };
@@ -86,7 +89,20 @@ pub fn put(message: UiMessage) -> Change {
 }
 
 pub fn open(id: &str) -> Change {
-    Change::OpenRun { run: run(id), message: MessageId::new("answer") }
+    open_by(id, "one")
+}
+
+/// A run that this instance drives.
+pub fn open_by(id: &str, driver: &str) -> Change {
+    Change::OpenRun { run: run(id), message: MessageId::new("answer"), driver: instance(driver) }
+}
+
+pub fn drive(id: &str, driver: Option<&str>) -> Change {
+    Change::Drive { run: run(id), driver: driver.map(instance) }
+}
+
+pub fn instance(id: &str) -> InstanceId {
+    InstanceId::new(id)
 }
 
 pub fn close(id: &str) -> Change {
@@ -98,7 +114,37 @@ pub fn append(id: &str, first: u64, chunks: &[&str]) -> Change {
 }
 
 pub fn save(id: &str, state: serde_json::Value, expires: Option<Timestamp>) -> Change {
-    Change::SaveRun { run: run(id), state, expires }
+    Change::SaveRun { run: run(id), state, expires, waiting: false, driver: None }
+}
+
+/// A run that nobody drives and that waits for somebody, until then.
+pub fn wait(id: &str, expires: Option<Timestamp>) -> Change {
+    Change::SaveRun { run: run(id), state: json!(1), expires, waiting: true, driver: None }
+}
+
+/// A run that waits for somebody, until then, at an instance.
+pub fn wait_at(id: &str, driver: &str, expires: Option<Timestamp>) -> Change {
+    Change::SaveRun { run: run(id), state: json!(1), expires, waiting: true, driver: Some(instance(driver)) }
+}
+
+/// The chat's fence as it is now.
+pub async fn fence(store: &dyn Store, chat: &ChatId) -> Fence {
+    store.chat(chat).await.unwrap().map_or(Fence::NONE, |chat| chat.fence)
+}
+
+/// Commits for one who knows the chat as it is now.
+pub async fn commit_at(
+    store: &dyn Store,
+    chat: &ChatId,
+    at: Timestamp,
+    changes: Vec<Change>,
+) -> Result<Fence, StoreError> {
+    store.commit(chat, fence(store, chat).await, at, changes).await
+}
+
+/// Deletes for one who knows the chat as it is now.
+pub async fn delete(store: &dyn Store, chat: &ChatId) {
+    store.delete(chat, fence(store, chat).await).await.unwrap();
 }
 
 pub fn call(id: &str, state: CallState) -> Call {

@@ -1,9 +1,56 @@
-//! What every store does alike: one suite, run over the reference store in memory and over SQLite, in a file and in memory.
+//! What every store does alike: one suite, run over the reference store in memory, over SQLite, in a file and in
+//! memory, and over PostgreSQL.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+/// The facts, over every store.
+macro_rules! in_every_store {
+    ($($fact:ident)*) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                super::$fact(std::sync::Arc::new(fermata_engine::store::MemoryStore::new())).await;
+            })*
+        }
+
+        mod sqlite_file {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                let folder = crate::fixtures::Folder::new();
+                let store = fermata_store::SqliteStore::open(&folder.url()).await.unwrap();
+                super::$fact(std::sync::Arc::new(store.clone())).await;
+                store.close().await;
+            })*
+        }
+
+        mod sqlite_memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                let store = fermata_store::SqliteStore::open("sqlite::memory:").await.unwrap();
+                super::$fact(std::sync::Arc::new(store.clone())).await;
+                store.close().await;
+            })*
+        }
+
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                let Some(place) = crate::place::Place::schema().await else { return };
+                let database = place.open().await;
+                super::$fact(database.store.clone()).await;
+                database.close().await;
+            })*
+        }
+    };
+}
+
+mod fences;
 mod fixtures;
+mod instances;
 mod notes;
+mod odd_text;
+mod place;
+mod postgres;
 mod sqlite;
 mod tool_calls;
 mod upgrade;
@@ -12,46 +59,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_engine::{
     Store,
-    store::{Change, ChatPage, MemoryStore, StoreError},
+    store::{Change, ChatPage, StoreError},
 };
 use fermata_protocol::{
     AnswerKind, AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage,
 };
-use fermata_store::SqliteStore;
 use fermata_tools::{Call, CallState, Cancelled, Confirmation, Consent, ErrorType, RunBy, always_allowed};
 use fixtures::*;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-
-macro_rules! in_every_store {
-    ($($fact:ident)*) => {
-        mod memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $fact() {
-                super::$fact(super::Arc::new(super::MemoryStore::new())).await;
-            })*
-        }
-
-        mod sqlite_file {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $fact() {
-                let folder = super::Folder::new();
-                let store = super::SqliteStore::open(&folder.url()).await.unwrap();
-                super::$fact(super::Arc::new(store.clone())).await;
-                store.close().await;
-            })*
-        }
-
-        mod sqlite_memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $fact() {
-                let store = super::SqliteStore::open("sqlite::memory:").await.unwrap();
-                super::$fact(super::Arc::new(store.clone())).await;
-                store.close().await;
-            })*
-        }
-    };
-}
 
 in_every_store! {
     a_new_store_is_ready_and_empty
@@ -88,7 +104,7 @@ in_every_store! {
 type AnyStore = Arc<dyn Store>;
 
 async fn commit(store: &AnyStore, id: &ChatId, changes: Vec<Change>) {
-    store.commit(id, at(0), changes).await.unwrap();
+    commit_at(&**store, id, at(0), changes).await.unwrap();
 }
 
 /// A chat of alice's with one open run.
@@ -105,7 +121,7 @@ async fn messages(store: &AnyStore, id: &ChatId) -> Vec<UiMessage> {
 async fn refused(store: &AnyStore, id: &ChatId, changes: Vec<Change>) {
     let before = store.chat(id).await.unwrap();
     let shown = format!("{changes:?}");
-    let result = store.commit(id, at(1), changes).await;
+    let result = commit_at(&**store, id, at(1), changes).await;
     assert!(matches!(result, Err(StoreError::Conflict(_))), "{shown} gave {result:?}");
     assert_eq!(store.chat(id).await.unwrap(), before, "{shown} left something");
 }
@@ -122,7 +138,7 @@ async fn a_new_store_is_ready_and_empty(store: AnyStore) {
     assert_eq!(store.call(&id, &AnswerTarget::Call(ToolCallId::new("c"))).await.unwrap(), None);
     assert_eq!(store.chats(&alice(), 10, None).await.unwrap(), ChatPage { chats: vec![], next: None });
     assert_eq!(store.due(Timestamp::MAX, 10).await.unwrap(), vec![]);
-    store.delete(&id).await.unwrap();
+    delete(&*store, &id).await;
 }
 
 async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
@@ -377,7 +393,7 @@ async fn what_people_said_is_kept_in_order_and_whole(store: AnyStore) {
     ];
     commit(&store, &id, said[..2].to_vec()).await;
     let later = at(3) + SignedDuration::from_nanos(1_999);
-    store.commit(&id, later, said[2..].to_vec()).await.unwrap();
+    commit_at(&*store, &id, later, said[2..].to_vec()).await.unwrap();
     let history = confirmations(&store, &id).await;
     let answers: Vec<_> = history.iter().map(|said| (said.tool.as_str(), said.answer)).collect();
     assert_eq!(
@@ -463,9 +479,9 @@ async fn what_does_not_fit_is_a_conflict(store: AnyStore) {
 
 async fn chats_are_listed_newest_first_by_owner(store: AnyStore) {
     for (second, id, owner) in [(1, "a", alice()), (2, "b", alice()), (3, "c", bob()), (4, "d", alice())] {
-        store.commit(&chat(id), at(second), vec![create(owner)]).await.unwrap();
+        commit_at(&*store, &chat(id), at(second), vec![create(owner)]).await.unwrap();
     }
-    store.commit(&chat("a"), at(5), vec![put(user("1", "hi"))]).await.unwrap();
+    commit_at(&*store, &chat("a"), at(5), vec![put(user("1", "hi"))]).await.unwrap();
     let page = store.chats(&alice(), 10, None).await.unwrap();
     assert_eq!(ids(&page), ["a", "d", "b"]);
     assert_eq!(page.next, None);
@@ -485,7 +501,7 @@ async fn pages_neither_repeat_nor_skip_chats_of_the_same_time(store: AnyStore) {
     for id in &all {
         // Times that differ by less than a microsecond are the same to a list.
         let at = at(0) + SignedDuration::from_nanos(id.len() as i64);
-        store.commit(&chat(id), at, vec![create(alice())]).await.unwrap();
+        commit_at(&*store, &chat(id), at, vec![create(alice())]).await.unwrap();
     }
     let mut seen = Vec::new();
     let mut before = None;
@@ -559,7 +575,7 @@ async fn a_deleted_chat_leaves_nothing_and_its_id_is_free(store: AnyStore) {
     commit(&store, &id, full.clone()).await;
     commit(&store, &other, [vec![create(alice()), open("r")], full].concat()).await;
     let kept = store.chat(&other).await.unwrap();
-    store.delete(&id).await.unwrap();
+    delete(&*store, &id).await;
     assert_eq!(store.chat(&id).await.unwrap(), None);
     assert_eq!(store.owner(&id).await.unwrap(), None);
     assert_eq!(store.call(&id, &AnswerTarget::Call(waiting.id.clone())).await.unwrap(), None);

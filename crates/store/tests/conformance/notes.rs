@@ -4,25 +4,49 @@ use crate::fixtures::*;
 use fermata_engine::store::StoreError;
 use fermata_store::{Notes, SqliteStore};
 
-async fn notes() -> Notes {
-    SqliteStore::open("sqlite::memory:").await.unwrap().notes()
+macro_rules! in_every_database {
+    ($($fact:ident)*) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $fact() {
+                super::$fact(super::SqliteStore::open("sqlite::memory:").await.unwrap().notes()).await;
+            })*
+        }
+
+        mod on_postgres {
+            $(#[tokio::test]
+            async fn $fact() {
+                let Some(place) = crate::place::Place::schema().await else { return };
+                let database = place.open().await;
+                super::$fact(database.notes.clone()).await;
+                database.close().await;
+            })*
+        }
+    };
+}
+
+in_every_database! {
+    a_note_is_found_as_it_was_written
+    every_word_must_match_somewhere
+    case_does_not_matter_in_any_script
+    wildcards_and_quotes_stand_for_themselves
+    a_query_without_words_lists_the_newest
+    notes_belong_to_their_owner
+    a_very_long_query_is_only_a_query
+    a_note_with_odd_text_comes_back_as_it_was
 }
 
 async fn found(notes: &Notes, query: &str) -> Vec<String> {
     notes.search(&alice(), query, 10).await.unwrap().into_iter().map(|note| note.id).collect()
 }
 
-#[tokio::test]
-async fn a_note_is_found_as_it_was_written() {
-    let notes = notes().await;
+async fn a_note_is_found_as_it_was_written(notes: Notes) {
     let written = notes.write("1", &alice(), "Shopping", "Milk,\nbread", at(1)).await.unwrap();
     assert_eq!((written.title.as_str(), written.body.as_str()), ("Shopping", "Milk,\nbread"));
     assert_eq!(notes.search(&alice(), "bread", 10).await.unwrap(), [written]);
 }
 
-#[tokio::test]
-async fn every_word_must_match_somewhere() {
-    let notes = notes().await;
+async fn every_word_must_match_somewhere(notes: Notes) {
     notes.write("1", &alice(), "Shopping", "milk and bread", at(1)).await.unwrap();
     notes.write("2", &alice(), "Bread", "a recipe", at(2)).await.unwrap();
     assert_eq!(found(&notes, "bread").await, ["2", "1"]);
@@ -35,9 +59,7 @@ async fn every_word_must_match_somewhere() {
     );
 }
 
-#[tokio::test]
-async fn case_does_not_matter_in_any_script() {
-    let notes = notes().await;
+async fn case_does_not_matter_in_any_script(notes: Notes) {
     notes.write("1", &alice(), "Die Straße", "Ελλάς, ÉTÉ", at(1)).await.unwrap();
     for query in ["straße", "STRASSE", "ελλάσ", "ΕΛΛΆΣ", "été"] {
         assert_eq!(found(&notes, query).await, ["1"], "{query}");
@@ -45,9 +67,7 @@ async fn case_does_not_matter_in_any_script() {
     assert_eq!(found(&notes, "ete").await, [""; 0]);
 }
 
-#[tokio::test]
-async fn wildcards_and_quotes_stand_for_themselves() {
-    let notes = notes().await;
+async fn wildcards_and_quotes_stand_for_themselves(notes: Notes) {
     notes.write("1", &alice(), "Sale", r#"100% off_now it's "fine" \o/"#, at(1)).await.unwrap();
     notes.write("2", &alice(), "Other", "1000 offXnow", at(2)).await.unwrap();
     for query in ["100%", "off_now", "it's", "\"fine\"", "\\o/"] {
@@ -57,9 +77,7 @@ async fn wildcards_and_quotes_stand_for_themselves() {
     assert_eq!(found(&notes, "_").await, ["1"]);
 }
 
-#[tokio::test]
-async fn a_query_without_words_lists_the_newest() {
-    let notes = notes().await;
+async fn a_query_without_words_lists_the_newest(notes: Notes) {
     for n in 1..=4 {
         notes.write(&n.to_string(), &alice(), "t", "b", at(n)).await.unwrap();
     }
@@ -67,9 +85,7 @@ async fn a_query_without_words_lists_the_newest() {
     assert_eq!(newest.iter().map(|note| note.id.as_str()).collect::<Vec<_>>(), ["4", "3"]);
 }
 
-#[tokio::test]
-async fn notes_belong_to_their_owner() {
-    let notes = notes().await;
+async fn notes_belong_to_their_owner(notes: Notes) {
     notes.write("1", &alice(), "t", "b", at(1)).await.unwrap();
     assert_eq!(notes.search(&bob(), "", 10).await.unwrap(), []);
     notes.write("1", &bob(), "t", "b", at(1)).await.unwrap();
@@ -77,10 +93,20 @@ async fn notes_belong_to_their_owner() {
     assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");
 }
 
-#[tokio::test]
-async fn a_very_long_query_is_only_a_query() {
-    let notes = notes().await;
+async fn a_very_long_query_is_only_a_query(notes: Notes) {
     notes.write("1", &alice(), "t", &"a\0b ".repeat(30_000), at(1)).await.unwrap();
     assert_eq!(found(&notes, &"ab ".repeat(1_000)).await, ["1"]);
     assert_eq!(found(&notes, &"x".repeat(200_000)).await, [""; 0]);
+}
+
+async fn a_note_with_odd_text_comes_back_as_it_was(notes: Notes) {
+    let odd = ["a\0b", "a\u{1a}0b", "\u{1a}", "\u{10ffff}"];
+    for (n, text) in (0..).zip(odd) {
+        let written = notes.write(text, &alice(), text, text, at(n)).await.unwrap();
+        assert_eq!((written.id.as_str(), written.title.as_str()), (text, text));
+    }
+    let listed = notes.search(&alice(), "", 10).await.unwrap();
+    let bodies: Vec<_> = listed.iter().rev().map(|note| (note.id.as_str(), note.body.as_str())).collect();
+    assert_eq!(bodies, odd.map(|text| (text, text)));
+    assert_eq!(found(&notes, "a\0b").await, ["a\0b"]);
 }

@@ -1,9 +1,12 @@
 //! What only a SQLite file can do, or be in the way of: opening, reopening, sharing, and what the schema itself refuses.
 
-use crate::fixtures::*;
-use fermata_engine::{Store, store::StoreError};
+use crate::fixtures::{open as open_run, *};
+use fermata_engine::{
+    Store,
+    store::{Fence, StoreError},
+};
 use fermata_protocol::{AnswerTarget, ToolCallId};
-use fermata_store::{OpenError, SqliteStore};
+use fermata_store::{OpenError, OpenOptions, SqliteStore, open};
 use fermata_tools::CallState;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
@@ -37,13 +40,13 @@ async fn fill(store: &SqliteStore) {
     let changes = vec![
         create(alice()),
         put(user("1", "one")),
-        open("r"),
+        open_run("r"),
         append("r", 1, &["1", "2"]),
         put_call("r", &call("c", CallState::AwaitingApproval)),
         confirm("r", "tool", true, true),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
-    store.commit(&chat("a"), at(0), changes).await.unwrap();
+    commit_at(store, &chat("a"), at(0), changes).await.unwrap();
 }
 
 #[tokio::test]
@@ -82,7 +85,7 @@ async fn two_stores_share_one_file() {
     let write = async |store: &SqliteStore, name: &str| {
         for n in 0..20 {
             let id = chat(&format!("{name}-{n}"));
-            store.commit(&id, at(n), vec![create(alice()), put(user("1", name))]).await.unwrap();
+            commit_at(store, &id, at(n), vec![create(alice()), put(user("1", name))]).await.unwrap();
         }
     };
     tokio::join!(write(&one, "one"), write(&other, "other"));
@@ -123,7 +126,7 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
         assert!(execute(&folder, statement).await.is_err(), "{statement}");
         assert_eq!(count(&folder, "confirmations").await, 1, "{statement}");
     }
-    store.delete(&chat("a")).await.unwrap();
+    delete(&store, &chat("a")).await;
     assert_eq!(count(&folder, "confirmations").await, 0);
 }
 
@@ -137,7 +140,7 @@ async fn a_deleted_chat_has_no_row_left() {
     for table in &tables {
         assert_eq!(count(&folder, table).await, 1, "{table}");
     }
-    store.delete(&chat("a")).await.unwrap();
+    delete(&store, &chat("a")).await;
     for table in &tables {
         assert_eq!(count(&folder, table).await, 0, "{table}");
     }
@@ -159,7 +162,9 @@ async fn a_closed_run_keeps_its_row_and_its_calls_only() {
     let folder = Folder::new();
     let store = opened(&folder).await;
     fill(&store).await;
-    store.commit(&chat("a"), at(9), vec![close("r")]).await.unwrap();
+    commit_at(&store, &chat("a"), at(9), vec![close("r")]).await.unwrap();
+    assert_eq!(count(&folder, "run_chunks").await, 1, "readers may look for the rest of it");
+    assert_eq!(store.forget_logs(at(10), 1).await.unwrap(), 1);
     assert_eq!(count(&folder, "run_chunks").await, 0);
     assert_eq!(count(&folder, "tool_calls").await, 1);
     assert_eq!(
@@ -210,7 +215,7 @@ async fn a_database_that_is_gone_is_unavailable() {
     assert!(matches!(store.chat(&chat("a")).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(store.ready().await, Err(StoreError::Unavailable(_))));
     assert!(matches!(
-        store.commit(&chat("a"), at(0), vec![create(alice())]).await,
+        store.commit(&chat("a"), Fence::NONE, at(0), vec![create(alice())]).await,
         Err(StoreError::Unavailable(_))
     ));
 }
@@ -240,10 +245,8 @@ async fn what_cannot_be_opened_says_why_in_words() {
     let a_folder = format!("sqlite://{}", folder.path().display());
     let text = format!("sqlite://{}", not_sqlite.display());
     for (url, said) in [
-        ("postgres://u:secret@host/db", "PostgreSQL database, which is not supported yet"),
-        ("postgresql://host/db", "PostgreSQL database, which is not supported yet"),
-        ("mysql://host/db", "does not begin with sqlite:"),
-        ("fermata.db", "does not begin with sqlite:"),
+        ("mysql://u:secret@host/db", "begins neither with sqlite: nor with postgres:"),
+        ("fermata.db", "begins neither with sqlite: nor with postgres:"),
         ("sqlite:", "names no file"),
         ("sqlite://", "names no file"),
         ("sqlite://x.db?mode=odd", "unknown value"),
@@ -273,13 +276,60 @@ async fn raw_file(folder: &Folder) {
     connection.close().await.unwrap();
 }
 
+/// What a migration of a later version leaves behind.
+const LATER: &str = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
+                     values (9000, 'later', true, x'00', 0)";
+
 #[tokio::test]
-async fn a_file_of_a_newer_version_is_refused() {
+async fn a_file_that_a_newer_version_has_added_to_still_opens() {
     let folder = Folder::new();
     opened(&folder).await.close().await;
-    let newer = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
-                 values (9000, 'later', true, x'00', 0)";
-    execute(&folder, newer).await.unwrap();
-    let error = SqliteStore::open(&folder.url()).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { migration: 9000, .. }), "{error}");
+    execute(&folder, LATER).await.unwrap();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    store.close().await;
+    assert_eq!(fermata_store::migrate(&folder.url()).await.unwrap().applied, [""; 0]);
+    open(&folder.url(), &OpenOptions { migrate: false, ..OpenOptions::default() }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_needs_a_newer_version_is_refused() {
+    let folder = Folder::new();
+    opened(&folder).await.close().await;
+    execute(&folder, LATER).await.unwrap();
+    execute(&folder, "update schema_floor set migration = 9000").await.unwrap();
+    for error in [
+        SqliteStore::open(&folder.url()).await.err(),
+        fermata_store::migrate(&folder.url()).await.err(),
+        open(&folder.url(), &OpenOptions { migrate: false, ..OpenOptions::default() }).await.err(),
+    ] {
+        assert!(matches!(error, Some(OpenError::Newer { migration: 9000, .. })), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_migrated_once_and_only_when_wanted() {
+    let folder = Folder::new();
+    let as_it_is = OpenOptions { migrate: false, ..OpenOptions::default() };
+    let behind = async || {
+        let error = open(&folder.url(), &as_it_is).await.err().unwrap();
+        assert!(matches!(error, OpenError::Behind { .. }), "{error}");
+        assert!(error.to_string().ends_with("run fermata migrate"), "{error}");
+    };
+    behind().await;
+    assert!(!folder.file().exists(), "what is refused is not made");
+    raw_file(&folder).await;
+    behind().await;
+    let migrated = fermata_store::migrate(&folder.url()).await.unwrap();
+    assert_eq!(migrated.applied.first().unwrap(), "0001 chats");
+    assert_eq!(migrated.to_string(), format!("applied {}", migrated.applied.join(", ")));
+    let again = fermata_store::migrate(&folder.url()).await.unwrap();
+    assert_eq!(again.applied, [""; 0]);
+    assert_eq!(again.to_string(), "the database is up to date; there was nothing to do");
+    let database = open(&folder.url(), &as_it_is).await.unwrap();
+    database.store.ready().await.unwrap();
+    database.close().await;
+    assert!(database.store.ready().await.is_err());
+    execute(&folder, "delete from _sqlx_migrations where version = 7").await.unwrap();
+    behind().await;
 }

@@ -29,7 +29,7 @@ async fn stored(calls: &[Call]) -> (Folder, SqliteStore) {
     let store = opened(&folder).await;
     let mut changes = vec![create(alice()), open("r")];
     changes.extend(calls.iter().map(|call| put_call("r", call)));
-    store.commit(&chat("a"), at(0), changes).await.unwrap();
+    commit_at(&store, &chat("a"), at(0), changes).await.unwrap();
     (folder, store)
 }
 
@@ -105,7 +105,7 @@ async fn a_wait_is_measured_across_the_end_of_the_process() {
     let store = opened(&folder).await;
     let mut call = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap().calls.remove(0);
     call.enter(CallState::Scheduled, microsecond(5_000));
-    store.commit(&chat("a"), at(0), vec![put_call("r", &call)]).await.unwrap();
+    commit_at(&store, &chat("a"), at(0), vec![put_call("r", &call)]).await.unwrap();
     assert_eq!(read(&folder, durations).await, "4890 null");
     assert_eq!(read(&folder, "select created_at from tool_calls").await, "100");
 }
@@ -135,7 +135,7 @@ async fn what_has_not_happened_is_null() {
     }
     let failed = CallState::Error { error_type: ErrorType::InvalidFormat, error_text: "no such tool".into() };
     call.enter(failed, microsecond(7));
-    store.commit(&chat("a"), at(0), vec![put_call("r", &call)]).await.unwrap();
+    commit_at(&store, &chat("a"), at(0), vec![put_call("r", &call)]).await.unwrap();
     for (column, value) in [
         ("state", "error"),
         ("created_at", "5"),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fermata_engine::Store;
+use fermata_engine::{Store, store::Fence};
 use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
 use fermata_store::SqliteStore;
 use fermata_tools::{
@@ -181,6 +181,8 @@ async fn an_old_open_run_goes_on() {
     ])
     .await;
     let store = opened(&folder).await;
+    assert_eq!(store.orphans(9).await.unwrap(), [chat("a")], "nobody drives it, and it may be at work");
+    assert_eq!(fence(&store, &chat("a")).await, Fence(1));
     let run = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap();
     assert_eq!((run.state, run.chunks.len()), (json!({"step": 1}), 1));
     let [mut asked, runs] = <[Call; 2]>::try_from(run.calls).unwrap();
@@ -190,7 +192,7 @@ async fn an_old_open_run_goes_on() {
     asked.enter(CallState::Scheduled, asked.since() + jiff::SignedDuration::from_secs(2));
     let states: Vec<_> = asked.history().iter().map(|entered| entered.state).collect();
     assert_eq!(states, [StateName::AwaitingApproval, StateName::Scheduled]);
-    store.commit(&chat("a"), at(0), vec![put_call("r", &asked)]).await.unwrap();
+    commit_at(&store, &chat("a"), at(0), vec![put_call("r", &asked)]).await.unwrap();
     assert_eq!(found(&store, "asked").await, asked);
     store.close().await;
     assert_eq!(
@@ -240,7 +242,7 @@ async fn a_call_that_nobody_can_read_stands_in_the_way_of_its_own_chat_only() {
     put_old(&folder, 0, "r", "success", "{broken", &json!({"id": "c"})).await;
     let store = opened(&folder).await;
     assert!(store.chat(&chat("a")).await.is_err());
-    store.commit(&chat("b"), at(0), vec![create(alice())]).await.unwrap();
+    commit_at(&store, &chat("b"), at(0), vec![create(alice())]).await.unwrap();
     assert!(store.chat(&chat("b")).await.unwrap().is_some());
     store.close().await;
 }
@@ -261,7 +263,7 @@ async fn old_confirmations_are_carried_over_and_stay_append_only() {
     for statement in ["update confirmations set answer = 'yes_always'", "delete from confirmations"] {
         assert!(execute(&folder, statement).await.is_err(), "{statement}");
     }
-    store.delete(&chat("a")).await.unwrap();
+    delete(&store, &chat("a")).await;
     assert_eq!(count(&folder, "confirmations").await, 0);
     store.close().await;
 }

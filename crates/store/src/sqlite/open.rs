@@ -3,22 +3,17 @@
 //! Invariants: one connection writes, so writers wait in the pool's queue and not in SQLite's busy loop; a commit is on the
 //! disk before it returns (WAL with `synchronous = full`), so what was acknowledged survives a power cut.
 
-use std::{
-    path::{Path, PathBuf},
-    str::FromStr,
-    time::Duration,
-};
+use std::{path::Path, str::FromStr, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
 use sqlx::{
     SqlitePool,
-    migrate::{MigrateError, Migrator},
+    migrate::MigrateError,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use crate::error::primary_code;
-
-static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
+use super::queries::schema::{self, Misfit};
+use crate::{Migrated, OpenError, error::primary_code};
 
 /// How long another process that writes to the file is waited for.
 const BUSY: Duration = Duration::from_secs(5);
@@ -37,51 +32,6 @@ mod code {
     pub const NOT_A_DATABASE: u32 = 26;
 }
 
-/// Why a database cannot be opened, in words for the operator.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another database is named.
-    #[error(
-        "DATABASE_URL names a PostgreSQL database, which is not supported yet; use sqlite://<path of a file>"
-    )]
-    PostgresNotSupported,
-    /// The URL is none of SQLite's.
-    #[error(
-        "DATABASE_URL is not understood ({0}); write sqlite://<path of a file>, for example sqlite://fermata.db"
-    )]
-    BadUrl(String),
-    /// The folder of the file is not there.
-    #[error("the folder {} of the database does not exist (DATABASE_URL); create it first", .0.display())]
-    NoFolder(PathBuf),
-    /// The file cannot be created, opened or written.
-    #[error("the database {} cannot be opened for writing ({reason}); check DATABASE_URL and the permissions of the file and its folder", .path.display())]
-    NotWritable {
-        /// Which file.
-        path: PathBuf,
-        /// What the database said.
-        reason: String,
-    },
-    /// The file is something else.
-    #[error("{} is not a SQLite database (DATABASE_URL)", .0.display())]
-    NotADatabase(PathBuf),
-    /// A newer version of this program has migrated the file.
-    #[error("the database {} was migrated by a newer version of Fermata (migration {migration}); use that version, or another file", .path.display())]
-    Newer {
-        /// Which file.
-        path: PathBuf,
-        /// The first migration that this version does not know.
-        migration: i64,
-    },
-    /// Anything else.
-    #[error("the database {} cannot be opened: {reason}", .path.display())]
-    Failed {
-        /// Which file.
-        path: PathBuf,
-        /// What the database said.
-        reason: String,
-    },
-}
-
 /// The connections to one database.
 pub struct Pools {
     /// The one that writes.
@@ -90,16 +40,20 @@ pub struct Pools {
     pub readers: SqlitePool,
 }
 
-/// Opens the database that the URL names, creates and migrates it where needed.
-pub async fn open(url: &str) -> Result<Pools, OpenError> {
+/// Opens the database that the URL names; creates and migrates it where needed and wanted.
+pub async fn open(url: &str, migrate: bool) -> Result<Pools, OpenError> {
     let options = options(url)?;
     let path = options.get_filename().to_owned();
     if is_in_memory(url) {
-        let writer = writer(options, &path).await?;
+        // Nobody else could have migrated it.
+        let (writer, _) = writer(options, &path, true).await?;
         return Ok(Pools { readers: writer.clone(), writer });
     }
     check_place(&path)?;
-    let writer = writer(options.clone(), &path).await?;
+    if !migrate && !path.exists() {
+        return Err(OpenError::Behind { database: path.display().to_string() });
+    }
+    let (writer, _) = writer(options.clone(), &path, migrate).await?;
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
         .max_lifetime(None)
@@ -109,12 +63,21 @@ pub async fn open(url: &str) -> Result<Pools, OpenError> {
     Ok(Pools { writer, readers })
 }
 
-fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
-    if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-        return Err(OpenError::PostgresNotSupported);
+/// Brings the file that the URL names up to date.
+pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
+    let options = options(url)?;
+    let path = options.get_filename().to_owned();
+    if !is_in_memory(url) {
+        check_place(&path)?;
     }
+    let (writer, migrated) = writer(options, &path, true).await?;
+    writer.close().await;
+    Ok(migrated)
+}
+
+fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
     let Some(rest) = url.strip_prefix("sqlite:") else {
-        return Err(OpenError::BadUrl("it does not begin with sqlite:".into()));
+        return Err(OpenError::BadUrl("it begins neither with sqlite: nor with postgres:".into()));
     };
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     // SQLite takes an empty name for a database that is thrown away at the end.
@@ -146,23 +109,28 @@ fn check_place(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-async fn writer(options: SqliteConnectOptions, path: &Path) -> Result<SqlitePool, OpenError> {
+async fn writer(
+    options: SqliteConnectOptions,
+    path: &Path,
+    migrate: bool,
+) -> Result<(SqlitePool, Migrated), OpenError> {
     // While another process turns a new file into one with a write-ahead log, SQLite says "locked" at once, whatever the time that
     // it was told to wait.
     let pauses =
         ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
-    let open = || connect(options.clone());
-    open.retry(pauses).when(is_busy).await.map_err(|error| not_migrated(path, error))
+    let open = || connect(options.clone(), migrate);
+    open.retry(pauses).when(is_busy).await.map_err(|misfit| not_opened(path, misfit))
 }
 
-fn is_busy(error: &MigrateError) -> bool {
-    let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
+fn is_busy(misfit: &Misfit) -> bool {
+    let Misfit::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = misfit
+    else {
         return false;
     };
     error.as_database_error().and_then(primary_code) == Some(code::BUSY)
 }
 
-async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool, MigrateError> {
+async fn connect(options: SqliteConnectOptions, migrate: bool) -> Result<(SqlitePool, Migrated), Misfit> {
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
         // A database in memory lives as long as its connection.
@@ -173,25 +141,32 @@ async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool, MigrateErr
         .test_before_acquire(false)
         .connect_with(options)
         .await?;
-    migrate(&writer).await?;
-    Ok(writer)
+    let migrated = bring_up(&writer, migrate).await?;
+    Ok((writer, migrated))
 }
 
 /// Migrates in one transaction that holds the write lock, so that two processes that start together do not both do it.
-async fn migrate(writer: &SqlitePool) -> Result<(), MigrateError> {
+async fn bring_up(writer: &SqlitePool, migrate: bool) -> Result<Migrated, Misfit> {
     let mut transaction = writer.begin_with("begin immediate").await?;
-    // What `run` calls; on a borrowed connection the future of `run` itself is not `Send`.
-    MIGRATIONS.run_direct(None, &mut *transaction, false).await?;
+    let migrated = if migrate {
+        schema::migrate(&mut transaction).await?
+    } else {
+        schema::check(&mut transaction).await?;
+        Migrated { applied: Vec::new() }
+    };
     transaction.commit().await?;
-    Ok(())
+    Ok(migrated)
 }
 
-fn not_migrated(path: &Path, error: MigrateError) -> OpenError {
-    let path = path.to_owned();
-    match error {
-        MigrateError::VersionMissing(migration) => OpenError::Newer { path, migration },
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => refused(&path, &error),
-        other => OpenError::Failed { path, reason: other.to_string() },
+fn not_opened(path: &Path, misfit: Misfit) -> OpenError {
+    let database = path.display().to_string();
+    match misfit {
+        Misfit::Newer(migration) => OpenError::Newer { database, migration },
+        Misfit::Behind => OpenError::Behind { database },
+        Misfit::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+            refused(path, &error)
+        }
+        Misfit::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
     }
 }
 
@@ -200,6 +175,6 @@ fn refused(path: &Path, error: &sqlx::Error) -> OpenError {
     match error.as_database_error().and_then(primary_code) {
         Some(code::READ_ONLY | code::CANNOT_OPEN) => OpenError::NotWritable { path, reason },
         Some(code::NOT_A_DATABASE) => OpenError::NotADatabase(path),
-        Some(_) | None => OpenError::Failed { path, reason },
+        Some(_) | None => OpenError::Failed { database: path.display().to_string(), reason },
     }
 }

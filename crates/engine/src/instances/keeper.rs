@@ -1,0 +1,123 @@
+//! Staying alive among the others, and taking up what nobody drives.
+
+use std::{sync::Arc, time::Duration};
+
+use fermata_protocol::ChatId;
+use tokio::time::{Instant, sleep};
+
+use super::answering::unfollow;
+use crate::{
+    driver::{Command, Driver},
+    engine::Inner,
+    store::{Beat, StoreError},
+};
+
+/// How often this instance says that it is alive; several times in a lease.
+const BEAT_EVERY: Duration = Duration::from_secs(2);
+/// How often it looks for runs that nobody drives.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How many chats are taken up at a time whose time is over.
+const DUE_AT_ONCE: usize = 100;
+/// How many are taken up at a time that were at work: each may ask the model at once.
+const ORPHANS_AT_ONCE: usize = 50;
+/// How often is looked for what may be forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// How much of it is forgotten at a time, so that nobody waits for long.
+const FORGOTTEN_AT_ONCE: usize = 100;
+/// How long the log of a run that is over is kept: for as long as its readers may look for it.
+const KEEP_LOGS: Duration = Duration::from_secs(120);
+
+/// Keeps this instance alive, until it is dropped.
+pub(crate) async fn keep_alive(inner: Arc<Inner>) {
+    let instances = &inner.instances;
+    let mut is_known = true;
+    loop {
+        let at = Instant::now();
+        let beat = async {
+            instances.join(&*inner.store).await?;
+            inner.store.beat(&instances.me).await
+        };
+        match beat.await {
+            Ok(beat) => {
+                is_known = true;
+                note(&inner, beat, at);
+            }
+            Err(error) => {
+                if is_known {
+                    tracing::warn!(%error, "the database cannot be told that this instance is alive");
+                }
+                is_known = false;
+            }
+        }
+        for (from, feed) in instances.feeds.take_idle() {
+            inner.tasks.spawn(unfollow(inner.clone(), from, feed));
+        }
+        sleep(BEAT_EVERY).await;
+    }
+}
+
+fn note(inner: &Arc<Inner>, beat: Beat, at: Instant) {
+    let instances = &inner.instances;
+    let alive = beat.alive.into_iter().collect();
+    instances.set_alive(alive, at);
+    instances.feeds.lose(|from| !instances.is_alive(from));
+    if beat.was_dead {
+        tracing::warn!("this instance was taken for dead; others may have taken up its runs");
+        for chat in inner.chats.driven() {
+            tell(inner, &chat, Command::Verify);
+        }
+    }
+}
+
+/// Takes up runs that nobody drives: those whose time is over, and those that were at work. Until it is dropped.
+pub(crate) async fn sweep(inner: Arc<Inner>) {
+    let mut forgot = Instant::now();
+    loop {
+        if let Err(error) = take_up(&inner).await {
+            tracing::warn!(%error, "runs that nobody drives could not be looked for");
+        }
+        if forgot.elapsed() >= FORGET_EVERY {
+            forgot = Instant::now();
+            if let Err(error) = forget(&inner).await {
+                tracing::warn!(%error, "what is old could not be forgotten");
+            }
+        }
+        sleep(SWEEP_EVERY).await;
+    }
+}
+
+async fn take_up(inner: &Arc<Inner>) -> Result<(), StoreError> {
+    let instances = &inner.instances;
+    instances.join(&*inner.store).await?;
+    // Those that are shunned come first, as they grow old, and must not hide the others.
+    let shunned = instances.shunned();
+    let mut chats = inner.store.due(inner.clock.now(), DUE_AT_ONCE + shunned.len()).await?;
+    chats.extend(inner.store.orphans(ORPHANS_AT_ONCE + shunned.len()).await?);
+    chats.retain(|chat| !inner.chats.is_driven(chat) && !shunned.contains(chat));
+    // A driver that is about to fail, too, must hear that it is not to be forgotten.
+    chats.extend(instances.take_dropped());
+    for chat in chats {
+        tell(inner, &chat, Command::Wake);
+    }
+    Ok(())
+}
+
+async fn forget(inner: &Inner) -> Result<(), StoreError> {
+    let now = inner.clock.now();
+    if let Ok(before) = now.saturating_sub(KEEP_LOGS) {
+        while inner.store.forget_logs(before, FORGOTTEN_AT_ONCE).await? == FORGOTTEN_AT_ONCE {
+            tokio::task::yield_now().await;
+        }
+    }
+    if let Some(Ok(before)) = inner.settings.keep.map(|keep| now.saturating_sub(keep)) {
+        while inner.store.forget(before, FORGOTTEN_AT_ONCE).await? == FORGOTTEN_AT_ONCE {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}
+
+fn tell(inner: &Arc<Inner>, chat: &ChatId, command: Command) {
+    let start = |inbox| Driver::start(inner.clone(), chat.clone(), inbox);
+    inner.chats.tell(chat, start, inner.order(command));
+}

@@ -1,0 +1,229 @@
+//! Those who read a log: a response, a reconnect, a second tab. Each costs a place.
+//!
+//! A reader outlives its log. Where the run has moved, to another driver or another instance, it asks its [`Home`] for the log in which
+//! the run goes on, and the response that it fills stays open.
+
+use std::{fmt, mem, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use fermata_protocol::{DONE, Profile, RunId, UiChunk, encode_ephemeral};
+use futures::future::BoxFuture;
+
+use super::{BATCH_BYTES, Ending, RunLog};
+
+/// No chunk of a log stands here: who names it reads from the start.
+const NO_PLACE: u64 = 0;
+
+/// One reader of a run.
+pub struct Reader {
+    source: Source,
+    profile: Profile,
+    /// Chunks for this reader alone, before the log.
+    prelude: Vec<UiChunk>,
+    /// How many chunks of its own the reader has been sent.
+    own: u32,
+    home: Option<Arc<dyn Home>>,
+    /// Where the run goes on, once somebody says so.
+    moving: Option<BoxFuture<'static, Option<Reader>>>,
+    done: bool,
+}
+
+/// Where a reader begins.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Start {
+    /// The place in the log that it has read up to.
+    pub after: u64,
+    /// Chunks for it alone, before the log.
+    pub prelude: Vec<UiChunk>,
+}
+
+/// Who knows where a run goes on.
+pub(crate) trait Home: Send + Sync {
+    /// A reader of the run that has read up to a place; `None` where there is none, or none that this version could go on with.
+    fn rejoin(
+        self: Arc<Self>,
+        run: RunId,
+        place: u64,
+        profile: Profile,
+    ) -> BoxFuture<'static, Option<Reader>>;
+}
+
+enum Source {
+    Log {
+        log: Arc<RunLog>,
+        /// How many entries were looked at.
+        next: usize,
+        /// The place up to which the reader has the log.
+        seq: u64,
+    },
+    /// Nothing but the prelude.
+    Nothing(RunId),
+}
+
+enum Ready {
+    Bytes(Bytes),
+    End(Ending),
+    Nothing,
+}
+
+// === impl Reader ===
+
+impl Reader {
+    /// A reader of a log.
+    pub(crate) fn new(log: Arc<RunLog>, profile: Profile, start: Start) -> Self {
+        let next = log.lock().entries.partition_point(|entry| entry.seq <= start.after);
+        Self::reading(Source::Log { log, next, seq: start.after }, profile, start.prelude)
+    }
+
+    /// A stream that is all known: these chunks and the end.
+    pub(crate) fn of(run: RunId, profile: Profile, chunks: Vec<UiChunk>) -> Self {
+        Self::reading(Source::Nothing(run), profile, chunks)
+    }
+
+    /// The same reader, knowing whom to ask when its log has moved.
+    pub(crate) fn at_home(self, home: Arc<dyn Home>) -> Self {
+        Self { home: Some(home), ..self }
+    }
+
+    /// The log it reads, and where it begins in it.
+    pub(crate) fn beginning(&self) -> (Option<&Arc<RunLog>>, Profile, Start) {
+        let start = Start { after: self.place(), prelude: self.prelude.clone() };
+        match &self.source {
+            Source::Log { log, .. } => (Some(log), self.profile, start),
+            Source::Nothing(_) => (None, self.profile, start),
+        }
+    }
+
+    fn reading(source: Source, profile: Profile, prelude: Vec<UiChunk>) -> Self {
+        Self { source, profile, prelude, own: 0, home: None, moving: None, done: false }
+    }
+
+    /// All that is ready, as one piece of an event stream; waits where nothing is. `None` after `[DONE]`.
+    ///
+    /// Cancel safe: a call that is dropped has taken nothing.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        loop {
+            if let Some(moving) = &mut self.moving {
+                let there = moving.await;
+                self.moving = None;
+                match there {
+                    Some(there) => (self.source, self.prelude) = (there.source, there.prelude),
+                    None => return Some(self.finish(&[lost()])),
+                }
+            }
+            if !self.prelude.is_empty() {
+                let mut batch = BytesMut::new();
+                for chunk in mem::take(&mut self.prelude) {
+                    self.push_own(&chunk, NO_PLACE, &mut batch);
+                }
+                return Some(batch.freeze());
+            }
+            let Source::Log { log, .. } = &self.source else { return Some(self.finish(&[])) };
+            let log = log.clone();
+            let grown = log.grown.notified();
+            tokio::pin!(grown);
+            // Registered before looking, so that what is appended in between is not missed.
+            grown.as_mut().enable();
+            match self.take_ready(&log) {
+                Ready::Bytes(bytes) => return Some(bytes),
+                Ready::End(Ending::Closed(last) | Ending::Leaving(last)) => return Some(self.finish(&last)),
+                Ready::End(Ending::Moved) => match self.home.clone() {
+                    Some(home) => {
+                        self.moving = Some(home.rejoin(log.run.clone(), self.place(), self.profile));
+                    }
+                    None => return Some(self.finish(&[lost()])),
+                },
+                Ready::Nothing => grown.await,
+            }
+        }
+    }
+
+    fn take_ready(&mut self, log: &RunLog) -> Ready {
+        let Source::Log { next, seq, .. } = &mut self.source else { return Ready::Nothing };
+        let inner = log.lock();
+        let mut frames: Vec<Bytes> = Vec::new();
+        let mut size = 0;
+        for entry in &inner.entries[*next..] {
+            if size >= BATCH_BYTES {
+                break;
+            }
+            *next += 1;
+            if entry.seq <= *seq {
+                // A log that is copied from elsewhere may come up to the reader's place only now.
+                continue;
+            }
+            *seq = entry.seq;
+            if let Some(bytes) = entry.frames.get(self.profile) {
+                size += bytes.len();
+                frames.push(bytes.clone());
+            }
+        }
+        if frames.is_empty() {
+            return inner
+                .ending
+                .clone()
+                .filter(|_| *next == inner.entries.len())
+                .map_or(Ready::Nothing, Ready::End);
+        }
+        drop(inner);
+        Ready::Bytes(join(frames, size))
+    }
+
+    fn finish(&mut self, last: &[UiChunk]) -> Bytes {
+        let mut batch = BytesMut::new();
+        for chunk in last {
+            self.push_own(chunk, self.place(), &mut batch);
+        }
+        batch.extend_from_slice(DONE);
+        self.done = true;
+        batch.freeze()
+    }
+
+    /// Chunks of its own carry the place up to which the reader has the log, so that it can go on from there; before the log they carry
+    /// none, because nobody else could give them to it again.
+    fn push_own(&mut self, chunk: &UiChunk, place: u64, batch: &mut BytesMut) {
+        self.own += 1;
+        let run = match &self.source {
+            Source::Log { log, .. } => &log.run,
+            Source::Nothing(run) => run,
+        };
+        if let Some(bytes) = encode_ephemeral(run, place, self.own, self.profile, chunk) {
+            batch.extend_from_slice(&bytes);
+        }
+    }
+
+    fn place(&self) -> u64 {
+        match &self.source {
+            Source::Log { seq, .. } => *seq,
+            Source::Nothing(_) => NO_PLACE,
+        }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("profile", &self.profile)
+            .field("place", &self.place())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a reader is told whose run cannot be followed any further.
+pub(super) fn lost() -> UiChunk {
+    UiChunk::Error { error_text: "The server lost this run. Load the chat again.".into() }
+}
+
+fn join(mut frames: Vec<Bytes>, size: usize) -> Bytes {
+    if frames.len() == 1 {
+        return frames.swap_remove(0);
+    }
+    let mut batch = BytesMut::with_capacity(size);
+    for frame in &frames {
+        batch.extend_from_slice(frame);
+    }
+    batch.freeze()
+}

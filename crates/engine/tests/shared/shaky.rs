@@ -1,0 +1,217 @@
+//! An instance's store, and what may become of it.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fermata_engine::{
+    Store,
+    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, MemoryStore, StoreError},
+};
+use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_tools::{Call, Owner, ResourceKey, StateName};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// One instance's way to the store, which fails while it is told to, and for ever when the instance was killed.
+#[derive(Default)]
+pub struct Shaky {
+    pub store: Arc<MemoryStore>,
+    pub fails: AtomicBool,
+    is_dead: AtomicBool,
+    instance: Mutex<Option<InstanceId>>,
+    trouble: Option<Arc<dyn Trouble>>,
+    /// For how long the process is to stand still right after it has saved that a call begins.
+    pause: Mutex<Option<Duration>>,
+    /// Until when it does.
+    stands_still: Mutex<Option<Instant>>,
+}
+
+/// What else may become of what is asked of a store.
+#[async_trait]
+pub trait Trouble: Send + Sync {
+    /// Before anything; `writes` where it changes a chat.
+    async fn before(&self, writes: bool) -> Result<(), StoreError>;
+    /// After a chat was changed, before who asked knows it.
+    async fn after(&self) -> Result<(), StoreError>;
+}
+
+impl Shaky {
+    pub fn on(store: Arc<MemoryStore>) -> Arc<Self> {
+        Arc::new(Self { store, ..Self::default() })
+    }
+
+    /// One to which more may happen than it is told.
+    pub fn troubled(store: Arc<MemoryStore>, trouble: Arc<dyn Trouble>) -> Arc<Self> {
+        Arc::new(Self { store, trouble: Some(trouble), ..Self::default() })
+    }
+
+    /// What is left of the process does nothing more that anybody else could notice.
+    pub fn kill(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+        self.bury();
+    }
+
+    /// Has the process stand still for a while, right after it has saved that a call begins.
+    pub fn stand_still_when_a_call_begins(&self, pause: Duration) {
+        *self.pause.lock().unwrap() = Some(pause);
+    }
+
+    async fn stand_still(&self) {
+        let until = *self.stands_still.lock().unwrap();
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// The others take the instance for dead.
+    pub fn bury(&self) {
+        self.store.bury(&self.instance());
+    }
+
+    pub fn instance(&self) -> InstanceId {
+        self.joined().unwrap()
+    }
+
+    /// Its name, once it has told it.
+    pub fn joined(&self) -> Option<InstanceId> {
+        self.instance.lock().unwrap().clone()
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.begin(false).await
+    }
+
+    async fn begin(&self, writes: bool) -> Result<(), StoreError> {
+        self.stand_still().await;
+        if let Some(trouble) = &self.trouble {
+            trouble.before(writes).await?;
+        }
+        if self.is_dead.load(Ordering::SeqCst) || self.fails.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("told to fail".into()));
+        }
+        Ok(())
+    }
+
+    async fn end(&self) -> Result<(), StoreError> {
+        match &self.trouble {
+            Some(trouble) => trouble.after().await,
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Shaky {
+    async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
+        self.check().await?;
+        let read = self.store.chat(chat).await;
+        // As with a real database others may be first.
+        tokio::task::yield_now().await;
+        read
+    }
+    async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
+        self.check().await?;
+        self.store.messages(chat).await
+    }
+    async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
+        self.check().await?;
+        self.store.owner(chat).await
+    }
+    async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
+        self.check().await?;
+        self.store.call(chat, target).await
+    }
+    async fn commit(
+        &self,
+        chat: &ChatId,
+        fence: Fence,
+        at: Timestamp,
+        changes: Vec<Change>,
+    ) -> Result<Fence, StoreError> {
+        self.begin(true).await?;
+        let begins = |change: &Change| matches!(change, Change::PutCall { call, .. } if call.state().name() == StateName::Executing);
+        let begins = changes.iter().any(begins);
+        let fence = self.store.commit(chat, fence, at, changes).await?;
+        if begins && let Some(pause) = self.pause.lock().unwrap().take() {
+            *self.stands_still.lock().unwrap() = Some(Instant::now() + pause);
+        }
+        self.stand_still().await;
+        self.end().await?;
+        Ok(fence)
+    }
+    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
+        self.check().await?;
+        self.store.chats(owner, limit, before).await
+    }
+    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
+        self.begin(true).await?;
+        self.store.delete(chat, fence).await?;
+        self.end().await
+    }
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        self.check().await?;
+        self.store.due(now, limit).await
+    }
+    async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        self.check().await?;
+        self.store.orphans(limit).await
+    }
+    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError> {
+        self.check().await?;
+        self.store.driven_elsewhere(owner, instance).await
+    }
+    async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.check().await?;
+        self.store.forget(before, limit).await
+    }
+    async fn finished_log(
+        &self,
+        chat: &ChatId,
+        run: &RunId,
+    ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
+        self.check().await?;
+        self.store.finished_log(chat, run).await
+    }
+    async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.check().await?;
+        self.store.forget_logs(before, limit).await
+    }
+    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.check().await?;
+        *self.instance.lock().unwrap() = Some(instance.clone());
+        self.store.join(instance).await
+    }
+    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+        self.check().await?;
+        self.store.beat(instance).await
+    }
+    async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.check().await?;
+        self.store.release(instance).await
+    }
+    async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.check().await?;
+        self.store.leave(instance).await
+    }
+    async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
+        self.check().await?;
+        self.store.try_lock(key, instance).await
+    }
+    async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
+        self.check().await?;
+        self.store.unlock(key, instance).await
+    }
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.check().await?;
+        self.store.ready().await
+    }
+}

@@ -1,0 +1,115 @@
+//! `fermata migrate` and `fermata health`, as the program: they say what they did, and start nothing.
+
+use std::process::{Command, Output};
+
+use fermata_server::{App, config::Invocation, health};
+
+use crate::TestApp;
+
+/// A folder, as long as the test runs.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("fermata-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&path).expect("a folder");
+        Self(path)
+    }
+
+    /// The program, run in it.
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_fermata"))
+            .args(arguments)
+            .current_dir(&self.0)
+            .env_clear()
+            .envs(variables.iter().copied())
+            .output()
+            .expect("the program")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where nobody listens.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").to_string()
+}
+
+/// The status, and what is said on which output.
+fn told(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_database_is_brought_up_to_date_once() {
+    let folder = Folder::new();
+    let (status, first, fault) = told(&folder.run(&["migrate"], &[]));
+    assert_eq!((status, fault.as_str()), (Some(0), ""));
+    assert!(first.starts_with("applied ") && first.lines().count() == 1, "{first}");
+    assert!(folder.0.join("fermata.db").exists());
+    let second = told(&folder.run(&["migrate"], &[]));
+    let words = "the database is up to date; there was nothing to do\n";
+    assert_eq!(second, (Some(0), words.to_owned(), String::new()));
+}
+
+#[test]
+fn what_cannot_be_migrated_is_told_and_fails() {
+    let (status, said, fault) =
+        told(&Folder::new().run(&["migrate"], &[("DATABASE_URL", "sqlite://none/a.db")]));
+    assert_eq!((status, said.as_str()), (Some(1), ""));
+    assert!(fault.starts_with("fermata: the folder none of the database does not exist"), "{fault}");
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_is_named_without_its_password() {
+    let place = free_address();
+    let url = format!("postgres://u:hush@{place}/d");
+    for arguments in [&["migrate"][..], &[]] {
+        let variables = [("DATABASE_URL", url.as_str()), ("FERMATA_BIND", "127.0.0.1:0")];
+        let (status, said, fault) = told(&Folder::new().run(arguments, &variables));
+        assert_eq!((status, said.as_str()), (Some(1), ""), "{fault}");
+        assert!(fault.contains(&place) && !fault.contains("hush"), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_migrate_needs_a_database_that_is_up_to_date() {
+    let folder = Folder::new();
+    let url = format!("sqlite://{}", folder.0.join("a.db").display());
+    let arguments = ["fermata", "--database-url", &url, "--migrate", "false"].map(Into::into);
+    let Invocation::Serve(config) = Invocation::read(arguments, &|_| None).expect("good options") else {
+        panic!("this serves nothing");
+    };
+    let fault = App::build(&config).await.err().expect("there is no database").to_string();
+    assert!(fault.ends_with("run fermata migrate"), "{fault}");
+    assert_eq!(folder.run(&["migrate"], &[("DATABASE_URL", &url)]).status.code(), Some(0));
+    App::build(&config).await.expect("it is up to date").shutdown().await;
+}
+
+#[test]
+fn nobody_there_is_not_healthy() {
+    let free = free_address();
+    let (status, said, fault) = told(&Folder::new().run(&["health"], &[("FERMATA_BIND", &free)]));
+    assert_eq!((status, said.as_str()), (Some(1), ""));
+    assert!(fault.starts_with(&format!("fermata: {free} does not answer: ")), "{fault}");
+}
+
+#[tokio::test]
+async fn a_server_is_healthy_until_it_ends() {
+    let app = TestApp::new([]).await;
+    let address = app.serve().await.to_string();
+    let arguments = ["fermata", "--bind", &address, "health"].map(Into::into);
+    let Invocation::Health(config) = Invocation::read(arguments, &|_| None).expect("good options") else {
+        panic!("this asks nobody");
+    };
+    health::ask(&config).await.expect("it can serve");
+    app.app.end_runs().await;
+    let fault = health::ask(&config).await.expect_err("it is ending").to_string();
+    assert_eq!(fault, format!("{address} cannot serve: The server is shutting down; try again in a moment."));
+}

@@ -1,0 +1,56 @@
+//! What becomes of streams and requests while the server ends.
+
+use serde_json::json;
+
+use crate::{
+    TestApp,
+    app::{PATIENCE, says, says_with_location},
+    scripted::{calls, goes_on_for_ever},
+};
+
+/// Longer than any test is waited for.
+const LONG: [&str; 2] = ["--drain", "1h"];
+
+#[tokio::test]
+async fn runs_at_work_go_on_and_nothing_new_begins() {
+    let app = TestApp::with(&LONG, [goes_on_for_ever()]).await;
+    let mut stream = app.open(says("c", "hi")).await;
+    stream.until("text-delta").await;
+    let ending = async {
+        app.app.end_runs().await;
+    };
+    let meanwhile = async {
+        while app.get("/readyz").await.status == 200 {
+            tokio::task::yield_now().await;
+        }
+        app.get("/readyz").await.problem(503, "unavailable");
+        assert_eq!(app.get("/healthz").await.status, 200);
+        let refused = app.post("/api/chat", says("d", "hi")).await;
+        refused.problem(503, "unavailable");
+        assert!(refused.headers.contains_key("retry-after"));
+        app.model.release();
+        stream.end().await;
+        assert_eq!(stream.kinds().last(), Some(&"finish"));
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(ending, meanwhile) }).await.expect("an end");
+}
+
+#[tokio::test]
+async fn what_waits_for_somebody_holds_nothing_up() {
+    let app = TestApp::with(&LONG, [calls(&[("get_location", json!({}))])]).await;
+    let mut stream = app.open(says_with_location("c", "where?")).await;
+    stream.until("tool-input-available").await;
+    tokio::time::timeout(PATIENCE, app.app.end_runs()).await.expect("an end");
+    stream.end().await;
+    assert_eq!(stream.kinds().last(), Some(&"error"));
+}
+
+#[tokio::test]
+async fn a_run_that_is_at_work_for_too_long_is_cut() {
+    let app = TestApp::with(&["--drain", "0s"], [goes_on_for_ever()]).await;
+    let mut stream = app.open(says("c", "hi")).await;
+    stream.until("text-delta").await;
+    tokio::time::timeout(PATIENCE, app.app.end_runs()).await.expect("an end");
+    stream.end().await;
+    assert_eq!(stream.kinds().last(), Some(&"error"));
+}

@@ -1,0 +1,99 @@
+//! What a commit does to a chat, and what is read of it again. The transactions around both are the database's.
+//!
+//! Invariant: before anything else a commit raises the fence by one, or makes the chat; whoever is behind changes nothing.
+
+use fermata_engine::store::{Change, ChatRecord, Fence, StoreError};
+use fermata_protocol::ChatId;
+use jiff::Timestamp;
+
+use super::{Connection, calls, chats, confirmations, messages, runs};
+use crate::error::{Fault, misfit};
+
+/// Makes all of the changes; what it has done where it fails is for the transaction to undo.
+pub async fn make(
+    transaction: &mut Connection,
+    chat: &ChatId,
+    fence: Fence,
+    at: Timestamp,
+    changes: &[Change],
+) -> Result<Fence, Fault> {
+    let changes = match (fence, changes) {
+        (Fence::NONE, [Change::CreateChat { owner, profile }, others @ ..]) => {
+            chats::create(transaction, chat, owner, *profile, at).await?;
+            others
+        }
+        (Fence::NONE, _) => return Err(no_such_chat(transaction, chat).await),
+        (fence, changes) => {
+            let news = changes.iter().any(Change::is_news).then_some(at);
+            chats::advance(transaction, chat, fence, news).await?;
+            changes
+        }
+    };
+    for change in changes {
+        apply(transaction, chat, at, change).await?;
+    }
+    Ok(fence.next())
+}
+
+/// What is known of a chat, of one moment where the connection is in a transaction that sees one.
+pub async fn record(snapshot: &mut Connection, chat: &ChatId) -> Result<Option<ChatRecord>, Fault> {
+    let Some(found) = chats::find(snapshot, chat).await? else {
+        return Ok(None);
+    };
+    let (open_run, driver) = runs::find_open(snapshot, chat).await?.unzip();
+    Ok(Some(ChatRecord {
+        fence: found.fence,
+        driver: driver.flatten(),
+        owner: found.owner,
+        profile: found.profile,
+        confirmations: confirmations::all(snapshot, chat).await?,
+        open_run,
+    }))
+}
+
+/// Forgets the chat. For who knows of none, there is nothing to forget.
+pub async fn delete(transaction: &mut Connection, chat: &ChatId, fence: Fence) -> Result<(), Fault> {
+    if chats::delete(transaction, chat, fence).await? {
+        return Ok(());
+    }
+    match (fence, chats::find(transaction, chat).await?) {
+        (Fence::NONE, None) => Ok(()),
+        (_, _) => Err(StoreError::Fenced.into()),
+    }
+}
+
+/// Why a chat that is not to be made cannot be written to by who knows none.
+async fn no_such_chat(connection: &mut Connection, chat: &ChatId) -> Fault {
+    match chats::find(connection, chat).await {
+        Ok(Some(_)) => StoreError::Fenced.into(),
+        Ok(None) => misfit("there is no such chat"),
+        Err(fault) => fault,
+    }
+}
+
+async fn apply(
+    transaction: &mut Connection,
+    chat: &ChatId,
+    at: Timestamp,
+    change: &Change,
+) -> Result<(), Fault> {
+    match change {
+        Change::CreateChat { .. } => Err(misfit("the chat is there already")),
+        Change::Posted { profile } => chats::posted(transaction, chat, *profile).await,
+        Change::TruncateMessages { keep } => messages::truncate(transaction, chat, *keep).await,
+        Change::PutMessage(message) => messages::put(transaction, chat, message).await,
+        Change::OpenRun { run, message, driver } => {
+            runs::open(transaction, chat, run, message, driver, at).await
+        }
+        Change::Drive { run, driver } => runs::drive(transaction, chat, run, driver.as_ref()).await,
+        Change::SaveRun { run, state, expires, waiting, driver } => {
+            runs::save(transaction, chat, run, state, *expires, *waiting, driver.as_ref()).await
+        }
+        Change::AppendChunks { run, first, chunks } => {
+            runs::append(transaction, chat, run, *first, chunks).await
+        }
+        Change::PutCall { run, call } => calls::put(transaction, chat, run, call).await,
+        Change::Confirm { run, call, by } => confirmations::add(transaction, chat, run, call, by, at).await,
+        Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,
+    }
+}

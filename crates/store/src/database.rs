@@ -1,0 +1,200 @@
+//! Opening whichever database a URL names.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use fermata_engine::Store;
+
+use crate::{
+    Notes, SqliteStore,
+    postgres::{self, PostgresStore},
+    sqlite,
+};
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Whether what the database lacks is applied to it. Otherwise a database that lacks something is refused.
+    pub migrate: bool,
+    /// How many connections there are at most, beside one for each instance. Means nothing to SQLite.
+    pub connections: u32,
+}
+
+/// An open database. Clones share its connections.
+#[derive(Clone)]
+pub struct Database {
+    /// Chats, runs, calls, and who is alive.
+    pub store: Arc<dyn Store>,
+    /// The notes that live beside them.
+    pub notes: Notes,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Sqlite(SqliteStore),
+    Postgres(Arc<PostgresStore>),
+}
+
+/// What was done to bring a database up to date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// Number and name of each migration that was applied, in order; none where nothing was missing.
+    pub applied: Vec<String>,
+}
+
+/// Why a database cannot be opened, in words for the operator. They never have a password in them.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL is none of a database that can be used.
+    #[error(
+        "DATABASE_URL is not understood ({0}); write sqlite://<path of a file>, for example sqlite://fermata.db, or postgres://<user>:<password>@<host>/<database>"
+    )]
+    BadUrl(String),
+    /// The folder of the file is not there.
+    #[error("the folder {} of the database does not exist (DATABASE_URL); create it first", .0.display())]
+    NoFolder(PathBuf),
+    /// The file cannot be created, opened or written.
+    #[error("the database {} cannot be opened for writing ({reason}); check DATABASE_URL and the permissions of the file and its folder", .path.display())]
+    NotWritable {
+        /// Which file.
+        path: PathBuf,
+        /// What the database said.
+        reason: String,
+    },
+    /// The file is something else.
+    #[error("{} is not a SQLite database (DATABASE_URL)", .0.display())]
+    NotADatabase(PathBuf),
+    /// Nobody answers there.
+    #[error(
+        "the PostgreSQL server at {server} cannot be reached ({reason}); check DATABASE_URL and whether the server runs"
+    )]
+    Unreachable {
+        /// Host and port.
+        server: String,
+        /// What the attempt came to.
+        reason: String,
+    },
+    /// The server does not let this user in.
+    #[error(
+        "the PostgreSQL server at {server} does not let {user} in ({reason}); check user and password in DATABASE_URL"
+    )]
+    NotLetIn {
+        /// Host and port.
+        server: String,
+        /// Who asked.
+        user: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// The server has no database of this name.
+    #[error(
+        "the PostgreSQL server at {server} has no database {name}; create it first, or check DATABASE_URL"
+    )]
+    NoDatabase {
+        /// Host and port.
+        server: String,
+        /// Which database.
+        name: String,
+    },
+    /// The server is too old.
+    #[error("the PostgreSQL server at {server} is version {version}; Fermata needs 15 or later")]
+    TooOld {
+        /// Host and port.
+        server: String,
+        /// Its major version.
+        version: u32,
+    },
+    /// The user lacks a right.
+    #[error(
+        "the user {user} may not use the database {database} as Fermata does ({reason}); grant it what is missing, or run fermata migrate as the owner of the database"
+    )]
+    NotPermitted {
+        /// Which database.
+        database: String,
+        /// Who asked.
+        user: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// Migrations are missing, and are not to be applied now.
+    #[error("the database {database} is older than this version of Fermata; run fermata migrate")]
+    Behind {
+        /// Which database.
+        database: String,
+    },
+    /// A newer version of this program has changed the database in a way that this one cannot deal with.
+    #[error(
+        "the database {database} needs a newer version of Fermata (migration {migration}); use that version, or another database"
+    )]
+    Newer {
+        /// Which database.
+        database: String,
+        /// The migration that a program has to know.
+        migration: i64,
+    },
+    /// Anything else.
+    #[error("the database {database} cannot be opened: {reason}")]
+    Failed {
+        /// Which database.
+        database: String,
+        /// What the database said.
+        reason: String,
+    },
+}
+
+/// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>`, `sqlite::memory:`, `postgres://…` or `postgresql://…`.
+///
+/// # Errors
+/// Where the URL, the place, the server or the version does not allow it.
+pub async fn open(url: &str, options: &OpenOptions) -> Result<Database, OpenError> {
+    if is_postgres(url) {
+        let store = Arc::new(PostgresStore::open(url, options).await?);
+        return Ok(Database { notes: store.notes(), store: store.clone(), kind: Kind::Postgres(store) });
+    }
+    let store = SqliteStore::open_with(url, options.migrate).await?;
+    Ok(Database { notes: store.notes(), store: Arc::new(store.clone()), kind: Kind::Sqlite(store) })
+}
+
+/// Brings the database that the URL names up to date, and makes the file of a SQLite database that is not there. Several may do it at
+/// once, also while servers run that are older.
+///
+/// # Errors
+/// As [`open`].
+pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
+    if is_postgres(url) { postgres::open::migrate(url).await } else { sqlite::open::migrate(url).await }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres:") || url.starts_with("postgresql:")
+}
+
+// === impl OpenOptions ===
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { migrate: true, connections: 10 }
+    }
+}
+
+// === impl Database ===
+
+impl Database {
+    /// Waits for what is under way and closes all connections, also those of clones.
+    pub async fn close(&self) {
+        match &self.kind {
+            Kind::Sqlite(store) => store.close().await,
+            Kind::Postgres(store) => store.close().await,
+        }
+    }
+}
+
+// === impl Migrated ===
+
+impl fmt::Display for Migrated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.applied.is_empty() {
+            return f.write_str("the database is up to date; there was nothing to do");
+        }
+        write!(f, "applied {}", self.applied.join(", "))
+    }
+}

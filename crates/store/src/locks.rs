@@ -1,0 +1,54 @@
+//! Locks that all instances share, each a row that goes with its holder's.
+
+use fermata_engine::store::InstanceId;
+use fermata_tools::ResourceKey;
+
+use super::Connection;
+use crate::{
+    column::json,
+    error::{Fault, failed},
+    text::{Text, text},
+};
+
+/// Takes the lock; `false` where another instance has it, or where this one is not alive itself.
+pub async fn take(
+    connection: &mut Connection,
+    key: &ResourceKey,
+    instance: &InstanceId,
+) -> Result<bool, Fault> {
+    let taken = sqlx::query(
+        "insert into resource_locks (resource, instance)
+         select $1, id from instances where id = $2
+         on conflict do nothing",
+    )
+    .bind(json(key)?)
+    .bind(text(instance.as_str()))
+    .execute(&mut *connection)
+    .await
+    .map_err(failed)?;
+    if taken.rows_affected() == 1 {
+        return Ok(true);
+    }
+    let own: Option<Text> =
+        sqlx::query_scalar("select instance from resource_locks where resource = $1 and instance = $2")
+            .bind(json(key)?)
+            .bind(text(instance.as_str()))
+            .fetch_optional(connection)
+            .await
+            .map_err(failed)?;
+    Ok(own.is_some())
+}
+
+pub async fn give_back(
+    connection: &mut Connection,
+    key: &ResourceKey,
+    instance: &InstanceId,
+) -> Result<(), Fault> {
+    sqlx::query("delete from resource_locks where resource = $1 and instance = $2")
+        .bind(json(key)?)
+        .bind(text(instance.as_str()))
+        .execute(connection)
+        .await
+        .map_err(failed)?;
+    Ok(())
+}

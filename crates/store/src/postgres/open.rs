@@ -1,0 +1,154 @@
+//! Opening a PostgreSQL database: how its sessions behave, its version and its migrations.
+//!
+//! Invariant: no transaction outlives a client that is gone, paused or cut off for long, because the chat it has locked could not be
+//! driven by anybody else meanwhile. The limits are the server's to keep.
+
+use std::{str::FromStr, time::Duration};
+
+use sqlx::{
+    Connection as _, PgConnection, PgPool,
+    migrate::MigrateError,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+use super::queries::schema::{self, Misfit};
+use crate::{Migrated, OpenError, OpenOptions};
+
+/// How long a connection of the pool is waited for, and a new one may take.
+const QUEUE: Duration = Duration::from_secs(5);
+/// How long the first connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The oldest version that can be used, as the server counts.
+const OLDEST: u32 = 150_000;
+
+/// What each session asks of the server, unless the URL says otherwise. The limits for a transaction at rest and for a client that
+/// cannot be reached are shorter than a lease.
+const SESSION: [(&str, &str); 7] = [
+    ("idle_in_transaction_session_timeout", "5s"),
+    ("lock_timeout", "10s"),
+    ("statement_timeout", "20s"),
+    ("tcp_keepalives_idle", "3"),
+    ("tcp_keepalives_interval", "2"),
+    ("tcp_keepalives_count", "2"),
+    ("tcp_user_timeout", "7s"),
+];
+
+/// Opens the database that the URL names, and brings it up to date where that is wanted. The options are those of every session.
+pub async fn open(url: &str, options: &OpenOptions) -> Result<(PgPool, PgConnectOptions), OpenError> {
+    let connect = parse(url)?;
+    bring_up(&connect, options.migrate).await?;
+    let connect = with_limits(connect);
+    let pool = PgPoolOptions::new()
+        .max_connections(options.connections.max(1))
+        .acquire_timeout(QUEUE)
+        .connect_lazy_with(connect.clone());
+    Ok((pool, connect))
+}
+
+/// Brings the database up to date.
+pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
+    bring_up(&parse(url)?, true).await
+}
+
+fn parse(url: &str) -> Result<PgConnectOptions, OpenError> {
+    let options = PgConnectOptions::from_str(url).map_err(|error| OpenError::BadUrl(error.to_string()))?;
+    // Otherwise every start would log that tables are there already.
+    Ok(options.application_name("fermata").options([("client_min_messages", "warning")]))
+}
+
+fn with_limits(options: PgConnectOptions) -> PgConnectOptions {
+    let given = options.get_options().unwrap_or_default().to_owned();
+    options.options(SESSION.into_iter().filter(|(name, _)| !given.contains(name)))
+}
+
+/// Migrates, or sees that it need not be, in a session without limits: a migration takes the time it takes.
+async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Migrated, OpenError> {
+    let mut connection = connect(options).await?;
+    let done = if migrate {
+        schema::migrate(&mut connection).await
+    } else {
+        schema::check(&mut connection).await.map(|()| Migrated { applied: Vec::new() })
+    };
+    let migrated = done.map_err(|misfit| not_brought_up(options, misfit))?;
+    // What it was opened for is done.
+    let _ = connection.close().await;
+    Ok(migrated)
+}
+
+async fn connect(options: &PgConnectOptions) -> Result<PgConnection, OpenError> {
+    let connecting = tokio::time::timeout(CONNECT, PgConnection::connect_with(options)).await;
+    let connection = connecting.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut));
+    let connection = connection.map_err(|error| refused(options, &error))?;
+    match connection.server_version_num() {
+        Some(version) if version < OLDEST => {
+            Err(OpenError::TooOld { server: server(options), version: version / 10_000 })
+        }
+        Some(_) | None => Ok(connection),
+    }
+}
+
+fn not_brought_up(options: &PgConnectOptions, misfit: Misfit) -> OpenError {
+    let database = name(options);
+    match misfit {
+        Misfit::Newer(migration) => OpenError::Newer { database, migration },
+        Misfit::Behind => OpenError::Behind { database },
+        Misfit::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+            refused(options, &error)
+        }
+        Misfit::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
+    }
+}
+
+/// By PostgreSQL's table of error codes.
+fn refused(options: &PgConnectOptions, error: &sqlx::Error) -> OpenError {
+    let (server, user) = (server(options), options.get_username().to_owned());
+    let reason = one_line(&error.to_string());
+    let code = error.as_database_error().and_then(|error| error.code());
+    match (code.as_deref(), error) {
+        (Some("28000" | "28P01"), _) => OpenError::NotLetIn { server, user, reason },
+        (Some("3D000"), _) => OpenError::NoDatabase { server, name: name(options) },
+        (Some("42501"), _) => OpenError::NotPermitted { database: name(options), user, reason },
+        (Some("57P03"), _) | (None, sqlx::Error::Io(_) | sqlx::Error::Tls(_)) => {
+            OpenError::Unreachable { server, reason }
+        }
+        (None, sqlx::Error::PoolTimedOut) => {
+            OpenError::Unreachable { server, reason: format!("no answer within {} s", CONNECT.as_secs()) }
+        }
+        (_, _) => OpenError::Failed { database: name(options), reason },
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn server(options: &PgConnectOptions) -> String {
+    match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    }
+}
+
+/// A database without a name is its user's.
+fn name(options: &PgConnectOptions) -> String {
+    options.get_database().unwrap_or(options.get_username()).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_has_its_limits_unless_the_url_says_otherwise() {
+        let plain = with_limits(parse("postgres://u@h/d").unwrap());
+        assert!(plain.get_options().unwrap().contains("-c idle_in_transaction_session_timeout=5s"));
+        let own = parse("postgres://u@h/d?options=-c%20statement_timeout=1h").unwrap();
+        let own = with_limits(own);
+        let given = own.get_options().unwrap();
+        assert!(
+            given.contains("statement_timeout=1h") && !given.contains("statement_timeout=20s"),
+            "{given}"
+        );
+        assert!(given.contains("lock_timeout=10s"), "{given}");
+    }
+}

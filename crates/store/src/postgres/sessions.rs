@@ -1,0 +1,208 @@
+//! Who is alive, as PostgreSQL sees it.
+//!
+//! Each instance has a session of its own that holds an advisory lock. The server frees the lock when the process ends, so the others
+//! need not wait for the lease; the lease is for those whose session lives on: paused, or cut off.
+//!
+//! Invariants: a lock is held before its number is in the row, so a row whose lock is free is of an instance that has ended or has lost its
+//! session; a row is removed only as it was when its instance was found dead. A session that has a query under way is in nobody's
+//! hands: where that is given up, the session goes.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use fermata_engine::store::{Beat, InstanceId, LEASE, StoreError};
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
+
+use super::{queries::instances, within};
+use crate::{
+    error::{Fault, failed},
+    text::{Text, text},
+};
+
+/// The first key of our advisory locks; the second is the session's number.
+const LOCKS: i32 = 0x4665_726d;
+
+/// How long a beat may take. One that takes longer is as bad as none.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The sessions of the instances of this process.
+pub struct Sessions {
+    options: PgConnectOptions,
+    // Held to take a session out or to put it back, never across an await.
+    open: Mutex<HashMap<InstanceId, Session>>,
+}
+
+struct Session {
+    connection: PgConnection,
+    /// The second key of its lock.
+    number: i32,
+    /// Until then it removes nobody.
+    forbears_until: Option<Instant>,
+}
+
+/// An instance that may be dead, as its row was.
+type Silent = (Text, i64, i64);
+
+// === impl Sessions ===
+
+impl Sessions {
+    pub fn new(options: PgConnectOptions) -> Self {
+        Self { options, open: Mutex::default() }
+    }
+
+    /// Opens the instance's session, notes it, and removes those that have ended.
+    pub async fn join(&self, instance: &InstanceId) -> Result<(), Fault> {
+        let joining = async {
+            let mut session = Session::open(&self.options, None).await?;
+            session.beat(instance).await?;
+            Ok(session)
+        };
+        let session = within(PATIENCE, joining).await?;
+        self.lock().insert(instance.clone(), session);
+        Ok(())
+    }
+
+    /// Renews the instance's lease, in a new session where the one it had is gone.
+    pub async fn beat(&self, instance: &InstanceId) -> Result<Beat, Fault> {
+        let known = self.lock().remove(instance);
+        let (session, beat) = within(PATIENCE, self.renew(instance, known)).await?;
+        self.lock().insert(instance.clone(), session);
+        beat
+    }
+
+    /// Ends the instance's session.
+    pub async fn end(&self, instance: &InstanceId) {
+        let session = self.lock().remove(instance);
+        if let Some(session) = session {
+            // Where the server cannot be told, it finds out by itself.
+            let _ = session.connection.close().await;
+        }
+    }
+
+    /// Ends all.
+    pub async fn close(&self) {
+        let all: Vec<InstanceId> = self.lock().keys().cloned().collect();
+        for instance in &all {
+            self.end(instance).await;
+        }
+    }
+
+    async fn renew(
+        &self,
+        instance: &InstanceId,
+        known: Option<Session>,
+    ) -> Result<(Session, Result<Beat, Fault>), Fault> {
+        if let Some(mut session) = known {
+            match session.beat(instance).await {
+                Err(Fault::Told(StoreError::Unavailable(_))) => {}
+                beat => return Ok((session, beat)),
+            }
+        }
+        // What has cut off this instance may have cut off the others, too, who are about to come back.
+        let mut session = Session::open(&self.options, Some(Instant::now() + LEASE)).await?;
+        let beat = session.beat(instance).await;
+        Ok((session, beat))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, Session>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// A session that holds a lock which no other has.
+    async fn open(options: &PgConnectOptions, forbears_until: Option<Instant>) -> Result<Self, Fault> {
+        let mut connection = PgConnection::connect_with(options).await.map_err(failed)?;
+        loop {
+            let number: Option<i32> = sqlx::query_scalar(
+                "select number from (select (random() * 2147483647)::int as number offset 0) as draw
+                 where pg_try_advisory_lock($1, number)",
+            )
+            .bind(LOCKS)
+            .fetch_optional(&mut connection)
+            .await
+            .map_err(failed)?;
+            if let Some(number) = number {
+                return Ok(Self { connection, number, forbears_until });
+            }
+        }
+    }
+
+    async fn beat(&mut self, instance: &InstanceId) -> Result<Beat, Fault> {
+        let was_dead = self.renew(instance).await?;
+        if self.forbears_until.is_none_or(|until| until <= Instant::now()) {
+            self.forbears_until = None;
+            self.bury(instance).await?;
+        }
+        Ok(Beat { was_dead, alive: instances::alive(&mut self.connection).await? })
+    }
+
+    /// Notes that the instance is alive, and in which session; whether its row was not there.
+    async fn renew(&mut self, instance: &InstanceId) -> Result<bool, Fault> {
+        let renewed = sqlx::query(
+            "update instances set session = $2, beat_at = (extract(epoch from clock_timestamp()) * 1000000)::bigint
+             where id = $1",
+        )
+        .bind(text(instance.as_str()))
+        .bind(i64::from(self.number))
+        .execute(&mut self.connection)
+        .await
+        .map_err(failed)?;
+        if renewed.rows_affected() == 1 {
+            return Ok(false);
+        }
+        sqlx::query(
+            "insert into instances (id, session, joined_at, beat_at)
+             select $1, $2, now.at, now.at
+             from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as at offset 0) as now
+             on conflict (id) do update set session = excluded.session, beat_at = excluded.beat_at",
+        )
+        .bind(text(instance.as_str()))
+        .bind(i64::from(self.number))
+        .execute(&mut self.connection)
+        .await
+        .map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Removes those that are dead. Their locks go with their rows.
+    async fn bury(&mut self, instance: &InstanceId) -> Result<(), Fault> {
+        for (id, session, beat_at) in self.silent(instance).await? {
+            sqlx::query("delete from instances where id = $1 and session = $2 and beat_at = $3")
+                .bind(id)
+                .bind(session)
+                .bind(beat_at)
+                .execute(&mut self.connection)
+                .await
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The others that have not been heard of for a lease, or whose lock is free.
+    async fn silent(&mut self, instance: &InstanceId) -> Result<Vec<Silent>, Fault> {
+        sqlx::query_as(
+            "select id, session, beat_at from instances
+             where id <> $1 and (
+                beat_at < (extract(epoch from clock_timestamp()) * 1000000)::bigint - $2
+                or not exists (
+                    select 1 from pg_locks
+                    where locktype = 'advisory' and granted and objsubid = 2
+                        and database = (select oid from pg_database where datname = current_database())
+                        and classid::bigint = $3 and objid::bigint = instances.session
+                )
+             )",
+        )
+        .bind(text(instance.as_str()))
+        .bind(i64::try_from(LEASE.as_micros()).unwrap_or(i64::MAX))
+        .bind(i64::from(LOCKS))
+        .fetch_all(&mut self.connection)
+        .await
+        .map_err(failed)
+    }
+}

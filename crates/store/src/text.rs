@@ -1,0 +1,132 @@
+//! Text that people and models wrote, as a column.
+//!
+//! PostgreSQL takes every character but U+0000. There it stands as two others, so that different texts stay different; SQLite takes
+//! all of them. What is written as JSON needs none of this: JSON spells control characters out.
+
+use sqlx::{
+    Database, Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
+    postgres::PgArgumentBuffer, sqlite::SqliteArgumentsBuffer,
+};
+
+/// A text in a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text(pub String);
+
+/// Begins a pair in PostgreSQL. Few texts have this character, and those that do are longer there by one.
+const ESCAPE: char = '\u{1a}';
+/// Stands behind [`ESCAPE`] for U+0000.
+const ZERO: char = '0';
+/// Stands behind [`ESCAPE`] for itself.
+const ITSELF: char = '1';
+
+/// The text as a column takes it.
+pub fn text(text: &str) -> Text {
+    Text(text.to_owned())
+}
+
+fn escape(text: &str) -> Option<String> {
+    text.contains(['\0', ESCAPE]).then(|| {
+        let mut escaped = String::with_capacity(text.len() + 8);
+        for character in text.chars() {
+            match character {
+                '\0' => escaped.extend([ESCAPE, ZERO]),
+                ESCAPE => escaped.extend([ESCAPE, ITSELF]),
+                other => escaped.push(other),
+            }
+        }
+        escaped
+    })
+}
+
+fn unescape(text: &str) -> Result<String, BoxDynError> {
+    let mut unescaped = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        unescaped.push(match character {
+            ESCAPE => match characters.next() {
+                Some(ZERO) => '\0',
+                Some(ITSELF) => ESCAPE,
+                Some(_) | None => return Err("a text ends in the middle of a pair".into()),
+            },
+            other => other,
+        });
+    }
+    Ok(unescaped)
+}
+
+// === impl Text ===
+
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.0
+    }
+}
+
+impl Type<Sqlite> for Text {
+    fn type_info() -> <Sqlite as Database>::TypeInfo {
+        <String as Type<Sqlite>>::type_info()
+    }
+
+    fn compatible(info: &<Sqlite as Database>::TypeInfo) -> bool {
+        <String as Type<Sqlite>>::compatible(info)
+    }
+}
+
+impl Encode<'_, Sqlite> for Text {
+    fn encode_by_ref(&self, buffer: &mut SqliteArgumentsBuffer) -> Result<IsNull, BoxDynError> {
+        <String as Encode<'_, Sqlite>>::encode_by_ref(&self.0, buffer)
+    }
+}
+
+impl<'r> Decode<'r, Sqlite> for Text {
+    fn decode(value: <Sqlite as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
+        <String as Decode<'r, Sqlite>>::decode(value).map(Self)
+    }
+}
+
+impl Type<Postgres> for Text {
+    fn type_info() -> <Postgres as Database>::TypeInfo {
+        <String as Type<Postgres>>::type_info()
+    }
+
+    fn compatible(info: &<Postgres as Database>::TypeInfo) -> bool {
+        <String as Type<Postgres>>::compatible(info)
+    }
+}
+
+impl Encode<'_, Postgres> for Text {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        let escaped = escape(&self.0);
+        <&str as Encode<'_, Postgres>>::encode_by_ref(&escaped.as_deref().unwrap_or(&self.0), buffer)
+    }
+}
+
+impl<'r> Decode<'r, Postgres> for Text {
+    fn decode(value: <Postgres as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
+        let text = <String as Decode<'r, Postgres>>::decode(value)?;
+        if text.contains(ESCAPE) { unescape(&text).map(Self) } else { Ok(Self(text)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_comes_back_and_no_two_are_alike() {
+        let texts = ["", "a", "\0", "\u{1a}", "\u{1a}0", "\u{1a}1", "\0\0", "a\0b\u{1a}c", "0", "\u{1a}\0"];
+        let stored: Vec<_> = texts.map(|text| escape(text).unwrap_or_else(|| text.to_owned())).into();
+        for (n, (text, escaped)) in texts.iter().zip(&stored).enumerate() {
+            assert!(!escaped.contains('\0'));
+            assert_eq!(unescape(escaped).unwrap(), *text);
+            assert!(!stored[..n].contains(escaped), "{escaped:?} stands for two");
+        }
+    }
+
+    #[test]
+    fn a_text_that_nobody_wrote_so_is_not_read() {
+        for wrong in ["\u{1a}", "\u{1a}2", "a\u{1a}"] {
+            assert!(unescape(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

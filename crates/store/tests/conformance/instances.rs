@@ -1,0 +1,319 @@
+//! Who is alive, who drives what, and what is left to others when an instance ends.
+
+use fermata_engine::store::{Beat, Change, Fence, StoreError};
+use fermata_protocol::ChatId;
+use fermata_tools::{Owner, ResourceKey};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::{AnyStore, fixtures::*, ids};
+
+in_every_store! {
+    a_beat_tells_who_is_alive
+    who_was_taken_for_dead_learns_it
+    a_run_is_driven_by_who_is_alive
+    a_run_that_is_over_is_driven_by_nobody
+    only_an_open_run_changes_hands
+    orphans_are_at_work_and_nobodys
+    only_a_run_that_nobody_drives_is_due
+    runs_that_others_drive_are_counted
+    an_instance_lets_go_of_its_runs_that_wait
+    going_on_with_a_run_is_no_news
+    a_lock_has_one_holder
+    locks_end_with_their_holder
+    who_is_not_alive_takes_no_lock
+    what_is_old_and_over_is_forgotten
+    forgetting_is_done_in_parts
+    the_log_of_a_run_that_is_over_stays_until_it_is_forgotten
+}
+
+/// Has all of them alive, also in a store that takes the one that joins for the only one.
+async fn alive(store: &AnyStore, instances: &[&str]) {
+    for id in instances {
+        store.join(&instance(id)).await.unwrap();
+    }
+    for id in instances {
+        store.beat(&instance(id)).await.unwrap();
+    }
+}
+
+async fn chat_with(store: &AnyStore, id: &str, changes: Vec<Change>) -> ChatId {
+    let id = chat(id);
+    let mut all = vec![create(alice())];
+    all.extend(changes);
+    store.commit(&id, Fence::NONE, at(0), all).await.unwrap();
+    id
+}
+
+async fn driver(store: &AnyStore, id: &ChatId) -> Option<String> {
+    store.chat(id).await.unwrap().unwrap().driver.map(|driver| driver.to_string())
+}
+
+async fn a_beat_tells_who_is_alive(store: AnyStore) {
+    alive(&store, &["two", "one"]).await;
+    let both = vec![instance("one"), instance("two")];
+    for id in ["one", "two", "one"] {
+        let beat = store.beat(&instance(id)).await.unwrap();
+        assert_eq!(beat, Beat { was_dead: false, alive: both.clone() });
+    }
+    store.leave(&instance("two")).await.unwrap();
+    let beat = store.beat(&instance("one")).await.unwrap();
+    assert_eq!(beat, Beat { was_dead: false, alive: vec![instance("one")] });
+    store.leave(&instance("two")).await.unwrap();
+    store.leave(&instance("nobody")).await.unwrap();
+}
+
+async fn who_was_taken_for_dead_learns_it(store: AnyStore) {
+    store.join(&instance("one")).await.unwrap();
+    store.join(&instance("one")).await.unwrap();
+    assert!(!store.beat(&instance("one")).await.unwrap().was_dead);
+    store.leave(&instance("one")).await.unwrap();
+    let beat = store.beat(&instance("one")).await.unwrap();
+    assert_eq!(beat, Beat { was_dead: true, alive: vec![instance("one")] });
+    assert!(!store.beat(&instance("one")).await.unwrap().was_dead, "once is enough");
+}
+
+async fn a_run_is_driven_by_who_is_alive(store: AnyStore) {
+    alive(&store, &["one", "two"]).await;
+    let id = chat_with(&store, "a", vec![open_by("r", "one")]).await;
+    assert_eq!(driver(&store, &id).await.as_deref(), Some("one"));
+    store.leave(&instance("one")).await.unwrap();
+    assert_eq!(driver(&store, &id).await, None);
+    assert!(store.chat(&id).await.unwrap().unwrap().open_run.is_some());
+    store.beat(&instance("one")).await.unwrap();
+    assert_eq!(driver(&store, &id).await.as_deref(), Some("one"), "nobody has taken it up meanwhile");
+    commit_at(&*store, &id, at(1), vec![drive("r", Some("two"))]).await.unwrap();
+    assert_eq!(driver(&store, &id).await.as_deref(), Some("two"));
+    commit_at(&*store, &id, at(2), vec![drive("r", None)]).await.unwrap();
+    assert_eq!(driver(&store, &id).await, None);
+}
+
+async fn a_run_that_is_over_is_driven_by_nobody(store: AnyStore) {
+    alive(&store, &["one"]).await;
+    let id = chat_with(&store, "a", vec![open("r")]).await;
+    commit_at(&*store, &id, at(1), vec![close("r")]).await.unwrap();
+    assert_eq!(driver(&store, &id).await, None);
+    assert_eq!(store.driven_elsewhere(&alice(), &instance("two")).await.unwrap(), 0);
+    assert_eq!(store.orphans(9).await.unwrap(), []);
+}
+
+async fn only_an_open_run_changes_hands(store: AnyStore) {
+    let id = chat_with(&store, "a", vec![open("r"), close("r")]).await;
+    for change in [drive("r", Some("one")), drive("r", None), drive("x", Some("one")), wait("r", None)] {
+        let result = commit_at(&*store, &id, at(1), vec![change]).await;
+        assert!(matches!(result, Err(StoreError::Conflict(_))), "{result:?}");
+    }
+}
+
+async fn orphans_are_at_work_and_nobodys(store: AnyStore) {
+    alive(&store, &["one", "two"]).await;
+    for (id, second, changes) in [
+        ("driven", 0, vec![open_by("r", "two")]),
+        ("waits", 1, vec![open_by("r", "gone"), wait("r", None)]),
+        ("over", 2, vec![open_by("r", "gone"), close("r")]),
+        ("quiet", 3, vec![]),
+        ("let-go", 5, vec![open_by("r", "two"), drive("r", None)]),
+        ("b", 4, vec![open_by("r", "gone")]),
+        ("a", 4, vec![open_by("r", "gone"), wait("r", None), save("r", json!(1), None)]),
+        ("last", 6, vec![open_by("r", "one")]),
+    ] {
+        let all = [vec![create(alice())], changes].concat();
+        store.commit(&chat(id), Fence::NONE, at(second), all).await.unwrap();
+    }
+    let orphans = async |limit| store.orphans(limit).await.unwrap();
+    assert_eq!(orphans(9).await, ["a", "b", "let-go"].map(chat), "the oldest run comes first");
+    assert_eq!(orphans(2).await, ["a", "b"].map(chat));
+    assert_eq!(orphans(0).await, []);
+    store.leave(&instance("one")).await.unwrap();
+    assert_eq!(orphans(9).await, ["a", "b", "let-go", "last"].map(chat));
+    commit_at(&*store, &chat("a"), at(9), vec![drive("r", Some("two"))]).await.unwrap();
+    assert_eq!(orphans(9).await, ["b", "let-go", "last"].map(chat));
+}
+
+async fn only_a_run_that_nobody_drives_is_due(store: AnyStore) {
+    alive(&store, &["one"]).await;
+    let waits = |driver| vec![open_by("r", driver), wait_at("r", driver, Some(at(5)))];
+    chat_with(&store, "driven", waits("one")).await;
+    chat_with(&store, "left", waits("gone")).await;
+    chat_with(&store, "at-work", vec![open_by("r", "gone"), save("r", json!(1), Some(at(3)))]).await;
+    let due = async || store.due(at(9), 9).await.unwrap();
+    assert_eq!(due().await, ["at-work", "left"].map(chat));
+    store.leave(&instance("one")).await.unwrap();
+    assert_eq!(due().await, ["at-work", "driven", "left"].map(chat));
+}
+
+async fn runs_that_others_drive_are_counted(store: AnyStore) {
+    alive(&store, &["one", "two"]).await;
+    for (id, owner, changes) in [
+        ("a", alice(), vec![open_by("r", "one")]),
+        ("b", alice(), vec![open_by("r", "two")]),
+        ("c", alice(), vec![open_by("r", "two"), wait_at("r", "two", None)]),
+        ("d", alice(), vec![open_by("r", "gone")]),
+        ("e", alice(), vec![open_by("r", "two"), close("r")]),
+        ("f", bob(), vec![open_by("r", "two")]),
+    ] {
+        store.commit(&chat(id), Fence::NONE, at(0), [vec![create(owner)], changes].concat()).await.unwrap();
+    }
+    let elsewhere =
+        async |owner: Owner, id: &str| store.driven_elsewhere(&owner, &instance(id)).await.unwrap();
+    assert_eq!((elsewhere(alice(), "one").await, elsewhere(alice(), "two").await), (2, 1));
+    assert_eq!((elsewhere(bob(), "one").await, elsewhere(bob(), "two").await), (1, 0));
+    assert_eq!(elsewhere(alice(), "three").await, 3);
+    store.leave(&instance("two")).await.unwrap();
+    assert_eq!((elsewhere(alice(), "one").await, elsewhere(alice(), "two").await), (0, 1));
+}
+
+async fn an_instance_lets_go_of_its_runs_that_wait(store: AnyStore) {
+    alive(&store, &["one", "two"]).await;
+    let waits = |driver| vec![open_by("r", driver), wait_at("r", driver, Some(at(5)))];
+    let mine = chat_with(&store, "a", waits("one")).await;
+    let at_work = chat_with(&store, "b", vec![open_by("r", "one")]).await;
+    let theirs = chat_with(&store, "c", waits("two")).await;
+    let known = fence(&*store, &mine).await;
+    store.release(&instance("one")).await.unwrap();
+    assert_eq!(driver(&store, &mine).await, None);
+    assert_eq!(driver(&store, &at_work).await.as_deref(), Some("one"));
+    assert_eq!(driver(&store, &theirs).await.as_deref(), Some("two"));
+    assert_eq!(
+        (store.due(at(9), 9).await.unwrap(), store.orphans(9).await.unwrap()),
+        (vec![mine.clone()], vec![])
+    );
+    assert_eq!(fence(&*store, &mine).await, known, "nobody has to read it again");
+}
+
+fn resource(name: &str, owner: Option<Owner>) -> ResourceKey {
+    ResourceKey { name: name.into(), owner }
+}
+
+async fn a_lock_has_one_holder(store: AnyStore) {
+    alive(&store, &["one", "two"]).await;
+    let (one, two) = (instance("one"), instance("two"));
+    let key = resource("file", None);
+    for _ in 0..2 {
+        assert!(store.try_lock(&key, &one).await.unwrap(), "who has it, has it");
+    }
+    assert!(!store.try_lock(&key, &two).await.unwrap());
+    for other in [resource("file", Some(alice())), resource("file", Some(bob())), resource("file2", None)] {
+        assert!(store.try_lock(&other, &two).await.unwrap(), "{other:?} is another one");
+    }
+    store.unlock(&key, &two).await.unwrap();
+    assert!(!store.try_lock(&key, &two).await.unwrap(), "only its holder gives it back");
+    store.unlock(&key, &one).await.unwrap();
+    store.unlock(&key, &one).await.unwrap();
+    let takers: Vec<_> = (0..20)
+        .map(|n| {
+            let (store, key, taker) = (store.clone(), key.clone(), [one.clone(), two.clone()][n % 2].clone());
+            tokio::spawn(async move { store.try_lock(&key, &taker).await.unwrap() })
+        })
+        .collect();
+    let mut taken = 0;
+    for taker in takers {
+        taken += usize::from(taker.await.unwrap());
+    }
+    assert_eq!(taken, 10, "all of one instance");
+}
+
+async fn going_on_with_a_run_is_no_news(store: AnyStore) {
+    chat_with(&store, "b", vec![open_by("r", "one")]).await;
+    commit_at(&*store, &chat("a"), at(1), vec![create(alice())]).await.unwrap();
+    let going_on = vec![wait("r", None), append("r", 1, &["1"]), drive("r", Some("two"))];
+    commit_at(&*store, &chat("b"), at(2), going_on).await.unwrap();
+    assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["a", "b"]);
+    commit_at(&*store, &chat("b"), at(3), vec![close("r")]).await.unwrap();
+    assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["b", "a"]);
+}
+
+async fn locks_end_with_their_holder(store: AnyStore) {
+    alive(&store, &["one", "two"]).await;
+    let (one, two) = (instance("one"), instance("two"));
+    let keys = [resource("a", None), resource("b", None)];
+    for key in &keys {
+        assert!(store.try_lock(key, &one).await.unwrap());
+    }
+    store.leave(&one).await.unwrap();
+    for key in &keys {
+        assert!(store.try_lock(key, &two).await.unwrap());
+    }
+    store.beat(&one).await.unwrap();
+    store.unlock(&keys[0], &one).await.unwrap();
+    assert!(!store.try_lock(&keys[0], &one).await.unwrap(), "it is another's now");
+}
+
+async fn who_is_not_alive_takes_no_lock(store: AnyStore) {
+    let (one, key) = (instance("one"), resource("a", None));
+    assert!(!store.try_lock(&key, &one).await.unwrap());
+    store.join(&one).await.unwrap();
+    assert!(store.try_lock(&key, &one).await.unwrap());
+    store.leave(&one).await.unwrap();
+    assert!(!store.try_lock(&key, &one).await.unwrap());
+}
+
+async fn what_is_old_and_over_is_forgotten(store: AnyStore) {
+    let full = vec![
+        put(user("1", "one")),
+        open("r"),
+        put_call("r", &call("c", fermata_tools::CallState::AwaitingApproval)),
+        confirm("r", "tool", true, true),
+        append("r", 1, &["1"]),
+        close("r"),
+    ];
+    for (id, second, changes) in [
+        ("c", 3, full.clone()),
+        ("a", 1, full),
+        ("b", 2, vec![open("r")]),
+        ("edge", 10, vec![]),
+        ("new", 11, vec![]),
+    ] {
+        let all = [vec![create(alice())], changes].concat();
+        store.commit(&chat(id), Fence::NONE, at(second), all).await.unwrap();
+    }
+    let left = async || {
+        let page = store.chats(&alice(), 9, None).await.unwrap();
+        page.chats.into_iter().map(|chat| chat.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(store.forget(Timestamp::MIN, 9).await.unwrap(), 0);
+    assert_eq!(store.forget(at(10), 0).await.unwrap(), 0);
+    assert_eq!(store.forget(at(10), 1).await.unwrap(), 1);
+    assert_eq!(left().await, ["new", "edge", "c", "b"], "the oldest goes first");
+    assert_eq!(store.forget(at(10), 9).await.unwrap(), 1);
+    assert_eq!(left().await, ["new", "edge", "b"], "a run that is open keeps its chat");
+    assert_eq!(store.forget(at(10), 9).await.unwrap(), 0);
+    assert_eq!(fence(&*store, &chat("a")).await, Fence::NONE, "its id is free");
+}
+
+async fn forgetting_is_done_in_parts(store: AnyStore) {
+    for n in 0..120 {
+        store.commit(&chat(&format!("chat-{n}")), Fence::NONE, at(n), vec![create(alice())]).await.unwrap();
+    }
+    assert_eq!(store.forget(at(110), 105).await.unwrap(), 105);
+    assert_eq!(store.forget(at(110), usize::MAX).await.unwrap(), 5);
+    assert_eq!(store.chats(&alice(), 99, None).await.unwrap().chats.len(), 10);
+}
+
+async fn the_log_of_a_run_that_is_over_stays_until_it_is_forgotten(store: AnyStore) {
+    let id =
+        chat_with(&store, "a", vec![open("r"), append("r", 1, &["1", "2"]), append("r", 7, &["3"])]).await;
+    let log = async |id: &ChatId, name: &str| store.finished_log(id, &run(name)).await.unwrap();
+    assert_eq!(log(&id, "r").await, None, "it is open");
+    commit_at(
+        &*store,
+        &id,
+        at(5),
+        vec![close("r"), open("empty"), close("empty"), open("s"), append("s", 1, &["4"])],
+    )
+    .await
+    .unwrap();
+    commit_at(&*store, &id, at(8), vec![close("s")]).await.unwrap();
+    let places = [(1, "1"), (2, "2"), (7, "3")].map(|(place, text)| (place, text.to_owned()));
+    assert_eq!(log(&id, "r").await.as_deref(), Some(places.as_slice()));
+    assert_eq!(
+        (log(&id, "empty").await, log(&id, "x").await, log(&chat("b"), "r").await),
+        (None, None, None)
+    );
+    assert_eq!(store.forget_logs(at(5), 9).await.unwrap(), 0);
+    assert_eq!(store.forget_logs(at(9), 0).await.unwrap(), 0);
+    assert_eq!(store.forget_logs(at(6), 9).await.unwrap(), 1);
+    assert_eq!((log(&id, "r").await, log(&id, "s").await), (None, Some(vec![(1, "4".to_owned())])));
+    assert_eq!(store.forget_logs(at(9), 9).await.unwrap(), 1);
+    assert_eq!((log(&id, "s").await, store.forget_logs(at(9), 9).await.unwrap()), (None, 0));
+}

@@ -1,0 +1,451 @@
+//! What only PostgreSQL can do, or be in the way of: sessions that end, transactions that collide, and what the schema itself refuses.
+
+use std::sync::Arc;
+
+use fermata_engine::{
+    Store,
+    store::{Fence, InstanceId, StoreError},
+};
+use fermata_store::{OpenError, OpenOptions};
+use fermata_tools::{CallState, ResourceKey};
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection, Executor};
+
+use crate::{AnyStore, fixtures::*, place::Place};
+
+/// Sessions of the store that wait for a lock.
+const WAITING: &str = "select count(*) from pg_stat_activity
+    where datname = current_database() and application_name = 'fermata' and wait_event_type = 'Lock'";
+
+/// A chat with something in every table.
+async fn fill(store: &dyn Store) {
+    let changes = vec![
+        create(alice()),
+        put(user("1", "one")),
+        open("r"),
+        append("r", 1, &["1", "2"]),
+        put_call("r", &call("c", CallState::AwaitingApproval)),
+        confirm("r", "tool", true, true),
+        save("r", json!({"step": 1}), Some(at(60))),
+    ];
+    store.commit(&chat("a"), Fence::NONE, at(0), changes).await.unwrap();
+}
+
+async fn alive(store: &dyn Store, id: &str) -> Vec<InstanceId> {
+    store.beat(&instance(id)).await.unwrap().alive
+}
+
+/// Ends the session of an instance and waits until the server has seen it go.
+async fn end_session(place: &Place, id: &str) {
+    let pid = place
+        .number(&format!(
+            "select pid::bigint from pg_locks join instances on objid::bigint = session
+             where locktype = 'advisory' and objsubid = 2 and instances.id = '{id}'"
+        ))
+        .await;
+    place.number(&format!("select pg_terminate_backend({pid})::int::bigint")).await;
+    place.until(&format!("select count(*) from pg_stat_activity where pid = {pid}"), 0).await;
+}
+
+/// Ends all sessions of the store, as a restart of the server does.
+async fn end_all_sessions(place: &Place) {
+    let others = "from pg_stat_activity where datname = current_database() and application_name = 'fermata'";
+    place.number(&format!("select count(pg_terminate_backend(pid)) {others}")).await;
+    place.until(&format!("select count(*) {others}"), 0).await;
+}
+
+#[tokio::test]
+async fn an_instance_whose_session_ends_is_buried_at_the_next_beat_of_another() {
+    let Some(place) = Place::database().await else { return };
+    let database = place.open().await;
+    let store = &*database.store;
+    for id in ["one", "two"] {
+        store.join(&instance(id)).await.unwrap();
+    }
+    let key = ResourceKey { name: "file".into(), owner: None };
+    assert!(store.try_lock(&key, &instance("two")).await.unwrap());
+    store.commit(&chat("a"), Fence::NONE, at(0), vec![create(alice()), open_by("r", "two")]).await.unwrap();
+    assert_eq!(alive(store, "one").await, [instance("one"), instance("two")]);
+    end_session(&place, "two").await;
+    assert_eq!(store.orphans(9).await.unwrap(), [], "nobody has looked yet");
+    assert_eq!(alive(store, "one").await, [instance("one")]);
+    assert_eq!(store.orphans(9).await.unwrap(), [chat("a")]);
+    assert!(store.try_lock(&key, &instance("one")).await.unwrap(), "its locks are free");
+    let back = store.beat(&instance("two")).await.unwrap();
+    assert_eq!((back.was_dead, back.alive), (true, vec![instance("one"), instance("two")]));
+    assert!(!store.beat(&instance("two")).await.unwrap().was_dead);
+    assert_eq!(alive(store, "one").await, [instance("one"), instance("two")], "its new session is known");
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_process_that_ends_without_leaving_is_buried_by_who_joins() {
+    let Some(place) = Place::database().await else { return };
+    let (ends, stays) = (place.open().await, place.open().await);
+    ends.store.join(&instance("one")).await.unwrap();
+    ends.close().await;
+    place.until("select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())", 0).await;
+    stays.store.join(&instance("two")).await.unwrap();
+    assert_eq!(place.number("select count(*) from instances where id = 'two'").await, 1);
+    assert_eq!(place.number("select count(*) from instances").await, 1);
+    stays.close().await;
+}
+
+#[tokio::test]
+async fn who_is_not_heard_of_for_a_lease_is_dead_although_its_session_lives() {
+    let Some(place) = Place::database().await else { return };
+    let database = place.open().await;
+    let store = &*database.store;
+    for id in ["one", "two", "three"] {
+        store.join(&instance(id)).await.unwrap();
+    }
+    let age = "update instances set beat_at = beat_at - 10500000 where id in ('one', 'two')";
+    assert_eq!(place.execute(age).await.unwrap(), 2);
+    assert_eq!(alive(store, "one").await, [instance("one"), instance("three")], "its own beat comes first");
+    assert!(store.beat(&instance("two")).await.unwrap().was_dead);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_server_nobody_is_buried_before_they_can_come_back() {
+    let Some(place) = Place::database().await else { return };
+    let database = place.open().await;
+    let store = &*database.store;
+    fill(store).await;
+    for id in ["one", "two"] {
+        store.join(&instance(id)).await.unwrap();
+    }
+    end_all_sessions(&place).await;
+    place.execute("update instances set beat_at = beat_at - 60000000 where id = 'two'").await.unwrap();
+    for id in ["one", "one", "two", "one"] {
+        let beat = store.beat(&instance(id)).await.unwrap();
+        assert_eq!((beat.was_dead, beat.alive), (false, vec![instance("one"), instance("two")]));
+    }
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_were_ended_are_replaced() {
+    let Some(place) = Place::database().await else { return };
+    let database = place.open().await;
+    let store = database.store.clone();
+    fill(&*store).await;
+    for _ in 0..3 {
+        let reading: Vec<_> = (0..8)
+            .map(|_| {
+                let store = store.clone();
+                tokio::spawn(async move { store.messages(&chat("a")).await.unwrap() })
+            })
+            .collect();
+        for read in reading {
+            assert_eq!(read.await.unwrap().len(), 1);
+        }
+        end_all_sessions(&place).await;
+        commit_at(&*store, &chat("a"), at(1), vec![put(user("1", "again"))]).await.unwrap();
+    }
+    assert_eq!(fence(&*store, &chat("a")).await, Fence(4));
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_that_beat_at_once_bury_the_dead_once() {
+    let Some(place) = Place::database().await else { return };
+    let databases = [place.open_with(2).await, place.open_with(2).await];
+    let ids: Vec<_> = (0..6).map(|n| instance(&format!("i{n}"))).collect();
+    for (n, id) in ids.iter().enumerate() {
+        databases[n % 2].store.join(id).await.unwrap();
+    }
+    for id in ["i0", "i1"] {
+        end_session(&place, id).await;
+    }
+    let beating: Vec<_> = (2..6)
+        .map(|n| {
+            let (store, id) = (databases[n % 2].store.clone(), ids[n].clone());
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    assert!(!store.beat(&id).await.unwrap().was_dead);
+                }
+            })
+        })
+        .collect();
+    for beats in beating {
+        beats.await.unwrap();
+    }
+    assert_eq!(alive(&*databases[0].store, "i2").await, ids[2..]);
+    for database in databases {
+        database.close().await;
+    }
+}
+
+fn write(store: &AnyStore, fence: Fence) -> tokio::task::JoinHandle<Result<Fence, StoreError>> {
+    let store = store.clone();
+    tokio::spawn(async move { store.commit(&chat("a"), fence, at(1), vec![put(user("1", "mine"))]).await })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_serialisation_failure_is_done_again() {
+    let Some(place) = Place::database().await else { return };
+    let strict = "do $$ begin execute format(
+        'alter database %I set default_transaction_isolation = serializable', current_database()); end $$";
+    place.execute(strict).await.unwrap();
+    let database = place.open().await;
+    fill(&*database.store).await;
+    let mut other = place.raw().await;
+    other.execute("begin; update chats set profile = 7 where id = 'a'").await.unwrap();
+    let writer = write(&database.store, Fence(1));
+    place.until(WAITING, 1).await;
+    other.execute("commit").await.unwrap();
+    assert_eq!(writer.await.unwrap(), Ok(Fence(2)), "what the other did is no change of the fence");
+    other.execute("begin; update chats set fence = 7 where id = 'a'").await.unwrap();
+    let writer = write(&database.store, Fence(2));
+    place.until(WAITING, 1).await;
+    other.execute("commit").await.unwrap();
+    assert_eq!(writer.await.unwrap(), Err(StoreError::Fenced));
+    other.close().await.unwrap();
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_is_done_again() {
+    let Some(place) = Place::database().await else { return };
+    let database = place.open().await;
+    fill(&*database.store).await;
+    let mut other = place.raw().await;
+    // The store is to be the one that notices.
+    other.execute("set deadlock_timeout = '60s'; begin; update messages set heading = 'x'").await.unwrap();
+    let writer = write(&database.store, Fence(1));
+    place.until(WAITING, 1).await;
+    other.execute("update chats set profile = 7; commit").await.unwrap();
+    assert_eq!(writer.await.unwrap(), Ok(Fence(2)));
+    other.close().await.unwrap();
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_without_a_free_connection_is_unavailable_and_heals() {
+    let Some(place) = Place::database().await else { return };
+    let database = place.open_with(1).await;
+    fill(&*database.store).await;
+    let mut other = place.raw().await;
+    other.execute("begin; update chats set profile = 7").await.unwrap();
+    let writer = write(&database.store, Fence(1));
+    place.until(WAITING, 1).await;
+    let full = database.store.messages(&chat("a")).await;
+    assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+    other.execute("rollback").await.unwrap();
+    assert_eq!(writer.await.unwrap(), Ok(Fence(2)));
+    assert_eq!(database.store.messages(&chat("a")).await.unwrap().len(), 1);
+    other.close().await.unwrap();
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_gone_is_unavailable() {
+    let Some(place) = Place::database().await else { return };
+    let database = place.open().await;
+    database.store.join(&instance("one")).await.unwrap();
+    database.close().await;
+    let store = &*database.store;
+    assert!(matches!(store.chat(&chat("a")).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.ready().await, Err(StoreError::Unavailable(_))));
+    let commit = store.commit(&chat("a"), Fence::NONE, at(0), vec![create(alice())]).await;
+    assert!(matches!(commit, Err(StoreError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
+    let Some(place) = Place::schema().await else { return };
+    let database = place.open().await;
+    fill(&*database.store).await;
+    for statement in [
+        "update confirmations set answer = 'no'",
+        "delete from confirmations",
+        "delete from runs",
+        "truncate confirmations",
+        "truncate chats cascade",
+        "insert into confirmations select * from confirmations on conflict (chat_id, position) do update set answer = 'no'",
+    ] {
+        assert!(place.execute(statement).await.is_err(), "{statement}");
+        assert_eq!(place.number("select count(*) from confirmations").await, 1, "{statement}");
+    }
+    delete(&*database.store, &chat("a")).await;
+    for table in ["chats", "messages", "runs", "run_chunks", "tool_calls", "confirmations"] {
+        assert_eq!(place.number(&format!("select count(*) from {table}")).await, 0, "{table}");
+    }
+    database.close().await;
+}
+
+#[tokio::test]
+async fn both_databases_have_the_same_tables_and_columns() {
+    let Some(place) = Place::schema().await else { return };
+    place.open().await.close().await;
+    let columns = "select table_name || '.' || column_name || case is_nullable when 'YES' then ' may be null' else '' end
+        from information_schema.columns where table_schema = current_schema()
+        and table_name <> '_sqlx_migrations' and (table_name, column_name) not in (('instances', 'session'), ('instances', 'beat_at'))";
+    let mut connection = place.raw().await;
+    let mut here: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let folder = Folder::new();
+    crate::sqlite::opened(&folder).await.close().await;
+    let mut connection = crate::sqlite::raw(&folder).await;
+    let columns =
+        "select t.name || '.' || c.name || case c.\"notnull\" when 0 then ' may be null' else '' end
+        from sqlite_schema as t, pragma_table_info(t.name) as c
+        where t.type = 'table' and t.name <> '_sqlx_migrations'";
+    let mut there: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    here.sort();
+    there.sort();
+    assert_eq!(here, there);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
+    let Some(place) = Place::schema().await else { return };
+    let database = place.open().await;
+    let store = &*database.store;
+    for statement in [
+        "update messages set body = '{'",
+        "update messages set id = 'm' || chr(26), body = '1'",
+        "update chats set profile = 99",
+        "update chats set profile = 9000",
+        "update runs set state = 'x'",
+        "update tool_calls set more = '[]'",
+        "update tool_calls set step = -1",
+        "update tool_calls set tool = chr(26)",
+        "update chats set created_at = 9223372036854775807",
+    ] {
+        fill(store).await;
+        place.execute(statement).await.unwrap();
+        let errors = [
+            store.chat(&chat("a")).await.err(),
+            store.messages(&chat("a")).await.err(),
+            store.chats(&alice(), 1, None).await.err(),
+        ];
+        let mut errors = errors.into_iter().flatten().peekable();
+        assert!(errors.peek().is_some(), "{statement}: nothing minds");
+        assert!(errors.all(|error| matches!(error, StoreError::Corrupt(_))), "{statement}");
+        place.execute("delete from chats").await.unwrap();
+    }
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_that_start_together_migrate_once() {
+    let Some(place) = Place::schema().await else { return };
+    let place = Arc::new(place);
+    let starting: Vec<_> = (0..4)
+        .map(|_| {
+            let place = place.clone();
+            tokio::spawn(async move { fermata_store::migrate(&place.url).await.unwrap() })
+        })
+        .collect();
+    let mut applied = 0;
+    for start in starting {
+        applied += usize::from(!start.await.unwrap().applied.is_empty());
+    }
+    assert_eq!(applied, 1);
+    assert_eq!(fermata_store::migrate(&place.url).await.unwrap().applied, [""; 0]);
+}
+
+const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, connections: 2 };
+
+#[tokio::test]
+async fn a_database_is_migrated_only_when_wanted() {
+    let Some(place) = Place::schema().await else { return };
+    let error = fermata_store::open(&place.url, &AS_IT_IS).await.err().unwrap();
+    assert!(matches!(error, OpenError::Behind { .. }), "{error}");
+    assert!(error.to_string().ends_with("run fermata migrate"), "{error}");
+    assert_eq!(place.number("select count(*) from pg_tables where schemaname = current_schema()").await, 0);
+    assert_eq!(fermata_store::migrate(&place.url).await.unwrap().applied, ["0001 schema"]);
+    let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();
+    database.store.ready().await.unwrap();
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_newer_database_opens_unless_it_says_otherwise() {
+    let Some(place) = Place::schema().await else { return };
+    place.open().await.close().await;
+    let later = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
+                 values (9000, 'later', true, '', 0)";
+    place.execute(later).await.unwrap();
+    let database = place.open().await;
+    fill(&*database.store).await;
+    database.close().await;
+    fermata_store::open(&place.url, &AS_IT_IS).await.unwrap().close().await;
+    place.execute("update schema_floor set migration = 9000").await.unwrap();
+    for error in [
+        fermata_store::open(&place.url, &AS_IT_IS).await.err(),
+        fermata_store::open(&place.url, &OpenOptions::default()).await.err(),
+        fermata_store::migrate(&place.url).await.err(),
+    ] {
+        assert!(matches!(error, Some(OpenError::Newer { migration: 9000, .. })), "{error:?}");
+    }
+}
+
+/// The URL with another part for one of its own.
+fn with(url: &str, user: &str, database: Option<&str>) -> String {
+    let (_, rest) = url.split_once("://").unwrap();
+    let (authority, path) = rest.split_once('/').unwrap();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("postgres://{user}:secret@{host}/{}", database.unwrap_or(path))
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_says_why_in_one_line() {
+    let Some(place) = Place::database().await else { return };
+    let role = format!("fermata_store_{}", std::process::id());
+    let mut raw = place.raw().await;
+    raw.execute(AssertSqlSafe(format!("create role {role}_out nologin; create role {role}_poor login")))
+        .await
+        .unwrap();
+    let mut errors = Vec::new();
+    for url in [
+        "postgres://u:secret@127.0.0.1:1/db".to_owned(),
+        "postgres://u:secret@host:port/db".to_owned(),
+        with(&place.url, &format!("{role}_out"), None),
+        with(&place.url, &format!("{role}_poor"), None),
+        with(&place.url, &format!("{role}_poor"), Some("fermata_no_such_database")),
+    ] {
+        errors.push(fermata_store::open(&url, &OpenOptions::default()).await.err().unwrap());
+    }
+    let drop = format!("drop role {role}_out; drop role {role}_poor");
+    raw.execute(AssertSqlSafe(drop)).await.unwrap();
+    raw.close().await.unwrap();
+    for error in &errors {
+        let words = error.to_string();
+        assert!(!words.contains("secret") && !words.contains('\n'), "{words}");
+    }
+    let [unreachable, bad, out, poor, none] = <[OpenError; 5]>::try_from(errors).unwrap();
+    assert!(matches!(unreachable, OpenError::Unreachable { .. }), "{unreachable}");
+    assert!(matches!(bad, OpenError::BadUrl(_)), "{bad}");
+    assert!(matches!(out, OpenError::NotLetIn { .. }), "{out}");
+    assert!(matches!(poor, OpenError::NotPermitted { .. }), "{poor}");
+    assert!(matches!(none, OpenError::NoDatabase { .. }), "{none}");
+}
+
+#[tokio::test]
+async fn who_may_not_change_the_schema_opens_a_database_that_is_up_to_date() {
+    let Some(place) = Place::schema().await else { return };
+    fermata_store::migrate(&place.url).await.unwrap();
+    let role = format!("fermata_store_plain_{}", std::process::id());
+    let grants = format!(
+        "do $$ begin
+            create role {role} login;
+            execute format('grant usage on schema %I to {role}', current_schema());
+            execute format('grant select, insert, update, delete on all tables in schema %I to {role}', current_schema());
+         end $$"
+    );
+    place.execute(&grants).await.unwrap();
+    let opened = fermata_store::open(&with(&place.url, &role, None), &OpenOptions::default()).await;
+    if let Ok(database) = &opened {
+        fill(&*database.store).await;
+        database.store.join(&instance("one")).await.unwrap();
+        assert_eq!(alive(&*database.store, "one").await, [instance("one")]);
+        delete(&*database.store, &chat("a")).await;
+        database.close().await;
+    }
+    place.execute(&format!("drop owned by {role}; drop role {role}")).await.unwrap();
+    assert!(opened.is_ok(), "{:?}", opened.err());
+}

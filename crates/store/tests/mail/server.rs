@@ -1,0 +1,151 @@
+//! A redis-server of the test's own, on a free port, with a folder that goes with it. Knows no box and no letter.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+use fermata_store::RedisMail;
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+
+/// What the tests' keys begin with.
+pub const PREFIX: &str = "test";
+
+/// What keeps a server's data when it is killed.
+pub const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
+pub struct Server {
+    port: u16,
+    folder: PathBuf,
+    settings: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts one, unless none is installed and the tests may do without.
+    pub fn start(settings: &[&str]) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !is_installed() {
+            return None;
+        }
+        let name = format!("redis-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let mut server = Self { port: 0, folder, settings, process: None };
+        // Somebody else may take a port before Redis does.
+        let is_up = (0..10).any(|_| {
+            server.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            server.try_run()
+        });
+        assert!(is_up, "redis-server does not start");
+        Some(server)
+    }
+
+    /// Starts it again, where it was.
+    pub fn run(&mut self) {
+        assert!(self.try_run(), "redis-server does not start again");
+    }
+
+    fn try_run(&mut self) -> bool {
+        let mut process = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", "", "--loglevel", "notice", "--port"])
+            .arg(self.port.to_string())
+            .arg("--dir")
+            .arg(&self.folder)
+            .args(&self.settings)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let is_up = lines.any(|line| line.contains("Ready to accept connections"));
+        // So that it never waits for somebody to read what it logs.
+        thread::spawn(move || lines.for_each(drop));
+        self.process = Some(process);
+        is_up
+    }
+
+    /// Ends it without a word; what is not on the disk is lost.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Stops it in mid-air: connections stay, nothing is answered.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.process.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn mail(&self) -> RedisMail {
+        RedisMail::connect(&self.url(), PREFIX).unwrap()
+    }
+
+    /// Runs a command of Redis's.
+    pub async fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
+        query(&mut self.connection().await, command).await
+    }
+
+    /// Until somebody waits for a letter.
+    pub async fn until_someone_waits(&self) {
+        let mut connection = self.connection().await;
+        loop {
+            let clients: String = query(&mut connection, &["INFO", "clients"]).await;
+            if !clients.contains("blocked_clients:0") {
+                return;
+            }
+        }
+    }
+
+    pub async fn connection(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.url()).unwrap();
+        client.get_multiplexed_async_connection().await.unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub async fn query<T: FromRedisValue>(connection: &mut MultiplexedConnection, command: &[&str]) -> T {
+    let mut question = redis::cmd(command[0]);
+    question.arg(&command[1..]);
+    question.query_async(connection).await.unwrap()
+}
+
+#[expect(clippy::print_stderr, reason = "who reads the tests' output should know what was not tested")]
+fn is_installed() -> bool {
+    let answer = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+    let is_installed = answer.is_ok_and(|status| status.success());
+    if !is_installed {
+        let is_required = std::env::var("FERMATA_REQUIRE_SERVICES").is_ok_and(|value| value == "1");
+        assert!(!is_required, "redis-server is not installed");
+        eprintln!("skipped: redis-server is not installed");
+    }
+    is_installed
+}

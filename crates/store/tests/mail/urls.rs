@@ -1,0 +1,77 @@
+//! How Redis is named, and that what is secret in the name stays so.
+
+use fermata_engine::mail::{Mail, MailError};
+use fermata_store::RedisMail;
+
+use crate::{
+    letters::{instance, letter},
+    server::Server,
+};
+
+#[test]
+fn a_url_that_is_none_of_redis_is_refused_without_being_quoted() {
+    let urls = [
+        "",
+        "localhost:6379",
+        "127.0.0.1",
+        "http://hunter2@localhost",
+        "redis://",
+        "redis://:hunter2@",
+        "redis://:hunter2@localhost:port",
+        "redis://:hunt/er2@localhost",
+        "redis://:hunter2@localhost/name",
+        "redis://:hunter2@localhost?protocol=hunter2",
+        "redis://0.0.0.0",
+        "rediss://:hunter2@localhost#hunter2",
+    ];
+    for url in urls {
+        let text = RedisMail::connect(url, "test").unwrap_err().to_string();
+        assert!(text.contains("REDIS_URL") && !text.contains("hunt"), "{url}: {text}");
+    }
+}
+
+#[test]
+fn what_is_shown_holds_no_secret() {
+    for scheme in ["redis", "rediss"] {
+        let mail = RedisMail::connect(&format!("{scheme}://me:hunter2@redis.test:6380/3"), "shop").unwrap();
+        for text in [mail.to_string(), format!("{mail:?}")] {
+            assert!(text.contains("redis.test:6380") && text.contains("shop"), "{text}");
+            assert!(!text.contains("hunter2") && !text.contains("me:"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_is_wrong_is_not_shown() {
+    let Some(server) = Server::start(&["--requirepass", "swordfish"]) else { return };
+    let (port, a) = (server.port(), instance("a"));
+    let mail = RedisMail::connect(&format!("redis://:hunter2@127.0.0.1:{port}"), "test").unwrap();
+    let Err(MailError::Unavailable(text)) = mail.open(&a).await else { panic!("it was let in") };
+    assert!(text.contains(&port.to_string()) && !text.contains("hunter2"), "{text}");
+    let mail = RedisMail::connect(&format!("redis://:swordfish@127.0.0.1:{port}"), "test").unwrap();
+    mail.open(&a).await.unwrap();
+    mail.send(&a, vec![letter("let in")]).await.unwrap();
+    assert_eq!(mail.receive(&a).await.unwrap(), [letter("let in")]);
+}
+
+#[tokio::test]
+async fn a_redis_without_tls_is_not_spoken_to_where_tls_is_wanted() {
+    let Some(server) = Server::start(&[]) else { return };
+    let url = format!("rediss://:hunter2@127.0.0.1:{}", server.port());
+    let mail = RedisMail::connect(&url, "test").unwrap();
+    let Err(MailError::Unavailable(text)) = mail.open(&instance("a")).await else { panic!("it was let in") };
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_redis_behind_a_socket_in_the_file_system_is_reached() {
+    let socket =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.sock", std::process::id()));
+    let Some(_server) = Server::start(&["--unixsocket", socket.to_str().unwrap()]) else { return };
+    let mail = RedisMail::connect(&format!("unix://{}", socket.display()), "test").unwrap();
+    let a = instance("a");
+    mail.open(&a).await.unwrap();
+    mail.send(&a, vec![letter("near")]).await.unwrap();
+    assert_eq!(mail.receive(&a).await.unwrap(), [letter("near")]);
+}

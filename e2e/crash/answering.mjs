@@ -1,0 +1,103 @@
+// @ts-check
+// Gives a client's answers by `/chat/tool-result`, and keeps which of all its answers were acknowledged.
+
+import { decide } from './answers.mjs';
+
+/** @typedef {import('./answers.mjs').Answer} Answer */
+/** @typedef {import('./caller.mjs').Caller} Caller */
+/** @typedef {import('./view.mjs').Need} Need */
+/** @typedef {import('../harness/page.mjs').Version} Version */
+/** @typedef {import('../harness/random.mjs').Random} Random */
+
+export class Answering {
+  /** @type {Map<string, Answer>} by kind and call */
+  all = new Map();
+  /** What was wrong with replies. */
+  /** @type {string[]} */
+  faults = [];
+  /** Tools that need no asking any more. */
+  #always = new Set();
+  #chat;
+  #version;
+  #random;
+  #caller;
+
+  /**
+   * @param {string} chat
+   * @param {Version} version
+   * @param {Random} random
+   * @param {Caller} caller
+   */
+  constructor(chat, version, random, caller) {
+    this.#chat = chat;
+    this.#version = version;
+    this.#random = random;
+    this.#caller = caller;
+  }
+
+  /**
+   * What is answered to a need; the same every time.
+   *
+   * @param {Need} need
+   * @param {number} turn
+   */
+  to(need, turn) {
+    const name = `${need.kind} ${need.kind === 'elicitation' ? need.id : need.call}`;
+    const answer = this.all.get(name) ?? decide(this.#random, need, turn);
+    if (this.#version === 5 && need.kind === 'approval' && answer.by === 'repost') answer.by = 'side';
+    this.all.set(name, answer);
+    return answer;
+  }
+
+  /**
+   * Answers by the side endpoint, at times twice, at times otherwise the second time.
+   *
+   * @param {Answer[]} answers
+   * @param {Random} random
+   */
+  async aside(answers, random) {
+    const some = answers.filter((answer) => !this.mayBeRefused(answer));
+    const together = some.length > 1 && random.chance(0.4);
+    if (together) await this.sends({ answers: some.map(({ body }) => body) }, some);
+    for (const answer of answers) if (!together || !some.includes(answer)) await this.sends(answer.body, [answer]);
+    const [answer] = some;
+    if (answer === undefined) return;
+    if (random.chance(0.15)) await this.sends(answer.body, [answer]);
+    if (random.chance(0.1)) await this.#contradicts(answer);
+  }
+
+  /**
+   * @param {Record<string, unknown>} body
+   * @param {Answer[]} answers in it
+   */
+  async sends(body, answers) {
+    const request = { method: 'POST', path: '/chat/tool-result', body: { chatId: this.#chat, ...body } };
+    await this.#caller.change(request, ({ status, body: said }) => {
+      for (const answer of answers) {
+        if (status === 200) this.acknowledge(answer);
+        else if (!this.mayBeRefused(answer)) this.faults.push(`an answer to ${answer.need.key} was refused: ${status} ${JSON.stringify(said)}`);
+        else answer.by = 'leave';
+      }
+    });
+  }
+
+  /** @param {Answer} answer */
+  acknowledge(answer) {
+    answer.acknowledged = true;
+    if (answer.body.always === true) this.#always.add(answer.need.tool);
+  }
+
+  /** Whether what was asked may not count any more. @param {Answer} answer */
+  mayBeRefused({ need }) {
+    return need.kind === 'elicitation' || this.#always.has(need.tool) || (need.kind === 'approval' && !need.must);
+  }
+
+  /** Another answer to what is answered changes nothing. @param {Answer} answer */
+  async #contradicts({ need, body }) {
+    const other = need.kind === 'output' ? { toolCallId: need.call, output: 'no' } : { toolCallId: need.call, approved: body.approved !== true };
+    const request = { method: 'POST', path: '/chat/tool-result', body: { chatId: this.#chat, ...other } };
+    await this.#caller.change(request, ({ status }) => {
+      if (status !== 409 && status !== 410) this.faults.push(`a second answer to ${need.key} was answered ${status}`);
+    });
+  }
+}

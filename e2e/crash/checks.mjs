@@ -1,0 +1,135 @@
+// @ts-check
+// What must hold once everything was killed, started again and settled: nothing promised is lost, nothing was done twice.
+
+import { isDeepStrictEqual } from 'node:util';
+import { chatOf, keyOf } from './model.mjs';
+
+/** @typedef {import('./talker.mjs').Talker} Talker */
+/** @typedef {import('./world.mjs').CrashWorld} CrashWorld */
+/** @typedef {import('./answers.mjs').Answer} Answer */
+/** @typedef {import('../harness/page.mjs').Message} Message */
+/** @typedef {import('../harness/page.mjs').Part} Part */
+
+/** A repeatable call runs once and is repeated twice at most. */
+const RUNS = { once: 1, again: 3 };
+const SETTLED = ['output-available', 'output-error', 'output-denied'];
+
+/** @param {CrashWorld} world @returns {string[]} what is wrong with what the tools have left behind */
+export function faultsOfEffects({ journal }) {
+  const faults = [];
+  for (const event of /** @type {const} */ (['once', 'again'])) {
+    /** @type {Map<unknown, number>} */
+    const runs = new Map();
+    for (const line of journal) if (line.event === event) runs.set(line.about, (runs.get(line.about) ?? 0) + 1);
+    for (const [key, times] of runs) if (times > RUNS[event]) faults.push(`${key} (${event}) ran ${times} times`);
+  }
+  return faults;
+}
+
+/**
+ * @param {Talker} talker
+ * @returns {Promise<string[]>} what is wrong with a chat after its last turn
+ */
+export async function faultsOfChat(talker) {
+  const { messages, pending, open } = await talker.record;
+  const faults = [...talker.faults, ...talker.answering.faults];
+  if (open || pending.length > 0) faults.push('it is open after its last turn');
+  const said = messages.filter(({ role }) => role === 'user').map(({ id }) => id);
+  if (!isDeepStrictEqual(said, [...new Set(talker.said)])) faults.push(`the record has ${said}, said was ${talker.said}`);
+  const parts = new Map(messages.flatMap(({ parts }) => parts).flatMap((part) => (part.toolCallId ? [[part.toolCallId, part]] : [])));
+  for (const [id, { state, type }] of parts) if (!SETTLED.includes(state ?? '')) faults.push(`${type} ${id} is ${state}`);
+  for (const [call, turn] of talker.questions) {
+    if (!parts.has(call) && !talker.remade.has(turn)) faults.push(`call ${call} was asked about in turn ${turn}, and is gone`);
+  }
+  for (const answer of talker.answering.all.values()) faults.push(...faultsOfAnswer(talker, answer, parts.get(answer.need.call)));
+  faults.push(...faultsOfShown(talker, messages), ...faultsOfHistory(talker), ...faultsOfRuns(talker, parts));
+  return faults.map((fault) => `${talker.chat}: ${fault}`);
+}
+
+/**
+ * @param {Talker} talker
+ * @param {Answer} answer
+ * @param {Part | undefined} part
+ * @returns {string[]}
+ */
+function faultsOfAnswer({ remade, cutShort }, { need, body, turn, acknowledged }, part) {
+  if (!acknowledged || need.kind === 'elicitation') return [];
+  const name = `the answer to ${need.key} (${need.kind})`;
+  if (part === undefined) return remade.has(turn) ? [] : [`${name} is lost with its call`];
+  const is = `${part.state} ${JSON.stringify(part.output ?? part.errorText)}`;
+  if (need.kind === 'output') {
+    const isKept = body.errorText === undefined ? isDeepStrictEqual(part.output, body.output) : part.errorText === body.errorText;
+    return isKept ? [] : [`${name} is lost: ${is}`];
+  }
+  if (body.approved === false) return part.state === 'output-available' ? [`${name} was no, and it ran`] : [];
+  const wasDenied = part.state === 'output-denied' || /because of/.test(part.errorText ?? '');
+  if (wasDenied && !cutShort.has(turn)) return [`${name} was yes: ${is}`];
+  const edited = /** @type {{ body?: string } | undefined} */ (body.input)?.body;
+  const input = /** @type {{ body?: string } | undefined} */ (part.input)?.body;
+  return edited !== undefined && edited !== input && !cutShort.has(turn) ? [`${name} was an edit: ${JSON.stringify(part.input)}`] : [];
+}
+
+/**
+ * What a client showed at the end of a run is what is stored.
+ *
+ * @param {Talker} talker
+ * @param {Message[]} messages
+ */
+function faultsOfShown({ shown, remade }, messages) {
+  const faults = [];
+  for (const [turn, message] of shown) {
+    const stored = messages.find(({ id }) => id === message.id);
+    if (stored === undefined) {
+      if (!remade.has(turn)) faults.push(`message ${message.id} of turn ${turn} was shown to its end, and is gone`);
+    } else if (!isDeepStrictEqual(gist(message), gist(stored))) {
+      faults.push(`turn ${turn} was shown as\n${gist(message).join('\n')}\nand is stored as\n${gist(stored).join('\n')}`);
+    }
+  }
+  return faults;
+}
+
+/** @param {Message} message */
+const gist = ({ parts }) =>
+  parts.flatMap((part) => {
+    if (part.type === 'text' || part.type === 'reasoning') return [`${part.type} ${part.text}`];
+    if (part.toolCallId) return [`${part.toolCallId} ${part.state} ${JSON.stringify([part.input, part.output, part.errorText])}`];
+    return part.type === 'step-start' ? [part.type] : [];
+  });
+
+/**
+ * What the model was told at last: every answer that counts, by the key of its call.
+ *
+ * @param {Talker} talker
+ */
+function faultsOfHistory({ world, chat, answering, remade, turn }) {
+  const request = world.api.requests.findLast((request) => chatOf(request) === chat);
+  const faults = [];
+  if (!request?.words.some((words) => words.includes(` t${turn} last]`))) faults.push('the model was not asked for the last turn');
+  for (const { need, body, turn, acknowledged } of answering.all.values()) {
+    // What has no key cannot be found again; it needed no asking.
+    if (!acknowledged || need.kind === 'elicitation' || need.key === need.call || remade.has(turn)) continue;
+    const call = request?.calls.find(({ input }) => keyOf(input) === need.key);
+    const told = request?.messages.find((message) => call !== undefined && message.tool_call_id === call.id);
+    const result = JSON.stringify(told?.content ?? null);
+    if (call === undefined) faults.push(`the model is not told of ${need.key}`);
+    else if (need.kind === 'output' && !result.includes(`the page says ${need.key}`)) faults.push(`the model is told of ${need.key}: ${result}`);
+    else if (body.approved === false && !result.includes(`because of ${need.key}`)) faults.push(`the model is told of ${need.key}: ${result}`);
+  }
+  return faults;
+}
+
+/**
+ * What is told of runs of tools has happened, and what was denied has not.
+ *
+ * @param {Talker} talker
+ * @param {Map<string, Part>} parts
+ */
+function faultsOfRuns({ world }, parts) {
+  const ran = new Set(world.journal.flatMap(({ event, about }) => (event in RUNS ? [about] : [])));
+  return [...parts.values()].flatMap((part) => {
+    const key = keyOf(part.input);
+    if (!/once|again/.test(part.toolName ?? '') || key === undefined) return [];
+    if (part.state === 'output-available' && !ran.has(key)) return [`${key} is said to have run, and has not`];
+    return part.state === 'output-denied' && ran.has(key) ? [`${key} was denied, and ran`] : [];
+  });
+}

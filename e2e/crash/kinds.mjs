@@ -1,0 +1,47 @@
+// @ts-check
+// What rounds can take place on: each kind makes a place for one round and tidies up after it.
+
+import { NO_SERVICES, Postgres, Redis } from '../harness/services.mjs';
+
+/** @typedef {import('./round.mjs').Options} Options */
+/** @typedef {{ kills: number, requests: number }} Outcome */
+/**
+ * @typedef {object} Kind
+ * @property {string | undefined} missing what it needs and this machine has not
+ * @property {(round: (options: Options) => Promise<Outcome>) => Promise<Outcome>} within
+ */
+
+/** Whether runs must go on by themselves after a restart; UNTOUCHED=0 is for a binary that continues them when they are asked for. */
+const untouched = process.env.UNTOUCHED !== '0';
+
+/** How many connections an instance has. */
+const FERMATA_DATABASE_CONNECTIONS = '4';
+
+/** @type {Record<string, Kind>} */
+export const KINDS = {
+  sqlite: { missing: undefined, within: (round) => round({ untouched }) },
+  postgres: {
+    missing: NO_SERVICES,
+    within: async (round) => {
+      const database = await Postgres.create();
+      try {
+        return await round({ untouched, setup: { settings: { DATABASE_URL: database.url, FERMATA_DATABASE_CONNECTIONS } } });
+      } finally {
+        await database.drop();
+      }
+    },
+  },
+  cluster: {
+    missing: NO_SERVICES,
+    within: async (round) => {
+      const [database, redis] = [await Postgres.create(), await Redis.start()];
+      try {
+        const settings = { DATABASE_URL: database.url, REDIS_URL: redis.url, FERMATA_DATABASE_CONNECTIONS, FERMATA_DRAIN: '1s' };
+        return await round({ untouched, setup: { settings, instances: 3 } });
+      } finally {
+        await redis.stop();
+        await database.drop();
+      }
+    },
+  },
+};

@@ -1,0 +1,129 @@
+// @ts-check
+// A model that does whatever comes into its seed. What it does in a step follows from the chat, the turn, the step and how
+// often it was asked for that step before. It knows what a history must look like, whatever was killed meanwhile.
+
+/** @typedef {import('../harness/fake-openai.mjs').ModelRequest} ModelRequest */
+/** @typedef {import('../harness/fake-openai.mjs').Pen} Pen */
+/** @typedef {import('../harness/fake-openai.mjs').Call} Call */
+/** @typedef {import('../harness/random.mjs').Random} Random */
+
+/** What a user message says about where it stands. */
+const MARK = /\[(\S+) t(\d+)( last)?]/;
+/** After so many steps of a turn there are words only. */
+const STEPS = 3;
+
+/** @param {string} chat @param {number} turn @param {boolean} [last] whether the model is to answer without tools */
+export const mark = (chat, turn, last = false) => `[${chat} t${turn}${last ? ' last' : ''}]`;
+
+/** @param {number} most milliseconds */
+const pause = (most) => new Promise((resolve) => setTimeout(resolve, most));
+
+/** @param {ModelRequest} request */
+export const chatOf = (request) => MARK.exec(request.words.join('\n'))?.[1] ?? '';
+
+/**
+ * What a call's input says that names it among all calls.
+ *
+ * @param {unknown} input
+ */
+export function keyOf(input) {
+  const { key, title, query } = /** @type {Record<string, unknown>} */ (input ?? {});
+  const found = key ?? title ?? query;
+  return typeof found === 'string' ? found : undefined;
+}
+
+export class RandomModel {
+  #random;
+  #happens;
+  /** How often each step was asked for. */
+  /** @type {Map<string, number>} */
+  #attempts = new Map();
+  /** From now on it uses no tools. */
+  calm = false;
+  /** What was wrong with histories. */
+  /** @type {string[]} */
+  faults = [];
+
+  /**
+   * @param {Random} random
+   * @param {(event: string) => void} happens told of each request and each piece of a reply
+   */
+  constructor(random, happens) {
+    this.#random = random;
+    this.#happens = happens;
+  }
+
+  /**
+   * @param {ModelRequest} request
+   * @returns {(pen: Pen) => Promise<void>}
+   */
+  reply = (request) => {
+    this.#happens('the model was asked');
+    const turns = request.words.filter((words) => words.startsWith('user: ')).map((words) => MARK.exec(words) ?? []);
+    const numbers = turns.map(([, , turn]) => Number(turn));
+    if (numbers.some((turn, place) => turn !== place + 1)) this.faults.push(`the turns that the model was told: ${numbers}`);
+    const [, chat = '?', turn = '?', last] = turns.at(-1) ?? [];
+    const begin = request.messages.findLastIndex(({ role }) => role === 'user');
+    const step = request.messages.slice(begin).filter(({ role }) => role === 'assistant').length;
+    const name = `${chat}.t${turn}.s${step}`;
+    const attempt = this.#attempts.get(name) ?? 0;
+    this.#attempts.set(name, attempt + 1);
+    const random = this.#random.fork(name, attempt);
+    const isLast = last !== undefined || this.calm || step >= STEPS || random.chance(0.2);
+    return (pen) => this.#speak(pen, random, `${name}.a${attempt}`, isLast);
+  };
+
+  /**
+   * @param {Pen} pen
+   * @param {Random} random
+   * @param {string} name
+   * @param {boolean} isLast
+   */
+  async #speak(pen, random, name, isLast) {
+    const wait = async () => {
+      this.#happens('the model said something');
+      await pause(random.below(8));
+    };
+    await wait();
+    if (random.chance(0.3)) {
+      pen.reasons('Hm, ');
+      await wait();
+      pen.reasons(`${name}. `);
+    }
+    if (isLast || random.chance(0.5)) {
+      for (let piece = 0; piece <= random.below(5); piece += 1) {
+        pen.says(`${name} says ${piece}. `);
+        await wait();
+      }
+    }
+    if (isLast) return pen.says(`That was ${name}.`);
+    for (let place = 0; place <= random.below(4); place += 1) {
+      pen.calls(someCall(random, `${name}.${place}`));
+      await wait();
+    }
+  }
+}
+
+/**
+ * @param {Random} random
+ * @param {string} key
+ * @returns {Call}
+ */
+function someCall(random, key) {
+  const id = `call_${key}`;
+  const takes = random.below(60);
+  const ask = random.chance(0.3) ? 'yes' : 'no';
+  /** @type {(() => Call)[]} */
+  const kinds = [
+    () => ({ name: 'write_note', input: { title: key, body: 'whatever' }, id }),
+    () => ({ name: 'search_notes', input: { query: key }, id }),
+    () => ({ name: 'current_time', input: {}, id }),
+    () => ({ name: 'get_location', input: { key }, id }),
+    () => ({ name: 'pick_color', input: { key }, id }),
+    () => ({ name: 'hand__once', input: { key, takes, ask }, id }),
+    () => ({ name: 'hand__again', input: { key, takes, ask }, id }),
+    () => ({ name: 'hand__alone', input: { key, takes }, id }),
+    () => ({ name: 'hand__ask', input: { key }, id }),
+  ];
+  return random.pick(kinds)();
+}

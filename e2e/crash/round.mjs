@@ -1,0 +1,123 @@
+// @ts-check
+// One round: clients talk, the server is killed at moments that the seed has chosen and started again, in the end everything is
+// killed in the middle of it all. Then nobody touches anything until it is settled, and all that was promised is looked for.
+
+import { Random } from '../harness/random.mjs';
+import { VERSIONS } from '../harness/page.mjs';
+import { until } from '../harness/until.mjs';
+import { faultsOfChat, faultsOfEffects } from './checks.mjs';
+import { Killer } from './killer.mjs';
+import { chatOf } from './model.mjs';
+import { Talker } from './talker.mjs';
+import { CrashWorld, Halted } from './world.mjs';
+
+/** @typedef {import('./world.mjs').Setup} Setup */
+
+const TURNS = 3;
+const LOG_LINES = 60;
+/** In milliseconds. */
+const HOPELESS = 90_000;
+
+/**
+ * @typedef {object} Options
+ * @property {Setup} [setup]
+ * @property {boolean} [untouched] whether runs go on by themselves after a restart; without it each is asked for once
+ * @property {number} [chats]
+ */
+
+/**
+ * @param {string | number} seed
+ * @param {Options} [options]
+ * @returns {Promise<{ kills: number, requests: number }>}
+ */
+export async function round(seed, { setup = {}, untouched = true, chats = 3 } = {}) {
+  const random = new Random('round', seed);
+  const world = await CrashWorld.create(random, setup);
+  const talkers = Array.from({ length: chats }, (_, place) => new Talker(world, `c${place + 1}`, random.pick(VERSIONS)));
+  const killer = new Killer(world, random.fork('killer'));
+  try {
+    await Promise.race([plays(world, killer, talkers, untouched), isStuck(talkers)]);
+    const faults = [...world.faults, ...world.model.faults, ...world.api.verdict, ...faultsOfEffects(world)];
+    for (const talker of talkers) faults.push(...(await faultsOfChat(talker)));
+    if (faults.length > 0) throw new Error(faults.join('\n'));
+    return { kills: killer.kills, requests: world.api.requests.length };
+  } catch (error) {
+    throw new Error(story(seed, world, error), { cause: error });
+  } finally {
+    killer.rests();
+    await world.dispose();
+  }
+}
+
+/**
+ * @param {CrashWorld} world
+ * @param {Killer} killer
+ * @param {Talker[]} talkers
+ * @param {boolean} untouched
+ */
+async function plays(world, killer, talkers, untouched) {
+  await talksUnder(killer, talkers);
+  const cut = await killer.ends(() => talkers.filter(({ caller }) => caller.unsure === undefined).map(({ chat }) => chat));
+  if (untouched) await goesOnByItself(world, cut);
+  world.halted = false;
+  await Promise.all(talkers.map((talker) => talker.concludes().then(
+    () => {
+      talker.concluded = true;
+    },
+    (error) => Promise.reject(told(talker, error)),
+  )));
+}
+
+/** Fails when hope is lost that the round ends. @param {Talker[]} talkers @returns {Promise<never>} */
+const isStuck = (talkers) => new Promise((_, reject) => {
+  const stuck = () => `the round does not end; not through: ${talkers.filter(({ concluded }) => !concluded).map(({ chat }) => chat)}`;
+  setTimeout(() => reject(new Error(stuck())), HOPELESS).unref();
+});
+
+/**
+ * Lets the clients talk until they are through, or the killer stops them.
+ *
+ * @param {Killer} killer
+ * @param {Talker[]} talkers
+ */
+async function talksUnder(killer, talkers) {
+  const talks = talkers.map((talker) => talker.talks(TURNS).catch((error) => {
+    if (!(error instanceof Halted)) throw told(talker, error);
+  }));
+  await Promise.race([Promise.all(talks), killer.works()]);
+  killer.world.halt();
+  for (const talker of talkers) talker.halts();
+  await Promise.all(talks);
+}
+
+/** @param {Talker} talker @param {unknown} error */
+const told = ({ chat }, error) => new Error(`${chat}: ${error instanceof Error ? error.message : error}`, { cause: error });
+
+/**
+ * A step in which the model was cut off is asked for again although nobody asks for the chat.
+ *
+ * @param {CrashWorld} world
+ * @param {Map<string, number>} cut how many requests the model had had by chat, where it was speaking
+ */
+async function goesOnByItself(world, cut) {
+  const silent = () => [...cut].filter(([chat, before]) => world.api.requests.filter((request) => chatOf(request) === chat).length <= before);
+  await until(
+    () => silent().length === 0,
+    () => `the model to be asked again for ${silent().map(([chat]) => chat)}, which nobody has touched`,
+  );
+}
+
+/**
+ * What is needed to see why a round failed.
+ *
+ * @param {string | number} seed
+ * @param {CrashWorld} world
+ * @param {unknown} error
+ */
+function story(seed, world, error) {
+  const words = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  const chats = new Set([...words.matchAll(/\bc\d+\b/g)].map(([chat]) => chat));
+  const traces = [...chats].map((chat) => `--- ${chat}\n${world.trace(chat)}`);
+  const logs = world.servers.map((server) => `--- log\n${server.log.split('\n').slice(-LOG_LINES).join('\n')}`);
+  return [`SEED=${seed} ROUNDS=1 fails:`, words, ...traces, ...logs].join('\n');
+}

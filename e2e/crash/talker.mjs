@@ -1,0 +1,319 @@
+// @ts-check
+// A client that keeps talking in one chat, by plain HTTP and as clumsily as real ones do: it loses connections, answers by
+// either channel, twice, late or never, stops, posts over an open run, and repeats whatever it got no reply to. It knows what
+// it was promised.
+
+import { until } from '../harness/until.mjs';
+import { Caller } from './caller.mjs';
+import { answered, isComplete } from './answers.mjs';
+import { Answering } from './answering.mjs';
+import { keyOf, mark } from './model.mjs';
+import { Reader } from './reader.mjs';
+import { BROWSER_TOOLS, mustBeAsked } from './view.mjs';
+
+/** @typedef {import('./world.mjs').CrashWorld} CrashWorld */
+/** @typedef {import('./answers.mjs').Answer} Answer */
+/** @typedef {import('./view.mjs').Need} Need */
+/** @typedef {import('../harness/page.mjs').Version} Version */
+/** @typedef {import('../harness/page.mjs').Message} Message */
+/** @typedef {import('../harness/random.mjs').Random} Random */
+/** @typedef {{ toolCallId: string, id: string, tool: string, input: unknown, kind: 'approval' | 'output' | 'elicitation', approvalId?: string }} Pending */
+
+const WHIMS = /** @type {const} */ (['none', 'none', 'none', 'none', 'leave', 'leave', 'read twice', 'read twice', 'stop', 'supersede']);
+const HOLDS = ['0s', '60ms', '60ms', '10m', '10m'];
+
+export class Talker {
+  /** What it has said and the server has taken, oldest first. */
+  /** @type {string[]} */
+  said = [];
+  /** Approvals that it was shown, with their turns. */
+  /** @type {Map<string, number>} by call */
+  questions = new Map();
+  /** Turns whose run was stopped or superseded: its open calls end without what was decided about them. */
+  cutShort = new Set();
+  /** Turns that the model was made to answer again: what it had said is gone. */
+  remade = new Set();
+  /** What was shown of a turn in the end. */
+  /** @type {Map<number, Message>} */
+  shown = new Map();
+  /** What was wrong with replies. */
+  /** @type {string[]} */
+  faults = [];
+  turn = 0;
+  /** Whether its last turn is over. */
+  concluded = false;
+  #hold = '0s';
+  #reader = new Reader();
+
+  /**
+   * @param {CrashWorld} world
+   * @param {string} chat
+   * @param {Version} version
+   */
+  constructor(world, chat, version) {
+    this.world = world;
+    this.chat = chat;
+    this.version = version;
+    this.random = world.random.fork(chat);
+    this.caller = new Caller(world, chat, this.random.fork('doors'));
+    this.answering = new Answering(chat, version, this.random, this.caller);
+  }
+
+  /** @param {number} turns */
+  async talks(turns) {
+    while (this.turn < turns) {
+      this.turn += 1;
+      const random = this.random.fork('turn', this.turn);
+      this.#hold = random.pick(HOLDS);
+      await this.#says(`${mark(this.chat, this.turn)} ${random.below(1000)}`);
+      await this.#follows(random);
+      if (random.chance(0.15)) {
+        await this.#asksAgain();
+        await this.#follows(random.fork('again'));
+      }
+    }
+  }
+
+  /** Stops where it is. */
+  halts() {
+    this.#reader.leave();
+    this.#reader.wake();
+  }
+
+  /** Goes on after all was killed: sees to what it does not know about, answers what waits, and takes a last turn. */
+  async concludes() {
+    const random = this.random.fork('conclusion');
+    this.#reader.leave();
+    await this.caller.unsure?.();
+    if (random.chance(0.7)) await this.#answersAll();
+    this.turn += 1;
+    this.#hold = '0s';
+    await this.#says(mark(this.chat, this.turn, true));
+    while (this.#reader.connected || (await this.#resumes(random))) {
+      await this.#reader.next();
+      if (this.#reader.ended) this.#reader.leave();
+    }
+    await this.#looksAtTheEnd();
+  }
+
+  get record() {
+    return this.caller.get(`/api/chat/${this.chat}`).then(({ body }) => /** @type {{ messages: Message[], pending: Pending[], open: boolean }} */ (body));
+  }
+
+  // --- what it asks for ---
+
+  /** @param {string} text */
+  async #says(text) {
+    const { turn } = this;
+    if (this.turn > 1) this.cutShort.add(turn - 1);
+    const id = `u-${this.chat}-${turn}`;
+    this.#reader.forget();
+    await this.#posts({ messages: [{ id, role: 'user', parts: [{ type: 'text', text }] }] }, false, (status, tries) => {
+      // A known message that is posted again runs again while nothing stands behind it, and is nothing new otherwise.
+      if (tries > 1 || this.said.includes(id)) this.remade.add(turn);
+      if (status !== 200 && !(status === 409 && this.remade.has(turn))) this.faults.push(`a post was answered ${status}`);
+      this.said.push(id);
+    });
+  }
+
+  async #asksAgain() {
+    this.remade.add(this.turn);
+    this.shown.delete(this.turn);
+    this.#reader.forget();
+    await this.#posts({ trigger: 'regenerate-message', messages: [] }, false, (status) => {
+      if (status !== 200) this.faults.push(`a regeneration was answered ${status}`);
+    });
+  }
+
+  /**
+   * @param {Record<string, unknown>} body
+   * @param {boolean} goesOn
+   * @param {(status: number, tries: number) => void} taken
+   */
+  async #posts(body, goesOn, taken) {
+    const fermata = { client: this.version, hold: this.#hold };
+    const request = { method: 'POST', path: '/api/chat', body: { id: this.chat, tools: BROWSER_TOOLS, fermata, ...body } };
+    await this.#reader.opens(this.caller, request, goesOn, taken);
+  }
+
+  /** Follows the open run; `false` where there is none. @param {Random} random */
+  async #resumes(random) {
+    const { last, count } = this.#reader;
+    const headers = last !== undefined && count > 0 && random.chance(0.4) ? { 'last-event-id': last } : undefined;
+    const request = { method: 'GET', path: `/api/chat/${this.chat}/stream`, ...(headers && { headers }) };
+    const status = await this.#reader.opens(this.caller, request, false);
+    if (status !== 200 && status !== 204) this.faults.push(`resuming was answered ${status}`);
+    return status === 200;
+  }
+
+  async #stops() {
+    this.#reader.leave();
+    this.cutShort.add(this.turn);
+    await this.caller.change({ method: 'POST', path: `/api/chat/${this.chat}/stop` }, ({ status }) => {
+      if (status !== 204) this.faults.push(`stop was answered ${status}`);
+    });
+    const { open, pending } = await this.record;
+    if (open || pending.length > 0) this.faults.push(`turn ${this.turn} was stopped, and is open still`);
+  }
+
+  // --- a run ---
+
+  /** Follows the run until it is over, or until it has had enough of it. @param {Random} random */
+  async #follows(random) {
+    let whim = random.pick(WHIMS);
+    const at = random.below(30);
+    const reader = this.#reader;
+    while (reader.connected || (await this.#resumes(random))) {
+      await reader.next();
+      if (reader.count >= at) {
+        const now = whim;
+        whim = 'none';
+        if (await this.#indulges(now)) return;
+      }
+      await this.#answersSome(random);
+      if (await this.#hasEnough()) return;
+      if (reader.ended) reader.leave();
+    }
+    if (await this.#isLetGo(random)) await this.#follows(random);
+    else await this.#looksAtTheEnd();
+  }
+
+  /**
+   * A run that was let go has no stream: what it waits for is in the record, also after a restart.
+   *
+   * @param {Random} random
+   * @returns {Promise<boolean>} whether it goes on, having been answered
+   */
+  async #isLetGo(random) {
+    const { pending, messages } = await this.record;
+    const waiting = pending.map((call) => this.answering.to(needOf(call), this.turn)).filter(({ by }) => by !== 'leave');
+    for (const { need, acknowledged } of waiting) if (acknowledged) this.faults.push(`${need.kind} of ${need.key} was answered, and waits`);
+    if (waiting.length === 0) return false;
+    const message = messages.at(-1);
+    const posted = waiting.filter(({ by }) => by === 'repost');
+    if (posted.length === waiting.length && message) await this.#postsRecord(posted, message);
+    else await this.answering.aside(waiting, random);
+    return true;
+  }
+
+  /**
+   * @param {typeof WHIMS[number]} whim
+   * @returns {Promise<boolean>} whether the turn is over with it
+   */
+  async #indulges(whim) {
+    switch (whim) {
+      case 'none':
+        return false;
+      case 'leave':
+        this.#reader.leave();
+        return false;
+      case 'read twice':
+        await new Reader().opens(this.caller, { method: 'GET', path: `/api/chat/${this.chat}/stream` }, false);
+        return false;
+      case 'stop':
+        await this.#stops();
+        return true;
+      case 'supersede':
+        this.#reader.leave();
+        return true;
+    }
+  }
+
+  /** What is shown of the run once it is over. */
+  async #looksAtTheEnd() {
+    const { open, pending } = await this.record;
+    // What a stream is sent when it is let go is not in the log, and not the end.
+    const isEnd = !this.#reader.partial && this.#reader.view.finished && !this.#reader.last?.includes('.');
+    if (isEnd && !open && pending.length === 0) this.shown.set(this.turn, await this.#reader.view.message(this.version));
+  }
+
+  // --- answers ---
+
+  /** What it is asked and has not answered. */
+  get #open() {
+    return this.#reader.view.needs.flatMap((need) => {
+      if (need.kind === 'approval') this.questions.set(need.call, this.turn);
+      const answer = this.answering.to(need, this.turn);
+      return answer.acknowledged ? [] : [answer];
+    });
+  }
+
+  /** Whether nothing is asked but what it will not answer. */
+  async #hasEnough() {
+    const open = this.#open;
+    if (open.length === 0 || open.some(({ by }) => by !== 'leave')) return false;
+    const { pending } = await this.record;
+    const isLeft = pending.length > 0 && pending.every(({ toolCallId }) => open.some(({ need }) => need.call === toolCallId));
+    if (isLeft) this.#reader.leave();
+    return isLeft;
+  }
+
+  /** @param {Random} random */
+  async #answersSome(random) {
+    const reader = this.#reader;
+    let open = this.#open.filter(({ by }) => by !== 'leave');
+    if (open.length > 0 && reader.replays) {
+      const { pending } = await this.record;
+      open = open.filter(({ need }) => pending.some(({ toolCallId, kind }) => toolCallId === need.call && kind === need.kind));
+    }
+    const sides = open.filter(({ by }) => by === 'side');
+    if (sides.length > 0) return this.answering.aside(sides, random);
+    const isShort = this.#hold !== '10m';
+    if (open.length === 0 || (isShort && !reader.ended)) return;
+    if (reader.partial) return this.answering.aside(open, random);
+    const message = await reader.view.message(this.version);
+    // What a client shows while something is at work it does not post.
+    if (reader.view.finished || isComplete(answered(message, open))) await this.#answersByPost(open, message);
+    else await this.answering.aside(open, random);
+  }
+
+  /**
+   * Answers as a page does that has loaded the chat: what it shows came by no stream.
+   *
+   * @param {Answer[]} answers
+   * @param {Message} message
+   */
+  async #postsRecord(answers, message) {
+    this.#reader.forget();
+    this.#reader.partial = true;
+    await this.#answersByPost(answers, message);
+  }
+
+  /** @param {Answer[]} answers @param {Message} shown */
+  async #answersByPost(answers, shown) {
+    const message = answered(shown, answers);
+    await this.#posts({ messages: [message], messageId: message.id }, true, (status, tries) => {
+      // What was taken by a post whose reply was lost is nothing new.
+      if (status === 200) for (const answer of answers.filter((answer) => !this.answering.mayBeRefused(answer))) this.answering.acknowledge(answer);
+      else if (status === 409 && (tries > 1 || answers.some((answer) => this.answering.mayBeRefused(answer)))) for (const answer of answers) answer.by = 'side';
+      else this.faults.push(`a re-post was answered ${status}`);
+    });
+  }
+
+  /** Answers whatever waits until nothing is open. */
+  async #answersAll() {
+    for (;;) {
+      const { pending, open } = await until(
+        () => this.record.then((record) => (!record.open || record.pending.length > 0) && record),
+        () => `${this.chat} to wait for somebody, or to be over`,
+      );
+      if (!open && pending.length === 0) return;
+      for (const call of pending) {
+        const answer = this.answering.to(needOf(call), this.turn);
+        const { kind, key } = answer.need;
+        if (answer.acknowledged && kind !== 'elicitation') this.faults.push(`${kind} of ${key} was answered, and waits`);
+        await this.answering.sends(answer.body, [answer]);
+      }
+    }
+  }
+}
+
+/** @param {Pending} call @returns {Need} */
+const needOf = ({ toolCallId: call, id, tool, input, kind, approvalId }) => ({
+  kind,
+  must: mustBeAsked(tool, input),
+  id: kind === 'approval' ? (approvalId ?? '?') : id,
+  call,
+  tool,
+  key: keyOf(input) ?? call,
+});
