@@ -1,0 +1,33 @@
+# syntax=docker/dockerfile:1
+# A small image of the server alone, which does not run as root.
+#
+#   docker build -t fermata .
+#   docker run -p 127.0.0.1:3000:3000 -v fermata:/data -e FERMATA_AUTH=token -e FERMATA_TOKENS=alice:<secret> fermata
+#
+# MCP servers that are programs need their own interpreters: copy /usr/local/bin/fermata into an image that has them.
+
+FROM rust:1.94-slim-bookworm AS build
+WORKDIR /src
+COPY . .
+# Both folders are kept between builds, so that only what changed is built again.
+RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
+    --mount=type=cache,target=/src/target,sharing=locked \
+    cargo build --release --locked -p fermata-server --bin fermata \
+    && cp target/release/fermata /fermata \
+    && mkdir /data
+
+FROM debian:bookworm-slim
+# Whom to trust when it calls a model API.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /fermata /usr/local/bin/fermata
+# A volume that is new takes over who owns the folder.
+COPY --from=build --chown=65532:65532 /data /data
+# Where fermata.toml is looked for.
+WORKDIR /data
+# It does not start before FERMATA_AUTH and FERMATA_TOKENS say who may use it.
+ENV FERMATA_BIND=0.0.0.0:3000 DATABASE_URL=sqlite:///data/fermata.db
+VOLUME /data
+EXPOSE 3000
+USER 65532:65532
+HEALTHCHECK --interval=10s --timeout=6s --start-period=15s --retries=3 CMD ["/usr/local/bin/fermata", "health"]
+ENTRYPOINT ["/usr/local/bin/fermata"]
