@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use fermata_protocol::ChatId;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use crate::instances::Order;
 
@@ -27,19 +27,7 @@ pub(crate) struct Chats {
 pub(crate) struct Lost;
 
 impl Chats {
-    /// Puts a command to the chat's driver and waits for its answer; `start` starts a driver where the chat has none.
-    pub async fn ask<T>(
-        &self,
-        chat: &ChatId,
-        start: impl FnOnce(Inbox),
-        order: impl FnOnce(oneshot::Sender<T>) -> Order,
-    ) -> Result<T, Lost> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(chat, start, order(reply));
-        answer.await.map_err(|_| Lost)
-    }
-
-    /// Puts a command to the chat's driver.
+    /// Puts a command to the chat's driver; `start` starts one where the chat has none.
     pub fn tell(&self, chat: &ChatId, start: impl FnOnce(Inbox), order: Order) {
         // The entry stays locked until the command is in the inbox: the driver cannot leave in between.
         let mut driver = self.drivers.entry(chat.clone()).or_insert_with(|| mpsc::unbounded_channel().0);

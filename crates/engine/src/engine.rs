@@ -15,7 +15,10 @@ use fermata_tools::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -372,14 +375,29 @@ impl Inner {
         Order { command, until: Instant::now() + PATIENCE, from_afar: false }
     }
 
-    /// Puts a command to the chat's driver, starting one where there is none, and waits for its answer.
+    /// Puts an order to the chat's driver, starting one where there is none.
+    pub fn tell(self: &Arc<Self>, chat: &ChatId, order: Order) {
+        self.chats.tell(chat, |inbox| Driver::start(self.clone(), chat.clone(), inbox), order);
+    }
+
+    /// The same, and waits for its answer.
+    pub async fn put<T, E>(
+        self: &Arc<Self>,
+        chat: &ChatId,
+        order: impl FnOnce(Reply<T, E>) -> Order,
+    ) -> Result<Result<T, E>, Lost> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(chat, order(Reply::to(reply)));
+        answer.await.map_err(|_| Lost)
+    }
+
+    /// Has whoever drives the chat do something, and waits for what comes of it.
     pub async fn ask<T, E: From<StoreError> + Refused>(
         self: &Arc<Self>,
         chat: &ChatId,
         command: impl FnOnce(Reply<T, E>) -> Command,
     ) -> Result<T, E> {
-        let start = |inbox| Driver::start(self.clone(), chat.clone(), inbox);
-        match self.chats.ask(chat, start, |reply| self.order(command(Reply::to(reply)))).await {
+        match self.put(chat, |reply| self.order(command(reply))).await {
             Ok(answer) => answer,
             Err(Lost) if self.closing.is_cancelled() => Err(E::shutting_down()),
             Err(Lost) => Err(StoreError::Unavailable("the chat's driver has failed".into()).into()),

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Following,
     chats::Lost,
-    driver::{Command, Driver, Reply},
+    driver::{Command, Reply},
     engine::Inner,
     run_log::Start,
     store::InstanceId,
@@ -162,10 +162,8 @@ impl Desk<'_> {
         if self.inner.is_closed_to(self.chat) {
             return Err(Lost);
         }
-        let start = |inbox| Driver::start(self.inner.clone(), self.chat.clone(), inbox);
-        let order =
-            |reply| Order { command: command(Reply::to(reply)), until: Instant::now(), from_afar: true };
-        self.inner.chats.ask(self.chat, start, order).await
+        let order = |reply| Order { command: command(reply), until: Instant::now(), from_afar: true };
+        self.inner.put(self.chat, order).await
     }
 
     /// The result as a letter has it; nothing where the chat is not driven here.

@@ -2,12 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_protocol::ChatId;
 use tokio::time::{Instant, sleep};
 
 use super::answering::unfollow;
 use crate::{
-    driver::{Command, Driver},
+    driver::Command,
     engine::Inner,
     store::{Beat, StoreError},
 };
@@ -64,7 +63,7 @@ fn note(inner: &Arc<Inner>, beat: Beat, at: Instant) {
     if beat.was_dead {
         tracing::warn!("this instance was taken for dead; others may have taken up its runs");
         for chat in inner.chats.driven() {
-            tell(inner, &chat, Command::Verify);
+            inner.tell(&chat, inner.order(Command::Verify));
         }
     }
 }
@@ -97,7 +96,7 @@ async fn take_up(inner: &Arc<Inner>) -> Result<(), StoreError> {
     // A driver that is about to fail, too, must hear that it is not to be forgotten.
     chats.extend(instances.take_dropped());
     for chat in chats {
-        tell(inner, &chat, Command::Wake);
+        inner.tell(&chat, inner.order(Command::Wake));
     }
     Ok(())
 }
@@ -115,9 +114,4 @@ async fn forget(inner: &Inner) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-fn tell(inner: &Arc<Inner>, chat: &ChatId, command: Command) {
-    let start = |inbox| Driver::start(inner.clone(), chat.clone(), inbox);
-    inner.chats.tell(chat, start, inner.order(command));
 }

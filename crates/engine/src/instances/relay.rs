@@ -28,7 +28,7 @@ use super::{
     letter::{Ask, Letter, Number},
 };
 use crate::{
-    driver::{Command, Driver, Reply},
+    driver::{Command, Reply},
     engine::{Inner, Refused},
     mail::MailError,
     store::InstanceId,
@@ -157,7 +157,7 @@ impl Errand {
             Err(unreached) if may_ask_again(unreached, may_be_done_twice) && Instant::now() < until => {
                 sleep(PAUSE).await;
                 let order = Order { command: again(reply), until, from_afar: false };
-                inner.chats.tell(&chat, |inbox| Driver::start(inner.clone(), chat.clone(), inbox), order);
+                inner.tell(&chat, order);
                 return;
             }
             Err(Unreached::NotThere) => Err(E::away()),
