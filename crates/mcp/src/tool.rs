@@ -14,6 +14,7 @@ use rmcp::{
     service::PeerRequestOptions,
 };
 use serde_json::{Map, Value};
+use tokio::task::unconstrained;
 
 use crate::{
     failure::{CallEnd, call_end, lost, too_large, unreadable},
@@ -200,8 +201,8 @@ impl Drop for Awaited {
         if let Some(id) = self.id.take() {
             let params =
                 CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".into()));
-            // The first poll puts it into the queue; nobody can wait for more here.
-            let _ = self.peer.notify_cancelled(params).now_or_never();
+            // The first poll puts it into the queue, also when the task has used up its turn; nobody can wait for more here.
+            let _ = unconstrained(self.peer.notify_cancelled(params)).now_or_never();
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     future::pending,
+    pin::pin,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -12,6 +13,7 @@ use fermata_tools::{
     CallContext, Elicitation, ElicitationReply, ErrorType, Execution, Owner, Strategies, Surroundings,
     ToolError,
 };
+use futures::FutureExt;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,
     model::{
@@ -356,6 +358,24 @@ async fn a_server_is_told_that_a_call_is_dropped() {
     let call = tokio::spawn(async move { tool.call(json!({}), context("chat")).await });
     assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
     call.abort();
+    assert_eq!(world.noticed.recv().await.unwrap(), "cancelled");
+}
+
+#[tokio::test]
+async fn a_server_is_told_by_a_task_that_has_used_up_its_turn() {
+    let mut world = World::new(["wait"], []);
+    world.ready().await;
+    let tool = world.tool("s__wait");
+    let mut call = tool.call(json!({}), context("chat"));
+    assert!(call.as_mut().now_or_never().is_none());
+    assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
+    let mut budget = pin!(async {
+        loop {
+            tokio::task::consume_budget().await;
+        }
+    });
+    assert!(budget.as_mut().now_or_never().is_none());
+    drop(call);
     assert_eq!(world.noticed.recv().await.unwrap(), "cancelled");
 }
 
