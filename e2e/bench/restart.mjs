@@ -6,7 +6,8 @@ import { readFileSync } from 'node:fs';
 import { EventStream } from '../harness/events.mjs';
 import { API_KEY, FakeOpenAi, calls, says } from '../harness/fake-openai.mjs';
 import { Postgres } from '../harness/services.mjs';
-import { Server, freePort } from '../harness/server.mjs';
+import { freePort } from '../harness/ports.mjs';
+import { Server } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
 
 const RUNS = Number(process.env.RUNS ?? 10_000);

@@ -6,7 +6,7 @@ import { decide } from './answers.mjs';
 /** @typedef {import('./answers.mjs').Answer} Answer */
 /** @typedef {import('./caller.mjs').Caller} Caller */
 /** @typedef {import('./view.mjs').Need} Need */
-/** @typedef {import('../harness/page.mjs').Version} Version */
+/** @typedef {import('../harness/clients.mjs').Version} Version */
 /** @typedef {import('../harness/random.mjs').Random} Random */
 
 export class Answering {
@@ -44,6 +44,8 @@ export class Answering {
   to(need, turn) {
     const name = `${need.kind} ${need.kind === 'elicitation' ? need.id : need.call}`;
     const answer = this.all.get(name) ?? decide(this.#random, need, turn);
+    // The call that a question is put through changes where another one may have asked it.
+    answer.need = need;
     if (this.#version === 5 && need.kind === 'approval' && answer.by === 'repost') answer.by = 'side';
     this.all.set(name, answer);
     return answer;

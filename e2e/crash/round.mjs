@@ -3,7 +3,7 @@
 // killed in the middle of it all. Then nobody touches anything until it is settled, and all that was promised is looked for.
 
 import { Random } from '../harness/random.mjs';
-import { VERSIONS } from '../harness/page.mjs';
+import { VERSIONS } from '../harness/clients.mjs';
 import { until } from '../harness/until.mjs';
 import { faultsOfChat, faultsOfEffects } from './checks.mjs';
 import { Killer } from './killer.mjs';

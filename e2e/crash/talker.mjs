@@ -14,7 +14,7 @@ import { BROWSER_TOOLS, mustBeAsked } from './view.mjs';
 /** @typedef {import('./world.mjs').CrashWorld} CrashWorld */
 /** @typedef {import('./answers.mjs').Answer} Answer */
 /** @typedef {import('./view.mjs').Need} Need */
-/** @typedef {import('../harness/page.mjs').Version} Version */
+/** @typedef {import('../harness/clients.mjs').Version} Version */
 /** @typedef {import('../harness/page.mjs').Message} Message */
 /** @typedef {import('../harness/random.mjs').Random} Random */
 /** @typedef {{ toolCallId: string, id: string, tool: string, input: unknown, kind: 'approval' | 'output' | 'elicitation', approvalId?: string }} Pending */
@@ -163,14 +163,18 @@ export class Talker {
     let whim = random.pick(WHIMS);
     const at = random.below(30);
     const reader = this.#reader;
+    let mayAnswerMore = false;
     while (reader.connected || (await this.#resumes(random))) {
-      await reader.next();
+      // A version that is shown no decision hears nothing of its answer while others are missing.
+      if (!mayAnswerMore) await reader.next();
       if (reader.count >= at) {
         const now = whim;
         whim = 'none';
         if (await this.#indulges(now)) return;
       }
+      const before = this.#open.length;
       await this.#answersSome(random);
+      mayAnswerMore = this.#open.length < before;
       if (await this.#hasEnough()) return;
       if (reader.ended) reader.leave();
     }

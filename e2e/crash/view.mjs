@@ -5,7 +5,7 @@ import { messageOf } from '../harness/message.mjs';
 import { keyOf } from './model.mjs';
 
 /** @typedef {import('../harness/events.mjs').Chunk} Chunk */
-/** @typedef {import('../harness/page.mjs').Version} Version */
+/** @typedef {import('../harness/clients.mjs').Version} Version */
 /** @typedef {import('../harness/page.mjs').Message} Message */
 /** @typedef {'approval' | 'output' | 'elicitation'} Kind */
 /**

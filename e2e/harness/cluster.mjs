@@ -6,7 +6,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { EventStream } from './events.mjs';
 import { API_KEY, FakeOpenAi } from './fake-openai.mjs';
-import { Server, freePort } from './server.mjs';
+import { freePort } from './ports.mjs';
+import { Server } from './server.mjs';
 import { NO_SERVICES, Postgres, Redis } from './services.mjs';
 import { until } from './until.mjs';
 

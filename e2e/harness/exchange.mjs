@@ -1,5 +1,5 @@
 // @ts-check
-// One HTTP request of a page, with its end noticed and its connection at the test's mercy. It changes no byte of it.
+// One HTTP request of a page, with what it was answered noted down and its connection at the test's mercy. It changes no byte of it.
 
 export class Exchange {
   #cut = new AbortController();
@@ -7,13 +7,31 @@ export class Exchange {
   /** Whether the response has been read to its end, or broken. */
   ended = false;
 
+  #init;
+  #received = '';
+
   /**
-   * @param {string} method
    * @param {string} url
+   * @param {RequestInit} init
    */
-  constructor(method, url) {
-    this.method = method;
+  constructor(url, init) {
     this.url = url;
+    this.method = init.method ?? 'GET';
+    this.#init = init;
+  }
+
+  /** What the client says that it posts for. */
+  get trigger() {
+    const { body } = this.#init;
+    if (typeof body !== 'string') return undefined;
+    return /** @type {{ trigger?: string }} */ (JSON.parse(body)).trigger;
+  }
+
+  /** The chunks that the client was sent so far. */
+  get chunks() {
+    const whole = this.#received.split('\n\n').slice(0, -1);
+    const data = whole.flatMap((block) => block.split('\n')).filter((line) => line.startsWith('data: {'));
+    return data.map((line) => /** @type {import('./events.mjs').Chunk} */ (JSON.parse(line.slice('data: '.length))));
   }
 
   /** Breaks the connection, as a network does. */
@@ -21,11 +39,9 @@ export class Exchange {
     this.#cut.abort(new TypeError('network error'));
   }
 
-  /**
-   * @param {RequestInit} init
-   * @returns {Promise<Response>}
-   */
-  async run(init) {
+  /** @returns {Promise<Response>} */
+  async run() {
+    const init = this.#init;
     const signals = [this.#cut.signal, ...(init.signal ? [init.signal] : [])];
     try {
       const response = await fetch(this.url, { ...init, signal: AbortSignal.any(signals) });
@@ -42,17 +58,21 @@ export class Exchange {
   }
 
   /**
-   * The same bytes, with their end noticed.
+   * The same bytes, noted down, with their end noticed.
    *
    * @param {ReadableStream<Uint8Array>} body
    */
   #watch(body) {
     const reader = body.getReader();
+    const decoder = new TextDecoder();
     return new ReadableStream({
       pull: async (controller) => {
         try {
           const { value, done } = await reader.read();
-          if (!done) return controller.enqueue(value);
+          if (!done) {
+            this.#received += decoder.decode(value, { stream: true });
+            return controller.enqueue(value);
+          }
           this.ended = true;
           controller.close();
         } catch (error) {

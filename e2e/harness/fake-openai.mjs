@@ -81,6 +81,16 @@ export class Pen {
     for (const reasoning_content of pieces) this.#delta({ reasoning_content });
   }
 
+  /** @param {...string} urls of pictures, as OpenRouter's image models send them */
+  draws(...urls) {
+    this.#delta({ images: urls.map((url) => ({ type: 'image_url', image_url: { url } })) });
+  }
+
+  /** @param {...{ url: string, title: string }} pages as search models name them */
+  cites(...pages) {
+    this.#delta({ annotations: pages.map((page) => ({ type: 'url_citation', url_citation: page })) });
+  }
+
   /** @param {...Call} calls each in several pieces, one after the other */
   calls(...calls) {
     for (const { name, input, id } of calls) {
@@ -151,10 +161,11 @@ export class ModelRequest {
   /** Whether the reply was through. */
   done = false;
 
-  /** @param {{ messages?: SentMessage[], tools?: { function: { name: string } }[] }} body */
+  /** @param {{ messages?: SentMessage[], tools?: { function: { name: string } }[], tool_choice?: unknown }} body */
   constructor(body) {
     this.messages = body.messages ?? [];
     this.tools = (body.tools ?? []).map((tool) => tool.function.name);
+    this.toolChoice = body.tool_choice;
   }
 
   /** The calls in the history, oldest first. */

@@ -132,12 +132,13 @@ const TOOLS = {
       return { ...words('the pipe has burst'), isError: true };
     },
   },
-  // Asks the person, and says what was answered.
+  // Asks the person, writes down what was answered, and says it.
   ask: {
     readOnly: true,
     run: async ({ key = '' }) => {
       const requestedSchema = { type: 'object', properties: { color: { type: 'string', enum: ['red', 'blue'] } } };
       const answer = await request('elicitation/create', { message: `Which color, ${key}?`, requestedSchema });
+      note('answered', answer);
       return words(JSON.stringify(answer));
     },
   },

@@ -5,13 +5,19 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { freePort } from './server.mjs';
+import { freePort } from './ports.mjs';
 import { until } from './until.mjs';
 
 const REFERENCE = path.resolve(import.meta.dirname, '../node_modules/@modelcontextprotocol/server-everything/dist/index.js');
 const BY_HAND = path.join(import.meta.dirname, 'mcp-server.mjs');
 
-/** @typedef {import('./scenario.mjs').Place} Place */
+/**
+ * Where such a server is at work.
+ *
+ * @typedef {object} Place
+ * @property {string} folder of the server, removed at the end
+ * @property {(end: () => void) => void} atEnd has something ended with the scenario
+ */
 
 /**
  * A table for a server that is a program.

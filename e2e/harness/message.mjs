@@ -1,8 +1,10 @@
 // @ts-check
 // The message that a client makes of chunks, put together by the AI SDK's own code.
 
+import { load, newestOf } from './clients.mjs';
+
 /** @typedef {import('./events.mjs').Chunk} Chunk */
-/** @typedef {import('./page.mjs').Version} Version */
+/** @typedef {import('./clients.mjs').Version} Version */
 /** @typedef {import('./page.mjs').Message} Message */
 
 /**
@@ -12,7 +14,7 @@
  */
 export async function messageOf(sent, version) {
   const { readUIMessageStream } = /** @type {{ readUIMessageStream: (options: object) => AsyncIterable<Message> }} */ (
-    await import(`ai-${version}`)
+    await load(newestOf(version))
   );
   const chunks = sent.filter(({ type }) => type !== 'error');
   const stream = new ReadableStream({

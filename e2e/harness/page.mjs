@@ -1,110 +1,49 @@
 // @ts-check
 // A browser page with a chat in it: the AI SDK's own AbstractChat over its own DefaultChatTransport, with the messages
-// kept in memory where React or Vue would keep them. Only `fetch` is wrapped, to count the requests and to cut one.
+// kept in memory where React or Vue would keep them. Only `fetch` is wrapped, to note the requests and to cut one.
+//
+// Invariant: every request that the page makes was asked for, by a method called here; `postsAgain` asks for what the client
+// sends by itself.
 
-import { createRequire } from 'node:module';
+import { load } from './clients.mjs';
 import { Exchange } from './exchange.mjs';
+import { Rendered, decides, isToolPart, nameOf } from './sdk.mjs';
 import { until } from './until.mjs';
 
-/** @typedef {5 | 6 | 7} Version */
-/** @typedef {'never' | 'outputs' | 'approvals'} Sends which helper is given as `sendAutomaticallyWhen` */
-/** @typedef {{ id: string, approved?: boolean, reason?: string }} Approval */
-/**
- * @typedef {object} Part
- * @property {string} type
- * @property {string} [state]
- * @property {string} [text]
- * @property {string} [toolCallId]
- * @property {string} [toolName]
- * @property {unknown} [input]
- * @property {unknown} [output]
- * @property {boolean} [preliminary]
- * @property {string} [errorText]
- * @property {Approval} [approval]
- * @property {unknown} [data]
- */
-/** @typedef {Part & { toolCallId: string, state: string }} ToolPart */
-/** @typedef {{ id: string, role: string, parts: Part[], metadata?: unknown }} Message */
+/** @typedef {import('./clients.mjs').Client} Client */
+/** @typedef {import('./clients.mjs').Version} Version */
+/** @typedef {import('./sdk.mjs').Message} Message */
+/** @typedef {import('./sdk.mjs').Part} Part */
+/** @typedef {import('./sdk.mjs').FilePart} FilePart */
+/** @typedef {import('./sdk.mjs').ToolPart} ToolPart */
+/** @typedef {import('./sdk.mjs').Sdk} Sdk */
+/** @typedef {import('./sdk.mjs').Sends} Sends */
 
-/**
- * What a page uses of a chat; the packages' own types differ from version to version.
- *
- * @typedef {object} Chat
- * @property {string} status
- * @property {Message[]} messages
- * @property {(message: { text: string }) => Promise<void>} sendMessage
- * @property {() => Promise<void>} regenerate
- * @property {() => Promise<void>} resumeStream
- * @property {() => Promise<void>} stop
- * @property {(output: { tool: string, toolCallId: string, output?: unknown, state?: string, errorText?: string }) => Promise<void>} addToolOutput
- * @property {(response: { id: string, approved: boolean, reason?: string }) => Promise<void>} [addToolApprovalResponse]
- */
-/** @typedef {(last: { messages: Message[] }) => boolean} Decides */
-/**
- * @typedef {object} Sdk
- * @property {new (init: object) => Chat} AbstractChat
- * @property {new (init: object) => object} DefaultChatTransport
- * @property {Decides} lastAssistantMessageIsCompleteWithToolCalls
- * @property {Decides} [lastAssistantMessageIsCompleteWithApprovalResponses]
- */
-
-/** @type {Version[]} */
-export const VERSIONS = [5, 6, 7];
-
-/** @param {Version} version */
-export const packageVersion = (version) =>
-  String(createRequire(import.meta.url)(`../node_modules/ai-${version}/package.json`).version);
-
-/**
- * @param {Version} version
- * @returns {Promise<Sdk>}
- */
-const load = async (version) => /** @type {Promise<Sdk>} */ (import(`ai-${version}`));
-
-/** The state that a user interface would render. */
-class Rendered {
-  status = 'ready';
-  /** @type {Error | undefined} */
-  error = undefined;
-
-  /** @param {Message[]} messages */
-  constructor(messages) {
-    this.messages = messages;
-  }
-
-  /** @param {Message} message */
-  pushMessage = (message) => {
-    this.messages = [...this.messages, structuredClone(message)];
-  };
-
-  popMessage = () => {
-    this.messages = this.messages.slice(0, -1);
-  };
-
-  /**
-   * @param {number} index
-   * @param {Message} message
-   */
-  replaceMessage = (index, message) => {
-    this.messages = this.messages.with(index, structuredClone(message));
-  };
-
-  /** @type {<T>(thing: T) => T} */
-  snapshot = (thing) => structuredClone(thing);
-}
+/** The requests of a stock client, as the page notes them down. */
+const SUBMITS = 'POST /api/chat submit-message';
+const REGENERATES = 'POST /api/chat regenerate-message';
+const FOLLOWS = 'GET /api/chat/{id}/stream';
 
 /**
  * @typedef {object} PageOptions
  * @property {Record<string, object>} [tools] browser tools, as they are posted
  * @property {Sends} [sends]
  * @property {string} [hold]
+ * @property {boolean} [silent] whether it leaves its version unsaid
+ * @property {boolean} [hearsEnds] whether it has an `onFinish`, which old releases stumble over where one answer cuts off another
  */
 
 export class Page {
   /** @type {Exchange[]} */
   exchanges = [];
+  /** The requests that were asked for, in the order in which they were. */
+  /** @type {string[]} */
+  asked = [];
   /** @type {Error[]} */
   errors = [];
+  /** Why the answers ended, as `onFinish` was told. */
+  /** @type {(string | undefined)[]} */
+  finishReasons = [];
   /** The names of the tools that `onToolCall` was called for. */
   /** @type {string[]} */
   toolCalls = [];
@@ -113,46 +52,44 @@ export class Page {
 
   /**
    * @param {Sdk} sdk
-   * @param {Version} version
+   * @param {Client} client
    * @param {string} url of the server
    * @param {string} id of the chat
    * @param {PageOptions} options
    */
-  constructor(sdk, version, url, id, { tools, sends = 'never', hold }) {
-    this.version = version;
+  constructor(sdk, client, url, id, { tools, sends = 'never', hold, silent = false, hearsEnds = false }) {
+    this.client = client;
+    this.silent = silent;
+    this.version = client.profile;
     this.url = url;
     this.id = id;
     this.#state = new Rendered([]);
     const StockChat = class extends sdk.AbstractChat {};
-    const decides = {
-      never: undefined,
-      outputs: sdk.lastAssistantMessageIsCompleteWithToolCalls,
-      approvals: sdk.lastAssistantMessageIsCompleteWithApprovalResponses,
-    };
     this.#chat = new StockChat({
       id,
       state: this.#state,
-      sendAutomaticallyWhen: decides[sends],
+      sendAutomaticallyWhen: decides(sdk, sends),
       onError: (/** @type {Error} */ error) => this.errors.push(error),
+      ...(hearsEnds && { onFinish: (/** @type {{ finishReason?: string }} */ { finishReason }) => this.finishReasons.push(finishReason) }),
       onToolCall: (/** @type {{ toolCall: { toolName: string } }} */ { toolCall }) => {
         this.toolCalls.push(toolCall.toolName);
       },
       transport: new sdk.DefaultChatTransport({
         api: `${url}/api/chat`,
-        body: { ...(tools ? { tools } : {}), fermata: { client: version, ...(hold ? { hold } : {}) } },
+        body: { ...(tools ? { tools } : {}), fermata: { ...(silent ? {} : { client: client.profile }), ...(hold ? { hold } : {}) } },
         fetch: (/** @type {string | URL} */ target, /** @type {RequestInit} */ init = {}) => this.#fetch(target, init),
       }),
     });
   }
 
   /**
-   * @param {Version} version
+   * @param {Client} client
    * @param {string} url
    * @param {string} id
    * @param {PageOptions} options
    */
-  static async open(version, url, id, options = {}) {
-    return new Page(await load(version), version, url, id, options);
+  static async open(client, url, id, options = {}) {
+    return new Page(await load(client), client, url, id, options);
   }
 
   get messages() {
@@ -185,14 +122,54 @@ export class Page {
     return this.messages.flatMap((message) => message.parts).filter(isToolPart);
   }
 
-  /** @param {string} words of a new user message */
-  say(words) {
-    void this.#chat.sendMessage({ text: words });
+  /** The requests that were made, in order. */
+  get made() {
+    return this.exchanges.map((exchange) => {
+      const path = new URL(exchange.url).pathname.replace(`/${this.id}/`, '/{id}/');
+      return [exchange.method, path, ...(exchange.trigger ? [exchange.trigger] : [])].join(' ');
+    });
+  }
+
+  /**
+   * @param {string} words of a new user message
+   * @param {FilePart[]} [files] that go with it
+   */
+  say(words, files) {
+    this.asked.push(SUBMITS);
+    void this.#chat.sendMessage({ text: words, ...(files && { files }) });
+  }
+
+  /**
+   * Changes a user message, and has it answered again.
+   *
+   * @param {string} messageId
+   * @param {string} words
+   */
+  edit(messageId, words) {
+    this.asked.push(SUBMITS);
+    void this.#chat.sendMessage({ text: words, messageId });
   }
 
   /** Has the last answer made again. */
   regenerate() {
+    this.asked.push(REGENERATES);
     void this.#chat.regenerate();
+  }
+
+  /** Waits until the client has posted the chat again by itself, and is done. */
+  async postsAgain() {
+    this.asked.push(SUBMITS);
+    await until(() => this.made.length >= this.asked.length, () => `another post of the client; ${this.outline}`);
+    await this.settles();
+  }
+
+  /**
+   * The parts of a type that the page shows, oldest first.
+   *
+   * @param {string} type
+   */
+  parts(type) {
+    return this.messages.flatMap((message) => message.parts).filter((part) => part.type === type);
   }
 
   /**
@@ -230,9 +207,7 @@ export class Page {
    * @param {string} tool
    */
   #questionAsData(tool) {
-    return this.messages
-      .flatMap((message) => message.parts)
-      .filter((part) => part.type === 'data-tool-approval')
+    return this.parts('data-tool-approval')
       .map((part) => /** @type {{ approvalId: string, toolCallId: string, toolName: string }} */ (part.data))
       .find((question) => question.toolName === tool);
   }
@@ -245,6 +220,16 @@ export class Page {
    */
   async output(part, output) {
     await this.#chat.addToolOutput({ tool: nameOf(part), toolCallId: part.toolCallId, output });
+  }
+
+  /**
+   * Tells the client that a tool has failed; it posts by itself once it thinks it should.
+   *
+   * @param {ToolPart} part
+   * @param {string} errorText
+   */
+  async fails(part, errorText) {
+    await this.#chat.addToolOutput({ tool: nameOf(part), toolCallId: part.toolCallId, state: 'output-error', errorText });
   }
 
   /**
@@ -292,6 +277,7 @@ export class Page {
 
   /** Follows the message being written, which a loaded chat lacks; where there is none, the run is over meanwhile. */
   async follow() {
+    this.asked.push(FOLLOWS);
     await this.#chat.resumeStream();
     if (this.exchanges.at(-1)?.status === 204) await this.load();
   }
@@ -320,17 +306,8 @@ export class Page {
    * @param {RequestInit} init
    */
   #fetch(target, init) {
-    const exchange = new Exchange(init.method ?? 'GET', String(target));
+    const exchange = new Exchange(String(target), init);
     this.exchanges.push(exchange);
-    return exchange.run(init);
+    return exchange.run();
   }
 }
-
-/**
- * @param {Part} part
- * @returns {part is ToolPart}
- */
-export const isToolPart = (part) => part.toolCallId !== undefined && part.state !== undefined;
-
-/** @param {Part} part */
-export const nameOf = (part) => part.toolName ?? part.type.slice('tool-'.length);

@@ -1,22 +1,27 @@
 // @ts-check
-// A scenario is one test: a model API, a server between, and pages in front, all its own. Whatever it is about, three
-// things hold at its end: the model API has nothing to complain of, no page has met an error that was not expected, and
-// every page shows the messages that the server has stored, part by part.
+// A scenario is one test: a model API, a server between, and pages in front, all its own. Whatever it is about, four
+// things hold at its end: the model API has nothing to complain of, no page has met an error that was not expected, no page
+// has made a request that nobody asked for, and every page shows the messages that the server has stored, part by part.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { VERSIONS, newestOf } from './clients.mjs';
+import { comparable, sorted } from './comparable.mjs';
 import { EventStream } from './events.mjs';
 import { API_KEY, FakeOpenAi } from './fake-openai.mjs';
-import { Page, VERSIONS, isToolPart, packageVersion } from './page.mjs';
-import { Server, freePort } from './server.mjs';
+import { Page } from './page.mjs';
+import { freePort } from './ports.mjs';
+import { Server } from './server.mjs';
 import { until } from './until.mjs';
 
-/** @typedef {import('./page.mjs').Version} Version */
+/** @typedef {import('./clients.mjs').Client} Client */
+/** @typedef {import('./clients.mjs').Version} Version */
 /** @typedef {import('./page.mjs').Message} Message */
-/** @typedef {import('./page.mjs').Part} Part */
 
 /** How much of the server's log a failed scenario shows. */
 const LOG_LINES = 40;
+/** When a scenario is given up, in milliseconds. */
+export const HOPELESS = 90_000;
 
 /** Tools that a page runs, in the form that the AI SDK posts them. */
 export const BROWSER_TOOLS = {
@@ -31,79 +36,101 @@ export const BROWSER_TOOLS = {
 };
 
 /**
- * @typedef {object} ScenarioOptions
- * @property {Version[]} [versions] the client versions it is run with; all of them, if it does not say
+ * What a world is made with.
+ *
+ * @typedef {object} WorldOptions
  * @property {Record<string, string>} [settings] of the server
- * @property {string | undefined} [skip] what it needs and this machine has not
- * @property {string} [todo] what the server does not do yet; the scenario runs, and may fail
  * @property {string | ((place: Place) => string | Promise<string>)} [config] what its `fermata.toml` says
  */
 /**
+ * @typedef {object} OwnOptions
+ * @property {Version[]} [versions] the client versions it is run with; all of them, if it does not say
+ * @property {string | undefined} [skip] what it needs and this machine has not
+ * @property {string} [todo] what the server does not do yet; the scenario runs, and may fail
+ */
+/** @typedef {WorldOptions & OwnOptions} ScenarioOptions */
+/**
  * What a settings file may speak of.
  *
- * @typedef {object} Place
- * @property {string} folder of the server, removed at the end
- * @property {(end: () => void) => void} atEnd has something ended with the scenario
+ * @typedef {import('./mcp.mjs').Place} Place
  */
 
 /**
- * Declares a test and runs it once with each client version.
+ * Declares a test and runs it once with the newest client of each version.
  *
  * @param {string} name the fact that it shows
  * @param {ScenarioOptions} options
  * @param {(world: World) => Promise<void>} body
  */
-export function scenario(name, { versions = VERSIONS, settings = {}, config, skip, todo }, body) {
-  for (const version of versions) {
-    test(`${name} (ai ${packageVersion(version)})`, { timeout: 90_000, ...(skip && { skip }), ...(todo && { todo }) }, async (context) => {
-      const world = await World.create(version, settings, config);
-      try {
-        await body(world);
-        await world.judge();
-      } catch (error) {
-        context.diagnostic(`faults of the model requests: ${world.model.verdict.join('; ') || 'none'}`);
-        for (const line of world.server.log.split('\n').slice(-LOG_LINES)) context.diagnostic(line);
-        throw error;
-      } finally {
-        await world.dispose();
-      }
-    });
+export function scenario(name, { versions = VERSIONS, skip, todo, ...options }, body) {
+  for (const client of versions.map(newestOf)) {
+    const own = { timeout: HOPELESS, ...(skip && { skip }), ...(todo && { todo }) };
+    test(`${name} (ai ${client.package})`, own, async (context) => void (await playOut(client, options, body, context)));
+  }
+}
+
+/**
+ * Makes a world, lets something happen in it, and judges it.
+ *
+ * @template T
+ * @param {Client} client
+ * @param {WorldOptions} options
+ * @param {(world: World) => Promise<T>} body
+ * @param {{ diagnostic(message: string): void }} context where it says what may explain a failure
+ * @returns {Promise<{ world: World, outcome: T }>} the world as it was left, and what the body has to say
+ */
+export async function playOut(client, options, body, context) {
+  const world = await World.create(client, options);
+  try {
+    const outcome = await body(world);
+    await world.judge();
+    return { world, outcome };
+  } catch (error) {
+    context.diagnostic(`faults of the model requests: ${world.model.verdict.join('; ') || 'none'}`);
+    for (const line of world.server.log.split('\n').slice(-LOG_LINES)) context.diagnostic(line);
+    throw error;
+  } finally {
+    await world.dispose();
   }
 }
 
 export class World {
   id = 'chat-1';
+  /** The pages that are looked at in the end. */
   /** @type {Page[]} */
   #pages = [];
+  /** All that there ever were. */
+  /** @type {Page[]} */
+  pages = [];
   /** @type {EventStream[]} */
   #streams = [];
   /** @type {(() => void)[]} */
   #ends = [];
   #expectsErrors = false;
-  /** Ids of messages whose calls were settled in the record after their last reader was gone. */
+  /** Ids of messages whose parts were ended in the record after their last reader was gone. */
   /** @type {Set<string>} */
   #abandoned = new Set();
 
   /**
-   * @param {Version} version
+   * @param {Client} client that its pages use
    * @param {FakeOpenAi} model
    * @param {Server} server
    */
-  constructor(version, model, server) {
-    this.version = version;
+  constructor(client, model, server) {
+    this.client = client;
+    this.version = client.profile;
     this.model = model;
     this.server = server;
   }
 
   /**
-   * @param {Version} version
-   * @param {Record<string, string>} settings
-   * @param {ScenarioOptions['config']} config
+   * @param {Client} client
+   * @param {WorldOptions} options
    */
-  static async create(version, settings, config) {
+  static async create(client, { settings, config }) {
     const model = await FakeOpenAi.start();
     const api = { OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
-    const world = new World(version, model, new Server(await freePort(), { ...api, ...settings }));
+    const world = new World(client, model, new Server(await freePort(), { ...api, ...settings }));
     try {
       if (config !== undefined) world.server.configure(typeof config === 'string' ? config : await config(world));
       await world.server.start();
@@ -127,8 +154,9 @@ export class World {
 
   /** @param {import('./page.mjs').PageOptions} [options] */
   async page(options) {
-    const page = await Page.open(this.version, this.server.url, this.id, options);
+    const page = await Page.open(this.client, this.server.url, this.id, options);
     this.#pages.push(page);
+    this.pages.push(page);
     return page;
   }
 
@@ -237,7 +265,7 @@ export class World {
   }
 
   /**
-   * The page could not see how the calls of this message ended; the rest of the message still has to be equal.
+   * The page could not see how the parts of this message ended; the rest of the message still has to be equal.
    *
    * @param {Message} message
    */
@@ -262,6 +290,7 @@ export class World {
       if (!this.#expectsErrors) assert.deepEqual(page.errors, [], 'errors of a page');
       await this.#judgeMessages(page);
     }
+    for (const page of this.pages) assert.deepEqual(page.made, page.asked, 'the requests that a page made, and those that were asked for');
     assert.deepEqual(this.model.verdict, [], 'faults of the requests that the model was sent');
     assert.ok(this.server.alive, 'the server has ended');
   }
@@ -282,8 +311,8 @@ export class World {
     let stored = [];
     const isEqual = async () => {
       const record = await this.stored();
-      shown = comparable(page.messages, [], this.#abandoned);
-      stored = comparable(record, page.messages, this.#abandoned);
+      shown = comparable(page.messages, page, this.#abandoned);
+      stored = comparable(record, page, this.#abandoned);
       return JSON.stringify(sorted(shown)) === JSON.stringify(sorted(stored));
     };
     // The record of a message may follow its last chunk by a moment; only an equal one ends the wait.
@@ -304,54 +333,3 @@ export class World {
 
 /** @typedef {{ id: string, tool: string, input: unknown, kind: string, state: string }} Pending */
 /** @typedef {{ name: string, description: string, inputSchema: object, runBy: string, policy: string, resource?: string }} ListedTool */
-
-/**
- * Messages as JSON, without what a page cannot know: a client before version 7 is not told of a decision that it did not
- * make, and a page whose stream was ended for a newer message does not see how the calls of the old one end. A message
- * that says nothing is left out, because a page makes one of a `start` that is followed by an error.
- *
- * @param {Message[]} messages
- * @param {Message[]} shown what the page shows, where the messages are the stored ones
- * @param {Set<string>} abandoned
- */
-function comparable(messages, shown, abandoned) {
-  const shownCalls = new Map(shown.flatMap((message) => message.parts).flatMap((part) => (isToolPart(part) ? [[part.toolCallId, part]] : [])));
-  return messages
-    .filter(({ parts }) => parts.some((part) => part.type !== 'step-start'))
-    .map(({ id, role, parts, metadata }) => {
-      const isAbandoned = abandoned.has(id);
-      const known = parts.map((part) => withoutOutcome(withoutDecision(part, shownCalls.get(part.toolCallId ?? '')), isAbandoned));
-      return /** @type {unknown} */ (JSON.parse(JSON.stringify({ id, role, parts: known, ...(isAbandoned ? {} : { metadata }) })));
-    });
-}
-
-/**
- * @param {Part} part
- * @param {Part | undefined} shown
- * @returns {Part}
- */
-function withoutDecision(part, shown) {
-  if (part.approval === undefined || shown?.approval === undefined || shown.approval.approved !== undefined) return part;
-  return { ...part, approval: { id: part.approval.id } };
-}
-
-/**
- * @param {Part} part
- * @param {boolean} isAbandoned
- * @returns {Part}
- */
-function withoutOutcome(part, isAbandoned) {
-  if (!isAbandoned || !isToolPart(part)) return part;
-  const { type, toolCallId, input } = part;
-  return { type, toolCallId, input };
-}
-
-/**
- * @param {unknown} value
- * @returns {unknown} the same with the keys of objects in order
- */
-function sorted(value) {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)).map(([key, inner]) => [key, sorted(inner)]));
-}

@@ -4,9 +4,9 @@
 
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
+import { freePort } from './ports.mjs';
 import { until } from './until.mjs';
 
 const REPOSITORY = path.resolve(import.meta.dirname, '../..');
@@ -21,16 +21,6 @@ function binary() {
     .sort((one, other) => statSync(other).mtimeMs - statSync(one).mtimeMs);
   if (built[0] === undefined) throw new Error('there is no binary: run `cargo build`, or set FERMATA_BIN');
   return built[0];
-}
-
-/** @returns {Promise<number>} a port that nobody listens on */
-export async function freePort() {
-  const listener = net.createServer();
-  await new Promise((/** @type {(value: void) => void} */ resolve) => listener.listen(0, '127.0.0.1', resolve));
-  const address = listener.address();
-  await new Promise((resolve) => listener.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('no port was given');
-  return address.port;
 }
 
 /** @type {Set<import('node:child_process').ChildProcess>} */

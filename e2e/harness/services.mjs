@@ -7,7 +7,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import net from 'node:net';
 import pg from 'pg';
-import { freePort } from './server.mjs';
+import { freePort } from './ports.mjs';
 import { until } from './until.mjs';
 
 const ADMIN = process.env.FERMATA_TEST_POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres';
@@ -86,7 +86,10 @@ export class Redis {
     this.#child = child;
     running.add(child);
     child.once('exit', () => running.delete(child));
-    await until(() => answers(this.#port), 'Redis to listen');
+    await until(() => {
+      if (child.exitCode !== null || child.signalCode !== null) throw new Error(`Redis did not start on port ${this.#port}`);
+      return answers(this.#port);
+    }, 'Redis to listen');
   }
 
   async stop() {

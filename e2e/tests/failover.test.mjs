@@ -7,7 +7,7 @@ import { clustered } from '../harness/cluster.mjs';
 import { calls, says } from '../harness/fake-openai.mjs';
 import { byHand, journal, letGo } from '../harness/mcp.mjs';
 import { messageOf } from '../harness/message.mjs';
-import { VERSIONS } from '../harness/page.mjs';
+import { VERSIONS } from '../harness/clients.mjs';
 import { BROWSER_TOOLS } from '../harness/scenario.mjs';
 import { gate, until } from '../harness/until.mjs';
 

@@ -4,20 +4,9 @@
 import assert from 'node:assert/strict';
 import { calls, says } from '../harness/fake-openai.mjs';
 import { BROWSER_TOOLS, scenario } from '../harness/scenario.mjs';
-import { until } from '../harness/until.mjs';
 
 const locate = { name: 'get_location', input: { accuracy: 'high' } };
 const write = { name: 'write_note', input: { title: 'shopping', body: 'milk' } };
-
-/**
- * @param {import('../harness/page.mjs').Page} page
- * @param {number} count
- */
-async function hasPosted(page, count) {
-  await until(() => page.posts.length >= count, () => `post ${count} of the client; ${page.outline}`);
-  await page.settles();
-  assert.equal(page.posts.length, count);
-}
 
 scenario('an output that is posted again continues the message', {}, async (world) => {
   const { model } = world;
@@ -31,7 +20,7 @@ scenario('an output that is posted again continues the message', {}, async (worl
   assert.equal(page.posts.length, 1);
   const { id } = page.reply;
   await page.output(await page.shows('get_location', 'input-available'), { city: 'Bern' });
-  await hasPosted(page, 2);
+  await page.postsAgain();
   assert.equal(page.messages.length, 2);
   assert.equal(page.reply.id, id);
   assert.deepEqual(page.reply.parts.map(({ type }) => type), ['step-start', 'text', 'tool-get_location', 'step-start', 'text']);
@@ -48,7 +37,7 @@ scenario('two outputs are posted again together', {}, async (world) => {
   await page.settles();
   assert.equal(page.posts.length, 1, 'one output is not all of them');
   await page.output(await page.shows('get_location', 'input-available'), 'Bern');
-  await hasPosted(page, 2);
+  await page.postsAgain();
   assert.equal(page.words, 'Both.');
   assert.equal(world.model.request(2).results.length, 2);
 });
@@ -60,7 +49,7 @@ scenario('an approval that is posted again lets the call run', { versions: [6, 7
   await page.settles();
   const { approvalId } = await page.isAsked('write_note');
   await page.decide(approvalId, true);
-  await hasPosted(page, 2);
+  await page.postsAgain();
   assert.equal(page.messages.length, 2);
   assert.equal(page.calls[0]?.state, 'output-available');
   assert.equal(page.words, 'Noted.');
@@ -73,7 +62,7 @@ scenario('a denial that is posted again is told to the model', { versions: [6, 7
   await page.settles();
   const { approvalId } = await page.isAsked('write_note');
   await page.decide(approvalId, false, 'not on Sundays');
-  await hasPosted(page, 2);
+  await page.postsAgain();
   assert.equal(page.calls[0]?.state, 'output-denied');
   assert.match(world.model.request(2).results[0]?.text ?? '', /not on Sundays/);
   assert.equal(page.words, 'Then not.');

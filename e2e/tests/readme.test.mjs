@@ -10,7 +10,8 @@ import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { test } from 'node:test';
-import { Server, freePort } from '../harness/server.mjs';
+import { freePort } from '../harness/ports.mjs';
+import { Server } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
 
 const PORT = 3000;

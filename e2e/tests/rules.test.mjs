@@ -139,7 +139,7 @@ scenario('with chain = "ask" a re-posted approval goes on, also with a browser c
   const { approvalId } = await page.isAsked('get_location');
   assert.ok(!page.toolCalls.includes('get_location'));
   await page.decide(approvalId, true);
-  await until(() => page.posts.length === 2, 'the second post');
+  await page.postsAgain();
   const part = await page.shows('get_location', 'input-available');
   await page.settles();
   assert.ok(page.toolCalls.includes('get_location'));
@@ -199,8 +199,7 @@ scenario('with a progressive gate a re-post of each answer goes on', { versions:
   await page.decide(questions[0] ?? '', true);
   await page.settles();
   await page.decide(questions[1] ?? '', false, 'not work');
-  await until(() => page.posts.length > 1, 'another post');
-  await page.settles();
+  await page.postsAgain();
   assert.deepEqual(statesOf(page), ['output-available', 'output-available', 'output-denied']);
   assert.match(model.request(2).results[2]?.text ?? '', /not work/);
   assert.equal(page.words, 'All.');
@@ -216,8 +215,7 @@ scenario('with a progressive gate an output posted again goes on', { versions: [
   await page.settles();
   await page.output(await page.shows('pick_color', 'input-available'), 'red');
   await page.output(await page.shows('get_location', 'input-available'), 'Bern');
-  await until(() => page.posts.length === 2, 'another post');
-  await page.settles();
+  await page.postsAgain();
   assert.deepEqual(statesOf(page), Array(3).fill('output-available'));
   assert.equal(page.words, 'All.');
   assert.equal(page.posts.length, 2);

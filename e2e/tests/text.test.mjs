@@ -48,6 +48,23 @@ scenario('an answer that is made again takes the place of the first', {}, async 
   assert.deepEqual(model.request(2).words, ['user: count']);
 });
 
+scenario('a message that was lost on its way is not lost when its answer is asked for again', {}, async (world) => {
+  const { model } = world;
+  model.script(says('One.'), says('Two.'));
+  const page = await world.page();
+  page.say('first');
+  await page.settles();
+  world.expectErrors();
+  await world.server.kill();
+  page.say('second');
+  await page.settles();
+  await world.server.start();
+  page.regenerate();
+  await page.settles();
+  assert.equal(page.words, 'Two.');
+  assert.deepEqual(model.request(2).words, ['user: first', 'assistant: One.', 'user: second']);
+});
+
 scenario('reasoning is a part of its own before the text', {}, async (world) => {
   const { model } = world;
   model.script((pen) => {

@@ -84,6 +84,8 @@ pub(crate) struct Driver {
     inbox: Inbox,
     /// Whether `record` is what was saved last.
     has_read: bool,
+    /// How often this instance had been taken for dead, as far as it knew, when it read or looked whether that is still so.
+    deaths: u64,
     /// Whether it was started because nobody drove the run.
     was_woken: bool,
     record: Option<Record>,
@@ -127,8 +129,16 @@ impl Driver {
     pub fn start(inner: Arc<Inner>, chat: ChatId, inbox: Inbox) {
         let tasks = inner.tasks.clone();
         tasks.spawn(async move {
-            let mut driver =
-                Self { inner, chat, inbox, has_read: false, was_woken: false, record: None, live: None };
+            let mut driver = Self {
+                inner,
+                chat,
+                inbox,
+                has_read: false,
+                deaths: 0,
+                was_woken: false,
+                record: None,
+                live: None,
+            };
             driver.work().await;
         });
     }
@@ -173,8 +183,12 @@ impl Driver {
             self.find_tools().await?;
             self.keep_time().await?;
             self.let_rest();
-            if self.live.is_none() && self.inner.chats.leave(&self.chat, &self.inbox) {
-                return Ok(());
+            if self.live.is_none() {
+                if self.inner.chats.leave(&self.chat, &self.inbox) {
+                    return Ok(());
+                }
+                // Nothing here keeps others from beginning a run.
+                self.has_read = false;
             }
             let is_closing = closing.is_cancelled();
             if is_closing && !self.is_at_work() {
@@ -237,9 +251,9 @@ impl Driver {
         if *save {
             self.save(before, &effects).await?;
         }
-        if !execute.is_empty() && self.inner.instances.may_be_dead() {
+        if !execute.is_empty() {
             // Time has stood still for this process since the commit, perhaps, and somebody else has settled these calls.
-            self.verify().await?;
+            self.verify_in_doubt().await?;
         }
         let Some(live) = &mut self.live else { return Ok(()) };
         for call in release {

@@ -60,6 +60,8 @@ pub(crate) struct Instances {
     shunned: Mutex<BTreeMap<ChatId, Instant>>,
     /// How often this instance has asked who is alive.
     beats: AtomicU64,
+    /// How often others have taken it for dead, as far as it knows.
+    deaths: AtomicU64,
     /// When it was told last that it is alive itself. Held for a copy or a change.
     beat_at: Mutex<Instant>,
     /// So many readers at a time look for their runs, when an instance dies that had many.
@@ -80,6 +82,7 @@ impl Instances {
             alive: watch::Sender::default(),
             dropped: Mutex::default(),
             beats: AtomicU64::new(0),
+            deaths: AtomicU64::new(0),
             beat_at: Mutex::new(Instant::now()),
             rejoining: Semaphore::new(REJOINING_AT_ONCE),
             shunned: Mutex::default(),
@@ -123,9 +126,18 @@ impl Instances {
         self.beats.load(Ordering::Relaxed)
     }
 
+    /// How often others have taken this instance for dead, as far as it knows: what it has in memory from before may be out of date.
+    pub fn deaths(&self) -> u64 {
+        self.deaths.load(Ordering::Acquire)
+    }
+
     /// Whether so much time has gone by that others may have taken this instance for dead.
     pub fn may_be_dead(&self) -> bool {
         self.beat_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= LEASE
+    }
+
+    fn note_death(&self) {
+        self.deaths.fetch_add(1, Ordering::AcqRel);
     }
 
     /// What a beat has told, that was sent at this time.

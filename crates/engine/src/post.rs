@@ -58,9 +58,26 @@ pub(crate) fn plan(
     ids: &dyn Ids,
 ) -> Result<Plan, SubmitError> {
     match body.trigger {
-        Trigger::Regenerate => plan_again(body, record, writing),
+        Trigger::Regenerate => match never_arrived(body, record, writing) {
+            Some(lost) => plan_user_message(lost.clone(), None, record, writing, ids),
+            None => plan_again(body, record, writing),
+        },
         Trigger::Submit => plan_submit(body, record, writing, ids),
     }
+}
+
+/// The user message that the page wants answered, where nobody here has heard of it: the request that brought it was lost, and the page
+/// tries again.
+fn never_arrived<'a>(
+    body: &'a ChatBody,
+    record: &[UiMessage],
+    writing: Option<&MessageId>,
+) -> Option<&'a PostedMessage> {
+    let is_known = |id: &MessageId| Some(id) == writing || record.iter().any(|message| message.id == *id);
+    let last = body.messages.last().filter(|message| message.role == Role::User)?;
+    let names_another = body.message_id.as_ref().is_some_and(is_known);
+    let is_new = last.id.as_ref().is_some_and(|id| !is_known(id));
+    (is_new && !names_another).then_some(last)
 }
 
 fn plan_again(

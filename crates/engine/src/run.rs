@@ -32,7 +32,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use answers::Rejected;
+pub(crate) use answers::{Given, Rejected};
 pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, goodbye, shutting_down};
 pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};

@@ -214,6 +214,10 @@ pub enum Change {
         expires: Option<Timestamp>,
         /// Whether nothing of it is at work: it goes on only when somebody answers, or its time is over.
         waiting: bool,
+        /// Whether its readers were sent away: it waits, and nobody can follow it before it goes on.
+        let_go: bool,
+        /// How many questions of its running calls wait for the person.
+        questions: usize,
         /// Who drives it from now on.
         driver: Option<InstanceId>,
     },
@@ -271,6 +275,10 @@ pub struct ChatSummary {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// Whether it has an open run that can be followed: one whose readers were not sent away.
+    pub open: bool,
+    /// How much of its open run waits for somebody: calls for a decision or for the browser's output, questions for an answer.
+    pub pending: usize,
 }
 
 /// Why the store did not do it.

@@ -132,8 +132,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Records the decision about a call where its question is shown. Clients are not sent it; a page that loads the record shows the
-    /// question as answered.
+    /// Records the decision about a call where its question is shown, for readers that no [`UiChunk::ToolApprovalResponse`] tells of it:
+    /// those before version 7, and logs that an earlier build began.
     pub fn decide(&mut self, approval: &ApprovalId, approved: bool, reason: Option<&str>) {
         let Some(part) = self.tool_of_approval(approval).and_then(|at| self.tool_mut(at)) else { return };
         if let Some(asked) = part.approval.as_mut() {

@@ -102,6 +102,9 @@ pub struct ClientOptions {
     pub client: Option<Profile>,
     /// How long a parked call holds the stream, as written (`30s`).
     pub hold: Option<String>,
+    /// Whether the post is only for a chat that the server has, because it does not carry the history that a new one would begin with.
+    #[serde(default)]
+    pub exists: bool,
 }
 
 /// `POST /chat/tool-result`.

@@ -1,11 +1,13 @@
 //! Fermata over HTTP.
 //!
 //! What a chat is and what happens in it is the engine's; this crate reads settings and requests, says who is asking, and
-//! turns outcomes into responses. The binary `fermata` serves [`router`]; a Rust program may mount it beside its own routes.
+//! turns outcomes into responses. The binary `fermata` serves [`site`]; a Rust program may mount
+//! [`router`] beside its own routes.
 
 pub mod app;
 pub mod auth;
 pub mod config;
+pub mod demo;
 pub mod error;
 pub mod extract;
 pub mod health;
@@ -19,4 +21,5 @@ pub mod sse;
 pub mod tools;
 
 pub use app::App;
-pub use routes::router;
+pub use demo::Demo;
+pub use routes::{router, site};

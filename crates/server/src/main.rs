@@ -9,11 +9,11 @@ use std::{
 use anyhow::Context;
 use axum::serve::ListenerExt;
 use fermata_server::{
-    App,
+    App, Demo,
     config::{Config, ConfigError, Invocation},
     health, migrate, policy_test,
     reload::Reloader,
-    router,
+    site,
 };
 use tokio::{
     net::TcpListener,
@@ -125,8 +125,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let tasks = TaskTracker::new();
     tasks.spawn(tidy_metrics(app.clone(), over.clone()));
     tasks.spawn(again.on_signal(hangups, over.clone()));
-    let server =
-        axum::serve(listener, router(app.clone())).with_graceful_shutdown(over.clone().cancelled_owned());
+    let site = site(app.clone(), Demo::built());
+    let server = axum::serve(listener, site).with_graceful_shutdown(over.clone().cancelled_owned());
     let serving = async {
         tokio::select! {
             ended = server.into_future() => ended.context("the server failed")?,

@@ -2,6 +2,7 @@
 
 mod chat;
 mod chats;
+mod demo;
 mod operators;
 mod page;
 mod pending;
@@ -20,14 +21,21 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     App, auth,
     config::Origin,
+    demo::Demo,
     error::{ApiError, Code},
     metrics, sse,
 };
 
-/// Everything that Fermata answers.
+/// Everything that Fermata answers but the web demo, for a program that mounts it wherever it likes.
 pub fn router(app: App) -> Router {
-    let (api, description) = table(&app).split_for_parts();
+    site(app, Demo::default())
+}
+
+/// Everything that Fermata answers, with a web demo. The demo's pages know paths from the root, so this is not to be nested.
+pub fn site(app: App, demo: Demo) -> Router {
+    let (api, description) = table(&app, &demo).split_for_parts();
     api.layer(Extension(operators::Description::of(description)))
+        .layer(Extension(demo))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(ApiError::of_panic))
@@ -38,10 +46,10 @@ pub fn router(app: App) -> Router {
 
 /// The description of everything that Fermata answers, as `/openapi.json` has it.
 pub fn description(app: &App) -> OpenApi {
-    table(app).into_openapi()
+    table(app, &Demo::default()).into_openapi()
 }
 
-fn table(app: &App) -> OpenApiRouter<App> {
+fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
     let api = OpenApiRouter::new()
         // What a chat page calls.
         .routes(routes!(chat::post)) //                  POST   /api/chat
@@ -54,15 +62,20 @@ fn table(app: &App) -> OpenApiRouter<App> {
         .routes(routes!(chats::list)) //                 GET    /api/chats
         .routes(routes!(tools::list)) //                 GET    /api/tools
         .route_layer(middleware::from_fn_with_state(app.clone(), auth::identify));
+    let pages = OpenApiRouter::new()
+        // What a person opens.
+        .routes(routes!(page::welcome)) //               GET    /
+        .routes(routes!(page::curl)) //                  GET    /curl
+        .merge(demo::routes(demo)) //                    GET    /assistant-ui, /assets/…, each only where it is built
+        .route_layer(demo::compression());
     OpenApiRouter::with_openapi(schema::head())
         .merge(api)
+        .merge(pages)
         // What operators and their machines call; nobody is asked who they are.
         .routes(routes!(operators::healthz)) //          GET    /healthz
         .routes(routes!(operators::readyz)) //           GET    /readyz
         .routes(routes!(operators::metrics)) //          GET    /metrics
         .routes(routes!(operators::openapi)) //          GET    /openapi.json
-        // What a person opens.
-        .routes(routes!(page::welcome)) //               GET    /
 }
 
 async fn not_found() -> ApiError {

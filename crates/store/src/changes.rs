@@ -86,8 +86,16 @@ async fn apply(
             runs::open(transaction, chat, run, message, driver, at).await
         }
         Change::Drive { run, driver } => runs::drive(transaction, chat, run, driver.as_ref()).await,
-        Change::SaveRun { run, state, expires, waiting, driver } => {
-            runs::save(transaction, chat, run, state, *expires, *waiting, driver.as_ref()).await
+        Change::SaveRun { run, state, expires, waiting, let_go, questions, driver } => {
+            let now = runs::Now {
+                state,
+                expires: *expires,
+                waiting: *waiting,
+                let_go: *let_go,
+                questions: *questions,
+                driver: driver.as_ref(),
+            };
+            runs::save(transaction, chat, run, now).await
         }
         Change::AppendChunks { run, first, chunks } => {
             runs::append(transaction, chat, run, *first, chunks).await

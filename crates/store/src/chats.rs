@@ -12,7 +12,15 @@ use crate::{
     text::{Text, text},
 };
 
-type Summary = (String, i64, i64, Option<Text>);
+#[derive(sqlx::FromRow)]
+struct Summary {
+    id: String,
+    created_at: i64,
+    updated_at: i64,
+    title: Option<Text>,
+    open: bool,
+    pending: i64,
+}
 
 /// How many chats are forgotten in one transaction, so that nobody waits for long.
 pub const BATCH: usize = 50;
@@ -137,7 +145,13 @@ pub async fn page(
     };
     let mut rows: Vec<Summary> = sqlx::query_as(
         "select id, created_at, updated_at,
-            (select heading from messages where chat_id = chats.id and role = 'user' order by position limit 1)
+            (select heading from messages where chat_id = chats.id and role = 'user' order by position limit 1) as title,
+            exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null and not runs.let_go) as open,
+            coalesce((select
+                case when exists (select 1 from instances where instances.id = runs.driver) then runs.questions else 0 end + (select count(*) from tool_calls
+                where tool_calls.chat_id = runs.chat_id and tool_calls.run_id = runs.id
+                    and (tool_calls.state = 'awaiting_approval' or (tool_calls.state = 'executing' and tool_calls.run_by = 'browser')))
+             from runs where runs.chat_id = chats.id and runs.outcome is null), 0) as pending
          from chats
          where owner = $1 and (updated_at, id) < ($2, $3)
          order by updated_at desc, id desc
@@ -152,19 +166,21 @@ pub async fn page(
     .map_err(failed)?;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|(id, _, updated_at, _)| {
-        let chat = ChatId::new(id.as_str());
-        Cursor { updated_at: *updated_at, chat }.encode()
+    let next = rows.last().filter(|_| more).map(|row| {
+        let chat = ChatId::new(row.id.as_str());
+        Cursor { updated_at: row.updated_at, chat }.encode()
     });
     Ok(ChatPage { chats: rows.into_iter().map(summary).collect::<Result<_, Fault>>()?, next })
 }
 
-fn summary((id, created_at, updated_at, title): Summary) -> Result<ChatSummary, Fault> {
+fn summary(row: Summary) -> Result<ChatSummary, Fault> {
     Ok(ChatSummary {
-        id: ChatId::new(id),
-        title: title.map(String::from),
-        created_at: read_time(created_at)?,
-        updated_at: read_time(updated_at)?,
+        id: ChatId::new(row.id),
+        title: row.title.map(String::from),
+        created_at: read_time(row.created_at)?,
+        updated_at: read_time(row.updated_at)?,
+        open: row.open,
+        pending: usize::try_from(row.pending).unwrap_or_default(),
     })
 }
 

@@ -15,6 +15,16 @@ use crate::{
 /// Stands before each JSON text of a sequence (RFC 7464). JSON itself can never hold this character, nor U+0000.
 const SEPARATOR: char = '\u{1e}';
 
+/// Where an open run is, as [`fermata_engine::store::Change::SaveRun`] has it.
+pub struct Now<'a> {
+    pub state: &'a Value,
+    pub expires: Option<Timestamp>,
+    pub waiting: bool,
+    pub let_go: bool,
+    pub questions: usize,
+    pub driver: Option<&'a InstanceId>,
+}
+
 pub async fn open(
     connection: &mut Connection,
     chat: &ChatId,
@@ -42,21 +52,20 @@ pub async fn save(
     connection: &mut Connection,
     chat: &ChatId,
     run: &RunId,
-    state: &Value,
-    expires: Option<Timestamp>,
-    waiting: bool,
-    driver: Option<&InstanceId>,
+    now: Now<'_>,
 ) -> Result<(), Fault> {
     let saved = sqlx::query(
-        "update runs set state = $3, expires_at = $4, waiting = $5, driver = $6
+        "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7, driver = $8
          where chat_id = $1 and id = $2 and outcome is null",
     )
     .bind(chat.as_str())
     .bind(text(run.as_str()))
-    .bind(json(state)?)
-    .bind(expires.map(deadline))
-    .bind(waiting)
-    .bind(driver.map(|driver| text(driver.as_str())))
+    .bind(json(now.state)?)
+    .bind(now.expires.map(deadline))
+    .bind(now.waiting)
+    .bind(now.let_go)
+    .bind(i64::try_from(now.questions).unwrap_or(i64::MAX))
+    .bind(now.driver.map(|driver| text(driver.as_str())))
     .execute(connection)
     .await
     .map_err(failed)?;

@@ -1,6 +1,6 @@
 //! One tool call from the model's wish to its outcome, and what an answer to it means.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use fermata_protocol::{AnswerKind, ApprovalId, ElicitAction, ElicitationId, ToolCallId};
 use jiff::Timestamp;
@@ -236,6 +236,17 @@ impl Call {
         self.history.iter().filter(|entered| entered.state == StateName::Executing).count()
     }
 
+    /// How long it ran, or was parked for the browser, as far as that is over; `None` where it never began. What a person or the gate
+    /// took does not count.
+    pub fn ran_for(&self) -> Option<Duration> {
+        let stays = self.history.iter().zip(self.history.iter().skip(1));
+        stays
+            .filter(|(entered, _)| entered.state == StateName::Executing)
+            // A clock may be set back; nothing lasts less than no time.
+            .map(|(entered, left)| left.at.duration_since(entered.at).try_into().unwrap_or_default())
+            .reduce(|sum: Duration, stay| sum + stay)
+    }
+
     /// Whether it may run as soon as it is its turn to use its resource.
     pub fn is_in_line(&self) -> bool {
         self.state == CallState::Scheduled && self.resource.is_some()
@@ -368,6 +379,32 @@ mod tests {
         assert_eq!(call.since(), Timestamp::from_second(2).unwrap());
         let late = std::panic::catch_unwind(move || call.enter(CallState::Executing, Timestamp::UNIX_EPOCH));
         assert!(late.is_err() || !cfg!(debug_assertions));
+    }
+
+    #[test]
+    fn only_the_time_that_a_call_ran_counts_and_all_of_it() {
+        let ran_for = |states: &[(StateName, i64)]| {
+            let mut call = call(CallState::Validating, RunBy::Server);
+            let entered = |(state, at): &(StateName, i64)| Entered {
+                state: *state,
+                at: Timestamp::from_millisecond(*at).unwrap(),
+            };
+            call.history = states.iter().map(entered).collect();
+            call.ran_for().map(|ran| ran.as_millis())
+        };
+        let asked =
+            [(StateName::Validating, 0), (StateName::AwaitingApproval, 5), (StateName::Scheduled, 100)];
+        assert_eq!(ran_for(&asked), None);
+        let ran = [&asked[..], &[(StateName::Executing, 130), (StateName::Success, 172)]].concat();
+        assert_eq!(ran_for(&ran), Some(42));
+        let again = [(StateName::Executing, 10), (StateName::Executing, 20), (StateName::Error, 22)];
+        assert_eq!(ran_for(&again), Some(12));
+        assert_eq!(ran_for(&[(StateName::Scheduled, 1), (StateName::Executing, 1)]), None, "it still runs");
+        assert_eq!(
+            ran_for(&[(StateName::Executing, 9), (StateName::Error, 4)]),
+            Some(0),
+            "a clock was set back"
+        );
     }
 
     #[test]

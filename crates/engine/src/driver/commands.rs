@@ -8,27 +8,13 @@ use crate::{
     AnswerError, ChatView, Following, Pending, ReadError, Reader,
     engine::Refused,
     instances::{Order, forward, home_of},
-    run::{Ending, Rejected, asker_in, goodbye},
+    run::{Ending, Given, Rejected, asker_in, goodbye},
     run_log::Writer,
     store::StoreError,
 };
 
 /// How often a command is tried again when somebody else has written to the chat just before.
 const TRIES: usize = 5;
-
-/// Sends a result, and hands on what ends the driver: a database that has failed, or holds something else than it should. Where the chat has
-/// changed meanwhile, nothing is sent while there is another try.
-fn settle<T, E: Refused>(
-    reply: &mut Reply<T, E>,
-    result: Result<T, E>,
-    is_last: bool,
-) -> Result<(), StoreError> {
-    let broken = result.as_ref().err().and_then(Refused::store).cloned();
-    if broken != Some(StoreError::Fenced) || is_last {
-        reply.send(result);
-    }
-    broken.map_or(Ok(()), Err)
-}
 
 impl Driver {
     /// Does what it is asked, or hands it on to the instance that drives the chat. Where that has changed meanwhile, it looks again.
@@ -54,23 +40,62 @@ impl Driver {
     }
 
     async fn attempt(&mut self, command: &mut Command, is_last: bool) -> Result<(), StoreError> {
+        // Reading needs no commit, which would tell that others have gone on with the run.
+        self.verify_in_doubt().await?;
         match command {
-            Command::Submit(submission, reply) => settle(reply, self.submit(submission).await, is_last),
+            Command::Submit(submission, reply) => {
+                let result = self.submit(submission).await;
+                self.settle(reply, result, is_last).await
+            }
             Command::Answer { owner, answers, reply } => {
-                settle(reply, self.answer(owner, answers).await, is_last)
+                let result = self.answer(owner, answers).await;
+                self.settle(reply, result, is_last).await
             }
             Command::Resume { owner, after, reply } => {
-                settle(reply, self.resume(owner, after.as_ref()).await, is_last)
+                let result = self.resume(owner, after.as_ref()).await;
+                self.settle(reply, result, is_last).await
             }
             Command::Rejoin { owner, run, place, profile, reply } => {
-                settle(reply, self.rejoin(owner, run, *place, *profile).await, is_last)
+                let result = self.rejoin(owner, run, *place, *profile).await;
+                self.settle(reply, result, is_last).await
             }
-            Command::Stop { owner, reply } => settle(reply, self.stop(owner).await, is_last),
-            Command::View { owner, reply } => settle(reply, self.view(owner).await, is_last),
-            Command::Delete { owner, reply } => settle(reply, self.delete(owner).await, is_last),
+            Command::Stop { owner, reply } => {
+                let result = self.stop(owner).await;
+                self.settle(reply, result, is_last).await
+            }
+            Command::View { owner, reply } => {
+                let result = self.view(owner).await;
+                self.settle(reply, result, is_last).await
+            }
+            Command::Delete { owner, reply } => {
+                let result = self.delete(owner).await;
+                self.settle(reply, result, is_last).await
+            }
             Command::Wake => self.take_up().await,
             Command::Verify => self.verify().await,
         }
+    }
+
+    /// Sends a result, and hands on what ends the driver: a database that has failed, or holds something else than it should. Where the
+    /// chat has changed meanwhile, nothing is sent while there is another try.
+    async fn settle<T, E: Refused + From<StoreError>>(
+        &mut self,
+        reply: &mut Reply<T, E>,
+        result: Result<T, E>,
+        is_last: bool,
+    ) -> Result<(), StoreError> {
+        let result = match result {
+            // It needs no commit that would tell whether it is still right.
+            Err(refusal) if refusal.store().is_none() && self.inner.store.is_shared() => {
+                Err(self.verify().await.map_or_else(E::from, |()| refusal))
+            }
+            result => result,
+        };
+        let broken = result.as_ref().err().and_then(Refused::store).cloned();
+        if broken != Some(StoreError::Fenced) || is_last {
+            reply.send(result);
+        }
+        broken.map_or(Ok(()), Err)
     }
 
     /// Whether the chat exists and is this owner's.
@@ -78,7 +103,7 @@ impl Driver {
         self.record.as_ref().is_some_and(|record| record.owner == *owner)
     }
 
-    async fn answer_now(&mut self, owner: &Owner, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
+    async fn answer(&mut self, owner: &Owner, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
         if !self.belongs_to(owner) {
             return Err(AnswerError::NotFound("There is no chat with this id.".into()));
         }
@@ -91,17 +116,8 @@ impl Driver {
             receipts.push(self.answer_again(answer).await?);
         }
         let live: Vec<Answer> = live.into_iter().cloned().collect();
-        receipts.extend(self.answer_live(&live).await?);
+        receipts.extend(self.answer_live(&live, Given::Aside).await?);
         Ok(receipts)
-    }
-
-    /// As [`Driver::answer_now`]. A refusal is worth a look whether it is still right: it needs no commit that would tell.
-    async fn answer(&mut self, owner: &Owner, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
-        let result = self.answer_now(owner, answers).await;
-        if result.as_ref().is_err_and(|refusal| refusal.store().is_none()) && self.inner.store.is_shared() {
-            self.verify().await?;
-        }
-        result
     }
 
     fn is_live(&self, target: &AnswerTarget) -> bool {
@@ -155,7 +171,11 @@ impl Driver {
     }
 
     /// Judges, wakes what waits, and lets the run go on. Empty where no run is at hand.
-    pub(super) async fn answer_live(&mut self, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
+    pub(super) async fn answer_live(
+        &mut self,
+        answers: &[Answer],
+        given: Given,
+    ) -> Result<Vec<Receipt>, AnswerError> {
         let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return Ok(Vec::new()) };
         let context = self.inner.context(&live.current.rules, &live.toolbox, record);
         let taken = live.run.judge(answers, &context)?;
@@ -172,7 +192,8 @@ impl Driver {
             .collect();
         let elicited = taken.elicited;
         if !answers.is_empty() || !elicited.is_empty() {
-            let effects = self.decide(|run, context, effects| run.take(answers, elicited, context, effects));
+            let effects =
+                self.decide(|run, context, effects| run.take(answers, elicited, given, context, effects));
             self.perform(effects).await?;
         }
         Ok(taken.receipts)

@@ -14,6 +14,7 @@ impl Driver {
     /// Reads what is known of the chat.
     pub(super) async fn read(&mut self) -> Result<(), StoreError> {
         self.inner.instances.join(&*self.inner.store).await?;
+        self.deaths = self.inner.instances.deaths();
         let me = &self.inner.instances.me;
         self.record = self.inner.store.chat(&self.chat).await?.map(|chat| Record {
             owner: chat.owner,
@@ -33,6 +34,19 @@ impl Driver {
         let Some(record) = self.record.as_ref().filter(|_| self.live.is_some()) else { return Ok(()) };
         let saved = self.inner.store.chat(&self.chat).await?;
         if saved.is_some_and(|saved| saved.fence == record.fence) { Ok(()) } else { Err(StoreError::Fenced) }
+    }
+
+    /// The same where this instance was taken for dead since it looked last, or may have been.
+    pub(super) async fn verify_in_doubt(&mut self) -> Result<(), StoreError> {
+        let instances = &self.inner.instances;
+        // In this order: a beat counts the death before it takes the doubt away.
+        let may_be_dead = instances.may_be_dead();
+        let deaths = instances.deaths();
+        if may_be_dead || deaths != self.deaths {
+            self.verify().await?;
+            self.deaths = deaths;
+        }
+        Ok(())
     }
 
     /// Takes up the open run, where there is one that nobody drives.
@@ -129,6 +143,8 @@ fn changes_of(
             state,
             expires: run.expires(),
             waiting: run.is_waiting(),
+            let_go: run.state.let_go,
+            questions: run.elicitations().count(),
             // Said each time: others may have been told meanwhile that nobody drives it.
             driver: (!run.may_rest()).then(|| me.clone()),
         });

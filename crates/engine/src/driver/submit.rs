@@ -10,7 +10,7 @@ use crate::{
     AnswerError, Following, Reader, Submission, SubmitError,
     engine::{Current, OpenRun},
     post::{Keep, Plan, plan, plan_first},
-    run::{Run, RunRequest, claims_settled_call, heal_finished, shown_by},
+    run::{Given, Run, RunRequest, claims_settled_call, heal_finished, shown_by},
     run_log::{Start, Writer},
     store::{Change, Fence},
 };
@@ -28,6 +28,9 @@ impl Driver {
     /// Starts or continues a run.
     pub(super) async fn submit(&mut self, submission: &Submission) -> Result<Following, SubmitError> {
         if self.record.is_some() && !self.belongs_to(&submission.owner) {
+            return Err(SubmitError::NotFound);
+        }
+        if self.record.is_none() && submission.body.fermata.exists {
             return Err(SubmitError::NotFound);
         }
         let current = self.inner.current();
@@ -186,7 +189,7 @@ impl Driver {
         let start = Start { after: healing.after, prelude: healing.prelude };
         let following = self.follow(live, live.log.read(profile, start));
         self.follow_on(submission, profile).await?;
-        self.answer_live(&answers).await.map_err(refused)?;
+        self.answer_live(&answers, Given::InMessage).await.map_err(refused)?;
         Ok(following)
     }
 

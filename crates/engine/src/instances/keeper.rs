@@ -58,10 +58,18 @@ pub(crate) async fn keep_alive(inner: Arc<Inner>) {
 fn note(inner: &Arc<Inner>, beat: Beat, at: Instant) {
     let instances = &inner.instances;
     let alive = beat.alive.into_iter().collect();
+    // A beat that broke off may have been the one that would have told.
+    let was_dead = beat.was_dead || instances.may_be_dead();
+    if was_dead {
+        // First, as the beat takes the doubt away.
+        instances.note_death();
+    }
     instances.set_alive(alive, at);
     instances.feeds.lose(|from| !instances.is_alive(from));
-    if beat.was_dead {
-        tracing::warn!("this instance was taken for dead; others may have taken up its runs");
+    if was_dead {
+        tracing::warn!(
+            "this instance was taken for dead, or may have been; others may have taken up its runs"
+        );
         for chat in inner.chats.driven() {
             inner.tell(&chat, inner.order(Command::Verify));
         }

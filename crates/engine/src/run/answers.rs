@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart,
+    Answer, AnswerKind, AnswerTarget, ApprovalId, ElicitAction, ToolCallId, ToolPart, ToolState, UiChunk,
+    UiPart,
 };
 use fermata_tools::{
     Call, CallState, Cancelled, Decided, Decision, Receipt, Refusal, StateName, ToolError, Verdict,
@@ -22,6 +23,15 @@ pub(crate) struct Taken {
     pub answers: Vec<(usize, AnswerKind)>,
     pub elicited: Vec<TakenElicited>,
     pub receipts: Vec<Receipt>,
+}
+
+/// How an answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// In the message of the run, posted again: whoever reads the response shows it already.
+    InMessage,
+    /// By a request of its own.
+    Aside,
 }
 
 /// An answer to a call's own question: which of the run's, and what.
@@ -196,6 +206,7 @@ impl Run {
         &mut self,
         answers: Vec<(usize, AnswerKind)>,
         elicited: Vec<TakenElicited>,
+        given: Given,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
@@ -215,12 +226,8 @@ impl Run {
                         self.edit(place, input, context, effects);
                     }
                     denied.extend((!approved).then_some(place));
-                    self.note_decision(
-                        place,
-                        Decided { by: context.owner.clone(), approved, reason, always },
-                        context,
-                        effects,
-                    );
+                    let decided = Decided { by: context.owner.clone(), approved, reason, always };
+                    self.note_decision(place, decided, given, context, effects);
                 }
             }
         }
@@ -278,12 +285,13 @@ impl Run {
         &mut self,
         place: usize,
         decided: Decided,
+        given: Given,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
         let (approved, always) = (decided.approved, decided.always);
         effects.confirmed.push(place);
-        self.decide_call(place, decided, context, effects);
+        self.decide_call(place, decided, given, context, effects);
         if !(approved && always) {
             return;
         }
@@ -291,25 +299,29 @@ impl Run {
         for sibling in self.step_places() {
             if self.calls[sibling].is_asked() && self.calls[sibling].tool == tool {
                 effects.release.push(self.calls[sibling].id.clone());
-                self.decide_call(
-                    sibling,
-                    Decided { by: context.owner.clone(), approved: true, reason: None, always: false },
-                    context,
-                    effects,
-                );
+                let decided =
+                    Decided { by: context.owner.clone(), approved: true, reason: None, always: false };
+                self.decide_call(sibling, decided, Given::Aside, context, effects);
             }
         }
         effects.always.push(tool);
     }
 
-    fn decide_call(&mut self, place: usize, decided: Decided, context: &Context<'_>, effects: &mut Effects) {
+    fn decide_call(
+        &mut self,
+        place: usize,
+        decided: Decided,
+        given: Given,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
         let state = if decided.approved {
             CallState::Scheduled
         } else {
             CallState::Cancelled { cancelled: Cancelled::Denied { reason: decided.reason.clone() } }
         };
-        if let Some(question) = &self.calls[place].question {
-            self.assembler.decide(&question.id, decided.approved, decided.reason.as_deref());
+        if let Some(question) = self.calls[place].question.as_ref().map(|question| question.id.clone()) {
+            self.show_decision(question, &decided, given, effects);
         }
         self.calls[place].decided = Some(decided);
         if *self.calls[place].state() == state {
@@ -318,6 +330,28 @@ impl Run {
         } else {
             self.change(place, state, context, effects);
         }
+    }
+
+    /// Whoever else follows the run sees that a question is answered, also while others of its step are not.
+    fn show_decision(
+        &mut self,
+        question: ApprovalId,
+        decided: &Decided,
+        given: Given,
+        effects: &mut Effects,
+    ) {
+        if given == Given::InMessage {
+            self.assembler.decide(&question, decided.approved, decided.reason.as_deref());
+            return;
+        }
+        let response = UiChunk::ToolApprovalResponse {
+            approval_id: question,
+            approved: decided.approved,
+            reason: decided.reason.clone(),
+            provider_executed: None,
+            provider_metadata: None,
+        };
+        self.publish(effects, response);
     }
 }
 

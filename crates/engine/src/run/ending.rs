@@ -8,7 +8,7 @@ use std::time::Duration;
 use fermata_protocol::{Answer, FinishReason, Profile, UiChunk, UiPart};
 use fermata_tools::{Call, CallState, Cancelled, ErrorType};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Context, Effects, Phase, Run};
 use crate::model::ModelError;
@@ -155,10 +155,14 @@ impl Run {
 
     fn metadata(&self, context: &Context<'_>) -> Value {
         let took = context.now.duration_since(self.state.started).as_millis().max(0);
-        let duration = u64::try_from(took).unwrap_or(u64::MAX);
-        let mut metadata = json!({ "model": self.state.model, "durationMs": duration });
+        let took = u64::try_from(took).unwrap_or(u64::MAX);
+        let mut metadata = json!({ "model": self.state.model, "durationMs": took });
         if let Some(usage) = self.state.usage {
             metadata["usage"] = json!(usage);
+        }
+        let calls: Map<String, Value> = self.calls.iter().filter_map(duration).collect();
+        if !calls.is_empty() {
+            metadata["calls"] = Value::Object(calls);
         }
         metadata
     }
@@ -217,6 +221,14 @@ pub(crate) fn shutting_down() -> Vec<UiChunk> {
     vec![UiChunk::Error {
         error_text: "The server is shutting down. Load the chat again in a moment.".into(),
     }]
+}
+
+/// How long a call took that ran to its end, by its id. Not that of one that was cancelled meanwhile: it never came to an end.
+fn duration(call: &Call) -> Option<(String, Value)> {
+    let ran_to_its_end = matches!(call.state(), CallState::Success { .. } | CallState::Error { .. });
+    let ran_for = call.ran_for().filter(|_| ran_to_its_end)?;
+    let milliseconds = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
+    Some((call.id.to_string(), json!({ "durationMs": milliseconds })))
 }
 
 fn why(call: &Call, unheard: bool, ending: &Ending, context: &Context<'_>) -> Cancelled {

@@ -212,7 +212,7 @@ impl Play {
     fn answer(&mut self, answers: Vec<Answer>) -> &mut Self {
         let what = format!("answered {}", answers.iter().map(brief).collect::<Vec<_>>().join(", "));
         self.tell(&what, |run, context, effects| match run.judge(&answers, context) {
-            Ok(taken) => run.take(taken.answers, taken.elicited, context, effects),
+            Ok(taken) => run.take(taken.answers, taken.elicited, Given::Aside, context, effects),
             Err(rejected) => panic!("{rejected:?}"),
         })
     }
@@ -342,7 +342,8 @@ fn line(chunk: &UiChunk) -> String {
     let field = |name: &str| {
         value.get(name).map(|v| format!(" {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
     };
-    let fields = ["toolCallId", "input", "output", "errorText", "delta", "inputTextDelta", "finishReason"];
+    let fields =
+        ["toolCallId", "approved", "input", "output", "errorText", "delta", "inputTextDelta", "finishReason"];
     let state = value["data"]["state"].as_str().map(|state| format!(" {state}")).unwrap_or_default();
     format!(
         "{}{}{state}",
@@ -416,6 +417,7 @@ fn no_call_runs_while_one_waits_for_a_decision() {
             save
             park call_3
             execute call_1 call_2
+            tool-approval-response true
             tool-input-available call_3 {"n":1}
         "#]]);
 }
@@ -551,9 +553,11 @@ fn a_denial_is_shown_when_the_gate_opens() {
             tool-approval-request call_2
             > answered call_1 no
             save
+            tool-approval-response false
             > answered call_2 yes
             save
             execute call_2
+            tool-approval-response true
             tool-output-denied call_1
         "#]]);
 }
@@ -570,6 +574,7 @@ fn a_denial_beside_a_browser_call_is_told_as_an_error() {
             > answered call_1 no
             save
             park call_2
+            tool-approval-response false
             tool-output-error call_1 Denied: the call was not approved.
             tool-input-available call_2 {}
         "#]],
@@ -579,18 +584,19 @@ fn a_denial_beside_a_browser_call_is_told_as_an_error() {
 #[test]
 fn when_all_are_denied_the_model_is_told() {
     Play::new().calls(&[("note", "{}")]).answer(vec![decision("call_1", false)]).check(expect![[r#"
-            > finished
-            save
-            park call_1
-            tool-input-available call_1 {}
-            tool-approval-request call_1
-            > answered call_1 no
-            save
-            tool-output-denied call_1
-            finish-step
-            start-step
-            ask
-        "#]]);
+        > finished
+        save
+        park call_1
+        tool-input-available call_1 {}
+        tool-approval-request call_1
+        > answered call_1 no
+        save
+        tool-approval-response false
+        tool-output-denied call_1
+        finish-step
+        start-step
+        ask
+    "#]]);
 }
 
 #[test]
@@ -609,6 +615,8 @@ fn a_batch_of_decisions_opens_the_gate_once() {
             > answered call_1 no, call_2 yes
             save
             execute call_2
+            tool-approval-response false
+            tool-approval-response true
             tool-output-denied call_1
         "#]]);
 }
@@ -634,6 +642,8 @@ fn always_decides_the_siblings_and_later_calls() {
             save
             release call_2
             execute call_1 call_2
+            tool-approval-response true
+            tool-approval-response true
             > settled call_1
             save
             tool-output-available call_1 1
@@ -665,6 +675,7 @@ fn an_edited_input_is_shown_and_runs() {
             > answered call_1 yes as {"n":2}
             save
             execute call_1
+            tool-approval-response true
             tool-input-available call_1 {"n":2}
         "#]],
     );
@@ -750,6 +761,7 @@ fn stop_settles_what_waits_and_leaves_no_step_of_calls_at_the_end() {
             tool-approval-request call_2
             > answered call_1 no
             save
+            tool-approval-response false
             > stopped
             save
             release call_2
@@ -812,6 +824,7 @@ fn letting_go_asks_about_what_the_gate_withholds() {
             release call_1 call_3
             park call_3
             execute call_1 call_2
+            tool-approval-response true
             tool-input-available call_3 {}
         "#]]);
 }
@@ -837,9 +850,11 @@ fn an_approval_that_nobody_needs_may_still_deny() {
             readers: finish tool-calls
             > answered call_2 no
             save
+            tool-approval-response false
             > answered call_1 yes
             save
             execute call_1
+            tool-approval-response true
             tool-output-denied call_2
         "#]]);
 }
@@ -977,7 +992,7 @@ fn a_saved_run_is_the_same_run() {
     step(&mut play, &|run, context, effects| run.hear(finished(), context, effects));
     step(&mut play, &|run, context, effects| {
         let taken = run.judge(&[decision("call_1", false)], context).unwrap();
-        run.take(taken.answers, taken.elicited, context, effects);
+        run.take(taken.answers, taken.elicited, Given::Aside, context, effects);
     });
     let state: RunState = serde_json::from_value(serde_json::to_value(&play.run.state).unwrap()).unwrap();
     let calls: Vec<Call> = serde_json::from_value(serde_json::to_value(&play.run.calls).unwrap()).unwrap();

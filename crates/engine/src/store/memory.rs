@@ -54,6 +54,8 @@ struct Run {
     open: bool,
     driver: Option<InstanceId>,
     waiting: bool,
+    let_go: bool,
+    questions: usize,
     state: Value,
     expires: Option<Timestamp>,
     chunks: Vec<(u64, String)>,
@@ -133,7 +135,7 @@ impl Store for MemoryStore {
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         let before = before.map(Cursor::parse).transpose()?.map(|cursor| (cursor.updated_at, cursor.chat));
-        let chats = &self.lock().chats;
+        let Inner { chats, alive, .. } = &*self.lock();
         let mut places: Vec<_> = chats
             .iter()
             .filter(|(_, chat)| chat.owner == *owner)
@@ -148,7 +150,7 @@ impl Store for MemoryStore {
             .filter(|_| more)
             .map(|(updated_at, chat)| Cursor { updated_at: *updated_at, chat: chat.clone() });
         let summaries =
-            places.iter().filter_map(|(_, id)| chats.get(id).map(|chat| chat.summary(id))).collect();
+            places.iter().filter_map(|(_, id)| chats.get(id).map(|chat| chat.summary(id, alive))).collect();
         Ok(ChatPage { chats: summaries, next: next.map(|cursor| cursor.encode()) })
     }
 
@@ -331,13 +333,15 @@ impl Chat {
         }
     }
 
-    fn summary(&self, id: &ChatId) -> ChatSummary {
+    fn summary(&self, id: &ChatId, alive: &BTreeSet<InstanceId>) -> ChatSummary {
         let first = self.messages.iter().find(|message| message.role == Role::User);
         ChatSummary {
             id: id.clone(),
             title: first.and_then(page::title),
             created_at: self.created_at,
             updated_at: self.updated_at,
+            open: self.open_run().is_some_and(|run| !run.let_go),
+            pending: self.open_run().map_or(0, |run| run.pending(alive)),
         }
     }
 
@@ -366,9 +370,10 @@ impl Chat {
             Change::PutMessage(message) => self.put_message(*message),
             Change::OpenRun { run, message, driver } => self.open(run, message, driver, at)?,
             Change::Drive { run, driver } => self.run_in_progress(&run)?.driver = driver,
-            Change::SaveRun { run, state, expires, waiting, driver } => {
+            Change::SaveRun { run, state, expires, waiting, let_go, questions, driver } => {
                 let run = self.run_in_progress(&run)?;
-                (run.state, run.expires, run.waiting, run.driver) = (state, expires, waiting, driver);
+                (run.state, run.expires, run.driver) = (state, expires, driver);
+                (run.waiting, run.let_go, run.questions) = (waiting, let_go, questions);
             }
             Change::AppendChunks { chunks, .. } if chunks.is_empty() => {}
             Change::AppendChunks { run, first, chunks } => {
@@ -430,6 +435,13 @@ impl Chat {
 // === impl Run ===
 
 impl Run {
+    /// How much of it waits for somebody. A question lives no longer than who drives its run.
+    fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
+        let calls = self.calls.iter().filter(|call| call.waits_for_somebody()).count();
+        let is_driven = self.driver.as_ref().is_some_and(|driver| alive.contains(driver));
+        calls + if is_driven { self.questions } else { 0 }
+    }
+
     fn new(id: RunId, message: MessageId, driver: InstanceId, at: Timestamp) -> Self {
         Self {
             id,
@@ -437,6 +449,8 @@ impl Run {
             open: true,
             driver: Some(driver),
             waiting: false,
+            let_go: false,
+            questions: 0,
             started: at,
             ended: None,
             state: Value::Null,

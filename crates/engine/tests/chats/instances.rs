@@ -7,14 +7,19 @@ use fermata_protocol::{ChatId, EventId};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::world::{Read, World, calls, decision, finished, output, says};
+use crate::world::{Read, Turn, World, calls, decision, finished, output, says};
 
 const WAITS: (&str, fn() -> Value) = ("where", || json!({}));
 
 /// A run that waits for the page's output at the first of two instances.
 async fn parked() -> (World, World, Read, String) {
+    parked_before([says("Bern.")]).await
+}
+
+/// The same, where the model says these things after that.
+async fn parked_before(rest: impl IntoIterator<Item = Turn>) -> (World, World, Read, String) {
     let here = World::first();
-    here.script([calls(&[(WAITS.0, WAITS.1())]), says("Bern.")]);
+    here.script([calls(&[(WAITS.0, WAITS.1())])].into_iter().chain(rest));
     let mut stream = here.say("where am I?").await;
     let call = stream.until("tool-input-available").await;
     let there = here.another();
@@ -275,6 +280,42 @@ async fn an_instance_that_was_replaced_writes_nothing_and_its_readers_go_on_else
     if let Some(copy) = &mut copy {
         copy.read_out().await;
     }
+}
+
+/// A run that was taken from an instance that does not know it yet, and the call that it waits for by now.
+async fn taken_away() -> (World, World, Read, String, String) {
+    let turns = [calls(&[(WAITS.0, WAITS.1())]), says("Bern.")];
+    let (here, there, stream, first) = parked_before(turns).await;
+    here.store.bury();
+    assert_eq!(there.answer(output(&first, json!("Zug"))).await.as_deref(), Ok("success"));
+    let second = loop {
+        let waiting = there.pending().await;
+        if let Some((call, "executing")) = waiting.first().and_then(|waits| waits.split_once(' ')) {
+            break call.to_owned();
+        }
+        after(0).await;
+    };
+    assert_ne!(first, second);
+    (here, there, stream, first, second)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_was_replaced_refuses_no_post_by_what_it_remembers() {
+    let (here, _there, stream, first, second) = taken_away().await;
+    let told = |call: &str| json!({"type": "tool-where", "toolCallId": call, "state": "output-available", "input": {}, "output": "Zug"});
+    let parts = json!([{"type": "step-start"}, told(&first), {"type": "step-start"}, told(&second)]);
+    let message = json!({"id": stream.find("start")["messageId"], "role": "assistant", "parts": parts});
+    let mut rest = here.post(json!({"id": "c", "messages": [message]})).await;
+    assert!(rest.read_out().await.ends_with("text-end finish-step finish"), "{}", rest.types());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_stood_still_for_a_lease_looks_again_before_it_says_what_waits() {
+    let (here, there, _stream, _first, second) = taken_away().await;
+    tokio::time::advance(fermata_engine::store::LEASE).await;
+    let waits = here.pending().await;
+    assert_eq!(waits, [format!("{second} executing")]);
+    assert_eq!(waits, there.pending().await);
 }
 
 #[tokio::test(start_paused = true)]

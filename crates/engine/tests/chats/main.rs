@@ -11,6 +11,7 @@ mod world;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use fermata_engine::model::{ModelError, ModelEvent};
+use fermata_protocol::Role;
 use serde_json::json;
 use world::{World, always, calls, decision, finished, output, says};
 
@@ -287,6 +288,22 @@ async fn a_new_message_supersedes_and_outputs_that_come_along_are_taken() {
         told.contains("content: [Text(\"Bern\")]") && told.contains("the conversation went on"),
         "{told}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_make_again_what_never_arrived_is_to_say_it() {
+    let world = World::new();
+    world.script([says("one"), says("two")]);
+    world.say("first").await.read_out().await;
+    let lost = json!({"id": "lost", "role": "user", "parts": [{"type": "text", "text": "second"}]});
+    let body = json!({"id": "c", "trigger": "regenerate-message", "messages": [lost]});
+    assert_eq!(world.post(body.clone()).await.read_out().await.split(' ').next_back(), Some("finish"));
+    let words: Vec<_> = world.messages().await.iter().map(|message| message.role).collect();
+    assert_eq!(words, [Role::User, Role::Assistant, Role::User, Role::Assistant]);
+    // Now that it has arrived, its answer is made again.
+    world.script([says("three")]);
+    world.post(body).await.read_out().await;
+    assert_eq!(world.messages().await.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

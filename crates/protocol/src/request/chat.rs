@@ -181,5 +181,9 @@ fn client_options(fields: &Fields<'_>) -> Result<ClientOptions, RequestError> {
             Some(profile.ok_or_else(|| wrong("fermata.client", value, "5, 6 or 7"))?)
         }
     };
-    Ok(ClientOptions { client, hold: options.string("hold")?.map(str::to_owned) })
+    Ok(ClientOptions {
+        client,
+        hold: options.string("hold")?.map(str::to_owned),
+        exists: options.flag("exists")?.unwrap_or_default(),
+    })
 }

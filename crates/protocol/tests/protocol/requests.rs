@@ -177,6 +177,7 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
             chat(json!({"fermata": {"client": 4}})),
             chat(json!({"fermata": {"client": "6"}})),
             chat(json!({"fermata": {"hold": 30}})),
+            chat(json!({"fermata": {"exists": "yes"}})),
             chat(json!({"tools": "t"})),
             chat(json!({"tools": {"t": null}})),
             chat(json!({"tools": {"a tool": {}}})),
@@ -223,6 +224,7 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
             `fermata.client` is 4; it must be 5, 6 or 7.
             `fermata.client` is "6"; it must be 5, 6 or 7.
             `fermata.hold` is 30; it must be a string.
+            `fermata.exists` is "yes"; it must be true or false.
             `tools` is "t"; it must be an object of tools by name, or a list of tools.
             `tools.t` is null; it must be an object.
             `tools.a tool` has a name that models do not take; it must be 1 to 64 characters of A-Z, a-z, 0-9, '_' and '-'.

@@ -1,5 +1,10 @@
 //! What somebody who plays with the demo wants, read from their words.
 
+mod chinese;
+mod english;
+
+use super::language::Language;
+
 /// A wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
@@ -7,71 +12,78 @@ pub(super) enum Wish {
     Talk,
     /// What time it is.
     Time,
-    /// A note to be written, with its text.
+    /// A note to be written, with its text; empty where they gave none.
     WriteNote(String),
     /// Notes to be found, by these words.
     FindNotes(String),
     /// Where they are.
     Location,
+    /// A chart.
+    Chart(ChartKind),
+    /// To be asked something.
+    Question,
+    /// To pick a file.
+    PickFile,
+    /// A record to be made, with its title; empty where they gave none.
+    CreateRecord(String),
     /// Several things at once.
     Everything,
-    /// Reasoning about something.
+    /// Reasoning about something; empty where they did not say about what.
     Think(String),
+    /// A long answer.
+    Story,
     /// A tool called by its name.
     Use(String),
+}
+
+/// What a chart looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChartKind {
+    /// Bars side by side.
+    Bar,
+    /// Lines.
+    Line,
+    /// A cake in pieces.
+    Pie,
 }
 
 // === impl Wish ===
 
 impl Wish {
-    /// Reads the words.
+    /// Reads the words. Who writes Chinese may still give a command in English.
     pub(super) fn read(text: &str) -> Self {
-        let text = text.trim();
-        let lower = text.to_lowercase();
-        let words: Vec<&str> = lower.split(|letter: char| !letter.is_alphanumeric()).collect();
-        let has = |options: &[&str]| words.iter().any(|word| options.contains(word));
-        if has(&["everything"]) {
-            Self::Everything
-        } else if let Some(name) = after(text, "use ") {
-            Self::Use(name)
-        } else if has(&["think"]) {
-            Self::Think(after_word(text, &["about"]).unwrap_or_else(|| "that".to_owned()))
-        } else if has(&["find", "search", "look"]) && has(&["note", "notes"]) {
-            Self::FindNotes(after_word(text, &["about", "for", "with", "notes"]).unwrap_or_default())
-        } else if has(&["note", "remember"]) {
-            Self::WriteNote(
-                after_word(text, &[":", "note", "remember"]).unwrap_or_else(|| "a note".to_owned()),
-            )
-        } else if lower.contains("where am i") || has(&["location"]) {
-            Self::Location
-        } else if has(&["time", "clock", "date"]) {
-            Self::Time
-        } else {
-            Self::Talk
+        match Language::of(text) {
+            Language::English => english::read(text.trim()),
+            Language::Chinese => chinese::read(text.trim()).unwrap_or_else(|| english::read(text.trim())),
         }
     }
 }
 
-/// The rest after a beginning, whatever its case, without quotes and full stop.
-fn after(text: &str, beginning: &str) -> Option<String> {
-    let head = text.get(..beginning.len())?;
-    head.eq_ignore_ascii_case(beginning)
-        .then(|| bare(&text[beginning.len()..]))
-        .filter(|rest| !rest.is_empty())
+// === impl ChartKind ===
+
+impl ChartKind {
+    /// Its name among those that the tool knows.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bar => "bar",
+            Self::Line => "line",
+            Self::Pie => "pie",
+        }
+    }
 }
 
-/// What follows the first of the words that is there and is followed by something.
-fn after_word(text: &str, words: &[&str]) -> Option<String> {
-    // Lower case may change a letter's length, so that offsets would not fit; ASCII lower case does not.
-    let lower = text.to_ascii_lowercase();
-    words
-        .iter()
-        .filter_map(|word| lower.find(word).map(|start| bare(&text[start + word.len()..])))
-        .find(|rest| !rest.is_empty())
+/// The words before a colon; all, where there is none.
+fn head(text: &str) -> &str {
+    text.split([':', '：']).next().unwrap_or(text)
 }
 
+/// What is meant, without the quotes and stops around it.
 fn bare(text: &str) -> String {
-    text.trim().trim_matches(['"', '\'', '`', '“', '”', '.', '!', '?', ':', ' ']).to_owned()
+    const MARKS: &[char] = &[
+        '"', '\'', '`', '“', '”', '.', '!', '?', ':', ' ', '‘', '’', '「', '」', '『', '』', '《', '》',
+        '。', '，', '、', '！', '？', '：', '；',
+    ];
+    text.trim().trim_matches(MARKS).to_owned()
 }
 
 #[cfg(test)]
@@ -85,16 +97,71 @@ mod tests {
             ("write a note: buy milk", Wish::WriteNote("buy milk".into())),
             ("Please write a note \"Buy milk.\"", Wish::WriteNote("Buy milk".into())),
             ("remember the milk", Wish::WriteNote("the milk".into())),
+            ("write a note", Wish::WriteNote(String::new())),
+            ("write a note: draw a chart", Wish::WriteNote("draw a chart".into())),
             ("find my notes about milk", Wish::FindNotes("milk".into())),
             ("search notes", Wish::FindNotes(String::new())),
             ("Where am I?", Wish::Location),
             ("do everything", Wish::Everything),
             ("think about tea", Wish::Think("tea".into())),
+            ("think", Wish::Think(String::new())),
             ("Use get_weather.", Wish::Use("get_weather".into())),
+            ("Draw a chart!", Wish::Chart(ChartKind::Bar)),
+            ("draw a line chart by date", Wish::Chart(ChartKind::Line)),
+            ("show me a pie chart", Wish::Chart(ChartKind::Pie)),
+            ("ask me something", Wish::Question),
+            ("Pick a file.", Wish::PickFile),
+            ("let me choose files", Wish::PickFile),
+            ("create a record: First visit", Wish::CreateRecord("First visit".into())),
+            (
+                "create a record: a note about everything",
+                Wish::CreateRecord("a note about everything".into()),
+            ),
+            ("Create a record", Wish::CreateRecord(String::new())),
+            ("tell me a long story", Wish::Story),
             ("hello", Wish::Talk),
             ("useful", Wish::Talk),
             ("", Wish::Talk),
             ("ÄÖ", Wish::Talk),
+        ] {
+            assert_eq!(Wish::read(words), wish, "{words}");
+        }
+    }
+
+    #[test]
+    fn plain_words_are_understood_in_chinese_too() {
+        for (words, wish) in [
+            ("现在几点", Wish::Time),
+            ("请问现在是什么时间？", Wish::Time),
+            ("写一条笔记：买牛奶", Wish::WriteNote("买牛奶".into())),
+            ("写一条笔记:买牛奶。", Wish::WriteNote("买牛奶".into())),
+            ("帮我记住“买牛奶”", Wish::WriteNote("买牛奶".into())),
+            ("写一条笔记", Wish::WriteNote(String::new())),
+            ("写一条笔记：查找图表，全部一起来", Wish::WriteNote("查找图表，全部一起来".into())),
+            ("查找关于牛奶的笔记", Wish::FindNotes("牛奶".into())),
+            ("搜索我的笔记", Wish::FindNotes(String::new())),
+            ("搜索笔记：牛奶", Wish::FindNotes("牛奶".into())),
+            ("找一下牛奶的笔记", Wish::FindNotes("牛奶".into())),
+            ("我在哪里？", Wish::Location),
+            ("我的位置", Wish::Location),
+            ("全部一起来", Wish::Everything),
+            ("思考一下茶", Wish::Think("茶".into())),
+            ("想一想关于茶的事", Wish::Think("茶的事".into())),
+            ("思考", Wish::Think(String::new())),
+            ("使用 get_weather", Wish::Use("get_weather".into())),
+            ("使用get_weather。", Wish::Use("get_weather".into())),
+            ("请使用工具 get_weather", Wish::Use("get_weather".into())),
+            ("画一张图表", Wish::Chart(ChartKind::Bar)),
+            ("画一张折线图", Wish::Chart(ChartKind::Line)),
+            ("画一个饼图", Wish::Chart(ChartKind::Pie)),
+            ("问我一个问题", Wish::Question),
+            ("选择一个文件", Wish::PickFile),
+            ("创建一条记录：第一次来访", Wish::CreateRecord("第一次来访".into())),
+            ("新建记录", Wish::CreateRecord(String::new())),
+            ("讲一个长故事", Wish::Story),
+            ("你好", Wish::Talk),
+            ("write a note: 买牛奶", Wish::WriteNote("买牛奶".into())),
+            ("use 天气", Wish::Use("天气".into())),
         ] {
             assert_eq!(Wish::read(words), wish, "{words}");
         }

@@ -27,7 +27,7 @@ use crate::{
         ("x-resumable-stream-id" = String, description = "The run's id"),
         ("x-vercel-ai-ui-message-stream" = String, description = "Always v1"),
     )),
-    (status = 404, description = "`not_found`: the chat is somebody else's", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "`not_found`: the chat is somebody else's, or `fermata.exists` was wrong", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`nothing_to_continue`: the history holds nothing new", body = Problem, content_type = "application/problem+json"),
     (status = 429, description = "`too_many_runs`", body = Problem, content_type = "application/problem+json",
         headers(("retry-after" = u32, description = "Seconds"))),

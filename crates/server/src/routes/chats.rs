@@ -41,6 +41,11 @@ pub struct ListedChat {
     created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
+    /// Whether a run is open, so that `GET …/stream` follows it.
+    open: bool,
+    /// How much waits in it: calls for a person's decision or for a browser's output, questions of running tools for an answer.
+    #[schema(example = 0)]
+    pending: usize,
 }
 
 /// A page of chats.
@@ -123,6 +128,13 @@ impl From<ChatView> for Chat {
 
 impl From<ChatSummary> for ListedChat {
     fn from(chat: ChatSummary) -> Self {
-        Self { id: chat.id, title: chat.title, created_at: chat.created_at, updated_at: chat.updated_at }
+        Self {
+            id: chat.id,
+            title: chat.title,
+            created_at: chat.created_at,
+            updated_at: chat.updated_at,
+            open: chat.open,
+            pending: chat.pending,
+        }
     }
 }

@@ -1,20 +1,42 @@
-//! The page that greets a person: what this is, and lines for a terminal that work as they stand.
+//! The pages that greet a person: the web demo where the binary carries it, and lines for a terminal that work as they stand.
 
 use axum::{
+    Extension,
     extract::State,
     http::{HeaderMap, header},
-    response::{Html, IntoResponse},
+    response::{Html, IntoResponse, Response},
 };
 
-use crate::App;
+use super::demo;
+use crate::{App, demo::Demo};
 
 const PAGE: &str = include_str!("../pages/welcome.html");
 
-/// A page that shows how to start.
+/// The first page.
+///
+/// The web demo, where the server has it; otherwise the page of `GET /curl`.
 #[utoipa::path(get, path = "/", operation_id = "welcome", tag = "operators",
+    responses(
+        (status = 200, description = "The page", body = String, content_type = "text/html"),
+        (status = 304, description = "The client has it"),
+    ), security(())
+)]
+pub async fn welcome(
+    State(app): State<App>,
+    Extension(demo): Extension<Demo>,
+    headers: HeaderMap,
+) -> Response {
+    match demo.get("/") {
+        Some(page) => demo::send(page, &headers),
+        None => curl(State(app), headers).await.into_response(),
+    }
+}
+
+/// A page that shows how to start with curl.
+#[utoipa::path(get, path = "/curl", operation_id = "curl", tag = "operators",
     responses((status = 200, description = "The page", body = String, content_type = "text/html")), security(())
 )]
-pub async fn welcome(State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
+pub async fn curl(State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
     let token =
         if app.auth().wants_token() { " \\\n  -H \"authorization: Bearer $FERMATA_TOKEN\"" } else { "" };
     let page = PAGE

@@ -53,6 +53,8 @@ pub struct FermataOptions {
     /// How long a parked call holds this stream.
     #[schema(example = "30s")]
     hold: Option<String>,
+    /// Only for a chat that the server has: one that it does not have is 404 instead of a new one. For a post that carries no history.
+    exists: Option<bool>,
 }
 
 /// One answer, or several as `answers`, which are taken together or not at all.

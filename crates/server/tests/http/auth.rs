@@ -47,7 +47,7 @@ async fn without_a_known_token_the_api_is_closed() {
 #[tokio::test]
 async fn what_operators_and_persons_open_needs_no_token() {
     let app = TestApp::with(TOKENS, []).await;
-    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/"] {
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/", "/curl"] {
         assert_eq!(app.get(path).await.status, 200, "{path}");
     }
     assert!(app.get("/").await.text.contains("authorization: Bearer"));

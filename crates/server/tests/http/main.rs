@@ -5,6 +5,7 @@ mod app;
 mod auth;
 mod chat;
 mod commands;
+mod demo;
 mod ending;
 mod malformed;
 mod operators;

@@ -114,17 +114,41 @@ pub fn append(id: &str, first: u64, chunks: &[&str]) -> Change {
 }
 
 pub fn save(id: &str, state: serde_json::Value, expires: Option<Timestamp>) -> Change {
-    Change::SaveRun { run: run(id), state, expires, waiting: false, driver: None }
+    Change::SaveRun {
+        run: run(id),
+        state,
+        expires,
+        waiting: false,
+        let_go: false,
+        questions: 0,
+        driver: None,
+    }
 }
 
 /// A run that nobody drives and that waits for somebody, until then.
 pub fn wait(id: &str, expires: Option<Timestamp>) -> Change {
-    Change::SaveRun { run: run(id), state: json!(1), expires, waiting: true, driver: None }
+    Change::SaveRun {
+        run: run(id),
+        state: json!(1),
+        expires,
+        waiting: true,
+        let_go: false,
+        questions: 0,
+        driver: None,
+    }
 }
 
 /// A run that waits for somebody, until then, at an instance.
 pub fn wait_at(id: &str, driver: &str, expires: Option<Timestamp>) -> Change {
-    Change::SaveRun { run: run(id), state: json!(1), expires, waiting: true, driver: Some(instance(driver)) }
+    Change::SaveRun {
+        run: run(id),
+        state: json!(1),
+        expires,
+        waiting: true,
+        let_go: false,
+        questions: 0,
+        driver: Some(instance(driver)),
+    }
 }
 
 /// The chat's fence as it is now.

@@ -95,6 +95,8 @@ in_every_store! {
     pages_neither_repeat_nor_skip_chats_of_the_same_time
     a_cursor_that_no_page_gave_is_refused
     a_chat_is_called_after_its_first_user_message
+    a_listed_chat_is_open_while_its_run_can_be_followed
+    a_listed_chat_counts_what_waits_for_somebody
     a_chat_is_due_when_its_open_run_is
     a_deadline_between_two_microseconds_is_not_early
     a_deleted_chat_leaves_nothing_and_its_id_is_free
@@ -537,6 +539,98 @@ async fn a_chat_is_called_after_its_first_user_message(store: AnyStore) {
     assert_eq!(title().await, None, "a first message without words gives no title, whatever follows");
     commit(&store, &id, vec![Change::TruncateMessages { keep: 1 }]).await;
     assert_eq!(title().await, None);
+}
+
+async fn a_listed_chat_is_open_while_its_run_can_be_followed(store: AnyStore) {
+    let id = chat("a");
+    let listed = async || {
+        let page = store.chats(&alice(), 9, None).await.unwrap();
+        page.chats.iter().map(|chat| (chat.id.to_string(), chat.open)).collect::<Vec<_>>()
+    };
+    let is_open = async || listed().await.contains(&("a".into(), true));
+    let saved = |waiting, let_go| Change::SaveRun {
+        run: run("r"),
+        state: json!(1),
+        expires: None,
+        waiting,
+        let_go,
+        questions: 0,
+        driver: None,
+    };
+    commit(&store, &id, vec![create(alice())]).await;
+    assert!(!is_open().await, "nothing has begun");
+    commit(&store, &id, vec![open("r")]).await;
+    assert!(is_open().await);
+    commit(&store, &id, vec![saved(true, false)]).await;
+    assert!(is_open().await, "what waits can be followed while its readers are held");
+    commit(&store, &id, vec![saved(true, true)]).await;
+    assert!(!is_open().await, "the readers were sent away");
+    commit(&store, &id, vec![saved(false, false)]).await;
+    assert!(is_open().await, "it goes on");
+    commit(&store, &chat("b"), vec![create(alice())]).await;
+    assert_eq!(listed().await, [("b".into(), false), ("a".into(), true)]);
+    commit(&store, &id, vec![saved(true, true), close("r")]).await;
+    assert!(!is_open().await);
+    commit(&store, &id, vec![open("next")]).await;
+    assert!(is_open().await, "the next run is not held to what became of the one before");
+}
+
+async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
+    let id = with_run(&store).await;
+    let listed = async || {
+        let page = store.chats(&alice(), 9, None).await.unwrap();
+        page.chats.iter().map(|chat| (chat.id.to_string(), chat.pending)).collect::<Vec<_>>()
+    };
+    let made = |id: &str, by: RunBy, states: Vec<CallState>| {
+        let mut call = Call::new(ToolCallId::new(id), 1, "t".into(), Some(by), at(0));
+        states.into_iter().for_each(|state| call.enter(state, at(0)));
+        put_call("r", &call)
+    };
+    let running = || vec![CallState::Scheduled, CallState::Executing];
+    assert_eq!(listed().await, [("a".into(), 0)]);
+    commit(
+        &store,
+        &id,
+        vec![
+            made("validating", RunBy::Browser, vec![]),
+            made("asked", RunBy::Server, vec![CallState::AwaitingApproval]),
+            made("asked-too", RunBy::Browser, vec![CallState::AwaitingApproval]),
+            made("withheld", RunBy::Browser, vec![CallState::Scheduled]),
+            made("parked", RunBy::Browser, running()),
+            made("running", RunBy::Server, running()),
+            made("running-elsewhere", RunBy::Mcp, running()),
+        ],
+    )
+    .await;
+    assert_eq!(listed().await, [("a".into(), 3)]);
+    let done = || [running(), vec![CallState::Success { output: json!(1) }]].concat();
+    commit(&store, &id, vec![made("parked", RunBy::Browser, done())]).await;
+    assert_eq!(listed().await, [("a".into(), 2)]);
+    let asking = |questions, driver: &str| Change::SaveRun {
+        run: run("r"),
+        state: json!(1),
+        expires: None,
+        waiting: true,
+        let_go: false,
+        questions,
+        driver: Some(instance(driver)),
+    };
+    store.join(&instance("alive")).await.unwrap();
+    commit(&store, &id, vec![asking(3, "alive")]).await;
+    assert_eq!(listed().await, [("a".into(), 5)], "what a running call asks waits beside the calls");
+    commit(&store, &id, vec![asking(3, "dead")]).await;
+    assert_eq!(
+        listed().await,
+        [("a".into(), 2)],
+        "and as long as there is somebody who would hear the answer"
+    );
+    commit(&store, &id, vec![asking(0, "alive")]).await;
+    assert_eq!(listed().await, [("a".into(), 2)]);
+    commit(&store, &chat("b"), vec![create(alice()), open("r"), made("parked", RunBy::Browser, running())])
+        .await;
+    assert_eq!(listed().await, [("b".into(), 1), ("a".into(), 2)]);
+    commit(&store, &chat("b"), vec![asking(1, "alive"), close("r")]).await;
+    assert_eq!(listed().await, [("b".into(), 0), ("a".into(), 2)], "nothing waits in a run that is over");
 }
 
 async fn a_chat_is_due_when_its_open_run_is(store: AnyStore) {

@@ -81,6 +81,8 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
                 state: json!({"\0": text}),
                 expires: None,
                 waiting: false,
+                let_go: false,
+                questions: 0,
                 driver: None,
             },
         ];

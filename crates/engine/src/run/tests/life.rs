@@ -99,6 +99,7 @@ fn a_progressive_gate_lets_each_call_run_as_soon_as_it_is_decided_itself() {
             tool-input-available call_3 {}
             > answered call_4 no
             save
+            tool-approval-response false
             tool-output-error call_4 Denied: the call was not approved.
             > settled call_1
             save
@@ -109,6 +110,7 @@ fn a_progressive_gate_lets_each_call_run_as_soon_as_it_is_decided_itself() {
             > answered call_2 yes
             save
             execute call_2
+            tool-approval-response true
             > settled call_2
             save
             tool-output-available call_2 saved
@@ -130,6 +132,7 @@ fn a_progressive_gate_is_remembered_by_a_run_whose_rules_have_changed_meanwhile(
         > answered call_2 yes
         save
         execute call_2
+        tool-approval-response true
     "#]]);
 }
 
@@ -223,6 +226,7 @@ fn an_edited_input_stands_in_the_line_that_it_names() {
         > answered call_2 yes as {"n":2}
         save
         queue call_2 for 2
+        tool-approval-response true
         tool-input-available call_2 {"n":2}
     "#]]);
 }
@@ -512,6 +516,7 @@ fn a_call_whose_tool_has_gone_while_it_waited_is_settled_when_it_does_not_come_b
         > answered call_1 yes
         save
         execute call_2
+        tool-approval-response true
         > nothing has come
         > it is missed
         save
@@ -583,4 +588,55 @@ fn a_question_that_nobody_needs_any_more_takes_no_answer_while_its_tool_is_away(
     let before = play.run.pending().count();
     play.dies();
     assert_eq!(play.run.pending().count(), before, "nor after a crash");
+}
+
+impl Play {
+    fn later(&mut self, milliseconds: i64) -> &mut Self {
+        self.now += SignedDuration::from_millis(milliseconds);
+        self
+    }
+
+    /// What the message says at last of how long its calls took.
+    fn durations(&self) -> Value {
+        self.run.snapshot().metadata.expect("a message that is finished")["calls"].clone()
+    }
+}
+
+#[test]
+fn a_message_says_how_long_each_of_its_calls_ran_and_not_how_long_it_waited() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("note", "{}"), ("where", "{}")]);
+    play.later(5_000).answer(vec![decision("call_2", true)]);
+    play.later(30).settle("call_1", Ok(json!("noon"))).later(10).settle("call_2", Err("no paper"));
+    // The process ends and another goes on: what was is known.
+    play.later(1_000).dies().later(200).answer(vec![output("call_3", json!("Bern"))]);
+    play.calls(&[("time", "{}")]).later(7).settle("call_5", Ok(json!("later")));
+    play.later(60_000).hear(ModelEvent::Text("Done.".into())).hear(finished());
+    let expected = json!({
+        "call_1": {"durationMs": 30},
+        "call_2": {"durationMs": 40},
+        "call_3": {"durationMs": 1_240},
+        "call_5": {"durationMs": 7},
+    });
+    assert_eq!(play.durations(), expected);
+    // A tab that was away is told the same.
+    let message = play.run.snapshot();
+    let healed = heal_finished(&message, &shown_by(&message.parts[..1]), |_| true).expect("it is behind");
+    let Some(UiChunk::Finish { message_metadata: Some(metadata), .. }) = healed.last() else {
+        panic!("no finish: {healed:?}");
+    };
+    assert_eq!(metadata["calls"], expected);
+}
+
+#[test]
+fn a_call_that_never_ran_to_its_end_has_no_duration() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("time", "{\"n\":\"x\"}"), ("nowhere", "{}")]);
+    play.later(50).answer(vec![decision("call_1", false)]).later(50);
+    play.hear(ModelEvent::Text("Well.".into())).hear(finished());
+    assert_eq!(play.durations(), Value::Null, "denied, invalid, unknown: none ran");
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("where", "{}")]);
+    play.later(20).settle("call_1", Ok(json!("noon"))).later(20).end(Ending::Stopped);
+    assert_eq!(play.durations(), json!({"call_1": {"durationMs": 20}}), "the other was stopped");
 }

@@ -74,7 +74,9 @@ impl World {
             .iter()
             .map(|(place, kind)| (self.run.calls[*place].id.clone(), kind.clone()))
             .collect();
-        self.tell(|run, context, effects| run.take(taken.answers, taken.elicited, context, effects));
+        self.tell(|run, context, effects| {
+            run.take(taken.answers, taken.elicited, Given::Aside, context, effects)
+        });
         if self.live.is_none() {
             // The process died around it, or the run is over: whether it was acknowledged is not known.
             return;

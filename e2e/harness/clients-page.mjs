@@ -1,0 +1,133 @@
+// @ts-check
+// docs/clients.md, written from findings. What is said here and not found out is how a page names its version.
+
+import { CLIENTS, VERSIONS } from './clients.mjs';
+
+/** The length of a line. */
+const WIDTH = 130;
+
+/** @typedef {import('./findings.mjs').Findings} Findings */
+/** @typedef {import('./findings.mjs').Finding} Finding */
+/** @typedef {import('./clients.mjs').Client} Client */
+
+const HEAD = `# What each client version gets
+
+<!-- Written by e2e/tests/matrix.test.mjs; the head of that file says how. -->
+
+Tell the server the major version of the \`ai\` package that your page uses, once, where you make the transport:
+
+\`\`\`ts
+new DefaultChatTransport({ api: '/api/chat', body: { fermata: { client: 6 } } }) // 5, 6 or 7
+\`\`\`
+
+Nothing else in a request gives it away, and a client that is sent what it does not know ends the chat with an error. Where nothing is
+said, the server takes what its setting \`FERMATA_CLIENT\` says, which is 6.`;
+
+const BEFORE_TABLE = `## The table
+
+Each line was run with each of these versions of the package, against the server as it is built, with the AI SDK's own helpers as
+\`sendAutomaticallyWhen\`. After each run the page showed what the server has stored, part by part, and had made no request but those the
+line is about. "yes" means: as the AI SDK describes it. The numbers are those of the notes below.`;
+
+/**
+ * The page.
+ *
+ * @param {Findings} findings
+ * @returns {string}
+ */
+export function clientsPage(findings) {
+  const notes = new Notes();
+  const table = tableOf(findings, notes);
+  return [HEAD, BEFORE_TABLE, table, '## Notes', notes.list, '## What was sent', sentOf(findings)].join('\n\n') + '\n';
+}
+
+/** The notes, numbered in the order in which they are met. */
+class Notes {
+  /** @type {string[]} */
+  #notes = [];
+
+  /** @param {Finding} finding */
+  cell({ cell, note }) {
+    if (note === undefined) return cell;
+    if (!this.#notes.includes(note)) this.#notes.push(note);
+    return `${cell} (${this.#notes.indexOf(note) + 1})`;
+  }
+
+  get list() {
+    return this.#notes.map((note, index) => wrapped(`${index + 1}. ${note}`, '    ')).join('\n');
+  }
+}
+
+/**
+ * Words in lines of a length that is easy to read in an editor.
+ *
+ * @param {string} words
+ * @param {string} indent of every line but the first
+ */
+function wrapped(words, indent) {
+  const lines = [''];
+  // A piece of code is not torn apart.
+  for (const word of words.match(/(?:`[^`]*`|[^\s`])+/g) ?? []) {
+    const line = lines.at(-1) ?? '';
+    if (line.length + word.length >= WIDTH) lines.push(`${indent}${word}`);
+    else lines[lines.length - 1] = line === '' ? word : `${line} ${word}`;
+  }
+  return lines.join('\n');
+}
+
+/**
+ * @param {Findings} findings
+ * @param {Notes} notes
+ */
+function tableOf(findings, notes) {
+  const rows = [row(['', ...CLIENTS.map((client) => client.package)]), row(['---', ...CLIENTS.map(() => '---')])];
+  for (const { title, capabilities } of findings.groups) {
+    rows.push(row([`**${title}**`, ...CLIENTS.map(() => '')]));
+    for (const capability of capabilities) {
+      rows.push(row([capability.name, ...CLIENTS.map((client) => notes.cell(findings.of(capability, client)))]));
+    }
+  }
+  return rows.join('\n');
+}
+
+/** @param {string[]} cells */
+const row = (cells) => `| ${cells.join(' | ')} |`.replaceAll(/ +/g, ' ');
+
+/**
+ * Which chunks and fields the clients of each major version were sent.
+ *
+ * @param {Findings} findings
+ */
+function sentOf(findings) {
+  const byVersion = VERSIONS.map((version) => ({ version, sent: merged(findings, version) }));
+  const types = [...new Set(byVersion.flatMap(({ sent }) => [...sent.keys()]))].sort();
+  const everywhere = types.filter((type) => byVersion.every(({ sent }) => sent.has(type)));
+  const lines = [wrapped(`In these runs clients of every version were sent ${list(everywhere)}. Besides:`, ''), ''];
+  for (const { version, sent } of byVersion) {
+    const own = types.filter((type) => sent.has(type) && !everywhere.includes(type));
+    const fields = everywhere.flatMap((type) => {
+      const known = [...(sent.get(type) ?? [])].filter((field) => byVersion.some((other) => !other.sent.get(type)?.has(field)));
+      return known.map((field) => `${type}.${field}`);
+    });
+    lines.push(wrapped(`- version ${version}: ${list([...own, ...fields.sort()]) || 'nothing'}`, '  '));
+  }
+  return lines.join('\n');
+}
+
+/**
+ * @param {Findings} findings
+ * @param {import('./clients.mjs').Version} version
+ * @returns {import('./findings.mjs').Sent}
+ */
+function merged(findings, version) {
+  const result = new Map();
+  for (const client of CLIENTS.filter(({ profile }) => profile === version)) {
+    for (const [type, fields] of findings.sentTo(client)) {
+      result.set(type, new Set([...(result.get(type) ?? []), ...fields]));
+    }
+  }
+  return result;
+}
+
+/** @param {string[]} words */
+const list = (words) => words.map((word) => `\`${word}\``).join(', ');
