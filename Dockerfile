@@ -1,14 +1,25 @@
 # syntax=docker/dockerfile:1
-# A small image of the server alone, which does not run as root.
+# A small image of the server alone, with the web demo in it, which does not run as root.
 #
 #   docker build -t fermata .
 #   docker run -p 127.0.0.1:3000:3000 -v fermata:/data -e FERMATA_AUTH=token -e FERMATA_TOKENS=alice:<secret> fermata
 #
 # MCP servers that are programs need their own interpreters: copy /usr/local/bin/fermata into an image that has them.
 
+# The web demo: a folder of files, for whatever processor the server is built.
+FROM --platform=$BUILDPLATFORM node:22-bookworm-slim AS demo
+WORKDIR /src/web-demo
+# What is installed changes less often than what is built of it.
+COPY web-demo/package.json web-demo/package-lock.json ./
+RUN --mount=type=cache,target=/root/.npm npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+COPY web-demo .
+RUN npm run build
+
 FROM rust:1.94-slim-bookworm AS build
 WORKDIR /src
 COPY . .
+# The binary carries it, so it must be there first.
+COPY --from=demo /src/web-demo/dist web-demo/dist
 # Both folders are kept between builds, so that only what changed is built again.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,target=/src/target,sharing=locked \

@@ -7,19 +7,19 @@ TESTED_BIN := $(abspath e2e/.bin/fermata)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test fmt lint doc deny unit examples e2e soak bench tested-bin
+.PHONY: help run test fmt lint doc deny unit examples e2e web browser soak bench tested-bin demo demo-where-npm-is
 
 help:
 	@echo 'make run    start the server; with no model API configured, the demo model answers'
-	@echo 'make test   every check, in this order: fmt lint doc deny unit examples e2e (each is a target, too)'
+	@echo 'make test   every check, in this order: fmt lint doc deny unit examples e2e web browser (each is a target, too)'
 	@echo '            those that need PostgreSQL or Redis are skipped where there is none (e2e/with-services says how it looks)'
 	@echo 'make soak   a million random schedules of a run, in about ten minutes, then what e2e/ has to say about crashes'
-	@echo 'make bench  what scheduling a step of many calls costs, and a restart with ten thousand parked runs'
+	@echo 'make bench  what scheduling a step of many calls costs, a restart with ten thousand parked runs, and how smooth the pages are'
 
-run: require-cargo
+run: require-cargo demo-where-npm-is
 	cargo run --release --locked --bin fermata
 
-test: fmt lint doc deny unit examples e2e
+test: web-demo/node_modules/.for-tests demo fmt lint doc deny unit examples e2e web browser
 
 fmt: require-cargo
 	cargo fmt --all --check
@@ -48,11 +48,33 @@ examples: require-cargo
 	env -u OPENAI_API_KEY -u OPENAI_BASE_URL cargo run -q --locked -p fermata-examples --bin conversation
 	cargo run -q --locked -p fermata-examples --bin mounted -- --check
 
+# The pages and the helper: lint, types, tests with six versions of the AI SDK against the built binary.
+web: web-demo/node_modules/.for-tests tested-bin
+	cd web-demo && npm run --silent lint
+	cd web-demo && npm run --silent check
+	cd web-demo && FERMATA_BIN=$(TESTED_BIN) npm run --silent test
+
+# The pages in a browser, against the built binary.
+browser: web-demo/node_modules/.for-tests tested-bin
+	cd web-demo && FERMATA_BIN=$(TESTED_BIN) ./with-chromium npm run --silent browser
+
+# What `GET /` shows. The binary carries it, so it is built first. It needs only part of what the tests need.
+demo: require-node web-demo/dist/index.html
+
+demo-where-npm-is:
+	@$(MAKE) --no-print-directory demo || echo 'The web demo could not be built, for the reason above: the server starts without it.'
+
+DEMO := $(shell find web-demo/src web-demo/public web-demo/*.html web-demo/vite.config.ts -type f -not -path '*/tests/*' -not -path '*-tests/*')
+NPM_CI := npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+
+web-demo/dist/index.html: web-demo/package-lock.json $(DEMO)
+	cd web-demo && { [ node_modules/.package-lock.json -nt package-lock.json ] || $(NPM_CI) --omit=dev; } && npm run --silent build
+
 e2e: tested-bin
 	cd e2e && npm run --silent check
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent test
 
-tested-bin: require-cargo require-node e2e/node_modules/.package-lock.json
+tested-bin: require-cargo demo e2e/node_modules/.for-tests
 	cargo build --locked -p fermata-server
 	@mkdir -p $(dir $(TESTED_BIN)) && cp -f $(TARGET_DIR)/debug/fermata $(TESTED_BIN)
 
@@ -64,20 +86,21 @@ soak: require-cargo tested-bin
 		every_schedule_keeps_what_was_promised --nocapture
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent --if-present soak
 
-bench: require-cargo require-node e2e/node_modules/.package-lock.json
+bench: require-cargo demo e2e/node_modules/.for-tests web-demo/node_modules/.for-tests
 	cargo test --release --locked -p fermata-engine --lib -- --ignored --nocapture bench
 	cargo build --release --locked -p fermata-server
 	cd e2e && FERMATA_BIN=$(TARGET_DIR)/release/fermata npm run --silent bench
+	cd web-demo && FERMATA_BIN=$(TARGET_DIR)/release/fermata ./with-chromium npm run --silent bench
 
-e2e/node_modules/.package-lock.json: e2e/package.json e2e/package-lock.json | require-node
-	cd e2e && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
-	@touch $@
+%/node_modules/.for-tests: %/package.json %/package-lock.json | require-node
+	cd $* && $(NPM_CI)
+	@touch $*/node_modules/.package-lock.json $@
 
 .PHONY: require-cargo require-node
 require-cargo:
 	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust, https://rustup.rs'; exit 1; }
 
 require-node:
-	@command -v npm >/dev/null || { echo 'npm is missing: install Node.js 20.11 or later'; exit 1; }
-	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)' || \
-		{ echo 'Node.js is too old: install 20.11 or later'; exit 1; }
+	@command -v npm >/dev/null || { echo 'npm is missing: install Node.js 20.19 or later'; exit 1; }
+	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' || \
+		{ echo 'Node.js is too old: install 20.19 or later'; exit 1; }

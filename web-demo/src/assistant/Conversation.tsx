@@ -1,0 +1,79 @@
+// The thread that is shown: its messages, the newest at the end, and where one writes.
+
+import { ThreadPrimitive, useAui, useAuiState } from '@assistant-ui/react';
+import { ArrowDown } from 'lucide-react';
+import { useRef } from 'react';
+import { useTranslation } from 'react-i18next';
+import { Greeting } from '../chat/Greeting';
+import { isQuiet, type Message } from '../chat/message';
+import { Earlier, Failure, Working } from '../chat/MessageList';
+import { wordsOf } from '../chat/server';
+import { tryAgain } from '../chat/tryAgain';
+import { useKeptPlace } from '../chat/useKeptPlace';
+import { useFermataChat, useFermataEarlier } from '../lib/fermata-assistant-ui';
+import { AssistantMessage, UserEditComposer, UserMessage } from './messages';
+import { Writer } from './Writer';
+
+const MESSAGES = { UserMessage, AssistantMessage, UserEditComposer };
+
+export function Conversation({ id }: { id: string }) {
+  const { t } = useTranslation();
+  const aui = useAui();
+  const count = useAuiState(({ thread }) => thread.messages.length);
+  const isShown = useAuiState(({ threads, threadListItem }) => threads.mainThreadId === threadListItem.id && threadListItem.remoteId === id);
+  const earlier = useFermataEarlier();
+  const scroller = useRef<HTMLDivElement>(null);
+  const keepPlace = useKeptPlace(scroller, count);
+  return (
+    <ThreadPrimitive.Root className="flex min-h-0 flex-1 flex-col">
+      <div className="relative min-h-0 flex-1">
+        <ThreadPrimitive.Viewport ref={scroller} className="h-full overflow-y-auto overscroll-contain">
+          <div className="column flow-root pb-8">
+            {isShown && count === 0 && (
+              <Greeting
+                onChoose={(line) => {
+                  aui.thread.append(line);
+                }}
+              />
+            )}
+            {earlier.count > 0 && (
+              <Earlier
+                onReached={() => {
+                  keepPlace();
+                  earlier.show();
+                }}
+              />
+            )}
+            <div role="log" aria-label={t('messages.label')} aria-live="polite" aria-relevant="additions">
+              {Array.from({ length: count }, (_, place) => (
+                <ThreadPrimitive.MessageByIndex key={earlier.count + place} index={place} components={MESSAGES} />
+              ))}
+            </div>
+            <State />
+          </div>
+        </ThreadPrimitive.Viewport>
+        <ThreadPrimitive.ScrollToBottom className="button absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md disabled:hidden">
+          <ArrowDown className="size-4" aria-hidden="true" />
+          {t('messages.newest')}
+        </ThreadPrimitive.ScrollToBottom>
+      </div>
+      <Writer id={id} />
+    </ThreadPrimitive.Root>
+  );
+}
+
+/** What there is to say below the messages. */
+function State() {
+  const chat = useFermataChat();
+  if (chat === undefined) return null;
+  const messages = chat.messages as Message[];
+  const onTryAgain = () => {
+    tryAgain(chat, messages.at(-1));
+  };
+  return (
+    <>
+      {isQuiet(messages, chat.status) && <Working />}
+      {chat.error && <Failure words={wordsOf(chat.error)} onTryAgain={onTryAgain} />}
+    </>
+  );
+}

@@ -1,0 +1,95 @@
+// Where a message is written.
+
+import { AttachmentPrimitive, ComposerPrimitive, useAui, useAuiState } from '@assistant-ui/react';
+import { ArrowUp, Paperclip, Square, X } from 'lucide-react';
+import { useTranslation } from 'react-i18next';
+import { LARGEST, refusalOf } from '../chat/attachments';
+import { COMPOSER_ID } from '../chat/Composer';
+import { IconButton } from '../chat/IconButton';
+import { isParked, type Message } from '../chat/message';
+import { ToolChoiceMenu } from '../chat/ToolChoiceMenu';
+import { useFermataChat } from '../lib/fermata-assistant-ui';
+
+export function Writer({ id }: { id: string }) {
+  const { t } = useTranslation();
+  const aui = useAui();
+  const chat = useFermataChat();
+  const isEmpty = useAuiState(({ composer }) => composer.isEmpty);
+  // assistant-ui's threads do not run while they wait for the person; a run that waits can be stopped, too.
+  const isBusy = chat !== undefined && (chat.status === 'submitted' || chat.status === 'streaming' || isParked(chat.messages.at(-1) as Message | undefined));
+  return (
+    <ComposerPrimitive.Root className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]">
+      <ul aria-label={t('composer.attached')} className="mb-2 flex flex-wrap gap-2 empty:hidden">
+        <ComposerPrimitive.Attachments>{() => <Attached />}</ComposerPrimitive.Attachments>
+      </ul>
+      <ComposerPrimitive.AttachmentDropzone className="rounded-2xl border border-line bg-raised shadow-sm transition-colors focus-within:border-accent data-[dragging=true]:border-accent data-[dragging=true]:bg-accent-soft">
+        <ComposerPrimitive.Input
+          id={COMPOSER_ID}
+          rows={1}
+          aria-label={t('composer.label')}
+          aria-describedby="composer-hint"
+          placeholder={t('composer.placeholder')}
+          className="block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none placeholder:text-muted"
+        />
+        <div className="flex items-center gap-1 px-2 pb-2">
+          <ComposerPrimitive.AddAttachment asChild>
+            <IconButton label={t('composer.attach')}>
+              <Paperclip />
+            </IconButton>
+          </ComposerPrimitive.AddAttachment>
+          <ToolChoiceMenu chatId={id} />
+          <span className="flex-1" />
+          {isBusy && (
+            <IconButton
+              label={t('composer.stop')}
+              className="border border-line text-ink"
+              onClick={() => {
+                aui.thread.cancelRun();
+              }}
+            >
+              <Square className="fill-current" />
+            </IconButton>
+          )}
+          {(!isBusy || !isEmpty) && (
+            <ComposerPrimitive.Send asChild>
+              <IconButton
+                label={t('composer.send')}
+                type="submit"
+                className="bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100"
+              >
+                <ArrowUp />
+              </IconButton>
+            </ComposerPrimitive.Send>
+          )}
+        </div>
+      </ComposerPrimitive.AttachmentDropzone>
+      <p id="composer-hint" className="mt-1.5 text-center text-xs text-muted pointer-coarse:sr-only">
+        {t('composer.hint')}
+      </p>
+    </ComposerPrimitive.Root>
+  );
+}
+
+/** A file that is to be sent, or why it is not. */
+function Attached() {
+  const { t } = useTranslation();
+  const name = useAuiState(({ attachment }) => attachment.name);
+  const file = useAuiState(({ attachment }) => attachment.file);
+  const refusal = file && refusalOf(file);
+  return (
+    <AttachmentPrimitive.Root asChild>
+      <li className={`inline-flex max-w-full items-center gap-1 rounded-card border border-line py-0.5 pr-1 pl-3 text-sm ${refusal ? 'bg-bad-soft text-bad' : 'bg-raised'}`}>
+        <span className="truncate" role={refusal && 'alert'}>
+          {refusal === 'refusedType' && t('composer.refusedType', { name })}
+          {refusal === 'refusedSize' && t('composer.refusedSize', { name, size: String(LARGEST / 1_000_000) })}
+          {refusal === undefined && name}
+        </span>
+        <AttachmentPrimitive.Remove asChild>
+          <IconButton label={t('composer.remove', { name })}>
+            <X />
+          </IconButton>
+        </AttachmentPrimitive.Remove>
+      </li>
+    </AttachmentPrimitive.Root>
+  );
+}

@@ -1,0 +1,53 @@
+// The page with assistant-ui: the same chats as the plain page, in the same frame, built from assistant-ui's primitives.
+
+import { AssistantRuntimeProvider } from '@assistant-ui/react';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { useCell } from '../chat/cell';
+import { chatId, isNewChat, showChat } from '../chat/chatId';
+import { Frame } from '../chat/Frame';
+import { PAGE } from '../chat/MessageList';
+import { options } from '../chat/server';
+import { setUp } from '../chat/setUp';
+import { useFermataRuntime } from '../lib/fermata-assistant-ui';
+import { browserTools } from '../tools';
+import { attachments } from './attachments';
+import { Conversation } from './Conversation';
+import { PageTools } from './PageTools';
+import { Threads } from './Threads';
+
+setUp();
+
+const repeatable = Object.keys(browserTools).filter((name) => browserTools[name]?.repeatable === true);
+
+function Page() {
+  const id = useCell(chatId);
+  const runtime = useFermataRuntime({
+    ...options,
+    repeatable,
+    throttle: 50,
+    newest: PAGE,
+    runtime: { adapters: { attachments } },
+    threadId: id,
+    isNew: isNewChat,
+    onThreadIdChange: (shown) => {
+      if (shown !== undefined) showChat(shown);
+    },
+  });
+  return (
+    <AssistantRuntimeProvider runtime={runtime}>
+      <PageTools />
+      <Frame page="assistant" chatId={id} list={(onShow) => <Threads onShow={onShow} />}>
+        <Conversation key={id} id={id} />
+      </Frame>
+    </AssistantRuntimeProvider>
+  );
+}
+
+const root = document.getElementById('root');
+if (root)
+  createRoot(root).render(
+    <StrictMode>
+      <Page />
+    </StrictMode>,
+  );

@@ -1,0 +1,88 @@
+// The parts of a message, each drawn by what both pages share. Where that needs the part as the AI SDK has it, it is found in the chat.
+
+import { useMemo } from 'react';
+import { useAuiState } from '@assistant-ui/react';
+import type { DataMessagePartProps, FileMessagePartProps, SourceMessagePartProps, ToolCallMessagePartProps } from '@assistant-ui/react';
+import { ElicitationCard } from '../chat/ElicitationCard';
+import { Files, Sources } from '../chat/Files';
+import { Gate } from '../chat/Gate';
+import { copyOf, isToolPart, type Message, type SourcePart } from '../chat/message';
+import { Reasoning } from '../chat/Reasoning';
+import { Text } from '../chat/Text';
+import { ToolCard } from '../chat/ToolCard';
+import { useTools } from '../chat/useTools';
+import { toolCallIdOf, useFermataChat } from '../lib/fermata-assistant-ui';
+
+/** A text of the person, as it was written. */
+const Words = ({ text }: { text: string }) => <p className="whitespace-pre-wrap">{text}</p>;
+
+const Thought = ({ text, status }: { text: string; status: { type: string } }) =>
+  text === '' && status.type !== 'running' ? null : (
+    <Reasoning part={{ type: 'reasoning', text, state: status.type === 'running' ? 'streaming' : 'done' }} />
+  );
+
+const ModelText = ({ text }: { text: string }) => (text === '' ? null : <Text text={text} />);
+
+/** The chat, and the message that is being drawn as the AI SDK has it. */
+function useMessage() {
+  const chat = useFermataChat();
+  const id = useAuiState(({ message }) => message.id);
+  const found = chat?.messages.findLast((message) => message.id === id) as Message | undefined;
+  const message = useMemo(() => found && copyOf(found), [found]);
+  return { chat, message };
+}
+
+function Call({ toolCallId }: ToolCallMessagePartProps) {
+  const { chat, message } = useMessage();
+  const { listed } = useTools();
+  const id = toolCallIdOf(toolCallId);
+  const part = message?.parts.filter(isToolPart).find((part) => part.toolCallId === id || part.toolCallId === toolCallId);
+  if (chat === undefined || message === undefined || part === undefined) return null;
+  return (
+    <div className="my-3">
+      <ToolCard part={part} message={message} chat={chat} tools={listed} />
+    </div>
+  );
+}
+
+/** What the calls of the last step wait for together. */
+export function LastGate() {
+  const { chat, message } = useMessage();
+  return chat && message && <Gate message={message} chat={chat} />;
+}
+
+function Data({ name, data }: DataMessagePartProps) {
+  const chat = useFermataChat();
+  if (name !== 'elicitation' || chat === undefined) return null;
+  return (
+    <div className="my-3">
+      <ElicitationCard part={{ type: 'data-elicitation', data }} chat={chat} />
+    </div>
+  );
+}
+
+const File = ({ data, mimeType, filename }: FileMessagePartProps) => (
+  <Files parts={[{ type: 'file', url: data, mediaType: mimeType, ...(filename !== undefined && { filename }) }]} />
+);
+
+function Source(source: SourceMessagePartProps) {
+  const { id: sourceId, title = '' } = source;
+  const part: SourcePart =
+    source.sourceType === 'url'
+      ? { type: 'source-url', sourceId, url: source.url, title: title === '' ? source.url : title }
+      : { type: 'source-document', sourceId, title, mediaType: source.mediaType };
+  return <Sources parts={[part]} />;
+}
+
+/** A file that was sent with a message. */
+export function SentFile() {
+  const attachment = useAuiState((state) => state.attachment);
+  return attachment.content?.map((part, place) => {
+    if (part.type === 'image') return <Files key={place} parts={[{ type: 'file', url: part.image, mediaType: 'image/*', filename: attachment.name }]} />;
+    if (part.type !== 'file') return null;
+    return <Files key={place} parts={[{ type: 'file', url: part.data, mediaType: part.mimeType, filename: attachment.name }]} />;
+  });
+}
+
+export const USER_PARTS = { Text: Words, File };
+export const MODEL_PARTS = { Text: ModelText, Reasoning: Thought, File, Source, tools: { Fallback: Call }, data: { Fallback: Data } };

@@ -1,0 +1,148 @@
+// The question whether a call may run: yes, always, no and why not, or yes with another input.
+
+import { useId, useRef, useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import type { ApprovalResponse, FermataChat } from '../lib/fermata';
+import { AnswerError } from './AnswerError';
+import { Button } from './Button';
+import { FIELD } from './SchemaControls';
+import type { Schema } from './schemaFields';
+import { useAnswer } from './useAnswer';
+import { ValueEditor } from './ValueEditor';
+
+export interface ApprovalQuestionProps {
+  chat: FermataChat;
+  approvalId: string;
+  name: string;
+  input: unknown;
+  /** JSON Schema of the input, where it is known. */
+  schema: object | undefined;
+  /** Why it is asked, where somebody said. */
+  reason?: string | undefined;
+}
+
+type Mode = 'ask' | 'deny' | 'edit';
+type Way = 'approve' | 'always' | 'deny' | 'edit';
+
+/** The question, with its answers. */
+export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason }: ApprovalQuestionProps) {
+  const { t } = useTranslation('cards');
+  const [mode, setMode] = useState<Mode>('ask');
+  // Going back puts the focus on the button that led away.
+  const [cameFrom, setCameFrom] = useState<Mode>('ask');
+  const answering = useAnswer();
+  const { give, isBusy, isOver, error } = answering;
+  const respond = (way: Way, response: Omit<ApprovalResponse, 'id'>) =>
+    void give(way, () => chat.addToolApprovalResponse({ id: approvalId, ...response }));
+  const go = (next: Mode) => {
+    setCameFrom(mode);
+    setMode(next);
+  };
+  const back = <Button tone="quiet" disabled={isBusy} onClick={() => { go('ask'); }}>{t('approval.back')}</Button>;
+  return (
+    <div
+      // A group and no region: a page with many calls would be all landmarks.
+      role="group"
+      aria-label={t('approval.label', { name })}
+      // The form shows what the card's details would.
+      data-editing={mode === 'edit' || undefined}
+      className="space-y-3"
+    >
+      {reason !== undefined && reason !== '' && <p className="text-sm text-muted">{reason}</p>}
+      {mode !== 'edit' && <AnswerError error={error} />}
+      {mode === 'ask' && <Answers {...{ name, cameFrom, answering, respond, go }} />}
+      {mode === 'deny' && <Denial {...{ isBusy, isOver, respond }}>{back}</Denial>}
+      {mode === 'edit' && (
+        <ValueEditor
+          schema={schema as Schema | undefined}
+          value={input}
+          submit={t('approval.approveEdited')}
+          {...{ isBusy, isOver, error }}
+          onSubmit={(edited) => { respond('edit', { approved: true, input: edited }); }}
+          takesFocus
+        >
+          {back}
+        </ValueEditor>
+      )}
+    </div>
+  );
+}
+
+interface AnswersProps {
+  name: string;
+  cameFrom: Mode;
+  answering: ReturnType<typeof useAnswer>;
+  respond: (way: Way, response: Omit<ApprovalResponse, 'id'>) => void;
+  go: (mode: Mode) => void;
+}
+
+function Answers({ name, cameFrom, answering, respond, go }: AnswersProps) {
+  const { t } = useTranslation('cards');
+  const { which, isBusy, isOver } = answering;
+  const state = (way: Way) => ({ isBusy: isBusy && which === way, disabled: (isBusy && which !== way) || isOver });
+  return (
+    <div className="flex flex-wrap gap-2">
+      <Button tone="primary" {...state('approve')} onClick={() => { respond('approve', { approved: true }); }}>
+        {t('approval.approve')}
+      </Button>
+      <Button {...state('always')} title={t('approval.alwaysHint', { name })} onClick={() => { respond('always', { approved: true, always: true }); }}>
+        {t('approval.always')}
+      </Button>
+      <Button {...state('edit')} ref={useFocusIf(cameFrom === 'edit')} onClick={() => { go('edit'); }}>
+        {t('approval.edit')}
+      </Button>
+      <Button tone="danger" {...state('deny')} ref={useFocusIf(cameFrom === 'deny')} onClick={() => { go('deny'); }}>
+        {t('approval.deny')}
+      </Button>
+    </div>
+  );
+}
+
+/** Focuses an element as it appears. */
+function useFocusIf(isWanted: boolean) {
+  const isDone = useRef(false);
+  return (element: HTMLElement | null) => {
+    if (element === null || !isWanted || isDone.current) return;
+    isDone.current = true;
+    element.focus();
+  };
+}
+
+interface DenialProps {
+  isBusy: boolean;
+  isOver: boolean;
+  respond: AnswersProps['respond'];
+  children: React.ReactNode;
+}
+
+function Denial({ isBusy, isOver, respond, children }: DenialProps) {
+  const { t } = useTranslation('cards');
+  const [words, setWords] = useState('');
+  const field = useId();
+  const reason = words.trim();
+  return (
+    <form
+      className="space-y-3"
+      onSubmit={(event) => {
+        event.preventDefault();
+        respond('deny', { approved: false, ...(reason !== '' && { reason }) });
+      }}
+    >
+      <div className="space-y-1">
+        <label htmlFor={field} className="text-sm font-medium">{t('approval.reason')}</label>
+        <input
+          id={field}
+          ref={useFocusIf(true)}
+          value={words}
+          onChange={(event) => { setWords(event.target.value); }}
+          placeholder={t('approval.reasonHint')}
+          className={FIELD}
+        />
+      </div>
+      <div className="flex flex-wrap gap-2">
+        <Button type="submit" tone="danger" isBusy={isBusy} disabled={isOver}>{t('approval.deny')}</Button>
+        {children}
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,134 @@
+// Where a message is written. It knows no chat: it says what is to be sent, and asks for a stop.
+
+import { ArrowUp, Paperclip, Square } from 'lucide-react';
+import { useLayoutEffect, useRef, useState, type ClipboardEvent, type ReactNode } from 'react';
+import { useTranslation } from 'react-i18next';
+import { AttachedFiles } from './AttachedFiles';
+import { IconButton } from './IconButton';
+import { isSend } from './keys';
+import type { FilePart } from './message';
+import { useDrop } from './useDrop';
+import { useAttachments } from './useAttachments';
+
+interface Props {
+  onSend: (text: string, files: FilePart[]) => void;
+  onStop: () => void;
+  /** Whether a run is at work, or waits for somebody. */
+  isBusy: boolean;
+  /** What is beside the attachments: the choice of tools. */
+  children?: ReactNode;
+}
+
+export const COMPOSER_ID = 'composer';
+
+/** Puts the cursor where one writes; not on a phone, where the keyboard would cover half of the page. */
+export function focusComposer() {
+  if (matchMedia('(pointer: fine)').matches) document.getElementById(COMPOSER_ID)?.focus();
+}
+
+export function Composer({ onSend, onStop, isBusy, children }: Props) {
+  const { t } = useTranslation();
+  const [text, setText] = useState('');
+  const { files, refusals, add, remove, clear } = useAttachments();
+  const isOver = useDrop(add);
+  const field = useGrowing(text);
+  const picker = useRef<HTMLInputElement>(null);
+  const isEmpty = text.trim() === '' && files.length === 0;
+
+  const send = () => {
+    if (isEmpty) return;
+    onSend(text.trim(), files);
+    setText('');
+    clear();
+  };
+  const onPaste = (event: ClipboardEvent) => {
+    if (event.clipboardData.files.length === 0) return;
+    event.preventDefault();
+    add(event.clipboardData.files);
+  };
+
+  return (
+    <form
+      className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <AttachedFiles files={files} refusals={refusals} onRemove={remove} />
+      <div className="relative rounded-2xl border border-line bg-raised shadow-sm transition-colors focus-within:border-accent">
+        <textarea
+          ref={field}
+          id={COMPOSER_ID}
+          rows={1}
+          aria-label={t('composer.label')}
+          aria-describedby="composer-hint"
+          placeholder={t('composer.placeholder')}
+          className="block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none placeholder:text-muted"
+          value={text}
+          onChange={(event) => {
+            setText(event.target.value);
+          }}
+          onPaste={onPaste}
+          onKeyDown={(event) => {
+            if (!isSend(event)) return;
+            event.preventDefault();
+            send();
+          }}
+        />
+        <div className="flex items-center gap-1 px-2 pb-2">
+          <IconButton label={t('composer.attach')} onClick={() => picker.current?.click()}>
+            <Paperclip />
+          </IconButton>
+          <input
+            ref={picker}
+            type="file"
+            multiple
+            hidden
+            aria-label={t('composer.attach')}
+            onChange={(event) => {
+              add(event.target.files ?? []);
+              event.target.value = '';
+            }}
+          />
+          {children}
+          <span className="flex-1" />
+          {isBusy && (
+            <IconButton label={t('composer.stop')} onClick={onStop} className="border border-line text-ink">
+              <Square className="fill-current" />
+            </IconButton>
+          )}
+          {(!isBusy || !isEmpty) && (
+            <IconButton
+              label={t('composer.send')}
+              type="submit"
+              disabled={isEmpty}
+              className="bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100"
+            >
+              <ArrowUp />
+            </IconButton>
+          )}
+        </div>
+        {isOver && (
+          <p className="pointer-events-none absolute inset-0 flex items-center justify-center rounded-2xl border-2 border-dashed border-accent bg-accent-soft text-sm">
+            {t('composer.drop')}
+          </p>
+        )}
+      </div>
+      <p id="composer-hint" className="mt-1.5 text-center text-xs text-muted pointer-coarse:sr-only">
+        {t('composer.hint')}
+      </p>
+    </form>
+  );
+}
+
+/** A field that is as high as its text. */
+function useGrowing(text: string) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  useLayoutEffect(() => {
+    if (!field.current) return;
+    field.current.style.height = 'auto';
+    field.current.style.height = `${field.current.scrollHeight}px`;
+  }, [text]);
+  return field;
+}

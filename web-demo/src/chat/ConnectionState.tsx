@@ -1,0 +1,60 @@
+// How the connection is: a word for who looks for it, and a banner where it matters.
+
+import { CloudOff, RefreshCw } from 'lucide-react';
+import { useSyncExternalStore } from 'react';
+import { useTranslation } from 'react-i18next';
+import { usePicked } from './cell';
+import { connections } from './server';
+
+const onNetwork = (tell: () => void) => {
+  addEventListener('online', tell);
+  addEventListener('offline', tell);
+  return () => {
+    removeEventListener('online', tell);
+    removeEventListener('offline', tell);
+  };
+};
+
+export type Shown = 'open' | 'closed' | 'reconnecting' | 'offline';
+
+/** How the connection of a chat is, with the browser's own knowledge of the network. */
+export function useConnection(chatId: string): Shown {
+  const connection = usePicked(connections, (all) => all[chatId] ?? 'closed');
+  const isOnline = useSyncExternalStore(onNetwork, () => navigator.onLine);
+  return isOnline ? connection : 'offline';
+}
+
+export function ConnectionBanner({ chatId }: { chatId: string }) {
+  const { t } = useTranslation();
+  const connection = useConnection(chatId);
+  const isBroken = connection === 'reconnecting' || connection === 'offline';
+  return (
+    <div role="status">
+      {isBroken && (
+        <p className="flex items-center justify-center gap-2 bg-wait-soft px-4 py-2 text-sm text-wait">
+          {connection === 'offline' ? (
+            <CloudOff className="size-4 shrink-0" aria-hidden="true" />
+          ) : (
+            <RefreshCw className="size-4 shrink-0 motion-safe:animate-spin" aria-hidden="true" />
+          )}
+          {t(`connection.${connection}`)}
+        </p>
+      )}
+    </div>
+  );
+}
+
+const COLOURS = { open: 'bg-good', closed: 'bg-line', reconnecting: 'bg-wait', offline: 'bg-bad' } satisfies Record<Shown, string>;
+
+/** A dot: whether a stream is read. */
+export function ConnectionDot({ chatId }: { chatId: string }) {
+  const { t } = useTranslation();
+  const connection = useConnection(chatId);
+  const words = connection === 'open' || connection === 'closed' ? t(`connection.${connection}`) : undefined;
+  return (
+    <span className="inline-flex size-6 items-center justify-center" title={words}>
+      <span className={`size-2 rounded-full ${COLOURS[connection]}`} data-connection={connection} />
+      <span className="sr-only">{words}</span>
+    </span>
+  );
+}

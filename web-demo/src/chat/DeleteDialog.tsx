@@ -1,0 +1,48 @@
+// Asks before a chat is forgotten.
+
+import { useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import { showNewChat } from './chatId';
+import { deleteChat, type ListedChat } from './chats';
+import { Dialog } from './Dialog';
+import { wordsOf } from './server';
+
+interface Props {
+  chat: ListedChat;
+  /** Whether it is the one the page shows. */
+  isShown: boolean;
+  onDone: () => void;
+}
+
+export function DeleteDialog({ chat, isShown, onDone }: Props) {
+  const { t } = useTranslation();
+  const [error, setError] = useState<string>();
+  const remove = async () => {
+    try {
+      await deleteChat(chat.id);
+    } catch (reason) {
+      setError(wordsOf(reason));
+      return;
+    }
+    if (isShown) showNewChat();
+    onDone();
+  };
+  return (
+    <Dialog title={t('chats.deleteTitle')} onClose={onDone}>
+      <p className="wrap-anywhere">{t('chats.deleteText', { title: chat.title ?? t('chats.untitled') })}</p>
+      {error !== undefined && (
+        <p role="alert" className="mt-3 text-bad">
+          {t('chats.deleteFailed', { reason: error })}
+        </p>
+      )}
+      <div className="mt-5 flex justify-end gap-2">
+        <button type="button" className="button" onClick={onDone}>
+          {t('chats.cancel')}
+        </button>
+        <button type="button" className="button button-bad" onClick={() => void remove()}>
+          {t('chats.confirm')}
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,134 @@
+// A question that a running MCP tool puts to the person: a form, which is sent, declined or cancelled.
+
+import { Check, MessageCircleQuestion, X, type LucideIcon } from 'lucide-react';
+import { memo } from 'react';
+import { useTranslation } from 'react-i18next';
+import type { ElicitationAnswer, FermataChat } from '../lib/fermata';
+import { isRecord } from '../tools/tool';
+import { Button } from './Button';
+import { seed, type Schema } from './schemaFields';
+import { useAnswer } from './useAnswer';
+import { ValueEditor } from './ValueEditor';
+import { AnswerError } from './AnswerError';
+
+export type ElicitationState = 'pending' | 'accepted' | 'declined' | 'cancelled';
+
+/** The data of a `data-elicitation` part. */
+export interface Elicitation {
+  elicitationId: string;
+  toolCallId: string;
+  message: string;
+  requestedSchema: Schema;
+  state: ElicitationState;
+}
+
+export interface ElicitationCardProps {
+  part: { type: string; id?: string; data: unknown };
+  chat: FermataChat;
+}
+
+const STATES: readonly string[] = ['pending', 'accepted', 'declined', 'cancelled'];
+
+function read(data: unknown): Elicitation | undefined {
+  if (!isRecord(data)) return undefined;
+  const { elicitationId, toolCallId, message, requestedSchema, state } = data;
+  if (typeof elicitationId !== 'string' || typeof state !== 'string' || !STATES.includes(state)) return undefined;
+  return {
+    elicitationId,
+    toolCallId: typeof toolCallId === 'string' ? toolCallId : '',
+    message: typeof message === 'string' ? message : '',
+    requestedSchema: isRecord(requestedSchema) ? requestedSchema : {},
+    state: state as ElicitationState,
+  };
+}
+
+const MARKS: Record<ElicitationState, { Icon: LucideIcon; look: string }> = {
+  pending: { Icon: MessageCircleQuestion, look: 'bg-wait-soft text-wait' },
+  accepted: { Icon: Check, look: 'bg-good-soft text-good' },
+  declined: { Icon: X, look: 'bg-sunken text-muted' },
+  cancelled: { Icon: X, look: 'bg-sunken text-muted' },
+};
+
+/** The card of a question. */
+export const ElicitationCard = memo(Card, (before, after) => {
+  // Parts are new objects with every delta; of a question only its state changes.
+  const one = read(before.part.data);
+  const other = read(after.part.data);
+  return before.chat === after.chat && one?.elicitationId === other?.elicitationId && one?.state === other?.state;
+});
+
+function Card({ part, chat }: ElicitationCardProps) {
+  const { t } = useTranslation('cards');
+  const asked = read(part.data);
+  if (asked === undefined) return null;
+  const { Icon, look } = MARKS[asked.state];
+  const isPending = asked.state === 'pending';
+  return (
+    <article
+      aria-label={t('elicitation.label')}
+      data-elicitation={asked.state}
+      className="space-y-3 rounded-card border border-line bg-raised px-3 py-3"
+    >
+      <div className="flex gap-3">
+        <span aria-hidden className={`grid size-8 shrink-0 place-items-center rounded-full ${look}`}>
+          <Icon className="size-4" />
+        </span>
+        <div className="min-w-0">
+          <p className="text-sm leading-6 whitespace-pre-wrap wrap-anywhere">{asked.message}</p>
+          <p role="status" className={`text-xs leading-5 ${isPending ? 'font-medium text-wait' : 'text-muted'}`}>
+            {t(`elicitation.${asked.state}`)}
+          </p>
+        </div>
+      </div>
+      {isPending && <Question key={asked.elicitationId} asked={asked} chat={chat} />}
+    </article>
+  );
+}
+
+function Question({ asked, chat }: { asked: Elicitation; chat: FermataChat }) {
+  const { t } = useTranslation('cards');
+  const { give, which, isBusy, isOver, error } = useAnswer();
+  const { elicitationId, requestedSchema } = asked;
+  const answer = (answer: Omit<ElicitationAnswer, 'elicitationId'>) =>
+    void give(answer.action, () => chat.answerElicitation({ elicitationId, ...answer }));
+  const others = (['decline', 'cancel'] as const).map((action) => (
+    <Button
+      key={action}
+      tone={action === 'decline' ? 'plain' : 'quiet'}
+      isBusy={isBusy && which === action}
+      disabled={(isBusy && which !== action) || isOver}
+      onClick={() => { answer({ action }); }}
+    >
+      {t(`elicitation.${action}`)}
+    </Button>
+  ));
+  if (!asksForFields(requestedSchema)) {
+    return (
+      <div className="space-y-3">
+        <AnswerError error={error} />
+        <div className="flex flex-wrap gap-2">
+          <Button tone="primary" isBusy={isBusy && which === 'accept'} disabled={(isBusy && which !== 'accept') || isOver} onClick={() => { answer({ action: 'accept', content: {} }); }}>
+            {t('elicitation.accept')}
+          </Button>
+          {others}
+        </div>
+      </div>
+    );
+  }
+  return (
+    <ValueEditor
+      schema={requestedSchema}
+      value={seed(requestedSchema) ?? {}}
+      submit={t('elicitation.send')}
+      isBusy={isBusy && which === 'accept'}
+      isOver={isOver || (isBusy && which !== 'accept')}
+      error={error}
+      onSubmit={(content) => { answer({ action: 'accept', content: isRecord(content) ? content : {} }); }}
+    >
+      {others}
+    </ValueEditor>
+  );
+}
+
+/** A question may be no more than a yes or no. */
+const asksForFields = ({ properties }: Schema): boolean => isRecord(properties) && Object.keys(properties).length > 0;

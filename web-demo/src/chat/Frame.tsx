@@ -1,0 +1,158 @@
+// What both pages have around the messages: the name, the switch between the pages, the chats, what waits elsewhere, the
+// settings. The chat list stands at the side, and is a drawer where there is no room for it.
+
+import { Menu, SquarePen, X } from 'lucide-react';
+import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
+import { useTranslation } from 'react-i18next';
+import { usePicked } from './cell';
+import { ChatList } from './ChatList';
+import { chatUrl, showNewChat } from './chatId';
+import { chats, followChats } from './chats';
+import { COMPOSER_ID } from './Composer';
+import { ConnectionBanner, ConnectionDot } from './ConnectionState';
+import { IconButton } from './IconButton';
+import { PendingElsewhere } from './PendingElsewhere';
+import { Settings } from './Settings';
+import { Sign } from './Sign';
+import { TokenDialog } from './TokenDialog';
+
+interface Props {
+  page: 'plain' | 'assistant';
+  chatId: string;
+  /** The list of chats, where it is not the usual one; `onShow` says that a chat was chosen. */
+  list?: (onShow: () => void) => ReactNode;
+  children: ReactNode;
+}
+
+const WIDE = matchMedia('(min-width: 60rem)');
+const onWidth = (tell: () => void) => {
+  WIDE.addEventListener('change', tell);
+  return () => {
+    WIDE.removeEventListener('change', tell);
+  };
+};
+
+export function Frame({ page, chatId, list, children }: Props) {
+  const { t } = useTranslation();
+  const isWide = useSyncExternalStore(onWidth, () => WIDE.matches);
+  const [isDrawerOpen, setDrawerOpen] = useState(false);
+  useEffect(() => followChats(), []);
+  const title = usePicked(chats, (list) => list.chats.find((chat) => chat.id === chatId)?.title) ?? undefined;
+  useEffect(() => {
+    document.title = title === undefined ? t('name') : `${title} · ${t('name')}`;
+  }, [title, t]);
+  const closeDrawer = () => {
+    setDrawerOpen(false);
+  };
+  const side = <Side chatId={chatId} list={list} onShow={closeDrawer} />;
+  return (
+    <div className="flex h-dvh bg-paper text-ink">
+      <a href={`#${COMPOSER_ID}`} className="button sr-only z-30 focus:not-sr-only focus:absolute focus:top-2 focus:left-2">
+        {t('skip')}
+      </a>
+      {isWide && <aside className="flex w-72 shrink-0 flex-col border-r border-line bg-sunken">{side}</aside>}
+      {!isWide && isDrawerOpen && <Drawer onClose={closeDrawer}>{side}</Drawer>}
+      <main className="flex min-w-0 flex-1 flex-col">
+        <h1 className="sr-only">
+          {t('name')}: {t(`pages.${page}`)}
+        </h1>
+        <header className="flex min-h-14 items-center gap-2 px-3">
+          {!isWide && (
+            <IconButton
+              label={t('menu.open')}
+              aria-expanded={isDrawerOpen}
+              onClick={() => {
+                setDrawerOpen(true);
+              }}
+            >
+              <Menu />
+            </IconButton>
+          )}
+          {!isWide && <Sign className="size-6 text-accent" />}
+          <span className="flex-1" />
+          <Pages page={page} chatId={chatId} />
+          <span className="flex-1" />
+          <ConnectionDot chatId={chatId} />
+          {!isWide && (
+            <IconButton label={t('chats.new')} onClick={showNewChat}>
+              <SquarePen />
+            </IconButton>
+          )}
+        </header>
+        <ConnectionBanner chatId={chatId} />
+        {children}
+      </main>
+      <TokenDialog />
+    </div>
+  );
+}
+
+/** The switch between the two pages; the chat stays. */
+function Pages({ page, chatId }: { page: Props['page']; chatId: string }) {
+  const { t } = useTranslation();
+  const link =
+    'inline-flex h-8 items-center rounded-md px-2.5 text-sm whitespace-nowrap text-muted transition-colors hover:text-ink aria-[current]:bg-raised aria-[current]:text-ink aria-[current]:shadow-xs pointer-coarse:h-10';
+  return (
+    <nav aria-label={t('pages.label')} className="segments sm:[&_a]:px-3.5">
+      <a className={link} href={chatUrl(chatId, '/')} aria-current={page === 'plain' ? 'page' : undefined}>
+        {t('pages.plain')}
+      </a>
+      <a className={link} href={chatUrl(chatId, '/assistant-ui')} aria-current={page === 'assistant' ? 'page' : undefined}>
+        {t('pages.assistant')}
+      </a>
+    </nav>
+  );
+}
+
+function Side({ chatId, list, onShow }: { chatId: string; list: Props['list']; onShow: () => void }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <div className="flex min-h-14 items-center gap-2.5 px-5 pt-2">
+        <Sign className="size-7 text-accent" />
+        <p className="font-serif text-xl">{t('name')}</p>
+      </div>
+      <div className="min-h-0 flex-1 overflow-y-auto px-3 py-3">
+        <PendingElsewhere chatId={chatId} onShow={onShow} />
+        {list?.(onShow) ?? <ChatList chatId={chatId} onShow={onShow} />}
+      </div>
+      <footer className="flex flex-col gap-2 border-t border-line px-4 py-3">
+        <Settings />
+        <a href="/curl" className="inline-flex items-center text-sm text-muted underline underline-offset-4 hover:text-ink pointer-coarse:min-h-10">
+          {t('pages.curl')}
+        </a>
+      </footer>
+    </>
+  );
+}
+
+function Drawer({ onClose, children }: { onClose: () => void; children: ReactNode }) {
+  const { t } = useTranslation();
+  const drawer = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const shown = drawer.current;
+    shown?.showModal();
+    return () => shown?.close();
+  }, []);
+  return (
+    // A click beside the drawer closes it; by keyboard, Escape and the button do.
+    // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-noninteractive-element-interactions
+    <dialog
+      ref={drawer}
+      aria-label={t('chats.label')}
+      className="drawer m-0 h-dvh max-h-none w-[min(20rem,85vw)] flex-col border-r border-line bg-sunken text-ink open:flex backdrop:bg-black/40"
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onClick={(event) => {
+        if (event.target === event.currentTarget) onClose();
+      }}
+    >
+      <IconButton label={t('menu.close')} onClick={onClose} className="absolute top-3 right-3">
+        <X />
+      </IconButton>
+      {children}
+    </dialog>
+  );
+}

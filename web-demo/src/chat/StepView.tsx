@@ -1,0 +1,43 @@
+// The calls of a step, and what they ask. The cards know themselves when they have changed.
+
+import type { FermataChat } from '../lib/fermata';
+import { isRecord } from '../tools/tool';
+import { ApprovalQuestion } from './ApprovalCard';
+import { ElicitationCard } from './ElicitationCard';
+import { isToolPart, toolNameOf, type DataPart, type Message, type ToolPart } from './message';
+import { ToolCard } from './ToolCard';
+import { useTools } from './useTools';
+
+interface Props {
+  parts: readonly (ToolPart | DataPart)[];
+  message: Message;
+  chat: FermataChat;
+}
+
+export function StepView({ parts, message, chat }: Props) {
+  const { listed } = useTools();
+  return (
+    <div className="my-4 space-y-3">
+      {parts.map((part, place) => {
+        if (isToolPart(part)) return <ToolCard key={part.toolCallId} part={part} message={message} chat={chat} tools={listed} />;
+        const key = part.id ?? `data-${place}`;
+        if (part.type === 'data-elicitation') return <ElicitationCard key={key} part={part} chat={chat} />;
+        return <QuestionOfOldClient key={key} part={part} message={message} chat={chat} />;
+      })}
+    </div>
+  );
+}
+
+/**
+ * The question of a call as it is put to a client of version 5, which has no state for it: this page sees it where the chat was
+ * last posted by such a client.
+ */
+function QuestionOfOldClient({ part: { data }, message, chat }: { part: DataPart; message: Message; chat: FermataChat }) {
+  const { listed } = useTools();
+  if (!isRecord(data) || typeof data['approvalId'] !== 'string') return null;
+  const call = message.parts.filter(isToolPart).find(({ toolCallId }) => toolCallId === data['toolCallId']);
+  if (call?.state !== 'input-available') return null;
+  const name = toolNameOf(call);
+  const schema = listed?.find((tool) => tool.name === name)?.inputSchema;
+  return <ApprovalQuestion chat={chat} approvalId={data['approvalId']} name={name} input={call.input} schema={schema} />;
+}

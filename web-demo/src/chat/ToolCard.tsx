@@ -1,0 +1,279 @@
+// One tool call in a message: what it is, how far it is, what it was given, and what came of it; and the questions it has for a person.
+//
+// What is shown follows from the part and its message alone; what the person is just typing is all that lives here. A settled call
+// is drawn once, however many deltas come after it.
+
+import { Ban, Check, CircleDashed, Hourglass, LoaderCircle, TriangleAlert, UserRound, ChevronDown, type LucideIcon } from 'lucide-react';
+import { memo, useEffect, useId, useRef, useState, type ReactNode } from 'react';
+import { useTranslation } from 'react-i18next';
+import { getToolName, type UIMessage } from 'ai';
+import type { FermataChat } from '../lib/fermata';
+import { pageRuns, pageTool } from '../tools';
+import { isRecord } from '../tools/tool';
+import { ApprovalQuestion } from './ApprovalCard';
+import { ToolProgress } from './ToolProgress';
+import { hasMedia, ToolResult } from './ToolResult';
+import { ValueSection } from './ToolValue';
+import { AnswerError } from './AnswerError';
+import { callState, isSettled, runBy, type AnyToolPart, type CallState, type ServerTool } from './toolState';
+import { useAnswer } from './useAnswer';
+import { durationFrom, useDuration } from './useDuration';
+import { useDurationWords } from './words';
+
+export type { AnyToolPart, ServerTool } from './toolState';
+
+export interface ToolCardProps {
+  part: AnyToolPart;
+  chat: FermataChat;
+  /** The message that the part stands in. */
+  message: UIMessage;
+  /** What `GET /api/tools` lists. */
+  tools?: readonly ServerTool[] | undefined;
+}
+
+/** The card of a call. */
+export const ToolCard = memo(Card, (before, after) => {
+  if (before.chat !== after.chat || before.tools !== after.tools) return false;
+  const { part } = after;
+  // Parts are new objects with every delta of the message; what is settled changes no more.
+  const isSame = before.part.toolCallId === part.toolCallId && before.part.state === part.state;
+  if (!isSame || !isSettled(before.part) || !isSettled(part)) return false;
+  return durationFrom(before.message, part.toolCallId) === durationFrom(after.message, part.toolCallId);
+});
+
+function Card({ part, chat, message, tools }: ToolCardProps) {
+  const { t } = useTranslation('cards');
+  const name = getToolName(part);
+  const surroundings = { tools, pageRuns };
+  const state = callState(part, message, surroundings);
+  const who = runBy(part, surroundings);
+  const duration = useDuration(state.name === 'running', durationFrom(message, part.toolCallId));
+  const [isOpenByHand, setOpen] = useState<boolean>();
+  const isOpen = isOpenByHand ?? opensByItself(part, state);
+  const details = useId();
+  const card = useKeptFocus(state.name);
+  return (
+    <article
+      ref={card}
+      tabIndex={-1}
+      aria-label={t('card.label', { name })}
+      data-tool={name}
+      data-state={state.name}
+      className="group/card rounded-card border border-line bg-raised text-ink outline-none focus-visible:outline-2 focus-visible:outline-accent"
+    >
+      <Header {...{ name, state, who, duration, isOpen, details }} title={part.title} gist={pageTool(name)?.Body === undefined ? gistOf(part.input) : ''} onToggle={() => { setOpen(!isOpen); }} />
+      <Body {...{ part, chat, state, tools, isOpen, details }} />
+    </article>
+  );
+}
+
+/** Folded away is what needs nobody. */
+function opensByItself(part: AnyToolPart, state: CallState): boolean {
+  if (part.state === 'approval-requested') return true;
+  return state.name === 'done' && hasMedia(part.output);
+}
+
+/** A button that goes away once its question is answered must not take the focus with it. */
+function useKeptFocus(state: CallState['name']) {
+  const card = useRef<HTMLElement>(null);
+  const hadFocus = useRef(false);
+  useEffect(() => {
+    if (hadFocus.current && document.activeElement === document.body) card.current?.focus({ preventScroll: true });
+  }, [state]);
+  useEffect(() => {
+    const note = () => {
+      // An element that is taken out of the page leaves the focus with the body, and tells nobody.
+      if (document.activeElement !== document.body) hadFocus.current = card.current?.contains(document.activeElement) ?? false;
+    };
+    const noteElsewhere = ({ target }: Event) => {
+      if (target instanceof Node && !card.current?.contains(target)) hadFocus.current = false;
+    };
+    document.addEventListener('focusin', note);
+    document.addEventListener('pointerdown', noteElsewhere);
+    return () => {
+      document.removeEventListener('focusin', note);
+      document.removeEventListener('pointerdown', noteElsewhere);
+    };
+  }, []);
+  return card;
+}
+
+// === the line at the top ===
+
+const MARKS: Record<CallState['name'], { Icon: LucideIcon; look: string; turns?: boolean }> = {
+  preparing: { Icon: CircleDashed, look: 'bg-sunken text-muted', turns: true },
+  'waits-for-you': { Icon: UserRound, look: 'bg-wait-soft text-wait' },
+  'waits-for-others': { Icon: Hourglass, look: 'bg-sunken text-muted' },
+  'waits-for-resource': { Icon: Hourglass, look: 'bg-sunken text-muted' },
+  'waits-for-page': { Icon: Hourglass, look: 'bg-wait-soft text-wait' },
+  running: { Icon: LoaderCircle, look: 'bg-accent-soft text-accent', turns: true },
+  done: { Icon: Check, look: 'bg-good-soft text-good' },
+  failed: { Icon: TriangleAlert, look: 'bg-bad-soft text-bad' },
+  denied: { Icon: Ban, look: 'bg-sunken text-muted' },
+};
+
+interface HeaderProps {
+  name: string;
+  title: string | undefined;
+  state: CallState;
+  who: ReturnType<typeof runBy>;
+  duration: number | undefined;
+  gist: string;
+  isOpen: boolean;
+  details: string;
+  onToggle: () => void;
+}
+
+function Header({ name, title, state, who, duration, gist, isOpen, details, onToggle }: HeaderProps) {
+  const { t } = useTranslation('cards');
+  const inWords = useDurationWords();
+  const { Icon, look, turns = false } = MARKS[state.name];
+  return (
+    <header className="relative flex min-h-14 items-center gap-3 py-2 pr-1 pl-3">
+      <span aria-hidden className={`grid size-8 shrink-0 place-items-center rounded-full ${look}`}>
+        <Icon className={`size-4 ${turns ? 'motion-safe:animate-spin motion-safe:[animation-duration:1.6s]' : ''}`} />
+      </span>
+      <div className="min-w-0 flex-1">
+        <h3 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
+          <span className="font-mono font-medium wrap-anywhere">{title ?? name}</span>
+          <span className="text-xs text-muted">{t(`who.${who}`)}</span>
+        </h3>
+        <p className="truncate text-xs leading-5 text-muted">
+          <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
+            {stateWords(state, t)}
+          </span>
+          {duration !== undefined && <span className="tabular-nums"> · {inWords(duration)}</span>}
+          {!isOpen && gist !== '' && <span> · {gist}</span>}
+        </p>
+      </div>
+      <button
+        type="button"
+        aria-expanded={isOpen}
+        aria-controls={details}
+        aria-label={t('card.details', { name })}
+        onClick={onToggle}
+        className="grid size-10 shrink-0 place-items-center rounded-lg text-muted after:absolute after:inset-0 hover:text-ink focus-visible:outline-2 focus-visible:outline-accent"
+      >
+        <ChevronDown aria-hidden className={`size-4 motion-safe:transition-transform ${isOpen ? 'rotate-180' : ''}`} />
+      </button>
+    </header>
+  );
+}
+
+/** What a folded call is about: the short values of its input. A card with a body of its own says that itself. */
+function gistOf(input: unknown): string {
+  if (!isRecord(input)) return '';
+  const short = Object.values(input).filter((value) => typeof value === 'number' || (typeof value === 'string' && value !== ''));
+  return short.slice(0, 3).map((value) => String(value).slice(0, 80).replaceAll(/\s+/g, ' ')).join(', ');
+}
+
+/** How far a call is, for a person. */
+export function stateWords(state: CallState, t: ReturnType<typeof useTranslation<'cards'>>['t']): string {
+  return state.name === 'waits-for-resource' ? t('state.waits-for-resource', { resource: state.resource }) : t(`state.${state.name}`);
+}
+
+// === what is under it ===
+
+interface BodyProps {
+  part: AnyToolPart;
+  chat: FermataChat;
+  state: CallState;
+  tools: readonly ServerTool[] | undefined;
+  isOpen: boolean;
+  details: string;
+}
+
+function Body({ part, chat, state, tools, isOpen, details }: BodyProps) {
+  const name = getToolName(part);
+  const schema = pageTool(name)?.inputSchema ?? tools?.find((tool) => tool.name === name)?.inputSchema;
+  return (
+    <div className="space-y-3 px-3 *:last:mb-3 sm:pl-14">
+      <Outcome part={part} state={state} />
+      <PageBody part={part} chat={chat} state={state} />
+      <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
+        {isOpen && <Details part={part} />}
+      </div>
+      {part.state === 'approval-requested' && (
+        <ApprovalQuestion
+          key={part.approval.id}
+          {...{ chat, name, schema }}
+          approvalId={part.approval.id}
+          input={part.input}
+          reason={part.approval.requestReason}
+        />
+      )}
+    </div>
+  );
+}
+
+/** What was given, and what came of it. */
+function Details({ part }: { part: AnyToolPart }) {
+  const { t } = useTranslation('cards');
+  const input = part.input ?? rawInput(part);
+  const isDone = part.state === 'output-available';
+  return (
+    <>
+      {input !== undefined && <ValueSection label={t('card.input')} value={input} />}
+      {isDone && (
+        <ValueSection label={t(part.preliminary === true ? 'card.soFar' : 'card.result')} value={part.output}>
+          <ToolResult output={part.output} />
+        </ValueSection>
+      )}
+    </>
+  );
+}
+
+/** The input that was no JSON, of a call that failed for it. */
+function rawInput(part: AnyToolPart): unknown {
+  const { rawInput } = part as { rawInput?: unknown };
+  return rawInput;
+}
+
+/** What should be seen without unfolding anything: progress, and why a call came to nothing. */
+function Outcome({ part, state }: { part: AnyToolPart; state: CallState }): ReactNode {
+  const { t } = useTranslation('cards');
+  if (part.state === 'output-available' && part.preliminary === true) return <ToolProgress output={part.output} />;
+  if (state.name === 'denied') {
+    const reason = part.approval?.reason ?? part.errorText;
+    return reason === undefined || reason === '' ? null : <Note>{t('card.deniedBecause', { reason })}</Note>;
+  }
+  if (part.state === 'output-error') return <Note isBad>{part.errorText}</Note>;
+  return null;
+}
+
+function Note({ isBad = false, children }: { isBad?: boolean; children: ReactNode }) {
+  const look = isBad ? 'bg-bad-soft text-bad' : 'bg-sunken text-ink';
+  return <p className={`max-h-64 overflow-y-auto rounded-lg px-3 py-2 text-sm whitespace-pre-wrap wrap-anywhere ${look}`}>{children}</p>;
+}
+
+/** What a tool of this page shows and asks. */
+function PageBody({ part, chat, state }: Pick<BodyProps, 'part' | 'chat' | 'state'>) {
+  const { give, isBusy, isOver, error } = useAnswer();
+  const tool = getToolName(part);
+  const ToolBody = pageTool(tool)?.Body;
+  const stage = stageOf(part, state);
+  if (ToolBody === undefined || stage === undefined) return null;
+  const { toolCallId, input } = part;
+  const settle = (outcome: { output: unknown } | { state: 'output-error'; errorText: string }) =>
+    give('output', () => chat.addToolOutput({ tool, toolCallId, ...outcome }));
+  return (
+    <div className="space-y-3">
+      <ToolBody
+        {...{ toolCallId, input, stage }}
+        output={part.state === 'output-available' ? part.output : undefined}
+        isBusy={isBusy || isOver}
+        answer={(output) => settle({ output })}
+        fail={(errorText) => settle({ state: 'output-error', errorText })}
+      />
+      {stage === 'waiting' && <AnswerError error={error} />}
+    </div>
+  );
+}
+
+/** How far a call of this page is, for its own card; `undefined` before there is anything to show. */
+function stageOf(part: AnyToolPart, state: CallState): 'waiting' | 'working' | 'done' | 'over' | undefined {
+  if (part.state === 'output-available') return part.preliminary === true ? 'working' : 'done';
+  if (part.state === 'output-error' || part.state === 'output-denied') return 'over';
+  if (part.state !== 'input-available' || state.name === 'waits-for-others') return undefined;
+  return state.name === 'running' ? 'working' : 'waiting';
+}

@@ -1,0 +1,178 @@
+// Which tools the model may use: for the next message, or, with the padlock, for every message until it is released.
+
+import { Check, Lock, LockOpen, Wrench } from 'lucide-react';
+import { useEffect, useId, useRef, useState, type ReactNode } from 'react';
+import { useTranslation } from 'react-i18next';
+import { useCell } from './cell';
+import { choiceOf, chooseNext, lockTool, type ToolChoice } from './choice';
+import { IconButton } from './IconButton';
+import { choosable, loadTools, useTools } from './useTools';
+
+const isTool = (choice: ToolChoice | undefined, name: string) => typeof choice === 'object' && choice.toolName === name;
+
+export function ToolChoiceMenu({ chatId }: { chatId: string }) {
+  const { t } = useTranslation();
+  const { next, lock } = useCell(choiceOf(chatId));
+  const [isOpen, setOpen] = useState(false);
+  const panel = useRef<HTMLDivElement>(null);
+  const id = useId();
+  useClosing(panel, isOpen, () => {
+    setOpen(false);
+  });
+
+  return (
+    <div className="flex items-center sm:relative" ref={panel}>
+      <button
+        type="button"
+        aria-expanded={isOpen}
+        aria-controls={id}
+        className={`inline-flex h-8 cursor-pointer items-center gap-1.5 rounded-lg px-2 text-sm transition-colors hover:bg-sunken pointer-coarse:h-10 pointer-coarse:min-w-10 pointer-coarse:justify-center ${next !== undefined || lock !== undefined ? 'bg-accent-soft text-ink' : 'text-muted'}`}
+        onClick={() => {
+          setOpen(!isOpen);
+          void loadTools();
+        }}
+      >
+        {lock === undefined ? <Wrench className="size-4" aria-hidden="true" /> : <Lock className="size-4 text-accent" aria-hidden="true" />}
+        <ChoiceName next={next} lock={lock} />
+      </button>
+      {lock !== undefined && (
+        <IconButton
+          label={t('tools.release')}
+          onClick={() => {
+            lockTool(chatId, undefined);
+          }}
+        >
+          <LockOpen />
+        </IconButton>
+      )}
+      {isOpen && (
+        <Choices
+          id={id}
+          chatId={chatId}
+          onChosen={() => {
+            setOpen(false);
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+function ChoiceName({ next, lock }: { next: ToolChoice | undefined; lock: string | undefined }) {
+  const { t } = useTranslation();
+  if (next !== undefined) {
+    const tool = typeof next === 'object' ? next.toolName : t(`tools.${next}`);
+    return <span className="max-w-44 truncate">{t('tools.nextTool', { tool })}</span>;
+  }
+  return lock === undefined ? (
+    <span className="max-sm:sr-only">{t('tools.label')}</span>
+  ) : (
+    <span className="max-w-44 truncate">
+      <span className="sr-only">{t('tools.lockedTo', { tool: lock })}</span>
+      <span aria-hidden="true">{lock}</span>
+    </span>
+  );
+}
+
+function Choices({ id, chatId, onChosen }: { id: string; chatId: string; onChosen: () => void }) {
+  const { t } = useTranslation();
+  const { next, lock } = useCell(choiceOf(chatId));
+  const { state, listed } = useTools();
+  const choose = (choice: ToolChoice | undefined) => {
+    chooseNext(chatId, choice);
+    onChosen();
+  };
+  return (
+    <div
+      id={id}
+      role="group"
+      aria-label={t('tools.label')}
+      className="absolute inset-x-0 bottom-full z-20 mb-2 max-h-[min(28rem,60dvh)] overflow-y-auto sm:right-auto sm:w-80 rounded-card border border-line bg-raised p-2 text-sm shadow-lg"
+    >
+      <p className="px-2 pt-1 pb-2 text-xs text-muted">{t('tools.next')}</p>
+      <Choice name={t('tools.automatic')} hint={t('tools.automaticHint')} isOn={next === undefined} onChoose={() => { choose(undefined); }} />
+      <Choice name={t('tools.none')} isOn={next === 'none'} onChoose={() => { choose('none'); }} />
+      <Choice name={t('tools.required')} hint={t('tools.requiredHint')} isOn={next === 'required'} onChoose={() => { choose('required'); }} />
+      <hr className="my-2 border-line" />
+      {choosable(listed).map((tool) => (
+        <div key={`${tool.from} ${tool.name}`} className="flex items-center">
+          <Choice
+            name={<span className="font-mono text-[0.8125rem]">{tool.name}</span>}
+            hint={t(`tools.${tool.from}`)}
+            isOn={isTool(next, tool.name)}
+            onChoose={() => {
+              choose({ type: 'tool', toolName: tool.name });
+            }}
+          />
+          <IconButton
+            label={lock === tool.name ? t('tools.release') : t('tools.lock', { tool: tool.name })}
+            aria-pressed={lock === tool.name}
+            className={lock === tool.name ? 'text-accent' : ''}
+            onClick={() => {
+              lockTool(chatId, lock === tool.name ? undefined : tool.name);
+            }}
+          >
+            {lock === tool.name ? <Lock /> : <LockOpen />}
+          </IconButton>
+        </div>
+      ))}
+      {state === 'loading' && <p className="px-2 py-1 text-muted">{t('tools.loading')}</p>}
+      {state === 'failed' && (
+        <p role="alert" className="flex items-center gap-2 px-2 py-1 text-bad">
+          <span className="flex-1">{t('tools.failed')}</span>
+          <button type="button" className="button" onClick={() => void loadTools()}>
+            {t('again')}
+          </button>
+        </p>
+      )}
+      <p className="px-2 pt-2 pb-1 text-xs text-muted">{t('tools.lockHint')}</p>
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  name: ReactNode;
+  hint?: string;
+  isOn: boolean;
+  onChoose: () => void;
+}
+
+const Choice = ({ name, hint, isOn, onChoose }: ChoiceProps) => (
+  <button
+    type="button"
+    aria-pressed={isOn}
+    onClick={onChoose}
+    className="flex min-h-9 min-w-0 flex-1 cursor-pointer items-center gap-2 rounded-lg px-2 text-left hover:bg-sunken pointer-coarse:min-h-10"
+  >
+    <Check className={`size-4 shrink-0 text-accent ${isOn ? '' : 'invisible'}`} aria-hidden="true" />
+    <span className="min-w-0 flex-1 truncate">{name}</span>
+    {hint !== undefined && <span className="shrink-0 text-xs text-muted">{hint}</span>}
+  </button>
+);
+
+/** Closes what is open when one presses Escape, or turns to something else. */
+function useClosing(panel: { current: HTMLElement | null }, isOpen: boolean, close: () => void) {
+  const latest = useRef(close);
+  useEffect(() => {
+    latest.current = close;
+  });
+  useEffect(() => {
+    if (!isOpen) return;
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key !== 'Escape') return;
+      latest.current();
+      panel.current?.querySelector('button')?.focus();
+    };
+    const onElsewhere = (event: Event) => {
+      if (event.target instanceof Node && !panel.current?.contains(event.target)) latest.current();
+    };
+    document.addEventListener('keydown', onKey);
+    document.addEventListener('pointerdown', onElsewhere);
+    document.addEventListener('focusin', onElsewhere);
+    return () => {
+      document.removeEventListener('keydown', onKey);
+      document.removeEventListener('pointerdown', onElsewhere);
+      document.removeEventListener('focusin', onElsewhere);
+    };
+  }, [isOpen, panel]);
+}

@@ -1,0 +1,61 @@
+// The page's line to Fermata, the same for both pages: the token, the choice of tools, how the connection is, the page's own
+// tools. What a chat does is in lib/fermata.ts.
+
+import { fermata, type Connection, type FermataOptions } from '../lib/fermata';
+import { browserTools } from '../tools';
+import { Cell } from './cell';
+import { noLongerNew } from './chatId';
+import { choiceBody, spendChoice } from './choice';
+import { authorized } from './token';
+
+/** How each chat's stream is. */
+export const connections = new Cell<Readonly<Record<string, Connection>>>({});
+
+/** Hears that something changed on the server that lists show: a run began or ended, an answer was given. */
+const listeners = new Set<() => void>();
+
+export function onServerEvent(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function tellServerEvent() {
+  for (const listener of listeners) listener();
+}
+
+/** Chats that the server knows nothing of, or that nobody else may see. */
+export const unknownChats = new Cell<ReadonlySet<string>>(new Set());
+
+const CHAT = /\/api\/chat\/([^/?]+)$/;
+
+function noteUnknown(url: string, status: number) {
+  const id = status === 404 ? CHAT.exec(url)?.[1] : undefined;
+  if (id !== undefined) unknownChats.set(new Set([...unknownChats.value, decodeURIComponent(id)]));
+}
+
+const addressOf = (url: Parameters<typeof fetch>[0]) => (url instanceof Request ? url.url : url.toString());
+
+const isPost = (url: string, init: RequestInit | undefined) => init?.method === 'POST' && url.endsWith('/api/chat');
+
+export const options: FermataOptions = {
+  client: 7,
+  tools: browserTools,
+  body: choiceBody,
+  fetch: async (url, init) => {
+    const response = await authorized(url, init);
+    if (isPost(addressOf(url), init) && typeof init?.body === 'string') spendChoice(init.body);
+    noteUnknown(addressOf(url), response.status);
+    if (init?.method !== undefined && init.method !== 'GET') tellServerEvent();
+    return response;
+  },
+  onConnection: (connection, chatId) => {
+    noLongerNew(chatId);
+    connections.set({ ...connections.value, [chatId]: connection });
+    tellServerEvent();
+  },
+};
+
+export const server = fermata(options);
+
+/** The words of an error, for a person. */
+export const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

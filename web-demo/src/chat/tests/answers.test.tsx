@@ -1,0 +1,264 @@
+// What a person does in a card, by role and name, and what the chat is told.
+
+import { act, render, screen, waitFor, within } from '@testing-library/react';
+import userEvent from '@testing-library/user-event';
+import { describe, expect, it } from 'vitest';
+import { FermataError } from '../../lib/fermata';
+import { ElicitationCard } from '../ElicitationCard';
+import { Gate } from '../Gate';
+import { ToolCard } from '../ToolCard';
+import type { AnyToolPart } from '../toolState';
+import { call, fakeChat, messageOf, setUpPage, TOOLS } from './page';
+
+setUpPage();
+
+const NOTE = { title: 'Milk', body: 'Two litres', stars: 3 };
+
+function show(part: AnyToolPart, chat = fakeChat()) {
+  const message = messageOf(part);
+  const view = render(<ToolCard {...{ part, message, chat }} tools={TOOLS} />);
+  const update = (part: AnyToolPart) => { view.rerender(<ToolCard {...{ part, chat }} message={messageOf(part)} tools={TOOLS} />); };
+  return { chat, update, user: userEvent.setup() };
+}
+
+const showQuestion = (chat = fakeChat()) => show(call('a', 'write_note', 'approval-requested', { input: NOTE }), chat);
+const press = async (user: ReturnType<typeof userEvent.setup>, name: string) => user.click(screen.getByRole('button', { name }));
+
+describe('a question whether a call may run', () => {
+  it.each([
+    ['Approve', { approved: true }],
+    ['Always', { approved: true, always: true }],
+  ])('is answered once by %s', async (name, response) => {
+    const { chat, user } = showQuestion();
+    await user.dblClick(screen.getByRole('button', { name }));
+    expect(chat.addToolApprovalResponse.mock.calls).toEqual([[{ id: 'approval of a', ...response }]]);
+  });
+
+  it('is denied with a reason, or without', async () => {
+    const first = showQuestion();
+    await press(first.user, 'Deny');
+    await first.user.keyboard('  not today {Enter}');
+    expect(first.chat.addToolApprovalResponse.mock.calls).toEqual([[{ id: 'approval of a', approved: false, reason: 'not today' }]]);
+  });
+
+  it('is not answered by going back', async () => {
+    const { chat, user } = showQuestion();
+    await press(user, 'Deny');
+    await press(user, 'Back');
+    expect(document.activeElement).toBe(screen.getByRole('button', { name: 'Deny' }));
+    expect(chat.addToolApprovalResponse).not.toHaveBeenCalled();
+  });
+
+  it('takes no second answer while one is under way', async () => {
+    const chat = fakeChat();
+    let arrive = () => { /* not yet */ };
+    chat.addToolApprovalResponse.mockImplementation(() => new Promise((resolve) => { arrive = resolve; }));
+    const { user } = showQuestion(chat);
+    await press(user, 'Approve');
+    expect(screen.getByRole('button', { name: 'Approve' }).getAttribute('aria-busy')).toBe('true');
+    for (const name of ['Approve', 'Always', 'Edit', 'Deny']) await press(user, name);
+    await act(async () => { arrive(); await Promise.resolve(); });
+    expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(1);
+  });
+
+  it('says why an answer was refused, and can be answered again', async () => {
+    const chat = fakeChat();
+    chat.addToolApprovalResponse.mockRejectedValueOnce(new FermataError(503, 'unavailable', 'The database cannot be reached.'));
+    const { user } = showQuestion(chat);
+    await press(user, 'Approve');
+    expect((await screen.findByRole('alert')).textContent).toBe('The database cannot be reached.');
+    await press(user, 'Approve');
+    expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(2);
+    await waitFor(() => { expect(screen.queryByRole('alert')).toBeNull(); });
+  });
+
+  it.each([['already_answered', 'answered elsewhere'], ['gone', 'This question is over']])('says kindly that it was settled: %s', async (code, words) => {
+    const chat = fakeChat();
+    chat.addToolApprovalResponse.mockRejectedValue(new FermataError(409, code, 'call a is in state success'));
+    const { user } = showQuestion(chat);
+    await press(user, 'Approve');
+    expect((await screen.findByRole('alert')).textContent).toContain(words);
+    await press(user, 'Approve');
+    expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(1);
+  });
+
+  it('keeps the focus in the card when its buttons go away', async () => {
+    const { user, update } = showQuestion();
+    await press(user, 'Approve');
+    update(call('a', 'write_note', 'input-available', { input: NOTE }));
+    expect(document.activeElement).toBe(screen.getByRole('article'));
+  });
+});
+
+describe('an edited input', () => {
+  it('is what was typed into the form', async () => {
+    const { chat, user } = showQuestion();
+    await press(user, 'Edit');
+    const title = screen.getByLabelText('title');
+    await waitFor(() => { expect(document.activeElement).toBe(title); });
+    await user.clear(title);
+    await user.type(title, 'Oats');
+    await user.clear(screen.getByLabelText(/stars/));
+    await press(user, 'Approve with these changes');
+    expect(chat.addToolApprovalResponse.mock.calls).toEqual([
+      [{ id: 'approval of a', approved: true, input: { title: 'Oats', body: 'Two litres' } }],
+    ]);
+  });
+
+  it('is the same after every field was touched and put back, and in both views', async () => {
+    const input = { body: 'one\ntwo', stars: 3, title: 'Milk' };
+    const { chat, user } = show(call('a', 'write_note', 'approval-requested', { input }));
+    await press(user, 'Edit');
+    for (const field of screen.getAllByRole('textbox')) await user.type(field, '1{Backspace}');
+    await press(user, 'JSON');
+    expect(JSON.parse(screen.getByRole<HTMLTextAreaElement>('textbox', { name: 'JSON' }).value)).toEqual(input);
+    await press(user, 'Form');
+    await press(user, 'Approve with these changes');
+    expect(chat.addToolApprovalResponse.mock.calls[0]?.[0]).toEqual({ id: 'approval of a', approved: true, input });
+  });
+
+  it('goes from one view to the other with what was typed', async () => {
+    const { chat, user } = showQuestion();
+    await press(user, 'Edit');
+    await user.type(screen.getByLabelText('title'), '!');
+    await press(user, 'JSON');
+    const json = screen.getByRole<HTMLTextAreaElement>('textbox', { name: 'JSON' });
+    await user.clear(json);
+    await user.type(json, '{{"title":"From JSON","body":"b"');
+    expect(screen.getByRole<HTMLButtonElement>('button', { name: 'Form' }).disabled).toBe(true);
+    await user.type(json, '}');
+    await press(user, 'Form');
+    expect(screen.getByLabelText<HTMLInputElement>('title').value).toBe('From JSON');
+    await press(user, 'Approve with these changes');
+    expect(chat.addToolApprovalResponse.mock.calls[0]?.[0].input).toEqual({ title: 'From JSON', body: 'b' });
+  });
+
+  it('is not sent while it does not fit, and the field says why', async () => {
+    const { chat, user } = showQuestion();
+    await press(user, 'Edit');
+    const title = screen.getByLabelText('title');
+    await user.clear(title);
+    const stars = screen.getByLabelText(/stars/);
+    await user.clear(stars);
+    await user.type(stars, 'many');
+    await press(user, 'Approve with these changes');
+    expect(chat.addToolApprovalResponse).not.toHaveBeenCalled();
+    expect(screen.getByRole('alert').textContent).toContain('2 things do not fit yet.');
+    expect(title.getAttribute('aria-invalid')).toBe('true');
+    expect(document.getElementById(title.getAttribute('aria-describedby') ?? '')?.textContent).toBe('Too short: 1 or more characters are needed.');
+    expect(document.activeElement).toBe(title);
+    await user.type(title, 'x');
+    expect(title.getAttribute('aria-invalid')).toBeNull();
+  });
+
+  it('shows a refusal of the server at its field until that is changed', async () => {
+    const chat = fakeChat();
+    chat.addToolApprovalResponse.mockRejectedValueOnce(new FermataError(422, 'invalid_request', 'The input does not fit: /title: "Milk" is taken'));
+    const { user } = showQuestion(chat);
+    await press(user, 'Edit');
+    await press(user, 'Approve with these changes');
+    expect((await screen.findByRole('alert')).textContent).toContain('is taken');
+    const title = screen.getByLabelText('title');
+    expect(title.getAttribute('aria-invalid')).toBe('true');
+    await user.type(title, '2');
+    expect(title.getAttribute('aria-invalid')).toBeNull();
+    await press(user, 'Approve with these changes');
+    expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(2);
+  });
+
+  it('is JSON where nobody knows the schema', async () => {
+    const { user } = show(call('a', 'unknown', 'approval-requested', { input: [1] }));
+    await press(user, 'Edit');
+    expect(screen.getByRole<HTMLTextAreaElement>('textbox', { name: 'JSON' }).value).toBe('[\n  1\n]');
+    expect(screen.queryByRole('button', { name: 'Form' })).toBeNull();
+  });
+});
+
+describe('the gate', () => {
+  const two = () => messageOf(call('a', 'write_note', 'approval-requested'), call('b', 'write_note', 'approval-requested'), call('c', 'search_notes', 'input-available'));
+
+  it.each([['Approve all', true], ['Deny all', false]])('%s answers every question once', async (name, approved) => {
+    const chat = fakeChat();
+    const user = userEvent.setup();
+    render(<Gate message={two()} chat={chat} />);
+    expect(screen.getByRole('status').textContent).toBe('1 of 3 decided');
+    await user.dblClick(screen.getByRole('button', { name }));
+    await waitFor(() => {
+      expect(chat.addToolApprovalResponse.mock.calls).toEqual([[{ id: 'approval of a', approved }], [{ id: 'approval of b', approved }]]);
+    });
+  });
+
+  it('goes on with the others where one was answered elsewhere', async () => {
+    const chat = fakeChat();
+    chat.addToolApprovalResponse.mockRejectedValueOnce(new FermataError(409, 'already_answered', 'x'));
+    render(<Gate message={two()} chat={chat} />);
+    await press(userEvent.setup(), 'Approve all');
+    await waitFor(() => { expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(2); });
+    expect(screen.queryByRole('alert')).toBeNull();
+  });
+});
+
+describe('a question of a running tool', () => {
+  const requestedSchema = { type: 'object', properties: { email: { type: 'string', format: 'email' }, copy: { type: 'boolean', default: true } }, required: ['email'] };
+  const part = (state: string) => ({ type: 'data-elicitation', data: { elicitationId: 'e', toolCallId: 'a', message: 'Whereto?', requestedSchema, state } });
+
+  it('is answered with what fits', async () => {
+    const chat = fakeChat();
+    const user = userEvent.setup();
+    render(<ElicitationCard part={part('pending')} chat={chat} />);
+    await press(user, 'Send');
+    expect(chat.answerElicitation).not.toHaveBeenCalled();
+    await user.type(screen.getByLabelText('email'), 'a@b.ch');
+    await press(user, 'Send');
+    expect(chat.answerElicitation.mock.calls).toEqual([[{ elicitationId: 'e', action: 'accept', content: { email: 'a@b.ch', copy: true } }]]);
+  });
+
+  it.each([['Decline', 'decline'], ['Cancel', 'cancel']] as const)('is left by %s', async (name, action) => {
+    const chat = fakeChat();
+    render(<ElicitationCard part={part('pending')} chat={chat} />);
+    await press(userEvent.setup(), name);
+    expect(chat.answerElicitation.mock.calls).toEqual([[{ elicitationId: 'e', action }]]);
+  });
+
+  it('asks no more once it is settled', () => {
+    const { rerender } = render(<ElicitationCard part={part('pending')} chat={fakeChat()} />);
+    rerender(<ElicitationCard part={part('declined')} chat={fakeChat()} />);
+    expect(screen.getByRole('status').textContent).toBe('You declined');
+    expect(screen.queryByRole('button')).toBeNull();
+  });
+});
+
+describe('what a card shows', () => {
+  it('tells progress as a share', () => {
+    show(call('a', 'files__read', 'output-available', { preliminary: true, output: { progress: 3, total: 4, message: 'Third page' } }));
+    const bar = screen.getByRole('progressbar', { name: 'Third page' });
+    expect([bar.getAttribute('aria-valuenow'), bar.getAttribute('aria-valuetext')]).toEqual(['75', '3 of 4']);
+  });
+
+  it('shows pictures of a result, links to the web only, and JSON of what it does not know', () => {
+    const content = [
+      { type: 'image', data: 'AAAA', mimeType: 'image/png' },
+      { type: 'resource_link', uri: 'https://example.com/x', name: 'web' },
+      { type: 'resource_link', uri: 'javascript:alert(1)', name: 'not web' },
+      { type: 'hologram', depth: 3 },
+    ];
+    show(call('a', 'files__read', 'output-available', { output: { content } }));
+    const result = within(screen.getByRole('group', { name: 'Result' }));
+    expect(result.getByRole<HTMLImageElement>('img').src).toBe('data:image/png;base64,AAAA');
+    expect(result.getAllByRole('link').map((link) => link.getAttribute('href'))).toEqual(['https://example.com/x']);
+    expect(result.getByText('hologram')).toBeTruthy();
+  });
+
+  it('cuts what is long until all is wanted', async () => {
+    const { user } = show(call('a', 'write_note', 'approval-requested', { input: { title: 'x'.repeat(5000), body: '' } }));
+    expect(screen.queryByText('x'.repeat(5000))).toBeNull();
+    await press(user, 'Show all');
+    expect(screen.getByText('x'.repeat(5000))).toBeTruthy();
+  });
+
+  it('says how long the server took', () => {
+    const part = call('a', 'write_note', 'output-available', { output: 1 });
+    render(<ToolCard part={part} chat={fakeChat()} message={{ ...messageOf(part), metadata: { calls: { a: { durationMs: 1432 } } } }} />);
+    expect(screen.getByText(/1\.4 s/)).toBeTruthy();
+  });
+});

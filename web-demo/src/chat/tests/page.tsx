@@ -1,0 +1,62 @@
+// What the tests of the cards share: a page with the English texts, a chat that notes what it is told, and messages.
+
+import i18next from 'i18next';
+import { initReactI18next } from 'react-i18next';
+import { cleanup } from '@testing-library/react';
+import type { ToolUIPart } from 'ai';
+import { afterEach, beforeAll, vi } from 'vitest';
+import cards from '../../i18n/en/cards';
+import type { FermataChat } from '../../lib/fermata';
+import type { Message } from '../message';
+import type { AnyToolPart, ServerTool } from '../toolState';
+
+/** Sets the page up for a file of tests. */
+export function setUpPage() {
+  beforeAll(async () => {
+    await i18next.use(initReactI18next).init({ lng: 'en', resources: { en: { cards } }, interpolation: { escapeValue: false } });
+  });
+  afterEach(() => {
+    cleanup();
+    localStorage.clear();
+  });
+}
+
+/** A chat that takes every answer. */
+export function fakeChat() {
+  return {
+    connection: 'open' as const,
+    open: () => () => undefined,
+    refresh: vi.fn<FermataChat['refresh']>(() => Promise.resolve()),
+    addToolOutput: vi.fn<FermataChat['addToolOutput']>(() => Promise.resolve()),
+    addToolApprovalResponse: vi.fn<FermataChat['addToolApprovalResponse']>(() => Promise.resolve()),
+    answerElicitation: vi.fn<FermataChat['answerElicitation']>(() => Promise.resolve()),
+    stop: vi.fn<FermataChat['stop']>(() => Promise.resolve()),
+  };
+}
+
+/** A call: its id, its tool and its state. */
+export function call(toolCallId: string, name: string, state: AnyToolPart['state'], more: object = {}): AnyToolPart {
+  const approval = state === 'approval-requested' ? { approval: { id: `approval of ${toolCallId}` } } : {};
+  return { type: `tool-${name}`, toolCallId, state, input: {}, ...approval, ...more } as unknown as ToolUIPart;
+}
+
+/** A message of one step. */
+export const messageOf = (...parts: AnyToolPart[]): Message => ({ id: 'message', role: 'assistant', parts: [{ type: 'step-start' }, ...parts] });
+
+export const TOOLS: ServerTool[] = [
+  {
+    name: 'write_note',
+    description: '',
+    inputSchema: {
+      type: 'object',
+      properties: { title: { type: 'string', minLength: 1 }, body: { type: 'string' }, stars: { type: 'integer' } },
+      required: ['title', 'body'],
+      additionalProperties: false,
+    },
+    runBy: 'server',
+    policy: 'ask',
+    resource: 'notes',
+  },
+  { name: 'search_notes', description: '', inputSchema: { type: 'object' }, runBy: 'server', policy: 'allow', resource: 'notes' },
+  { name: 'files__read', description: '', inputSchema: { type: 'object' }, runBy: 'mcp', policy: 'allow' },
+];

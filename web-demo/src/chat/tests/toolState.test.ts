@@ -1,0 +1,103 @@
+// How far a call is, as a table; and the gate's counting.
+
+import i18next from 'i18next';
+import { describe, expect, it } from 'vitest';
+import type { AnyToolPart } from '../toolState';
+import { callState, isSettled, runBy } from '../toolState';
+import { pageRuns } from '../../tools';
+import { countGate } from '../Gate';
+import { stateWords } from '../ToolCard';
+import { call, messageOf, setUpPage, TOOLS } from './page';
+
+setUpPage();
+
+const words = (part: AnyToolPart, ...others: AnyToolPart[]) =>
+  stateWords(callState(part, messageOf(...others, part), { tools: TOOLS, pageRuns }), i18next.getFixedT('en', 'cards'));
+
+const asked = call('other', 'write_note', 'approval-requested');
+const approved = { approval: { id: 'a', approved: true } };
+const refused = { approval: { id: 'a', approved: false } };
+
+describe('a call alone', () => {
+  it.each([
+    ['Being prepared', call('a', 'write_note', 'input-streaming')],
+    ['Waits for you', call('a', 'write_note', 'approval-requested')],
+    ['Running', call('a', 'write_note', 'input-available')],
+    ['Running', call('a', 'write_note', 'approval-responded', approved)],
+    ['Denied', call('a', 'write_note', 'approval-responded', refused)],
+    ['Running', call('a', 'files__read', 'output-available', { preliminary: true, output: { progress: 1 } })],
+    ['Done', call('a', 'write_note', 'output-available', { output: 1 })],
+    ['Failed', call('a', 'write_note', 'output-error', { errorText: 'x' })],
+    ['Denied', call('a', 'write_note', 'output-error', { errorText: 'x', ...refused })],
+    ['Denied', call('a', 'write_note', 'output-denied', refused)],
+    ['Running', call('a', 'get_location', 'input-available')],
+    ['Waits for you', call('a', 'ask_user', 'input-available')],
+    ['Waits for a page that has this tool', call('a', 'open_door', 'input-available')],
+    ['Waits for a page that has this tool', call('a', 'constructor', 'input-available')],
+  ])('says "%s"', (expected, part) => {
+    expect(words(part)).toBe(expected);
+  });
+});
+
+describe('a call beside others', () => {
+  it('waits for them while one is to be decided, wherever it would run', () => {
+    const waits = 'Waits for the other calls of its step';
+    expect(words(call('a', 'search_notes', 'input-available'), asked)).toBe(waits);
+    expect(words(call('a', 'get_location', 'input-streaming'), asked)).toBe(waits);
+    expect(words(call('a', 'write_note', 'approval-responded', approved), asked)).toBe(waits);
+  });
+
+  it('runs beside one that waits where the gate lets each go by itself', () => {
+    const ran = call('done', 'files__read', 'output-available', { output: 1 });
+    expect(words(call('a', 'files__read', 'input-available'), asked, ran)).toBe('Running');
+  });
+
+  it('waits its turn for a resource that an earlier call has', () => {
+    const earlier = call('first', 'write_note', 'approval-responded', approved);
+    expect(words(call('a', 'search_notes', 'input-available'), earlier)).toBe('Waits its turn for notes');
+  });
+
+  it('takes the resource when the earlier call is done, or was denied', () => {
+    const now = call('a', 'search_notes', 'input-available');
+    expect(words(now, call('first', 'write_note', 'output-available', { output: 1 }))).toBe('Running');
+    expect(words(now, call('first', 'write_note', 'approval-responded', refused))).toBe('Running');
+  });
+
+  it('does not wait for calls of an earlier step', () => {
+    const now = call('a', 'search_notes', 'input-available');
+    const message = messageOf(asked);
+    message.parts.push({ type: 'step-start' }, now);
+    expect(callState(now, message, { tools: TOOLS, pageRuns })).toEqual({ name: 'running' });
+  });
+});
+
+it('knows who runs a call, also before the list of tools is there', () => {
+  const by = (name: string, tools?: typeof TOOLS, more: object = {}) => runBy(call('a', name, 'input-available', more), { tools, pageRuns });
+  expect(by('write_note', TOOLS)).toBe('server');
+  expect(by('files__read', TOOLS)).toBe('mcp');
+  expect(by('ask_user', TOOLS)).toBe('page');
+  expect(by('open_door', TOOLS)).toBe('elsewhere');
+  expect(by('write_note')).toBe('server');
+  expect(by('anything', undefined, { type: 'dynamic-tool', toolName: 'anything' })).toBe('mcp');
+});
+
+it('takes a preliminary output for no end', () => {
+  expect(isSettled(call('a', 'x', 'output-available', { output: 1, preliminary: true }))).toBe(false);
+  expect(isSettled(call('a', 'x', 'output-available', { output: 1 }))).toBe(true);
+});
+
+describe('the gate', () => {
+  it('counts the decided of all calls of the step', () => {
+    const step = [asked, call('b', 'write_note', 'approval-responded', approved), call('c', 'search_notes', 'input-available')];
+    expect(countGate(step)).toEqual({ decided: 2, total: 3, waiting: ['approval of other'], isClosed: true });
+  });
+
+  it('is none where nothing waits, or nothing else is there', () => {
+    expect(countGate([asked])).toBeUndefined();
+    expect(countGate([call('a', 'x', 'input-available'), call('b', 'x', 'output-available', { output: 1 })])).toBeUndefined();
+  });
+
+  it('is open to the others where one already has an output', () => {
+    expect(countGate([asked, call('b', 'x', 'output-available', { output: 1 })])?.isClosed).toBe(false);
+  });
+});

@@ -1,0 +1,40 @@
+// The tools there are: the server's, and the page's own. Asked for once per page.
+
+import { browserTools } from '../tools';
+import { Cell, useCell } from './cell';
+import { server } from './server';
+import type { ServerTool } from './toolState';
+
+export interface Tools {
+  state: 'loading' | 'known' | 'failed';
+  /** What `GET /api/tools` lists; `undefined` as long as that is not known. */
+  listed?: readonly ServerTool[];
+}
+
+/** A tool that can be chosen. */
+export interface Choosable {
+  name: string;
+  from: 'server' | 'browser';
+}
+
+const tools = new Cell<Tools | undefined>(undefined);
+
+/** Loads the list, unless it is there or under way. */
+export async function loadTools(): Promise<void> {
+  if (tools.value?.state === 'known' || tools.value?.state === 'loading') return;
+  tools.set({ state: 'loading' });
+  try {
+    const { tools: listed } = await server.request<{ tools: ServerTool[] }>('/api/tools');
+    tools.set({ state: 'known', listed });
+  } catch {
+    tools.set({ state: 'failed' });
+  }
+}
+
+export const useTools = (): Tools => useCell(tools) ?? { state: 'loading' };
+
+/** Both kinds, by name. */
+export const choosable = (listed: readonly ServerTool[] = []): Choosable[] => [
+  ...listed.map(({ name }): Choosable => ({ name, from: 'server' })),
+  ...Object.keys(browserTools).map((name): Choosable => ({ name, from: 'browser' })),
+];

@@ -1,0 +1,30 @@
+// Which language the page speaks: the one that was chosen here, else the browser's.
+
+import { Cell } from '../chat/cell';
+import { keep, recall } from '../chat/storage';
+
+export type Language = 'en' | 'zh';
+
+const KEY = 'fermata.language';
+
+/** The one of ours that is closest to what a person reads. */
+export function closest(tags: readonly string[]): Language {
+  for (const tag of tags) {
+    if (/^zh\b/i.test(tag)) return 'zh';
+    if (/^en\b/i.test(tag)) return 'en';
+  }
+  return 'en';
+}
+
+const stored = recall(KEY);
+
+export const language = new Cell<Language>(closest(stored === undefined ? navigator.languages : [stored]));
+
+/** How times and numbers are written: as the person is used to, where that is a form of the page's language. */
+export const localeOf = (spoken: string, tags: readonly string[] = navigator.languages) =>
+  tags.find((tag) => tag === spoken || tag.startsWith(`${spoken}-`)) ?? spoken;
+
+export function chooseLanguage(chosen: Language) {
+  keep(KEY, chosen);
+  language.set(chosen);
+}

@@ -1,0 +1,74 @@
+// One chat, with `useChat` of the AI SDK and nothing of Fermata's but the helper: `server.chat(…)` instead of `new Chat(…)`.
+
+import { Chat, useChat } from '@ai-sdk/react';
+import { useEffect, useMemo } from 'react';
+import { useTranslation } from 'react-i18next';
+import { useCell } from '../chat/cell';
+import { isNewChat } from '../chat/chatId';
+import { Composer, focusComposer } from '../chat/Composer';
+import { Greeting } from '../chat/Greeting';
+import { isParked, type FilePart, type Message } from '../chat/message';
+import { MessageList } from '../chat/MessageList';
+import type { MessageActions } from '../chat/MessageView';
+import { server, unknownChats, wordsOf } from '../chat/server';
+import { ToolChoiceMenu } from '../chat/ToolChoiceMenu';
+import { tryAgain } from '../chat/tryAgain';
+
+/** How often the page shows what came, in milliseconds: often enough to look like writing. */
+const THROTTLE = 50;
+
+export function Conversation({ id }: { id: string }) {
+  const chat = useMemo(() => server.chat(Chat<Message>, { id }), [id]);
+  useEffect(() => chat.open({ isNew: isNewChat(id) }), [chat, id]);
+  // Where one begins, one begins to write.
+  useEffect(() => {
+    if (isNewChat(id)) focusComposer();
+  }, [id]);
+  const { messages, status, error } = useChat({ chat, throttle: THROTTLE });
+  const isEmpty = useCell(unknownChats).has(id) || isNewChat(id);
+  const { t } = useTranslation();
+  const last = messages.at(-1);
+  const isBusy = status === 'submitted' || status === 'streaming' || isParked(last);
+
+  // The same object for every rendering, or every message would be rendered again.
+  const actions = useMemo<MessageActions>(
+    () => ({
+      edit: (message, text) => {
+        const files = message.parts.filter((part) => part.type === 'file');
+        void chat.sendMessage({ text, files, messageId: message.id });
+      },
+      regenerate: (messageId) => void chat.regenerate({ messageId }),
+    }),
+    [chat],
+  );
+  const send = (text: string, files: FilePart[] = []) => {
+    void chat.sendMessage(text === '' ? { files } : { text, files });
+    focusComposer();
+  };
+  const stop = () => {
+    focusComposer();
+    // Where nobody can be told, the page says that it looks for the server.
+    void chat.stop().catch(() => undefined);
+  };
+
+  return (
+    <>
+      <MessageList
+        messages={messages}
+        status={status}
+        error={error && wordsOf(error)}
+        chat={chat}
+        actions={actions}
+        onTryAgain={() => {
+          tryAgain(chat, last);
+        }}
+      >
+        {isEmpty && <Greeting onChoose={send} />}
+        {!isEmpty && error === undefined && <p className="pt-8 text-sm text-muted">{t('messages.loading')}</p>}
+      </MessageList>
+      <Composer onSend={send} onStop={stop} isBusy={isBusy}>
+        <ToolChoiceMenu chatId={id} />
+      </Composer>
+    </>
+  );
+}

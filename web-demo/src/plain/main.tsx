@@ -1,0 +1,28 @@
+// The plain page: the chat that the URL names, in the frame that both pages share.
+
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { useCell } from '../chat/cell';
+import { chatId } from '../chat/chatId';
+import { Frame } from '../chat/Frame';
+import { setUp } from '../chat/setUp';
+import { Conversation } from './Conversation';
+
+setUp();
+
+function Page() {
+  const id = useCell(chatId);
+  return (
+    <Frame page="plain" chatId={id}>
+      <Conversation key={id} id={id} />
+    </Frame>
+  );
+}
+
+const root = document.getElementById('root');
+if (root)
+  createRoot(root).render(
+    <StrictMode>
+      <Page />
+    </StrictMode>,
+  );

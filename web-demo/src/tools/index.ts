@@ -1,0 +1,30 @@
+// The tools of this page, by name: what the model is offered, and how their cards look.
+
+import type { PageRuns } from '../chat/toolState';
+import { askUser } from './ask_user';
+import { createRecord } from './create_record';
+import { getLocation } from './get_location';
+import { pickFile } from './pick_file';
+import { showChart } from './show_chart';
+import type { PageTool } from './tool';
+
+export type { PageTool, ToolBodyProps } from './tool';
+
+/** For `fermata({ tools })`, and for the cards. */
+export const browserTools: Record<string, PageTool> = {
+  get_location: getLocation,
+  ask_user: askUser,
+  pick_file: pickFile,
+  show_chart: showChart,
+  create_record: createRecord,
+};
+
+/** The tool of that name; a model may make up any name, such as those that every object has. */
+export const pageTool = (name: string): PageTool | undefined => (Object.hasOwn(browserTools, name) ? browserTools[name] : undefined);
+
+/** Whether this page has a tool, and whether it runs by itself. */
+export const pageRuns: PageRuns = (name) => {
+  const tool = pageTool(name);
+  if (tool === undefined) return undefined;
+  return tool.execute === undefined ? 'with-the-person' : 'by-itself';
+};

@@ -1,0 +1,137 @@
+// As a new user: no key is set, so the demo model answers. Every line that the greeting offers does something sensible.
+
+import { expect, PAGES, test, type ChatPage } from './world';
+
+test.use({ demoModel: true, geolocation: { latitude: 52.52, longitude: 13.405 }, permissions: ['geolocation'] });
+
+/** What a line should lead to, and what the person does about it. */
+const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
+  hello: async (chat) => {
+    await chat.hears('built-in demo');
+  },
+  'what time is it': async (chat) => {
+    await chat.isInState(chat.card('current_time'), 'Done');
+    await chat.hears("The server's clock says");
+  },
+  'write a note: buy milk': async (chat) => {
+    await chat.press(chat.card('write_note'), 'Approve');
+    await chat.hears('I wrote down “');
+  },
+  'where am I': async (chat) => {
+    await chat.isInState(chat.card('get_location'), 'Done');
+    await chat.hears('52.52');
+  },
+  'do everything': async (chat) => {
+    await expect(chat.gate).toBeVisible();
+    await chat.press(chat.card('write_note'), 'Approve');
+    for (const tool of ['current_time', 'search_notes', 'write_note', 'get_location']) await chat.isInState(chat.card(tool), 'Done');
+    await chat.hears('I wrote down');
+  },
+  'draw a chart': async (chat) => {
+    await chat.isInState(chat.card('show_chart'), 'Done');
+    await expect(chat.card('show_chart').getByRole('img')).toBeVisible();
+  },
+  'ask me something': async (chat) => {
+    const card = chat.card('ask_user');
+    await chat.isInState(card, 'Waits for you');
+    await answerForm(chat);
+    await chat.isInState(card, 'Done');
+  },
+  'pick a file': async (chat) => {
+    const chooser = chat.page.waitForEvent('filechooser');
+    await chat.press(chat.card('pick_file'), 'Choose a file');
+    await (await chooser).setFiles({ name: 'list.txt', mimeType: 'text/plain', buffer: Buffer.from('milk') });
+    await chat.hears('list.txt');
+  },
+  'create a record: tea': async (chat) => {
+    await chat.press(chat.card('create_record'), 'Keep it');
+    await expect(chat.card('create_record')).toContainText('Kept in this browser');
+  },
+  'think about tea': async (chat) => {
+    await chat.hears('Thought');
+    await chat.hears('as well as a script can');
+  },
+  'tell me a long story': async (chat) => {
+    await expect.poll(async () => ((await chat.answers.last().textContent()) ?? '').length).toBeGreaterThan(1000);
+  },
+};
+
+/** What only the demo model names: its words, and the tool that they lead to. */
+const TOOL_LINES: [RegExp, string][] = [
+  [/^find my notes/, 'search_notes'],
+  [/^use current_time/, 'current_time'],
+];
+
+/** The same for a line with other words after the colon, and for what only the demo model names. */
+async function actOn(line: string, chat: ChatPage) {
+  const act = Object.entries(LINES).find(([known]) => line.split(':')[0] === known.split(':')[0])?.[1];
+  if (act !== undefined) return act(chat);
+  const tool = TOOL_LINES.find(([words]) => words.test(line))?.[1];
+  if (tool === undefined) throw new Error(`nobody knows what “${line}” should lead to`);
+  return chat.isInState(chat.card(tool), 'Done');
+}
+
+/** Fills in whatever the demo model asks for. */
+async function answerForm(chat: ChatPage) {
+  const card = chat.card('ask_user');
+  for (const field of await card.getByRole('textbox').all()) await field.fill('2');
+  for (const choice of await card.getByRole('combobox').all()) await choice.selectOption({ index: 1 });
+  await chat.press(card, 'Send');
+}
+
+for (const { name, path } of PAGES) {
+  test.describe(name, () => {
+    test.use({ path });
+
+    test('greets, and each of its suggestions leads somewhere', async ({ chat }) => {
+      const suggestions = chat.page.getByRole('list', { name: 'Suggestions' }).getByRole('button');
+      await expect(suggestions.first()).toBeVisible();
+      const lines = await suggestions.allTextContents();
+      expect(lines.filter((line) => LINES[line] === undefined)).toEqual([]);
+      expect(lines.length).toBeGreaterThan(5);
+      for (const line of lines) {
+        await test.step(line, async () => {
+          await suggestions.getByText(line, { exact: true }).click();
+          await expect(chat.words).toHaveText(line);
+          await LINES[line]?.(chat);
+          await chat.isAtRest();
+          await chat.page.getByRole('button', { name: 'New chat' }).click();
+          await expect(suggestions.first()).toBeVisible();
+        });
+      }
+    });
+  });
+}
+
+test('the lines that the demo model names itself lead somewhere, too', async ({ chat }) => {
+  await chat.say('hello');
+  await chat.isAtRest();
+  const lines = (await chat.answers.last().getByRole('listitem').getByRole('code').allTextContents()).filter((line) => !line.includes('<'));
+  expect(lines.length).toBeGreaterThan(5);
+  for (const line of lines) {
+    await test.step(line, async () => {
+      await chat.page.getByRole('button', { name: 'New chat' }).click();
+      await expect(chat.log).toBeEmpty();
+      await chat.say(line);
+      await actOn(line, chat);
+      await chat.isAtRest();
+      await expect(chat.answers.last()).not.toContainText('I have no line for that');
+    });
+  }
+});
+
+test('each of the Chinese suggestions is understood', async ({ chat }) => {
+  await chat.page.getByRole('button', { name: '中文' }).click();
+  const suggestions = chat.page.getByRole('list', { name: '建议' }).getByRole('button');
+  const lines = await suggestions.allTextContents();
+  for (const line of lines) {
+    await test.step(line, async () => {
+      await suggestions.getByText(line, { exact: true }).click();
+      const answer = chat.page.getByRole('log').getByRole('article').last();
+      await expect(answer).not.toBeEmpty();
+      await expect(answer).not.toContainText('I have no line for that');
+      await chat.page.getByRole('button', { name: '新对话' }).click();
+      await expect(suggestions.first()).toBeVisible();
+    });
+  }
+});

@@ -1,0 +1,107 @@
+// What is said: text, Markdown, reasoning; stop, an answer made again, an edited message.
+
+import { expect, gate, refuses, says, test } from './world';
+
+test('text streams, and the page says when it is done', async ({ world, chat }) => {
+  const more = gate();
+  world.model.script(async (pen) => {
+    pen.says('Tea ', 'is ');
+    await more.opened;
+    pen.says('ready.');
+  });
+  await chat.say('tea?');
+  await expect(chat.words).toHaveText('tea?');
+  await chat.hears('Tea is');
+  await expect(chat.answers.last()).toHaveAttribute('aria-busy', 'true');
+  await expect(chat.stop).toBeVisible();
+  more.open();
+  await chat.hears('Tea is ready.');
+  await chat.isAtRest();
+});
+
+test('Markdown is shown as what it means', async ({ world, chat }) => {
+  world.model.script(
+    says('# A heading\n\nSome **strong** words and [a page](https://example.org/).\n\n', '- one\n- two\n\n| a | b |\n| - | - |\n| 1 | 2 |\n\n```js\nlet x = 1;\n```\n'),
+  );
+  await chat.say('show me');
+  const answer = chat.answers.last();
+  await expect(answer.getByRole('heading', { name: 'A heading' })).toBeVisible();
+  await expect(answer.getByRole('strong')).toHaveText('strong');
+  await expect(answer.getByRole('link', { name: 'a page' })).toHaveAttribute('href', 'https://example.org/');
+  await expect(answer.getByRole('listitem')).toHaveText(['one', 'two']);
+  await expect(answer.getByRole('cell')).toHaveText(['1', '2']);
+  await expect(answer.getByRole('code')).toContainText('let x = 1;');
+});
+
+test('HTML of the model is text, and does nothing', async ({ world, chat }) => {
+  world.model.script(says('<img src=x onerror="document.title=1"> <script>document.title=2</script> still here'));
+  await chat.say('hello');
+  await chat.hears('still here');
+  await expect(chat.answers.last().getByRole('img')).toHaveCount(0);
+  expect(await chat.page.title()).not.toMatch(/^[12]$/);
+});
+
+test('reasoning is folded away, and can be read', async ({ world, chat }) => {
+  world.model.script((pen) => {
+    pen.reasons('Green or ', 'black?');
+    pen.says('Green.');
+  });
+  await chat.say('which tea?');
+  await chat.hears('Green.');
+  const thought = chat.answers.last().getByText('Green or black?');
+  await expect(thought).toBeHidden();
+  await chat.answers.last().getByText('Thought', { exact: true }).click();
+  await expect(thought).toBeVisible();
+});
+
+test('stop ends the answer, and the model is not listened to any more', async ({ world, chat }) => {
+  world.model.script(async (pen) => {
+    pen.says('On and on');
+    await pen.gone;
+  });
+  await chat.say('tell me everything');
+  await chat.hears('On and on');
+  await chat.stop.click();
+  await chat.isAtRest();
+  await expect(chat.composer).toBeEditable();
+  await expect.poll(() => world.model.request(1).gone).toBe(true);
+});
+
+test('an answer is made again', async ({ world, chat }) => {
+  world.model.script(says('Heads.'), says('Tails.'));
+  await chat.say('flip a coin');
+  await chat.hears('Heads.');
+  await chat.answers.last().getByRole('button', { name: 'Answer again' }).click();
+  await chat.hears('Tails.');
+  await expect(chat.answers).toHaveCount(1);
+  expect(world.model.request(2).words).toEqual(['user: flip a coin']);
+});
+
+test('an edited message is answered anew, and what followed it is gone', async ({ world, chat }) => {
+  world.model.script(says('A cat.'), says('It purrs.'), says('A dog.'));
+  await chat.say('name a pet');
+  await chat.hears('A cat.');
+  await chat.isAtRest();
+  await chat.say('what does it do?');
+  await chat.hears('It purrs.');
+  await chat.isAtRest();
+  await chat.words.first().getByRole('button', { name: 'Edit message', exact: true }).click();
+  const field = chat.page.getByRole('textbox', { name: 'Edit your message' });
+  await expect(field).toHaveValue('name a pet');
+  await field.fill('name another pet');
+  await chat.page.getByRole('button', { name: 'Send edited message' }).click();
+  await chat.hears('A dog.');
+  await expect(chat.words).toHaveText(['name another pet']);
+  await expect(chat.answers).toHaveCount(1);
+  expect(world.model.request(3).words).toEqual(['user: name another pet']);
+});
+
+test('an error of the model is shown, and the message can be tried again', async ({ world, chat }) => {
+  // A provider's refusal is no fault of the request.
+  world.model.script(refuses(400), says('Here I am.'));
+  await chat.say('hello');
+  await expect(chat.page.getByRole('alert')).toBeVisible();
+  await chat.page.getByRole('button', { name: 'Try again' }).click();
+  await chat.hears('Here I am.');
+  await expect(chat.words).toHaveCount(1);
+});
