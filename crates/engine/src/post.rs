@@ -66,8 +66,8 @@ pub(crate) fn plan(
     }
 }
 
-/// The user message that the page wants answered, where nobody here has heard of it: the request that brought it was lost, and the page
-/// tries again.
+/// The user message that the page wants answered, where nobody here has heard of it, or of what it says now: the request that brought it
+/// was lost, and the page tries again.
 fn never_arrived<'a>(
     body: &'a ChatBody,
     record: &[UiMessage],
@@ -76,7 +76,9 @@ fn never_arrived<'a>(
     let is_known = |id: &MessageId| Some(id) == writing || record.iter().any(|message| message.id == *id);
     let last = body.messages.last().filter(|message| message.role == Role::User)?;
     let names_another = body.message_id.as_ref().is_some_and(is_known);
-    let is_new = last.id.as_ref().is_some_and(|id| !is_known(id));
+    let known = last.id.as_ref().and_then(|id| record.iter().find(|message| message.id == *id));
+    let is_edited = known.is_some_and(|known| known.role == Role::User && known.parts != last.parts);
+    let is_new = is_edited || last.id.as_ref().is_some_and(|id| !is_known(id));
     (is_new && !names_another).then_some(last)
 }
 

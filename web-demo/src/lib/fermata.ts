@@ -113,7 +113,7 @@ export interface FermataChat {
    * A chat that `isNew` has nothing to be loaded before its first message.
    */
   open(options?: { isNew?: boolean }): () => void;
-  /** Loads the chat, and follows its open run. Done when that run is over, or was let go. */
+  /** Loads the chat, and follows its open run; words that were not sent come back after it. Done when that run is over, or was let go. */
   refresh(): Promise<void>;
   addToolOutput(output: ToolOutput): Promise<void>;
   addToolApprovalResponse(response: ApprovalResponse): Promise<void>;
@@ -351,6 +351,15 @@ interface Stock {
   stop: () => Promise<void>;
 }
 
+/** Words that the server has perhaps not heard of. */
+interface Unsent {
+  message: UIMessage;
+  /** Why. */
+  error?: Error;
+  /** Whether the page does not show them while it follows a run. */
+  isAside: boolean;
+}
+
 const CHANNEL = 'fermata';
 
 /** Follows one chat: what its `Chat` object has no notion of. */
@@ -379,7 +388,9 @@ class Follower {
   /** Why the last post failed. */
   #failure: unknown;
   /** What the person said last, when the post that carried it did not get through: perhaps the server has not heard of it. */
-  #said: { message: UIMessage; error?: Error } | undefined;
+  #said: Unsent | undefined;
+  /** Posts that no response has come to. */
+  #sending = new Set<AbortController>();
   /** How often the run was asked for again since a stream of it came to its end. */
   #recoveries = 0;
   /** Counts answers, when they are given and when they have arrived. */
@@ -436,7 +447,7 @@ class Follower {
     };
     const more: Omit<FermataChat, 'connection'> = {
       open: (options) => this.#open(options?.isNew === true),
-      refresh: () => this.#refresh(),
+      refresh: () => this.#reload(),
       addToolOutput: (output) => this.#addToolOutput(output),
       addToolApprovalResponse: (response) => this.#addToolApprovalResponse(response),
       answerElicitation: (answer) => this.#answer({ ...answer }).then(() => undefined),
@@ -504,6 +515,12 @@ class Follower {
     return this.#nextRefresh;
   }
 
+  /** The same, even where that sets words aside that were not sent. */
+  #reload(): Promise<void> {
+    if (!this.#isStreaming()) this.#chat.clearError();
+    return this.#refresh();
+  }
+
   /** Shows what the server has; false where that was overtaken by what happened meanwhile. */
   async #load(): Promise<boolean> {
     const current = this.#begin();
@@ -549,7 +566,7 @@ class Follower {
 
   #keepWords(error?: Error) {
     const message = this.#chat.messages.findLast(({ role }) => role === 'user');
-    this.#said = message && { message, ...(error && { error }) };
+    this.#said = message && { message, ...(error && { error }), isAside: false };
   }
 
   /** What the person said and the server has not heard of. */
@@ -563,6 +580,7 @@ class Follower {
   async #show(view: View, body: ReadableStream<Uint8Array> | undefined): Promise<void> {
     const unsent = this.#unsent(view);
     if (unsent === undefined) this.#said = undefined;
+    else if (this.#said !== undefined) this.#said.isAside = body !== undefined;
     const { messages, pending } = view;
     this.#chat.clearError();
     this.#found = body;
@@ -638,19 +656,23 @@ class Follower {
     const found = isPost ? undefined : this.#found;
     this.#found = undefined;
     const current = found === undefined ? this.#begin() : this.#current;
-    const { signal } = current;
-    if (init.signal?.aborted) current.abort();
-    init.signal?.addEventListener('abort', () => {
+    // A page that is left reads no more, but what it has said is still said.
+    const sending = new AbortController();
+    const { signal } = isPost ? sending : current;
+    const giveUp = () => {
       current.abort();
-    });
+      sending.abort();
+    };
+    if (init.signal?.aborted) giveUp();
+    init.signal?.addEventListener('abort', giveUp);
+    if (isPost) this.#sending.add(sending);
     this.#busy += 1;
     try {
-      // A page that is left reads no more, but what it has said is still said.
-      let response = found === undefined ? await this.#ask(url, isPost ? init : { ...init, signal }) : new Response(found);
+      let response = found === undefined ? await this.#ask(url, { ...init, signal }) : new Response(found);
       if (isPost && this.#isKnown && response.status === 404) {
         // It was forgotten, or deleted elsewhere: what this page has of it is what there is.
         this.#isKnown = false;
-        response = await this.#ask(url, { ...init, body: withHistory(init.body as string, this.#history) });
+        response = await this.#ask(url, { ...init, signal, body: withHistory(init.body as string, this.#history) });
       }
       this.#isAsking = false;
       if (!response.ok) {
@@ -671,6 +693,7 @@ class Follower {
       if (isPost && this.#busy > 1) this.#isStale = true;
       throw error;
     } finally {
+      this.#sending.delete(sending);
       this.#busy -= 1;
     }
   }
@@ -679,8 +702,8 @@ class Follower {
     // The run that was posted over is superseded, and so is what the page still does for it.
     this.#errands.stop();
     this.#answered.clear();
-    // Words that are set aside while a run is followed are still to be sent; those that the person sees, and goes on without, are not.
-    if (this.#history.some(({ id }) => id === this.#said?.message.id)) this.#said = undefined;
+    // Words that the person sees, and goes on without, are not to be sent any more.
+    if (this.#said?.isAside !== true) this.#said = undefined;
     this.#isKnown = true;
     this.#recoveries = 0;
     this.#tellTabs();
@@ -803,14 +826,11 @@ class Follower {
       if (!this.#isStreaming()) {
         this.#tellTabs();
         // What the AI SDK would go on with is no longer the last message.
-        if (this.#chat.messages.at(-1)?.role === 'user') {
-          this.#chat.clearError();
-          void this.#refresh();
-        }
+        if (this.#chat.messages.at(-1)?.role === 'user') void this.#reload();
       }
       return answered;
     } catch (error) {
-      if (isOver(error) && !this.#isStreaming()) void this.#refresh();
+      if (isOver(error) && !this.#isStreaming()) void this.#reload();
       throw error;
     } finally {
       this.#given += 1;
@@ -851,7 +871,6 @@ class Follower {
   }
 
   async #stop(): Promise<void> {
-    const wasSubmitted = this.#chat.status === 'submitted';
     const stop = () => this.line.insist(() => this.line.json(this.line.url(this.id, '/stop'), { method: 'POST' }));
     try {
       await stop();
@@ -860,17 +879,22 @@ class Follower {
       for (let waited = 0; this.#isStreaming() && waited < 2000; waited += 20) await new Promise((next) => setTimeout(next, 20));
       const isOverdue = this.#isStreaming();
       if (isOverdue) this.#current.abort();
-      await this.#stock.stop();
-      // The message may have been on its way when the first stop came in, or may never arrive.
-      if (wasSubmitted && isOverdue) {
-        this.#keepWords();
-        await stop();
-      }
+      // A message may have been on its way when the first stop came in, or may never arrive.
+      if (await this.#giveUp()) await stop();
       if (isOverdue || this.#part(isOpen)) await this.#refresh();
     } finally {
-      await this.#stock.stop();
+      await this.#giveUp();
       this.#tellTabs();
     }
+  }
+
+  /** Reads and sends nothing more; whether a message was on its way, which stays on the page. */
+  async #giveUp(): Promise<boolean> {
+    const isSending = this.#sending.size > 0;
+    if (isSending) this.#keepWords();
+    for (const sending of this.#sending) sending.abort();
+    await this.#stock.stop();
+    return isSending;
   }
 
   // === the page's tools ===

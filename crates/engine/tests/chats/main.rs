@@ -304,6 +304,14 @@ async fn to_make_again_what_never_arrived_is_to_say_it() {
     world.script([says("three")]);
     world.post(body).await.read_out().await;
     assert_eq!(world.messages().await.len(), 4);
+    // An edit of it is lost, too.
+    world.script([says("four")]);
+    let edited = json!({"id": "lost", "role": "user", "parts": [{"type": "text", "text": "third"}]});
+    let body = json!({"id": "c", "trigger": "regenerate-message", "messages": [edited]});
+    world.post(body).await.read_out().await;
+    let messages = world.messages().await;
+    assert_eq!(messages.len(), 4);
+    assert!(format!("{:?}", messages[2].parts).contains("third"), "{:?}", messages[2].parts);
 }
 
 #[tokio::test(start_paused = true)]

@@ -602,6 +602,85 @@ test('words that are stopped on their way to the server stay', async () => {
   expect(tab.chat.status).toBe('ready');
 });
 
+test('stop while a call waits and a message is on its way ends both, and the words stay', async () => {
+  world = await World.create();
+  world.model.script(calls({ name: 'write_note', input: NOTE }));
+  const tab = world.tab();
+  tab.open();
+  await tab.rests();
+  tab.say('write');
+  await tab.isAsked('write_note');
+  tab.before = (request) => (request === 'POST /api/chat' ? new Promise(() => {}) : Promise.resolve());
+  tab.say('never mind');
+  await until(() => tab.count('POST /api/chat') === 2, 'the message to be on its way');
+  await tab.chat.stop();
+  await tab.rests();
+  expect(tab.words).toBe('writenever mind');
+  expect(tab.chat.messages.at(-1)?.role).toBe('user');
+  expect((await world.view()).messages).toHaveLength(2);
+  expect((await world.view()).pending).toEqual([]);
+});
+
+test('words that the person goes on without do not come back', async () => {
+  world = await World.create({ FERMATA_MAX_BODY: '20KB' });
+  world.model.script(says('Hello.'), says('Hello again.'));
+  const tab = world.tab();
+  tab.open();
+  await tab.rests();
+  tab.say('hello');
+  await tab.reads('Hello.');
+  await tab.rests();
+  tab.say('x'.repeat(30_000));
+  await until(() => tab.errors.length === 1, 'the page to be told');
+  await tab.chat.sendMessage({ text: 'good day', messageId: tab.chat.messages[0]?.id ?? '' });
+  await tab.reads('Hello again.');
+  await tab.rests();
+  await tab.chat.refresh();
+  await world.agrees(tab);
+  expect(tab.chat.status).toBe('ready');
+  expect(tab.words).toBe('good dayHello again.');
+});
+
+test('an edit that did not get through is what is tried again', async () => {
+  world = await World.create();
+  world.model.script(says('Hello.'), says('Good day to you.'));
+  const tab = world.tab();
+  tab.open();
+  await tab.rests();
+  tab.say('hello');
+  await tab.reads('Hello.');
+  await tab.rests();
+  tab.before = (request) => (request === 'POST /api/chat' ? Promise.reject(new TypeError('fetch failed')) : Promise.resolve());
+  await tab.chat.sendMessage({ text: 'good day', messageId: tab.chat.messages[0]?.id ?? '' });
+  expect(tab.chat.status).toBe('error');
+  await tab.chat.refresh();
+  expect(tab.words).toBe('good day');
+  tab.before = () => Promise.resolve();
+  await tab.chat.regenerate();
+  await tab.reads('Good day to you.');
+  await world.agrees(tab);
+  expect(tab.words).toBe('good dayGood day to you.');
+});
+
+test('an answer that comes too late behind words that were not sent shows what became of the call', async () => {
+  world = await World.create();
+  world.model.script(calls({ name: 'write_note', input: NOTE }), calls({ name: 'write_note', input: { ...NOTE, title: 'Tea' } }));
+  const tab = world.tab({ hold: '0s' });
+  tab.open();
+  await tab.rests();
+  tab.say('write');
+  const id = await tab.isAsked('write_note');
+  await tab.rests();
+  tab.before = (request) => (request === 'POST /api/chat' ? Promise.reject(new TypeError('fetch failed')) : Promise.resolve());
+  tab.say('never mind');
+  await until(() => tab.errors.length === 1, 'the page to be told');
+  await tab.tell({ approvalId: id, approved: true });
+  await until(async () => (await world.view()).pending.some(({ approvalId }) => approvalId !== id), 'the next question');
+  await expect(tab.chat.addToolApprovalResponse({ id, approved: false })).rejects.toMatchObject({ code: 'already_answered' });
+  await until(() => tab.parts.filter((part) => part.type === 'tool-write_note').length === 2, () => `both calls; ${tab.outline}`);
+  await until(() => tab.words.endsWith('never mind') && tab.chat.status === 'error', () => `the words; ${tab.outline}`);
+});
+
 test('a chat that was forgotten elsewhere goes on with what the page has of it', async () => {
   world = await World.create();
   world.model.script(says('Hello Ann.'), says('Still Ann.'));
