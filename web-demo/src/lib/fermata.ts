@@ -533,11 +533,11 @@ class Follower {
       });
       this.#isKnown = true;
       if (isOvertaken()) return false;
-      const unsent = this.#unsent(view);
-      if (view.open && this.#chat.status === 'error' && unsent !== undefined) {
+      this.#forgetWhatArrived(view);
+      if (view.open && this.#chat.status === 'error' && this.#said !== undefined) {
         // What follows a run would push the words aside that are still to be sent.
         this.#isStale = false;
-        this.#putLast(unsent);
+        this.#putLast(this.#said);
         return true;
       }
       this.#isAsking = view.open;
@@ -569,39 +569,36 @@ class Follower {
     this.#said = message && { message, ...(error && { error }), isAside: false };
   }
 
-  /** What the person said and the server has not heard of. */
-  #unsent({ messages }: View): UIMessage | undefined {
-    const message = this.#said?.message;
-    const stored = messages.find(({ id }) => id === message?.id);
-    return message && stored && wordsOf(stored) === wordsOf(message) ? undefined : message;
+  /** Words that the server has are no longer to be sent. */
+  #forgetWhatArrived({ messages }: View) {
+    const said = this.#said?.message;
+    if (said !== undefined && messages.some((message) => message.id === said.id && wordsOf(message) === wordsOf(said))) this.#said = undefined;
   }
 
   /** Shows the record, and what follows; only now, so that nothing vanishes while the server is asked. */
-  async #show(view: View, body: ReadableStream<Uint8Array> | undefined): Promise<void> {
-    const unsent = this.#unsent(view);
-    if (unsent === undefined) this.#said = undefined;
-    else if (this.#said !== undefined) this.#said.isAside = body !== undefined;
-    const { messages, pending } = view;
+  async #show({ messages, pending }: View, body: ReadableStream<Uint8Array> | undefined): Promise<void> {
     this.#chat.clearError();
+    this.#chat.messages = messages;
     this.#found = body;
     // What comes can only be added to the message that is the last one: words that were not sent come back behind it, once it is whole.
-    this.#isStale = body !== undefined && unsent !== undefined;
+    this.#isStale = body !== undefined && this.#said !== undefined;
     if (body !== undefined) {
-      this.#chat.messages = messages;
+      if (this.#said !== undefined) this.#said.isAside = true;
       await this.#chat.resumeStream();
       return;
     }
-    this.#chat.messages = messages;
-    if (unsent !== undefined) this.#putLast(unsent);
+    if (this.#said !== undefined) this.#putLast(this.#said);
     for (const { kind, tool, toolCallId, input } of pending) if (kind === 'output') this.#run(tool, toolCallId, input, true);
   }
 
   /** Shows words that were not sent, and why. */
-  #putLast(unsent: UIMessage) {
+  #putLast(unsent: Unsent) {
+    const { message, error } = unsent;
     const { messages } = this.#chat;
-    const known = messages.findIndex(({ id }) => id === unsent.id);
-    this.#chat.messages = [...messages.slice(0, known < 0 ? undefined : known), unsent];
-    if (this.#said?.error !== undefined) this.#fail(this.#said.error);
+    const known = messages.findIndex(({ id }) => id === message.id);
+    this.#chat.messages = [...messages.slice(0, known < 0 ? undefined : known), message];
+    unsent.isAside = false;
+    if (error !== undefined) this.#fail(error);
   }
 
   /** From now on, this is what the page reads; what it reads besides comes to its own end. */
@@ -635,8 +632,8 @@ class Follower {
           this.#connect('reconnecting');
           return isWanted();
         });
-        if (!this.#unsent(view)) this.#said = undefined;
-        if (isWanted() && (view.open || view.pending.length > 0) && !this.#unsent(view)) {
+        this.#forgetWhatArrived(view);
+        if (isWanted() && (view.open || view.pending.length > 0) && this.#said === undefined) {
           await this.#refresh();
           return;
         }

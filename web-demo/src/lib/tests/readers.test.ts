@@ -9,6 +9,20 @@ afterEach(() => world.end());
 const ASK_USER = { ask_user: { inputSchema: { type: 'object' } } };
 const NOTE = { title: 'Milk', body: 'buy milk' };
 
+/** What becomes of the requests that post the chat, and only of those. */
+const ofPosts = (what: () => Promise<void>) => (request: string) => (request === 'POST /api/chat' ? what() : Promise.resolve());
+
+/** A page in which a note waits to be approved, and no stream is read any more. */
+async function letGoWithAQuestion() {
+  const tab = world.tab({ hold: '0s' });
+  tab.open();
+  await tab.rests();
+  tab.say('write');
+  const id = await tab.isAsked('write_note');
+  await tab.rests();
+  return { tab, id };
+}
+
 /** Has the model say "Once upon ", and "a time." when it is let. */
 function tellsInTwo() {
   const { opened, open } = gate();
@@ -540,13 +554,8 @@ test('a history that the server has not heard of is handed over, and after that 
 test('a message that did not get through stays, with the reason', async () => {
   world = await World.create();
   world.model.script(calls({ name: 'write_note', input: NOTE }), says('Written.'));
-  const tab = world.tab({ hold: '0s' });
-  tab.open();
-  await tab.rests();
-  tab.say('write');
-  const id = await tab.isAsked('write_note');
-  await tab.rests();
-  tab.before = (request) => (request === 'POST /api/chat' ? Promise.reject(new TypeError('fetch failed')) : Promise.resolve());
+  const { tab, id } = await letGoWithAQuestion();
+  tab.before = ofPosts(() => Promise.reject(new TypeError('fetch failed')));
   tab.say('never mind');
   await until(() => tab.errors.length === 1, 'the page to be told');
   await tab.chat.refresh();
@@ -568,13 +577,8 @@ test('a message that did not get through stays, with the reason', async () => {
 test('words that did not get through outlast the error of a run that goes on meanwhile', async () => {
   world = await World.create();
   world.model.script(calls({ name: 'write_note', input: NOTE }), refuses(400));
-  const tab = world.tab({ hold: '0s' });
-  tab.open();
-  await tab.rests();
-  tab.say('write');
-  const id = await tab.isAsked('write_note');
-  await tab.rests();
-  tab.before = (request) => (request === 'POST /api/chat' ? Promise.reject(new TypeError('fetch failed')) : Promise.resolve());
+  const { tab, id } = await letGoWithAQuestion();
+  tab.before = ofPosts(() => Promise.reject(new TypeError('fetch failed')));
   tab.say('never mind');
   await until(() => tab.errors.length === 1, 'the page to be told');
   await tab.chat.addToolApprovalResponse({ id, approved: true });
@@ -593,7 +597,7 @@ test('words that are stopped on their way to the server stay', async () => {
   tab.say('hello');
   await tab.reads('Hello.');
   await tab.rests();
-  tab.before = (request) => (request === 'POST /api/chat' ? new Promise(() => {}) : Promise.resolve());
+  tab.before = ofPosts(() => new Promise(() => {}));
   tab.say('never mind');
   await until(() => tab.count('POST /api/chat') === 2, 'the message to be on its way');
   await tab.chat.stop();
@@ -610,7 +614,7 @@ test('stop while a call waits and a message is on its way ends both, and the wor
   await tab.rests();
   tab.say('write');
   await tab.isAsked('write_note');
-  tab.before = (request) => (request === 'POST /api/chat' ? new Promise(() => {}) : Promise.resolve());
+  tab.before = ofPosts(() => new Promise(() => {}));
   tab.say('never mind');
   await until(() => tab.count('POST /api/chat') === 2, 'the message to be on its way');
   await tab.chat.stop();
@@ -650,7 +654,7 @@ test('an edit that did not get through is what is tried again', async () => {
   tab.say('hello');
   await tab.reads('Hello.');
   await tab.rests();
-  tab.before = (request) => (request === 'POST /api/chat' ? Promise.reject(new TypeError('fetch failed')) : Promise.resolve());
+  tab.before = ofPosts(() => Promise.reject(new TypeError('fetch failed')));
   await tab.chat.sendMessage({ text: 'good day', messageId: tab.chat.messages[0]?.id ?? '' });
   expect(tab.chat.status).toBe('error');
   await tab.chat.refresh();
@@ -665,13 +669,8 @@ test('an edit that did not get through is what is tried again', async () => {
 test('an answer that comes too late behind words that were not sent shows what became of the call', async () => {
   world = await World.create();
   world.model.script(calls({ name: 'write_note', input: NOTE }), calls({ name: 'write_note', input: { ...NOTE, title: 'Tea' } }));
-  const tab = world.tab({ hold: '0s' });
-  tab.open();
-  await tab.rests();
-  tab.say('write');
-  const id = await tab.isAsked('write_note');
-  await tab.rests();
-  tab.before = (request) => (request === 'POST /api/chat' ? Promise.reject(new TypeError('fetch failed')) : Promise.resolve());
+  const { tab, id } = await letGoWithAQuestion();
+  tab.before = ofPosts(() => Promise.reject(new TypeError('fetch failed')));
   tab.say('never mind');
   await until(() => tab.errors.length === 1, 'the page to be told');
   await tab.tell({ approvalId: id, approved: true });
