@@ -51,6 +51,10 @@ pub struct Setting {
     pub default: Option<&'static str>,
     /// What it does, a line each.
     pub about: &'static [&'static str],
+    /// What comes of going over it. Every setting that is a size, a number or a time has this, and `docs/limits.md` shows it.
+    pub over: Option<&'static str>,
+    /// Whether it is a size, a number or a time.
+    pub is_measure: bool,
 }
 
 /// Why the server does not start. `Display` is one line, fit for a terminal.
@@ -65,7 +69,7 @@ pub enum ConfigError {
 }
 
 macro_rules! settings {
-    ($($(#[doc = $about:literal])+ $key:ident: $type:ty $(= $default:literal)?, $variable:literal;)+) => {
+    ($($(#[doc = $about:literal])+ $key:ident: $type:ty $(= $default:literal)?, $variable:literal $(, over $over:literal)?;)+) => {
         /// All settings, as they are in force.
         #[derive(Clone, Debug)]
         pub struct Config {
@@ -86,8 +90,10 @@ macro_rules! settings {
         pub const SETTINGS: &[Setting] = &[$(Setting {
             key: stringify!($key),
             variable: $variable,
-            default: settings!(@default $($default)?),
+            default: settings!(@optional $($default)?),
             about: &[$($about),+],
+            over: settings!(@optional $($over)?),
+            is_measure: <$type as Value>::IS_MEASURE,
         },)+];
 
         impl Config {
@@ -110,8 +116,8 @@ macro_rules! settings {
             }
         }
     };
-    (@default $default:literal) => { Some($default) };
-    (@default) => { None };
+    (@optional $text:literal) => { Some($text) };
+    (@optional) => { None };
 }
 
 settings! {
@@ -128,20 +134,25 @@ settings! {
     /// SQLite file, created where there is none, or a PostgreSQL database (15 or later) as `postgres://user:password@host/database`.
     database_url: DatabaseUrl = "sqlite://fermata.db", "DATABASE_URL";
     /// Connections to a PostgreSQL database that this instance opens at most.
-    database_connections: std::num::NonZeroU32 = "10", "FERMATA_DATABASE_CONNECTIONS";
+    database_connections: std::num::NonZeroU32 = "10", "FERMATA_DATABASE_CONNECTIONS",
+        over "what needs a connection waits for one, and is answered 503 `unavailable` when that takes too long";
     /// Whether the start brings the database up to date. If not, `fermata migrate` must have done it.
     migrate: bool = "true", "FERMATA_MIGRATE";
     /// Redis (7 or later) or Valkey, through which instances that share a PostgreSQL database reach each other, as
     /// `redis://:password@host:6379`.
     redis_url: Option<RedisUrl>, "REDIS_URL";
     /// For how long parked calls keep a stream open, unless the request says otherwise.
-    hold: Duration = "5m", "FERMATA_HOLD";
+    hold: Duration = "5m", "FERMATA_HOLD",
+        over "the stream ends cleanly, and the call waits on";
     /// How long a call waits for somebody before it is settled as expired.
-    expire: Duration = "24h", "FERMATA_EXPIRE";
+    expire: Duration = "24h", "FERMATA_EXPIRE",
+        over "the call is settled as expired, and its run ends; a later answer is 410 `gone`";
     /// How long chats are kept in which nothing happens. Unless it is set, for ever.
-    keep: Option<Duration>, "FERMATA_KEEP";
+    keep: Option<Duration>, "FERMATA_KEEP",
+        over "the chat is forgotten: 404 `not_found`";
     /// How long runs that are at work may go on when the server is told to end; those that wait are saved and let go at once.
-    drain: Duration = "10s", "FERMATA_DRAIN";
+    drain: Duration = "10s", "FERMATA_DRAIN",
+        over "a run that is still at work ends its streams with `error` and goes on at another instance, or after the next start";
     /// AI SDK version served where a request names none: 5, 6 or 7.
     client: Profile = "6", "FERMATA_CLIENT";
     /// Who may use the server: none (everybody who reaches it) or token.
@@ -151,30 +162,42 @@ settings! {
     /// Origins of browser pages elsewhere that may call, as `https://app.example.com`, separated by commas.
     cors_origins: List<Origin> = "", "FERMATA_CORS_ORIGINS";
     /// Runs that one owner may have open. Default 64; no limit where auth is none.
-    runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER";
+    runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER",
+        over "429 `too_many_runs` with `retry-after`";
     /// Model calls in one run.
-    max_steps: std::num::NonZeroU32 = "20", "FERMATA_MAX_STEPS";
+    max_steps: std::num::NonZeroU32 = "20", "FERMATA_MAX_STEPS",
+        over "the run ends with `finish`, and its open calls are settled";
     /// Size of a request body.
-    max_body: Size = "10MB", "FERMATA_MAX_BODY";
+    max_body: Size = "10MB", "FERMATA_MAX_BODY",
+        over "413 `too_large`";
     /// Messages in one request.
-    max_messages: NonZeroUsize = "2000", "FERMATA_MAX_MESSAGES";
+    max_messages: NonZeroUsize = "2000", "FERMATA_MAX_MESSAGES",
+        over "413 `too_large`";
     /// Browser tools in one request.
-    max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS";
+    max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS",
+        over "413 `too_large`";
     /// Size of one tool output, as JSON.
-    max_output: Size = "1MB", "FERMATA_MAX_OUTPUT";
+    max_output: Size = "1MB", "FERMATA_MAX_OUTPUT",
+        over "413 `too_large` for a page's output; a tool of the server has failed, and the model is told why";
     /// How much of one tool output the model is told; what is over is cut out.
-    max_model_output: Size = "400KB", "FERMATA_MAX_MODEL_OUTPUT";
+    max_model_output: Size = "400KB", "FERMATA_MAX_MODEL_OUTPUT",
+        over "the middle of the output is cut out of what the model is told; clients are shown all of it";
     /// Calls of one chat that may wait for somebody at a time.
-    max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS";
+    max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS",
+        over "the call has failed, and the model is told why";
     /// How long the model may be silent. One that has said nothing yet is asked again, at most twice; then its step fails.
-    model_timeout: Duration = "2m", "FERMATA_MODEL_TIMEOUT";
+    model_timeout: Duration = "2m", "FERMATA_MODEL_TIMEOUT",
+        over "the model is asked again; then the run ends with `error`";
     /// How long the model may take for one step, however much it says.
-    model_call_timeout: Duration = "15m", "FERMATA_MODEL_CALL_TIMEOUT";
+    model_call_timeout: Duration = "15m", "FERMATA_MODEL_CALL_TIMEOUT",
+        over "the run ends with `error`";
     /// How long a call of a tool of the server or of an MCP server may run, not counting time in which it waits for a person;
     /// the tables under tools say otherwise for tools by name.
-    tool_timeout: Duration = "60s", "FERMATA_TOOL_TIMEOUT";
+    tool_timeout: Duration = "60s", "FERMATA_TOOL_TIMEOUT",
+        over "the call is cancelled and has failed, and the model is told why";
     /// How long a call may wait for its resource while other calls use it.
-    lock_timeout: Duration = "5m", "FERMATA_LOCK_TIMEOUT";
+    lock_timeout: Duration = "5m", "FERMATA_LOCK_TIMEOUT",
+        over "the call has failed, and the model is told why";
     /// Whether people are asked about calls: default (where the policy says so) or auto (never; what is denied stays denied).
     approval: ApprovalMode = "default", "FERMATA_APPROVAL";
     /// When calls run: step (once all calls of the step are decided) or progressive (each once it is decided itself).

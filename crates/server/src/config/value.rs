@@ -15,6 +15,9 @@ use crate::error::shortened;
 
 /// A kind of value.
 pub(super) trait Value: Sized {
+    /// Whether it is a size, a number or a time, so that there is something over it.
+    const IS_MEASURE: bool = false;
+
     /// Reads it; the error says what it should be, and never repeats a secret.
     fn read(text: &str) -> Result<Self, String>;
 
@@ -97,6 +100,8 @@ impl Value for bool {
 }
 
 impl Value for NonZeroUsize {
+    const IS_MEASURE: bool = true;
+
     fn read(text: &str) -> Result<Self, String> {
         parsed(text, "a whole number above zero")
     }
@@ -107,6 +112,8 @@ impl Value for NonZeroUsize {
 }
 
 impl Value for NonZeroU32 {
+    const IS_MEASURE: bool = true;
+
     fn read(text: &str) -> Result<Self, String> {
         parsed(text, "a whole number above zero")
     }
@@ -137,6 +144,8 @@ impl Value for Profile {
 }
 
 impl<T: Value> Value for Option<T> {
+    const IS_MEASURE: bool = T::IS_MEASURE;
+
     fn read(text: &str) -> Result<Self, String> {
         T::read(text).map(Some)
     }
@@ -189,6 +198,8 @@ impl Duration {
 }
 
 impl Value for Duration {
+    const IS_MEASURE: bool = true;
+
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }
@@ -201,6 +212,8 @@ impl Value for Duration {
 // === impl Size ===
 
 impl Value for Size {
+    const IS_MEASURE: bool = true;
+
     fn read(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is not a size; write it as 10MB, 64KiB or a number of bytes");
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
