@@ -20,6 +20,7 @@ use super::{
     calls::Calls,
     dialect::ReasoningField,
     failure::Failure,
+    framing::LONGEST_EVENT,
     halves::{Halves, whole},
     response::{Choice, Chunk, Delta},
 };
@@ -129,6 +130,9 @@ impl Answer {
             // Also where the task that reads the stream has died.
             None => Arrival::BrokenOff,
             Some(Ok(chunk)) if chunk.fermata_done => Arrival::Done,
+            Some(Ok(chunk)) if chunk.fermata_too_long => {
+                Arrival::Failed(Failure::format(format!("one event has more than {LONGEST_EVENT} bytes")))
+            }
             Some(Ok(chunk)) => Arrival::Chunk(chunk),
             Some(Err(error)) => Arrival::Failed(error.into()),
         }
@@ -159,7 +163,7 @@ impl Answer {
 
     fn take_choice(&mut self, choice: Choice) -> Result<(), Failure> {
         if let Some(delta) = choice.delta.or(choice.message) {
-            self.take_delta(delta);
+            self.take_delta(delta)?;
         }
         match choice.finish_reason.0.as_str() {
             "" => {}
@@ -173,7 +177,7 @@ impl Answer {
         Ok(())
     }
 
-    fn take_delta(&mut self, delta: Delta) {
+    fn take_delta(&mut self, delta: Delta) -> Result<(), Failure> {
         for (reasoning, field) in [
             (delta.reasoning_content.0, ReasoningField::ReasoningContent),
             (delta.reasoning.0, ReasoningField::Reasoning),
@@ -195,8 +199,9 @@ impl Answer {
         if !delta.tool_calls.is_empty() {
             self.end_reasoning();
             self.end_text();
-            self.calls.take(delta.tool_calls, &mut self.ready);
+            self.calls.take(delta.tool_calls, &mut self.ready)?;
         }
+        Ok(())
     }
 
     fn say_text(&mut self, piece: String) {

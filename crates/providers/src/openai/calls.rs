@@ -9,9 +9,15 @@
 use fermata_engine::model::ModelEvent;
 
 use super::{
+    failure::Failure,
     halves::{Halves, whole},
     response::CallPiece,
 };
+
+/// Calls of one answer. Each piece is compared with all of them.
+const MOST_CALLS: usize = 1_000;
+/// Bytes of the arguments of a call whose name has not come yet. The engine has not heard of it, so it is counted here.
+const LONGEST_UNNAMED: usize = 1 << 20;
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
@@ -65,14 +71,30 @@ impl Calls {
     }
 
     /// Takes the pieces of one chunk.
-    pub(super) fn take(&mut self, pieces: Vec<CallPiece>, events: &mut impl Extend<ModelEvent>) {
+    ///
+    /// # Errors
+    /// Where the answer makes more calls than any model does, or goes on and on about one that it does not name.
+    pub(super) fn take(
+        &mut self,
+        pieces: Vec<CallPiece>,
+        events: &mut impl Extend<ModelEvent>,
+    ) -> Result<(), Failure> {
         self.chunk += 1;
         for piece in pieces {
-            self.take_piece(piece.into(), events);
+            let call = self.take_piece(piece.into(), events);
+            if call.tool.is_empty() && call.arguments.len() > LONGEST_UNNAMED {
+                let words =
+                    format!("a call without a name has more than {LONGEST_UNNAMED} bytes of arguments");
+                return Err(Failure::format(words));
+            }
+            if self.calls.len() > MOST_CALLS {
+                return Err(Failure::format(format!("the answer makes more than {MOST_CALLS} calls")));
+            }
         }
+        Ok(())
     }
 
-    fn take_piece(&mut self, piece: Piece, events: &mut impl Extend<ModelEvent>) {
+    fn take_piece(&mut self, piece: Piece, events: &mut impl Extend<ModelEvent>) -> &Call {
         let before = self.find(&piece);
         let goes_on = before.filter(|key| self.calls[*key].goes_on_with(&piece, self.chunk));
         let key = goes_on.unwrap_or_else(|| self.open(&piece));
@@ -93,6 +115,7 @@ impl Calls {
         if let Some(arguments) = call.accept(piece.arguments).filter(|_| !call.tool.is_empty()) {
             events.extend([ModelEvent::CallDelta { key, arguments }]);
         }
+        call
     }
 
     /// Gives up on halves of characters whose other half did not come.
@@ -199,7 +222,7 @@ mod tests {
         let mut calls = Calls::default();
         let mut events = Vec::new();
         for chunk in chunks.as_array().unwrap() {
-            calls.take(serde_json::from_value(chunk.clone()).unwrap(), &mut events);
+            calls.take(serde_json::from_value(chunk.clone()).unwrap(), &mut events).unwrap();
         }
         let lines: String = events
             .iter()
@@ -402,10 +425,37 @@ mod tests {
     fn arguments_that_were_never_named_are_noticed() {
         let mut calls = Calls::default();
         let mut events = Vec::new();
-        calls.take(
-            serde_json::from_value(json!([{"index": 0, "function": {"arguments": "{}"}}])).unwrap(),
-            &mut events,
-        );
+        let pieces = json!([{"index": 0, "function": {"arguments": "{}"}}]);
+        calls.take(serde_json::from_value(pieces).unwrap(), &mut events).unwrap();
         assert!(calls.has_nameless() && events.is_empty());
+    }
+
+    fn refusal(chunks: impl IntoIterator<Item = Value>) -> Option<Failure> {
+        let mut calls = Calls::default();
+        chunks.into_iter().find_map(|chunk| {
+            calls.take(serde_json::from_value(json!([chunk])).unwrap(), &mut Vec::new()).err()
+        })
+    }
+
+    #[test]
+    fn an_answer_makes_a_thousand_calls_and_no_more() {
+        let calls = |count| (0..count).map(|index| piece(Some(index), None, Some("f"), Some("{}")));
+        assert!(refusal(calls(1_000)).is_none());
+        assert!(refusal(calls(1_001)).is_some());
+        let unnamed = (0..1_001).map(|index| piece(Some(index), None, None, None));
+        assert!(refusal(unnamed).is_some(), "calls that nobody hears of count, too");
+    }
+
+    #[test]
+    fn arguments_without_a_name_do_not_grow_for_ever() {
+        let text = "x".repeat(LONGEST_UNNAMED / 4);
+        let pieces = |name| {
+            (0..5).map({
+                let text = text.clone();
+                move |_| piece(Some(0), None, name, Some(&text))
+            })
+        };
+        assert!(refusal(pieces(None)).is_some());
+        assert!(refusal(pieces(Some("f"))).is_none(), "those of a named call are the engine's to count");
     }
 }

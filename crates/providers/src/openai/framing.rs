@@ -3,6 +3,9 @@
 //! Each event leaves as one `data:` line with an object in it. What says nothing (comments, pings, empty or null data)
 //! leaves as an empty object, because it shows that the provider is at work. This module does not know what an object means.
 //!
+//! A provider is not trusted with this process's memory: an event has at most [`LONGEST_EVENT`] bytes. A longer one leaves as
+//! [`TOO_LONG`], and whatever comes after it is dropped.
+//!
 //! Invariants: [`DONE`] is written where the provider wrote `[DONE]` and nowhere else, since async-openai does not tell that
 //! from a body that just ended; what is no JSON leaves as it is, for the parser to refuse.
 
@@ -12,6 +15,12 @@ use super::halves::mend;
 
 /// What the provider's `[DONE]` becomes.
 pub(super) const DONE: &str = "{\"fermata_done\":true}";
+
+/// Bytes of one event. An image that a model has drawn comes in one, and no provider sends more than a few megabytes so.
+pub(super) const LONGEST_EVENT: usize = 16 << 20;
+
+/// What an event becomes that is longer.
+const TOO_LONG: &str = "{\"fermata_too_long\":true}";
 
 /// An event that says nothing.
 const NOTHING: &str = "{}";
@@ -27,6 +36,7 @@ pub(super) struct Framing {
     has_begun: bool,
     data: Option<String>,
     is_keepalive: bool,
+    is_too_long: bool,
 }
 
 // === impl Framing ===
@@ -36,13 +46,20 @@ impl Framing {
     pub(super) fn take(&mut self, bytes: &[u8]) -> String {
         let mut events = String::with_capacity(bytes.len());
         let mut rest = bytes;
-        while let Some(&first) = rest.first() {
+        while let Some(&first) = rest.first()
+            && !self.is_too_long
+        {
             if std::mem::take(&mut self.after_return) && first == b'\n' {
                 rest = &rest[1..];
                 continue;
             }
             let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
+            if self.line.len() + self.data.as_ref().map_or(0, String::len) > LONGEST_EVENT {
+                write_event(TOO_LONG, &mut events);
+                *self = Self { is_too_long: true, ..Self::default() };
+                break;
+            }
             let Some(end) = end else { break };
             self.after_return = rest[end] == b'\r';
             self.take_line(&mut events);
@@ -129,6 +146,31 @@ mod tests {
         let mut framing = Framing::default();
         let events = framing.take(body);
         events + &framing.end()
+    }
+
+    #[test]
+    fn an_event_without_end_is_refused_once_and_forgotten() {
+        let piece = vec![b'x'; 1 << 20];
+        for beginning in ["data: ", "data: {}\ndata: ", "x"] {
+            let mut framing = Framing::default();
+            framing.take(beginning.as_bytes());
+            let events: String = (0..20).map(|_| framing.take(&piece)).collect();
+            assert_eq!(events, format!("data: {TOO_LONG}\n\n"), "{beginning}");
+            assert!(framing.line.is_empty() && framing.data.is_none());
+            assert_eq!(framing.take(b"\n\ndata: [DONE]\n\n") + &framing.end(), "");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_one_event_add_up_and_events_do_not() {
+        let line = [b"data: ", vec![b' '; 1 << 20].as_slice(), b"\n"].concat();
+        let mut framing = Framing::default();
+        let events: String = (0..17).map(|_| framing.take(&line)).collect();
+        assert_eq!(events, format!("data: {TOO_LONG}\n\n"));
+        let mut framing = Framing::default();
+        let event = [line.as_slice(), b"\n"].concat();
+        let events: String = (0..17).map(|_| framing.take(&event)).collect();
+        assert_eq!(events, format!("data: {NOTHING}\n\n").repeat(17));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) struct Chunk {
     pub(super) x_groq: Option<Value>,
     /// Put there by [`super::framing`].
     pub(super) fermata_done: bool,
+    pub(super) fermata_too_long: bool,
 }
 
 /// One of the alternative answers; only one is ever asked for.

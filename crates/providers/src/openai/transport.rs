@@ -23,7 +23,7 @@ use tower::Service;
 
 use super::{
     failure::Failure,
-    framing::{DONE, Framing, without_mark, write_event},
+    framing::{DONE, Framing, LONGEST_EVENT, without_mark, write_event},
     halves::mend,
 };
 
@@ -93,7 +93,14 @@ fn is_json(response: &Response) -> bool {
 
 /// The answer of a server that ignored `stream: true`, as the one event of a stream.
 async fn whole(response: Response) -> Result<Response, Failure> {
-    let bytes = response.bytes().await.map_err(Failure::reqwest)?;
+    let mut bytes = Vec::new();
+    let mut body = response.bytes_stream();
+    while let Some(piece) = body.next().await {
+        bytes.extend_from_slice(&piece.map_err(Failure::reqwest)?);
+        if bytes.len() > LONGEST_EVENT {
+            return Err(Failure::format(format!("the answer has more than {LONGEST_EVENT} bytes")));
+        }
+    }
     let text = String::from_utf8_lossy(&bytes);
     let text = without_mark(&text);
     let is_mislabelled = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));

@@ -263,6 +263,27 @@ async fn a_json_body_that_is_none_is_a_format_error() {
     assert!(matches!(ask(&server.model()).await, Err(ModelError::Format(_))));
 }
 
+#[tokio::test]
+async fn an_event_without_end_is_refused() {
+    let endless = format!("data: {}", "x".repeat(17 << 20));
+    let server = Server::start(vec![Reply::Stream([&text("Hi"), endless.as_str()].concat())]).await;
+    let events = ask(&server.model()).await.unwrap();
+    assert!(matches!(events.last(), Some(Err(ModelError::Format(_)))));
+    expect![[r#"
+        text "Hi"
+        error: the provider's answer could not be read: one event has more than 16777216 bytes
+    "#]]
+    .assert_eq(&lines(&events));
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_refused() {
+    let server = Server::start(vec![Reply::Json(format!("{{\"x\": \"{}\"}}", "x".repeat(17 << 20)))]).await;
+    let error = ask(&server.model()).await.unwrap_err();
+    assert!(matches!(error, ModelError::Format(_)), "{error:?}");
+    assert!(error.to_string().contains("the answer has more than 16777216 bytes"), "{error}");
+}
+
 // === stopping ===
 
 #[tokio::test]

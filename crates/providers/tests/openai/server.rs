@@ -154,9 +154,9 @@ fn head(status: u16, media_type: &str, headers: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} Said\r\ncontent-type: {media_type}\r\n{common}{headers}\r\n").into()
 }
 
-/// In pieces of seven bytes, which cut lines, events and characters anywhere.
+/// In pieces of seven bytes, which cut lines, events and characters anywhere; a body of megabytes in larger ones, for speed.
 fn chunked(body: &str) -> Vec<u8> {
-    let pieces = body.as_bytes().chunks(7);
+    let pieces = body.as_bytes().chunks(if body.len() < 1 << 20 { 7 } else { 16 << 10 });
     pieces.flat_map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).collect()
 }
 
