@@ -1,223 +1,209 @@
-//! What a schema may cost, found out before it is used.
+//! What a schema is, and what it may cost, found out before it is used.
 //!
-//! Schemas come from pages, and checking an input runs on the thread that drives the chat. A schema of a few lines can unfold to a
-//! billion checks: by references that double at each level, or by referring to itself twice for the same place of the input. Both are
-//! refused here. What is left costs no more than the schema's unfolded size times the input's.
+//! Schemas come from pages, MCP servers and tools that ask. [`weigh`] refuses what would be too dear, without building anything: it
+//! reads the schema once, counts what it unfolds to and reckons the size of its patterns. What an input may cost that is checked
+//! against it is another matter, see [`meter`].
+
+mod meter;
+mod pattern;
+mod unfold;
 
 use serde_json::{Map, Value};
 
+pub(crate) use meter::{Meter, Metered, MeteredJson, Prices};
+use pattern::{PatternCost, PatternFault};
+
 /// Bytes of one schema as JSON.
-const LONGEST: usize = 256 * 1024;
-/// Subschemas of one schema with its references unfolded.
-const LARGEST: usize = 10_000;
-/// References from within one subschema back to it.
-const MOST_OFTEN: usize = 500;
-/// Subschemas within one another.
-const DEEPEST: usize = 200;
+pub(crate) const LONGEST: usize = 256 * 1024;
+/// Patterns of one schema.
+pub(crate) const MOST_PATTERNS: usize = 200;
+/// What building all patterns of one schema, or of one post, may cost, in states.
+pub(crate) const LARGEST_PATTERNS: u64 = 256_000;
+/// Steps that are taken to find out whether a schema is one.
+const VALIDITY_STEPS: u64 = 20_000;
+/// The same for each byte of it.
+const VALIDITY_STEPS_A_BYTE: u64 = 50;
+/// States of a pattern that are looked at in the time of one step.
+const STATES_A_STEP: u64 = 32;
+/// Subschemas that are gone through in the time of one step without a look at the input.
+const SUBSCHEMAS_A_STEP: u64 = 256;
 
-/// Keywords whose subschemas look at the same place of the input.
-const HERE: [&str; 9] =
-    ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
-/// Keywords whose subschemas look at properties of any name.
-const PROPERTIES: [&str; 4] =
-    ["patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"];
-/// Keywords whose subschemas look at elements.
-const ELEMENTS: [&str; 5] = ["items", "prefixItems", "additionalItems", "contains", "unevaluatedItems"];
+/// Keywords whose values are data and not schemas.
+const DATA: [&str; 5] = ["default", "examples", "example", "const", "enum"];
+/// Keywords whose values are schemas by name.
+const BY_NAME: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// One step into an input.
-#[derive(Clone, Debug, PartialEq)]
-enum Step<'a> {
-    Property(&'a str),
-    AnyProperty,
-    Element,
+/// What a schema costs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Weight {
+    /// Its length as JSON.
+    pub bytes: usize,
+    /// How many patterns it has.
+    pub patterns: usize,
+    /// What building them costs, in states.
+    pub building: u64,
+    /// What it unfolds to.
+    pub subschemas: u64,
+    /// The most subschemas within one another.
+    pub depth: usize,
+    /// What reading an input costs that is checked against it.
+    pub prices: Prices,
 }
 
-/// A subschema that is being unfolded, and where below it the schema refers to it again.
-struct Unfolding<'a> {
-    schema: &'a Value,
-    /// How long the path into the input is here.
-    at: usize,
-    again: Vec<Vec<Step<'a>>>,
+/// Why a schema cannot be used, in words for who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SchemaFault {
+    /// It has a pattern of another dialect than the linear one.
+    Dialect(String),
+    /// It is none, or costs too much.
+    Unusable(String),
 }
 
-struct Walk<'a> {
-    root: &'a Value,
-    seen: usize,
-    path: Vec<Step<'a>>,
-    unfolding: Vec<Unfolding<'a>>,
+/// The patterns and references of a schema, and the values that it names.
+#[derive(Default)]
+struct Survey<'a> {
+    references: Vec<&'a str>,
+    /// Whether data keywords are looked into too, because references may make schemas of what they hold.
+    takes_all: bool,
+    patterns: usize,
+    building: u64,
+    /// States of the largest pattern.
+    largest: u64,
+    /// States of all patterns of names.
+    names: u64,
+    /// Nodes of the largest list or object that an input may be compared with.
+    comparison: u64,
 }
 
-/// Refuses a schema that would cost too much.
-///
-/// # Errors
-/// What is wrong with it, in words for who wrote it.
-pub(crate) fn check_cost(schema: &Value) -> Result<(), String> {
+/// What a schema costs.
+pub(crate) fn weigh(schema: &Value) -> Result<Weight, SchemaFault> {
+    let unusable = |words: String| SchemaFault::Unusable(words);
     let bytes = schema.to_string().len();
     if bytes > LONGEST {
-        return Err(format!("it has {bytes} bytes; the limit is {LONGEST}"));
+        return Err(unusable(format!("it has {bytes} bytes; the limit is {LONGEST}")));
     }
-    Walk { root: schema, seen: 0, path: Vec::new(), unfolding: Vec::new() }.unfold(schema)
+    let mut survey = Survey { takes_all: has_odd_reference(schema), ..Survey::default() };
+    survey.take(schema).map_err(|fault| match fault {
+        PatternFault::Dialect(words) => SchemaFault::Dialect(words),
+        PatternFault::Unusable(words) => SchemaFault::Unusable(words),
+    })?;
+    let unfolded = unfold::unfold(schema, &survey.references).map_err(unusable)?;
+    check_validity(schema, bytes).map_err(unusable)?;
+    let prices = Prices {
+        node: unfolded.subschemas / SUBSCHEMAS_A_STEP,
+        string_byte: survey.largest / STATES_A_STEP,
+        name_byte: survey.names / STATES_A_STEP,
+        // A fault keeps where it is, in the input and in the schema.
+        fault: 64 + bytes as u64 / 1024,
+        comparison: 1 + survey.comparison,
+    };
+    let Survey { patterns, building, .. } = survey;
+    Ok(Weight { bytes, patterns, building, subschemas: unfolded.subschemas, depth: unfolded.depth, prices })
 }
 
-impl<'a> Walk<'a> {
-    fn unfold(&mut self, schema: &'a Value) -> Result<(), String> {
-        let Some(keywords) = schema.as_object() else { return Ok(()) };
-        self.seen += 1;
-        if self.seen > LARGEST {
-            return Err(format!("it unfolds to more than {LARGEST} subschemas"));
-        }
-        if self.unfolding.len() >= DEEPEST {
-            return Err(format!("it is nested over {DEEPEST} levels deep"));
-        }
-        self.unfolding.push(Unfolding { schema, at: self.path.len(), again: Vec::new() });
-        self.unfold_keywords(keywords)?;
-        self.unfolding.pop();
-        Ok(())
+/// Whether the schema says what the metaschema of its draft lets it say.
+fn check_validity(schema: &Value, bytes: usize) -> Result<(), String> {
+    let steps = VALIDITY_STEPS + VALIDITY_STEPS_A_BYTE * bytes as u64;
+    let meter = Meter::start(steps, None, Prices { comparison: 64, fault: 64, ..Prices::default() });
+    let verdict = jsonschema::meta::validate_for::<MeteredJson>(Metered(schema));
+    if !meter.was_enough() {
+        return Err("it is too large to be looked through".into());
     }
+    verdict.map_err(|fault| describe(&fault))
+}
 
-    fn unfold_keywords(&mut self, keywords: &'a Map<String, Value>) -> Result<(), String> {
-        for reference in ["$ref", "$dynamicRef", "$recursiveRef"] {
-            if let Some(target) =
-                keywords.get(reference).and_then(Value::as_str).and_then(|to| self.resolve(to))
-            {
-                self.follow(target)?;
-            }
-        }
-        for (keyword, value) in keywords {
-            let keyword = keyword.as_str();
-            if HERE.contains(&keyword) {
-                self.unfold_all(value)?;
-            } else if keyword == "properties" {
-                for (name, schema) in value.as_object().into_iter().flatten() {
-                    self.step(Step::Property(name), |walk| walk.unfold(schema))?;
-                }
-            } else if PROPERTIES.contains(&keyword) {
-                self.step(Step::AnyProperty, |walk| walk.unfold_all(value))?;
-            } else if ELEMENTS.contains(&keyword) {
-                self.step(Step::Element, |walk| walk.unfold_all(value))?;
-            }
-        }
-        Ok(())
+/// A fault in words, with its place. It quotes the value it is about, and the place the names on the way, which may be megabytes.
+pub(crate) fn describe(fault: &jsonschema::ValidationError<'_>) -> String {
+    let words = head(&fault.to_string(), 400).to_owned();
+    match fault.instance_path().as_str() {
+        "" => words,
+        place => format!("{}: {words}", head(place, 200)),
     }
+}
 
-    /// A schema, a list of schemas, or an object of schemas by name: the last cannot be told from the first, and counts as both.
-    fn unfold_all(&mut self, value: &'a Value) -> Result<(), String> {
-        match value {
-            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.unfold(schema)),
-            Value::Object(named) if named.values().all(Value::is_object) => {
-                self.unfold(value)?;
-                named.values().try_for_each(|schema| self.unfold(schema))
-            }
-            Value::Object(_) => self.unfold(value),
+fn head(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// Whether a reference may lead to where no schema is expected.
+fn has_odd_reference(schema: &Value) -> bool {
+    match schema {
+        Value::Object(entries) => entries.iter().any(|(keyword, value)| match value {
+            Value::String(reference) if keyword.ends_with("Ref") || keyword == "$ref" => is_odd(reference),
+            value => has_odd_reference(value),
+        }),
+        Value::Array(items) => items.iter().any(has_odd_reference),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn is_odd(reference: &str) -> bool {
+    let Some((_, pointer)) = reference.split_once('#') else { return false };
+    // A name may be written with escapes.
+    pointer.split('/').any(|token| DATA.contains(&token) || token.contains('%') || token.contains('~'))
+}
+
+impl<'a> Survey<'a> {
+    fn take(&mut self, schema: &'a Value) -> Result<(), PatternFault> {
+        match schema {
+            Value::Object(keywords) => self.take_keywords(keywords),
+            Value::Array(items) => items.iter().try_for_each(|item| self.take(item)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
     }
 
-    fn step(
-        &mut self,
-        step: Step<'a>,
-        inside: impl FnOnce(&mut Self) -> Result<(), String>,
-    ) -> Result<(), String> {
-        self.path.push(step);
-        inside(self)?;
-        self.path.pop();
+    fn take_keywords(&mut self, keywords: &'a Map<String, Value>) -> Result<(), PatternFault> {
+        for (keyword, value) in keywords {
+            match (keyword.as_str(), value) {
+                ("pattern", Value::String(pattern)) => {
+                    let cost = self.count(pattern)?;
+                    self.largest = self.largest.max(cost.states);
+                }
+                ("enum", Value::Array(values)) => values.iter().for_each(|value| self.note_value(value)),
+                ("const", value) => self.note_value(value),
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
+                    self.references.push(reference)
+                }
+                _ => {}
+            }
+            if keyword == "patternProperties"
+                && let Some(patterns) = value.as_object()
+            {
+                for pattern in patterns.keys() {
+                    self.names += self.count(pattern)?.states;
+                }
+            }
+            match value {
+                Value::Object(schemas) if BY_NAME.contains(&keyword.as_str()) => {
+                    schemas.values().try_for_each(|schema| self.take(schema))?;
+                }
+                value if self.takes_all || !DATA.contains(&keyword.as_str()) => self.take(value)?,
+                _ => {}
+            }
+        }
         Ok(())
     }
 
-    fn follow(&mut self, target: &'a Value) -> Result<(), String> {
-        let Some(known) = self.unfolding.iter_mut().rfind(|known| std::ptr::eq(known.schema, target)) else {
-            return self.unfold(target);
-        };
-        let path = self.path[known.at..].to_vec();
-        if known.again.iter().any(|other| same_place(other, &path)) {
-            return Err("it refers to itself in two ways for one place of the input".into());
-        }
-        known.again.push(path);
-        if known.again.len() > MOST_OFTEN {
-            return Err(format!("it refers to itself more than {MOST_OFTEN} times"));
-        }
-        Ok(())
-    }
-
-    /// What a reference means within the schema; references to elsewhere are not followed by the validator either.
-    fn resolve(&self, reference: &str) -> Option<&'a Value> {
-        match reference.strip_prefix('#') {
-            Some("") => Some(self.root),
-            Some(pointer) if pointer.starts_with('/') => self.root.pointer(pointer),
-            Some(anchor) => named(self.root, &["$anchor", "$dynamicAnchor"], anchor),
-            None => named(self.root, &["$id"], reference),
-        }
-    }
-}
-
-fn named<'a>(schema: &'a Value, keywords: &[&str], name: &str) -> Option<&'a Value> {
-    match schema {
-        Value::Object(entries) => {
-            let is_it =
-                keywords.iter().any(|keyword| entries.get(*keyword).and_then(Value::as_str) == Some(name));
-            if is_it { Some(schema) } else { entries.values().find_map(|value| named(value, keywords, name)) }
-        }
-        Value::Array(items) => items.iter().find_map(|item| named(item, keywords, name)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
-}
-
-fn same_place(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
-    let may_be_same = |pair: (&Step<'_>, &Step<'_>)| match pair {
-        (Step::Property(one), Step::Property(other)) => one == other,
-        (Step::Element, Step::Element) => true,
-        (Step::Element, _) | (_, Step::Element) => false,
-        (Step::AnyProperty, _) | (_, Step::AnyProperty) => true,
-    };
-    one.len() == other.len() && one.iter().zip(other).all(may_be_same)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn doubling(keyword: &str, levels: usize) -> Value {
-        let mut definitions = Map::new();
-        for level in 0..levels {
-            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
-            definitions.insert(format!("d{level}"), json!({keyword: [next, next]}));
-        }
-        definitions.insert(format!("d{levels}"), json!({"type": "object"}));
-        json!({"type": "object", "$defs": definitions, keyword: [{"$ref": "#/$defs/d0"}]})
-    }
-
-    #[test]
-    fn references_that_double_at_each_level_are_refused() {
-        for keyword in ["allOf", "anyOf", "oneOf"] {
-            assert_eq!(check_cost(&doubling(keyword, 5)), Ok(()));
-            assert!(check_cost(&doubling(keyword, 30)).unwrap_err().contains("unfolds"), "{keyword}");
+    /// A value that lists and objects of an input are compared with.
+    fn note_value(&mut self, value: &Value) {
+        if value.is_array() || value.is_object() {
+            self.comparison = self.comparison.max(meter::size(value));
         }
     }
 
-    #[test]
-    fn a_schema_may_refer_to_itself_but_not_twice_for_one_place() {
-        let again = json!({"$ref": "#"});
-        let tree = json!({"properties": {"left": again, "right": again, "more": {"items": again}}});
-        assert_eq!(check_cost(&tree), Ok(()));
-        for twice in [
-            json!({"allOf": [{"properties": {"a": again}}, {"properties": {"a": again}}]}),
-            json!({"properties": {"a": again}, "patternProperties": {"^a": again}}),
-            json!({"items": again, "contains": again}),
-            json!({"$anchor": "me", "anyOf": [{"$ref": "#me"}, {"$ref": "#me"}]}),
-        ] {
-            assert!(check_cost(&twice).unwrap_err().contains("two ways"), "{twice}");
+    fn count(&mut self, pattern: &str) -> Result<PatternCost, PatternFault> {
+        let cost = pattern::weigh(pattern)?;
+        self.patterns += 1;
+        self.building += cost.building;
+        if self.patterns > MOST_PATTERNS {
+            return Err(PatternFault::Unusable(format!("it has more than {MOST_PATTERNS} patterns")));
         }
-    }
-
-    #[test]
-    fn what_is_absurdly_long_or_deep_is_refused() {
-        assert!(check_cost(&json!({"description": "x".repeat(LONGEST)})).unwrap_err().contains("bytes"));
-        let mut deep = json!({});
-        for _ in 0..300 {
-            deep = json!({"not": deep});
+        if self.building > LARGEST_PATTERNS {
+            return Err(PatternFault::Unusable(format!(
+                "its patterns stand for more than {LARGEST_PATTERNS} states in all"
+            )));
         }
-        assert!(check_cost(&deep).unwrap_err().contains("deep"));
+        Ok(cost)
     }
 }

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use fermata_protocol::PostedTool;
 use serde_json::Value;
 
-use crate::{Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec, schema};
+use crate::{
+    Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec,
+    schema::{self, SchemaFault},
+};
 
 /// The tools of a run. Cheap to clone: what the server has is shared. A name that both have is the server's.
 #[derive(Clone, Default)]
@@ -158,7 +161,9 @@ impl<'a> Found<'a> {
 /// # Errors
 /// What is wrong with the value, or with the schema.
 pub fn check_against(schema: &Value, value: &Value) -> Result<(), InputError> {
-    schema::check_cost(schema).map_err(InputError)?;
+    if let Err(SchemaFault::Dialect(words) | SchemaFault::Unusable(words)) = schema::weigh(schema) {
+        return Err(InputError(words));
+    }
     let options = jsonschema::options().should_validate_formats(true);
     let validator = options.build(schema).map_err(|fault| InputError(describe(&fault)))?;
     check(&validator, value)
@@ -190,7 +195,12 @@ impl Entry {
         if spec.input_schema.get("type") != Some(&Value::from("object")) {
             return Err(bad("it must have \"type\": \"object\"".into()));
         }
-        schema::check_cost(&spec.input_schema).map_err(bad)?;
+        match schema::weigh(&spec.input_schema) {
+            Ok(_) => {}
+            // The program behind the tool looks at its inputs itself, too.
+            Err(SchemaFault::Dialect(_)) if tool.is_some() => {}
+            Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => return Err(bad(reason)),
+        }
         let validator =
             jsonschema::validator_for(&spec.input_schema).map_err(|fault| bad(describe(&fault)))?;
         Ok(Self { spec, validator, tool })

@@ -1,0 +1,275 @@
+//! How many checks a schema stands for, counted before it is used.
+//!
+//! A schema of a few lines can unfold to a billion checks: by references that double at each level, or by referring to itself twice
+//! for the same place of the input. Both are refused here, so that building a validator ends soon.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+/// Subschemas of one schema with its references unfolded.
+const LARGEST: u64 = 10_000;
+/// References from within one subschema back to it.
+const MOST_OFTEN: usize = 500;
+/// Subschemas within one another.
+const DEEPEST: usize = 200;
+/// Steps that are taken to find out whether two references mean one place of the input.
+const MOST_COMPARED: usize = 1_000_000;
+/// How often a validator looks at what lies beside `unevaluatedProperties` or `unevaluatedItems`.
+const LOOKS_BESIDE_UNEVALUATED: u64 = 3;
+/// Where references may lead although the schema does not have it: the validator knows the dialects themselves.
+const DIALECTS: [&str; 2] = ["http://json-schema.org/", "https://json-schema.org/"];
+
+/// Keywords whose subschemas look at the same place of the input.
+const HERE: [&str; 9] =
+    ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
+/// Keywords whose subschemas look at properties of any name.
+const PROPERTIES: [&str; 4] =
+    ["patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"];
+/// Keywords whose subschemas look at elements.
+const ELEMENTS: [&str; 5] = ["items", "prefixItems", "additionalItems", "contains", "unevaluatedItems"];
+
+/// One step into an input.
+#[derive(Clone, Debug, PartialEq)]
+enum Step<'a> {
+    Property(&'a str),
+    AnyProperty,
+    Element,
+}
+
+/// A subschema that is being unfolded, and where below it the schema refers to it again.
+struct Unfolding<'a> {
+    schema: &'a Value,
+    /// How long the path into the input is here.
+    at: usize,
+    again: Vec<Vec<Step<'a>>>,
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    /// What references find by a name.
+    names: HashMap<&'a str, &'a Value>,
+    /// Whether a part of the schema has an address of its own, so that references may mean what only the validator knows.
+    has_addresses: bool,
+    seen: u64,
+    /// How often what is looked at now is looked at.
+    looks: u64,
+    depth: usize,
+    compared: usize,
+    path: Vec<Step<'a>>,
+    unfolding: Vec<Unfolding<'a>>,
+}
+
+/// What a schema unfolds to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unfolded {
+    /// Subschemas, with references unfolded.
+    pub subschemas: u64,
+    /// The most of them within one another.
+    pub depth: usize,
+}
+
+/// Unfolds a schema that has these references.
+///
+/// # Errors
+/// What is too much, in words for who wrote it.
+pub(crate) fn unfold(schema: &Value, references: &[&str]) -> Result<Unfolded, String> {
+    let mut walk = Walk {
+        root: schema,
+        names: HashMap::new(),
+        has_addresses: false,
+        seen: 0,
+        looks: 1,
+        depth: 0,
+        compared: 0,
+        path: Vec::new(),
+        unfolding: Vec::new(),
+    };
+    walk.note_names(schema);
+    for reference in references {
+        walk.resolve(reference)?;
+    }
+    walk.unfold(schema)?;
+    Ok(Unfolded { subschemas: walk.seen, depth: walk.depth })
+}
+
+impl<'a> Walk<'a> {
+    fn note_names(&mut self, schema: &'a Value) {
+        match schema {
+            Value::Object(entries) => {
+                for keyword in ["$anchor", "$dynamicAnchor", "$id", "id"] {
+                    let Some(name) = entries.get(keyword).and_then(Value::as_str) else { continue };
+                    self.has_addresses |= keyword.ends_with("id");
+                    self.names.entry(name).or_insert(schema);
+                }
+                entries.values().for_each(|value| self.note_names(value));
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.note_names(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn unfold(&mut self, schema: &'a Value) -> Result<(), String> {
+        self.seen = self.seen.saturating_add(self.looks);
+        if self.seen > LARGEST {
+            return Err(format!("it unfolds to more than {LARGEST} subschemas"));
+        }
+        let Some(keywords) = schema.as_object() else { return Ok(()) };
+        if self.unfolding.len() >= DEEPEST {
+            return Err(format!("it is nested over {DEEPEST} levels deep"));
+        }
+        self.unfolding.push(Unfolding { schema, at: self.path.len(), again: Vec::new() });
+        self.depth = self.depth.max(self.unfolding.len());
+        self.unfold_keywords(keywords)?;
+        self.unfolding.pop();
+        Ok(())
+    }
+
+    fn unfold_keywords(&mut self, keywords: &'a Map<String, Value>) -> Result<(), String> {
+        let looks = self.looks;
+        if keywords.contains_key("unevaluatedProperties") || keywords.contains_key("unevaluatedItems") {
+            self.looks = looks.saturating_mul(LOOKS_BESIDE_UNEVALUATED);
+        }
+        for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
+            let Some(reference) = keywords.get(keyword).and_then(Value::as_str) else { continue };
+            if let Some(target) = self.resolve(reference)? {
+                self.follow(target)?;
+            }
+        }
+        for (keyword, value) in keywords {
+            let keyword = keyword.as_str();
+            if HERE.contains(&keyword) {
+                self.unfold_all(value)?;
+            } else if keyword == "properties" {
+                for (name, schema) in value.as_object().into_iter().flatten() {
+                    self.step(Step::Property(name), |walk| walk.unfold(schema))?;
+                }
+            } else if PROPERTIES.contains(&keyword) {
+                self.step(Step::AnyProperty, |walk| walk.unfold_all(value))?;
+            } else if ELEMENTS.contains(&keyword) {
+                self.step(Step::Element, |walk| walk.unfold_all(value))?;
+            }
+        }
+        self.looks = looks;
+        Ok(())
+    }
+
+    /// A schema, a list of schemas, or an object of schemas by name: the last cannot be told from the first, and counts as both.
+    fn unfold_all(&mut self, value: &'a Value) -> Result<(), String> {
+        match value {
+            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.unfold(schema)),
+            Value::Object(named) if named.values().all(Value::is_object) => {
+                self.unfold(value)?;
+                named.values().try_for_each(|schema| self.unfold(schema))
+            }
+            Value::Object(_) | Value::Bool(_) => self.unfold(value),
+            Value::Null | Value::Number(_) | Value::String(_) => Ok(()),
+        }
+    }
+
+    fn step(
+        &mut self,
+        step: Step<'a>,
+        inside: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.path.push(step);
+        inside(self)?;
+        self.path.pop();
+        Ok(())
+    }
+
+    fn follow(&mut self, target: &'a Value) -> Result<(), String> {
+        let Some(known) = self.unfolding.iter_mut().rfind(|known| std::ptr::eq(known.schema, target)) else {
+            return self.unfold(target);
+        };
+        let path = self.path[known.at..].to_vec();
+        self.compared += known.again.len() * path.len().max(1);
+        if self.compared > MOST_COMPARED {
+            return Err("it refers to itself in too many places".into());
+        }
+        if known.again.iter().any(|other| same_place(other, &path)) {
+            return Err("it refers to itself in two ways for one place of the input".into());
+        }
+        known.again.push(path);
+        if known.again.len() > MOST_OFTEN {
+            return Err(format!("it refers to itself more than {MOST_OFTEN} times"));
+        }
+        Ok(())
+    }
+
+    /// What a reference means within the schema; `None` where only the validator knows.
+    fn resolve(&self, reference: &str) -> Result<Option<&'a Value>, String> {
+        let target = match reference.strip_prefix('#') {
+            Some("") => Some(self.root),
+            Some(pointer) if pointer.starts_with('/') => self.root.pointer(pointer),
+            Some(anchor) => self.names.get(anchor).copied(),
+            None => self.names.get(reference).copied(),
+        };
+        let is_elsewhere =
+            self.has_addresses || DIALECTS.iter().any(|dialect| reference.starts_with(dialect));
+        if target.is_none() && !is_elsewhere {
+            let head: String = reference.chars().take(80).collect();
+            return Err(format!("it refers to {head:?}, which it does not have"));
+        }
+        Ok(target)
+    }
+}
+
+fn same_place(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
+    let may_be_same = |pair: (&Step<'_>, &Step<'_>)| match pair {
+        (Step::Property(one), Step::Property(other)) => one == other,
+        (Step::Element, Step::Element) => true,
+        (Step::Element, _) | (_, Step::Element) => false,
+        (Step::AnyProperty, _) | (_, Step::AnyProperty) => true,
+    };
+    one.len() == other.len() && one.iter().zip(other).all(may_be_same)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn doubling(keyword: &str, levels: usize) -> Value {
+        let mut definitions = Map::new();
+        for level in 0..levels {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            definitions.insert(format!("d{level}"), json!({keyword: [next, next]}));
+        }
+        definitions.insert(format!("d{levels}"), json!({"type": "object"}));
+        json!({"type": "object", "$defs": definitions, keyword: [{"$ref": "#/$defs/d0"}]})
+    }
+
+    #[test]
+    fn references_that_double_at_each_level_are_refused() {
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            assert!(unfold(&doubling(keyword, 5), &[]).is_ok());
+            assert!(unfold(&doubling(keyword, 30), &[]).unwrap_err().contains("unfolds"), "{keyword}");
+        }
+    }
+
+    #[test]
+    fn a_schema_may_refer_to_itself_but_not_twice_for_one_place() {
+        let again = json!({"$ref": "#"});
+        let tree = json!({"properties": {"left": again, "right": again, "more": {"items": again}}});
+        assert!(unfold(&tree, &[]).is_ok());
+        for twice in [
+            json!({"allOf": [{"properties": {"a": again}}, {"properties": {"a": again}}]}),
+            json!({"properties": {"a": again}, "patternProperties": {"^a": again}}),
+            json!({"items": again, "contains": again}),
+            json!({"$anchor": "me", "anyOf": [{"$ref": "#me"}, {"$ref": "#me"}]}),
+        ] {
+            assert!(unfold(&twice, &[]).unwrap_err().contains("two ways"), "{twice}");
+        }
+    }
+
+    #[test]
+    fn what_is_absurdly_deep_is_refused() {
+        let mut deep = json!({});
+        for _ in 0..300 {
+            deep = json!({"not": deep});
+        }
+        assert!(unfold(&deep, &[]).unwrap_err().contains("deep"));
+    }
+}
