@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Answer {
         owner: Owner,
         answers: Vec<Answer>,
+        checked: Checked,
         reply: Reply<Vec<Receipt>, AnswerError>,
     },
     Resume {
@@ -72,6 +73,14 @@ pub(crate) enum Command {
     Wake,
     /// Somebody else may have taken up the run.
     Verify,
+}
+
+/// Whether the inputs and contents that an answer brings fit their schemas.
+pub(crate) enum Checked {
+    NotYet,
+    Fits,
+    /// One does not, in words for who answered.
+    Misfit(String),
 }
 
 /// Where the result of a command is waited for, once.
@@ -112,6 +121,11 @@ pub(crate) struct Record {
 impl<T, E> Reply<T, E> {
     pub fn to(waiting: oneshot::Sender<Result<T, E>>) -> Self {
         Self(Some(waiting))
+    }
+
+    /// The same, for whoever goes on with the command.
+    pub fn take(&mut self) -> Self {
+        Self(self.0.take())
     }
 
     /// Sends the result. Who asked may have gone; the chat does not mind.
@@ -244,6 +258,7 @@ impl Driver {
     /// As [`Driver::perform`], with changes to the chat that are saved together with the run.
     async fn perform_after(&mut self, before: Vec<Change>, effects: Effects) -> Result<(), StoreError> {
         let mut effects = effects;
+        self.check_inputs(&mut effects);
         self.stand_in_line(&mut effects);
         let Effects { save, publish, release, park, execute, replies, ask, over, .. } = &effects;
         let Some(live) = &mut self.live else { return Ok(()) };
@@ -319,6 +334,9 @@ impl Driver {
             Happening::NoTurn(call) => {
                 self.decide(|run, context, effects| run.miss_turn(&call, context, effects))
             }
+            Happening::Checked(results) => {
+                self.decide(|run, context, effects| run.checked(results, context, effects))
+            }
             Happening::Time => Effects::default(),
         };
         self.perform(effects).await
@@ -340,9 +358,9 @@ impl Driver {
                 }
             }
         });
-        if let Some(live) =
-            self.live.as_mut().filter(|live| live.run.state.phase != Phase::Speaking || effects.ask)
-        {
+        let has_ended =
+            |live: &Live| live.run.state.phase != Phase::Speaking || effects.ask || live.run.is_checking();
+        if let Some(live) = self.live.as_mut().filter(|live| has_ended(live)) {
             let took = live.stop_listening();
             self.inner.note_model_call(took, before, live.run.state.usage.unwrap_or_default());
         }

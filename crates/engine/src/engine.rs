@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatBody, ChatId, ElicitationId, EventId, RunId, UiMessage};
 use fermata_tools::{
-    Call, Elicitation, ErrorType, Locks, Owner, Receipt, ResourceKey, Tool, ToolError, ToolSpec, Toolbox,
-    ToolboxError,
+    Call, Checker, Elicitation, ErrorType, Locks, Owner, Receipt, ResourceKey, Tool, ToolError, ToolSpec,
+    Toolbox, ToolboxError,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Mail, Model, Reader, Store,
     chats::{Chats, Lost},
-    driver::{Command, Driver, Record, Reply},
+    driver::{Checked, Command, Driver, Record, Reply},
     instances::{Instances, Order, free_locks, keep_alive, read_letters, sweep},
     model::Usage,
     run::{Context, shutting_down},
@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     pub chats: Chats,
     pub locks: Locks<ResourceKey>,
     pub open_runs: OpenRuns,
+    /// Checks inputs against schemas.
+    pub checker: Arc<Checker>,
     /// This process among those that share the store.
     pub instances: Instances,
     /// Drivers, and what works for them.
@@ -181,6 +183,7 @@ impl Engine {
             chats: Chats::default(),
             locks: Locks::new(),
             open_runs: OpenRuns::default(),
+            checker: Arc::new(Checker::new()),
             tasks: TaskTracker::new(),
             upkeep: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -224,7 +227,14 @@ impl Engine {
         if self.inner.is_closed_to(chat) {
             return Err(AnswerError::ShuttingDown);
         }
-        self.inner.ask(chat, |reply| Command::Answer { owner: owner.clone(), answers, reply }).await
+        self.inner
+            .ask(chat, |reply| Command::Answer {
+                owner: owner.clone(),
+                answers,
+                checked: Checked::NotYet,
+                reply,
+            })
+            .await
     }
 
     /// Follows the open run, from its start or after an event; `None` where none is open.

@@ -27,7 +27,7 @@ use fermata_protocol::{
     AssembleError, Assembler, ElicitationId, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice,
     UiChunk, UiMessage,
 };
-use fermata_tools::{Call, CallState, ElicitationReply, Owner, ResourceKey, Toolbox};
+use fermata_tools::{Call, CallState, Check, ElicitationReply, Owner, ResourceKey, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -147,9 +147,11 @@ pub(crate) struct Context<'a> {
     pub always: &'a BTreeSet<String>,
 }
 
-/// What is to be done, in this order: stand in line; save; release, park and execute; publish; reply to tools; ask or end.
+/// What is to be done, in this order: check; stand in line; save; release, park and execute; publish; reply to tools; ask or end.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
+    /// Inputs that the model has made, to be checked before anything is decided about their calls: [`Run::checked`] takes what came of it.
+    pub check: Vec<(ToolCallId, Check)>,
     /// Something was promised or decided: the run and the changed calls are saved before anything else is done.
     pub save: bool,
     /// Calls that changed, as places in [`Run::calls`].

@@ -176,6 +176,15 @@ settings! {
     /// Browser tools in one request.
     max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS",
         over "413 `too_large`";
+    /// Size of all browser tools in one request: their names, descriptions and schemas.
+    max_tools_size: Size = "1MB", "FERMATA_MAX_TOOLS_SIZE",
+        over "422 `invalid_request`";
+    /// Patterns in the schemas of all browser tools in one request. Each has at most 2,000 bytes and 64,000 states, all of them 256,000.
+    max_patterns: NonZeroUsize = "200", "FERMATA_MAX_PATTERNS",
+        over "422 `invalid_request`";
+    /// How long the inputs of a step's calls, or of an answer, may take to be checked against their schemas.
+    check_timeout: Duration = "5s", "FERMATA_CHECK_TIMEOUT",
+        over "the call has failed, and the model is told why; 422 `invalid_request` for an answer";
     /// Size of one tool output, as JSON.
     max_output: Size = "1MB", "FERMATA_MAX_OUTPUT",
         over "413 `too_large` for a page's output; a tool of the server has failed, and the model is told why";

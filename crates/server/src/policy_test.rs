@@ -4,7 +4,7 @@ use std::fmt;
 
 use fermata_store::OpenOptions;
 use fermata_tools::{
-    ApprovalMode, ChainMode, Decision, Policy, RulePolicy, RuledBy, Ruling, RunBy, ToolSpec, Toolbox,
+    ApprovalMode, ChainMode, Checker, Decision, Policy, RulePolicy, RuledBy, Ruling, RunBy, ToolSpec, Toolbox,
 };
 use serde_json::json;
 
@@ -65,7 +65,9 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, Policy
     let (toolbox, _) = Toolbox::new(tools::all(database.notes), |_| {});
     let (spec, known) = spec(config, call, &toolbox)?;
     let own = toolbox.find(&call.tool).filter(|_| spec.run_by == RunBy::Server);
-    let misfit = own.and_then(|own| own.check(&call.input).err()).map(|error| error.to_string());
+    let misfit = own
+        .and_then(|own| Checker::new().check_here(&own.check_of(call.input.clone())).err())
+        .map(|error| error.to_string());
     let rules = config.policy.iter().map(|written| written.rule.clone()).collect();
     let mut policy = RulePolicy { approval: ApprovalMode::Default, rules };
     let asking = policy.rule(&spec, &call.input);

@@ -4,6 +4,7 @@
 //! know models, messages, HTTP or SQL.
 
 mod call;
+mod checker;
 mod confirmation;
 mod context;
 mod execution;
@@ -22,6 +23,7 @@ pub use call::{
     Call, CallState, Cancelled, Decided, Entered, Owner, Question, Receipt, Refusal, Reply, RunBy, StateName,
     Verdict,
 };
+pub use checker::{Check, Checker};
 pub use confirmation::{Confirmation, Consent, always_allowed};
 pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Pause, Surroundings};
 pub use execution::{Execution, WIND_UP};
@@ -34,4 +36,4 @@ pub use policy::{
 pub use resource::{Resource, ResourceKey, ResourcePart};
 pub use scheduler::{Guard, Locks, Ticket};
 pub use tool::{Tool, ToolSettings, ToolSpec, TypedTool, typed};
-pub use toolbox::{Found, InputError, Toolbox, ToolboxError, check_against};
+pub use toolbox::{Found, InputError, PostedLimits, Toolbox, ToolboxError};

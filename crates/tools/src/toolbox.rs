@@ -1,31 +1,59 @@
 //! Which tools a run has, by name, and whether an input fits.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use fermata_protocol::PostedTool;
 use serde_json::Value;
 
 use crate::{
-    Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec,
-    schema::{self, SchemaFault},
+    Check, Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec,
+    schema::{self, SchemaFault, Weight},
 };
+
+/// Bytes of the description of a tool that a browser offers.
+const LONGEST_DESCRIPTION: usize = 32 * 1024;
+/// Subschemas of all tools that a browser offers, with references unfolded.
+const MOST_SUBSCHEMAS: u64 = 100_000;
 
 /// The tools of a run. Cheap to clone: what the server has is shared. A name that both have is the server's.
 #[derive(Clone, Default)]
 pub struct Toolbox {
-    server: Arc<BTreeMap<String, Entry>>,
-    browser: Arc<BTreeMap<String, Entry>>,
+    server: Arc<BTreeMap<String, Arc<Entry>>>,
+    browser: Arc<BTreeMap<String, Arc<Entry>>>,
 }
 
-struct Entry {
-    spec: ToolSpec,
-    validator: jsonschema::Validator,
-    tool: Option<Arc<dyn Tool>>,
+pub(crate) struct Entry {
+    pub spec: ToolSpec,
+    pub tool: Option<Arc<dyn Tool>>,
+    /// What its validator is known by.
+    pub key: OnceLock<[u8; 32]>,
+    weight: OnceLock<Result<Weight, SchemaFault>>,
+}
+
+/// What the tools of one post may cost together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostedLimits {
+    /// Bytes of names, descriptions and schemas.
+    pub bytes: usize,
+    /// Patterns in schemas.
+    pub patterns: usize,
+}
+
+/// What the tools of one post cost together, so far.
+#[derive(Default)]
+struct PostedCost {
+    bytes: usize,
+    patterns: usize,
+    building: u64,
+    subschemas: u64,
 }
 
 /// A tool of the box.
 #[derive(Clone, Copy)]
-pub struct Found<'a>(&'a Entry);
+pub struct Found<'a>(pub(crate) &'a Arc<Entry>);
 
 /// An input that misses the schema, in words for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +77,9 @@ pub enum ToolboxError {
         /// Why.
         reason: String,
     },
+    /// The tools of a post cost too much together.
+    #[error("{0}")]
+    TooMuch(String),
 }
 
 // === impl Toolbox ===
@@ -69,8 +100,9 @@ impl Toolbox {
                 left_out.push(ToolboxError::NameTaken(spec.name));
                 continue;
             }
-            match Entry::build(spec, Some(tool)) {
-                Ok(entry) => _ = server.insert(entry.spec.name.clone(), entry),
+            let entry = Entry::new(spec, Some(tool));
+            match entry.check() {
+                Ok(()) => _ = server.insert(entry.spec.name.clone(), Arc::new(entry)),
                 Err(error) => left_out.push(error),
             }
         }
@@ -83,31 +115,38 @@ impl Toolbox {
         Self { server: other.server.clone(), browser: self.browser.clone() }
     }
 
-    /// The same box with the tools that a browser offers for one run.
+    /// The same box with the tools that a browser offers for one run. Nothing is built for them yet.
     ///
     /// # Errors
-    /// [`ToolboxError`] where a name is taken or unfit, or a schema is none.
-    pub fn with_browser_tools(&self, posted: &[PostedTool]) -> Result<Self, ToolboxError> {
+    /// [`ToolboxError`] if a name is taken or unfit, a schema is none, or they cost too much.
+    pub fn with_browser_tools(
+        &self,
+        posted: &[PostedTool],
+        limits: PostedLimits,
+    ) -> Result<Self, ToolboxError> {
         let mut browser = BTreeMap::new();
+        let mut cost = PostedCost::default();
         for tool in posted {
             if self.server.contains_key(&tool.name) {
                 return Err(ToolboxError::NameTaken(tool.name.clone()));
             }
-            let spec = ToolSpec {
-                name: tool.name.clone(),
-                description: tool.description.clone().unwrap_or_default(),
-                input_schema: tool.input_schema.clone(),
-                run_by: RunBy::Browser,
-                policy: Decision::Allow,
-                resource: None,
-                timeout: None,
-                repeatable: false,
-            };
-            if let Some(taken) = browser.insert(tool.name.clone(), Entry::build(spec, None)?) {
-                return Err(ToolboxError::NameTaken(taken.spec.name));
+            let entry = Entry::of_browser(tool);
+            entry.check()?;
+            cost.add(&entry, limits)?;
+            if let Some(taken) = browser.insert(tool.name.clone(), Arc::new(entry)) {
+                return Err(ToolboxError::NameTaken(taken.spec.name.clone()));
             }
         }
         Ok(Self { server: self.server.clone(), browser: Arc::new(browser) })
+    }
+
+    /// The same box with tools that a browser offered when its run began; they were looked at then. A name that the server has taken
+    /// meanwhile is the server's.
+    #[must_use]
+    pub fn with_saved_tools(&self, posted: &[PostedTool]) -> Self {
+        let browser =
+            posted.iter().map(|tool| (tool.name.clone(), Arc::new(Entry::of_browser(tool)))).collect();
+        Self { server: self.server.clone(), browser: Arc::new(browser) }
     }
 
     /// The tool of this name.
@@ -124,7 +163,8 @@ impl Toolbox {
 
     /// All tools, the server's first, each by name.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.server.values().chain(self.browser.values()).map(|entry| &entry.spec)
+        let browser = self.browser.values().filter(|entry| !self.server.contains_key(&entry.spec.name));
+        self.server.values().chain(browser).map(|entry| &entry.spec)
     }
 }
 
@@ -147,62 +187,100 @@ impl<'a> Found<'a> {
         ToolError::new(ErrorType::InvalidFormat, words)
     }
 
-    /// Checks an input against the schema.
-    ///
-    /// # Errors
-    /// What is wrong with it, at most three faults, each with its place.
-    pub fn check(self, input: &Value) -> Result<(), InputError> {
-        check(&self.0.validator, input)
+    /// The check of an input of this tool.
+    pub fn check_of(self, input: Value) -> Check {
+        Check::of_tool(self.0, input)
     }
-}
 
-/// Checks a value against a schema that is used this once; formats such as `email` count.
-///
-/// # Errors
-/// What is wrong with the value, or with the schema.
-pub fn check_against(schema: &Value, value: &Value) -> Result<(), InputError> {
-    if let Err(SchemaFault::Dialect(words) | SchemaFault::Unusable(words)) = schema::weigh(schema) {
-        return Err(InputError(words));
-    }
-    let options = jsonschema::options().should_validate_formats(true);
-    let validator = options.build(schema).map_err(|fault| InputError(describe(&fault)))?;
-    check(&validator, value)
-}
-
-fn check(validator: &jsonschema::Validator, value: &Value) -> Result<(), InputError> {
-    let faults: Vec<String> = validator.iter_errors(value).take(3).map(|fault| describe(&fault)).collect();
-    if faults.is_empty() { Ok(()) } else { Err(InputError(faults.join("; "))) }
-}
-
-fn describe(fault: &jsonschema::ValidationError<'_>) -> String {
-    // A fault quotes the value it is about, which may be megabytes.
-    let words: String = fault.to_string().chars().take(300).collect();
-    match fault.instance_path().as_str() {
-        "" => words,
-        place => format!("{place}: {words}"),
+    /// Why inputs of this tool are not checked here: a pattern of its schema is of a dialect that may take for ever, and the program that
+    /// runs it looks at them itself.
+    pub fn unchecked(self) -> Option<&'a str> {
+        match self.0.weight() {
+            Err(SchemaFault::Dialect(words)) if self.0.tool.is_some() => Some(words),
+            Ok(_) | Err(_) => None,
+        }
     }
 }
 
 // === impl Entry ===
 
 impl Entry {
-    fn build(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Result<Self, ToolboxError> {
+    fn new(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Self {
+        Self { spec, tool, key: OnceLock::new(), weight: OnceLock::new() }
+    }
+
+    fn of_browser(tool: &PostedTool) -> Self {
+        let spec = ToolSpec {
+            name: tool.name.clone(),
+            description: tool.description.clone().unwrap_or_default(),
+            input_schema: tool.input_schema.clone(),
+            run_by: RunBy::Browser,
+            policy: Decision::Allow,
+            resource: None,
+            timeout: None,
+            repeatable: false,
+        };
+        Self::new(spec, None)
+    }
+
+    /// What the schema costs, found out once.
+    pub fn weight(&self) -> &Result<Weight, SchemaFault> {
+        self.weight.get_or_init(|| schema::weigh(&self.spec.input_schema))
+    }
+
+    fn check(&self) -> Result<(), ToolboxError> {
+        let spec = &self.spec;
         let fit = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(fit) {
-            return Err(ToolboxError::BadName(spec.name));
+            return Err(ToolboxError::BadName(spec.name.clone()));
         }
-        let bad = |reason: String| ToolboxError::BadSchema { name: spec.name.clone(), reason };
+        let bad = |reason: String| Err(ToolboxError::BadSchema { name: spec.name.clone(), reason });
         if spec.input_schema.get("type") != Some(&Value::from("object")) {
-            return Err(bad("it must have \"type\": \"object\"".into()));
+            return bad("it must have \"type\": \"object\"".into());
         }
-        match schema::weigh(&spec.input_schema) {
-            Ok(_) => {}
-            // The program behind the tool looks at its inputs itself, too.
-            Err(SchemaFault::Dialect(_)) if tool.is_some() => {}
-            Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => return Err(bad(reason)),
+        match self.weight() {
+            Ok(_) => Ok(()),
+            Err(SchemaFault::Dialect(_)) if self.tool.is_some() => Ok(()),
+            Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => bad(reason.clone()),
         }
-        let validator =
-            jsonschema::validator_for(&spec.input_schema).map_err(|fault| bad(describe(&fault)))?;
-        Ok(Self { spec, validator, tool })
+    }
+}
+
+// === impl PostedCost ===
+
+impl PostedCost {
+    /// Adds a tool that is fit by itself.
+    fn add(&mut self, entry: &Entry, limits: PostedLimits) -> Result<(), ToolboxError> {
+        let spec = &entry.spec;
+        let Ok(weight) = entry.weight() else { return Ok(()) };
+        if spec.description.len() > LONGEST_DESCRIPTION {
+            return Err(ToolboxError::TooMuch(format!(
+                "the description of the tool {} has {} bytes; the limit is {LONGEST_DESCRIPTION}",
+                spec.name,
+                spec.description.len()
+            )));
+        }
+        self.bytes += spec.name.len() + spec.description.len() + weight.bytes;
+        self.patterns += weight.patterns;
+        self.building += weight.building;
+        self.subschemas += weight.subschemas;
+        let too_much = |what: String| Err(ToolboxError::TooMuch(format!("together the tools {what}")));
+        if self.bytes > limits.bytes {
+            return too_much(format!("have more than {} bytes (max_tools_size)", limits.bytes));
+        }
+        if self.patterns > limits.patterns {
+            return too_much(format!(
+                "have more than {} patterns in their schemas (max_patterns)",
+                limits.patterns
+            ));
+        }
+        if self.building > schema::LARGEST_PATTERNS {
+            let most = schema::LARGEST_PATTERNS;
+            return too_much(format!("have patterns that stand for more than {most} states"));
+        }
+        if self.subschemas > MOST_SUBSCHEMAS {
+            return too_much(format!("have schemas that unfold to more than {MOST_SUBSCHEMAS} subschemas"));
+        }
+        Ok(())
     }
 }

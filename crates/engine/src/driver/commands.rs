@@ -1,9 +1,10 @@
 //! What a chat is asked, except to be posted to.
 
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, Profile, RunId};
-use fermata_tools::{Call, Owner, Receipt, Refusal, Verdict};
+use fermata_tools::{Call, Check, Owner, Receipt, Refusal, Verdict};
+use tokio::time::Instant;
 
-use super::{Command, Driver, Live, Reply, saving::read_chunks};
+use super::{Checked, Command, Driver, Live, Reply, saving::read_chunks};
 use crate::{
     AnswerError, ChatView, Following, Pending, ReadError, Reader,
     engine::Refused,
@@ -12,6 +13,22 @@ use crate::{
     run_log::Writer,
     store::StoreError,
 };
+
+/// How far an answer has come.
+enum Answering {
+    Done(Vec<Receipt>),
+    /// These are to be checked first, each with what is said of one that does not fit.
+    Checks(Vec<(Check, &'static str)>),
+}
+
+impl Answering {
+    fn into_receipts(self) -> Vec<Receipt> {
+        match self {
+            Self::Done(receipts) => receipts,
+            Self::Checks(_) => Vec::new(),
+        }
+    }
+}
 
 /// How often a command is tried again when somebody else has written to the chat just before.
 const TRIES: usize = 5;
@@ -32,23 +49,36 @@ impl Driver {
                 forward(&self.inner, &self.chat, driver, order);
                 return Ok(());
             }
-            match self.attempt(&mut order.command, tries == TRIES).await {
+            match self.attempt(&mut order, tries == TRIES).await {
                 Err(StoreError::Fenced) if tries < TRIES => self.forget(),
                 done => return done,
             }
         }
     }
 
-    async fn attempt(&mut self, command: &mut Command, is_last: bool) -> Result<(), StoreError> {
+    async fn attempt(&mut self, order: &mut Order, is_last: bool) -> Result<(), StoreError> {
         // Reading needs no commit, which would tell that others have gone on with the run.
         self.verify_in_doubt().await?;
-        match command {
+        self.dispatch(order, is_last).await
+    }
+
+    async fn dispatch(&mut self, order: &mut Order, is_last: bool) -> Result<(), StoreError> {
+        let (until, from_afar) = (order.until, order.from_afar);
+        match &mut order.command {
             Command::Submit(submission, reply) => {
                 let result = self.submit(submission).await;
                 self.settle(reply, result, is_last).await
             }
-            Command::Answer { owner, answers, reply } => {
-                let result = self.answer(owner, answers).await;
+            Command::Answer { owner, answers, checked, reply } => {
+                let result = self.answer(owner, answers, checked).await;
+                if let Ok(Answering::Checks(checks)) = result {
+                    let owner = owner.clone();
+                    let (answers, reply) = (std::mem::take(answers), reply.take());
+                    let command = move |checked| Command::Answer { owner, answers, checked, reply };
+                    self.check_apart(checks, until, from_afar, command);
+                    return Ok(());
+                }
+                let result = result.map(Answering::into_receipts);
                 self.settle(reply, result, is_last).await
             }
             Command::Resume { owner, after, reply } => {
@@ -103,7 +133,12 @@ impl Driver {
         self.record.as_ref().is_some_and(|record| record.owner == *owner)
     }
 
-    async fn answer(&mut self, owner: &Owner, answers: &[Answer]) -> Result<Vec<Receipt>, AnswerError> {
+    async fn answer(
+        &mut self,
+        owner: &Owner,
+        answers: &[Answer],
+        checked: &Checked,
+    ) -> Result<Answering, AnswerError> {
         if !self.belongs_to(owner) {
             return Err(AnswerError::NotFound("There is no chat with this id.".into()));
         }
@@ -116,8 +151,48 @@ impl Driver {
             receipts.push(self.answer_again(answer).await?);
         }
         let live: Vec<Answer> = live.into_iter().cloned().collect();
+        let to_check = match checked {
+            Checked::NotYet => self.inputs_to_check(&live),
+            Checked::Fits | Checked::Misfit(_) => Vec::new(),
+        };
+        // What refuses the batch for another reason counts more.
+        if let Checked::Misfit(words) = checked
+            && !self.inputs_to_check(&live).is_empty()
+        {
+            return Err(AnswerError::Invalid(words.clone()));
+        }
+        if !to_check.is_empty() {
+            return Ok(Answering::Checks(to_check));
+        }
         receipts.extend(self.answer_live(&live, Given::Aside).await?);
-        Ok(receipts)
+        Ok(Answering::Done(receipts))
+    }
+
+    fn inputs_to_check(&self, answers: &[Answer]) -> Vec<(Check, &'static str)> {
+        let (Some(live), Some(record)) = (&self.live, &self.record) else { return Vec::new() };
+        let context = self.inner.context(&live.current.rules, &live.toolbox, record);
+        live.run.inputs_to_check(answers, &context)
+    }
+
+    /// Has the inputs of an answer checked while the driver goes on, and then gives it the command again.
+    fn check_apart(
+        &self,
+        checks: Vec<(Check, &'static str)>,
+        until: Instant,
+        from_afar: bool,
+        command: impl FnOnce(Checked) -> Command + Send + 'static,
+    ) {
+        let (inner, chat) = (self.inner.clone(), self.chat.clone());
+        self.inner.tasks.spawn(async move {
+            let (checks, about): (Vec<Check>, Vec<&str>) = checks.into_iter().unzip();
+            let results = inner.checker.check_all(checks, inner.settings.limits.check_timeout).await;
+            let misfit = about.iter().zip(results).find_map(|(about, result)| Some((about, result.err()?)));
+            let checked = match misfit {
+                Some((about, fault)) => Checked::Misfit(format!("{about}: {fault}.")),
+                None => Checked::Fits,
+            };
+            inner.tell(&chat, Order { command: command(checked), until, from_afar });
+        });
     }
 
     fn is_live(&self, target: &AnswerTarget) -> bool {
@@ -343,7 +418,6 @@ impl From<Rejected> for AnswerError {
             Rejected::Twice(id) => {
                 Self::Invalid(format!("The batch answers the call {id} twice; answer each call once."))
             }
-            Rejected::BadInput(words) => Self::Invalid(words),
             Rejected::Denied(words) => Self::DeniedByPolicy(words),
             Rejected::TooLarge(words) => Self::TooLarge(words),
             Rejected::Refused { refusal, call, tool, state } => match refusal {

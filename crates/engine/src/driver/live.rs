@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fermata_protocol::{AnswerKind, ToolCallId};
-use fermata_tools::{MOST_RETRIES, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
+use fermata_tools::{InputError, MOST_RETRIES, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, Either, ready},
@@ -47,9 +47,14 @@ pub(super) struct Live {
     /// Locks of calls whose turn it is and that have not begun yet.
     locks: HashMap<ToolCallId, Lock>,
     model: Option<Speech>,
+    /// The inputs of a step that are being checked.
+    checks: Option<BoxFuture<'static, CheckedInputs>>,
     /// Counts the run among its owner's open ones while it lives.
     _open: OpenRun,
 }
+
+/// Calls whose inputs were checked: each fits, or not.
+type CheckedInputs = Vec<(ToolCallId, Result<(), InputError>)>;
 
 /// Counts a call among the parked ones while it lives.
 struct Counted;
@@ -72,6 +77,8 @@ pub(super) enum Happening {
     Heard(Vec<Result<ModelEvent, ModelError>>),
     /// The model's stream ended.
     Silence,
+    /// The inputs of the step were checked.
+    Checked(CheckedInputs),
     /// Something came from a tool.
     Tool(Signal),
     /// It is a call's turn to use its resource.
@@ -108,6 +115,7 @@ impl Live {
             lines: FuturesUnordered::new(),
             locks: HashMap::new(),
             model: None,
+            checks: None,
             _open: open,
         }
     }
@@ -150,6 +158,11 @@ impl Live {
     /// Stops listening; the request upstream ends. Returns how long the model was listened to.
     pub fn stop_listening(&mut self) -> Option<Duration> {
         self.model.take().map(|speech| speech.asked.elapsed())
+    }
+
+    /// Waits for what comes of these checks.
+    pub fn check(&mut self, checks: impl Future<Output = CheckedInputs> + Send + 'static) {
+        self.checks = Some(checks.boxed());
     }
 
     /// Gives a call a place to wait in.
@@ -243,6 +256,7 @@ impl Live {
                 Some(events) => Happening::Heard(events),
                 None => Happening::Silence,
             },
+            results = checked(&mut self.checks) => Happening::Checked(results),
             () = time => Happening::Time,
         }
     }
@@ -250,6 +264,17 @@ impl Live {
     /// When the model counts as gone: after so long a silence, or so long a speech.
     pub fn model_deadline(&self, silence: Duration, speech: Duration) -> Option<Instant> {
         self.model.as_ref().map(|model| (model.heard + silence).min(model.asked + speech))
+    }
+}
+
+async fn checked(checks: &mut Option<BoxFuture<'static, CheckedInputs>>) -> CheckedInputs {
+    match checks {
+        Some(checking) => {
+            let results = checking.await;
+            *checks = None;
+            results
+        }
+        None => std::future::pending().await,
     }
 }
 

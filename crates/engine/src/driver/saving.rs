@@ -1,6 +1,6 @@
 //! The chat's record, read and written: what of a run is saved, and how a run is taken up that another process has left.
 
-use fermata_protocol::{PostedTool, UiChunk};
+use fermata_protocol::UiChunk;
 use fermata_tools::{Owner, always_allowed};
 
 use super::{Driver, Live, Record};
@@ -55,10 +55,8 @@ impl Driver {
         let Some(saved) = record.saved_run.take().filter(|_| record.driver.is_none()) else { return Ok(()) };
         let (run, log) = restore(*saved)?;
         let current = self.inner.current();
-        // A name that the server has taken meanwhile is the server's.
-        let is_free = |tool: &&PostedTool| current.toolbox.find(&tool.name).is_none();
-        let posted: Vec<_> = run.state.tools.iter().filter(is_free).cloned().collect();
-        let toolbox = current.toolbox.with_browser_tools(&posted).map_err(corrupt)?;
+        // Nothing is built for its tools: a schema may be what no process survives.
+        let toolbox = current.toolbox.with_saved_tools(&run.state.tools);
         let open = self.inner.open_runs.enter(&record.owner);
         let mut live = Live::new(run, log, current, toolbox, open, self.inner.tasks.clone());
         live.is_driven = record.is_mine;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage};
-use fermata_tools::{Owner, Toolbox, ToolboxError};
+use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
 
 use super::{Driver, Live, Record};
 use crate::{
-    AnswerError, Following, Reader, Submission, SubmitError,
+    AnswerError, Following, Limits, Reader, Submission, SubmitError,
     engine::{Current, OpenRun},
     post::{Keep, Plan, plan, plan_first},
     run::{Given, Run, RunRequest, claims_settled_call, heal_finished, shown_by},
@@ -34,7 +34,7 @@ impl Driver {
             return Err(SubmitError::NotFound);
         }
         let current = self.inner.current();
-        let toolbox = check_tools(submission, &current)?;
+        let toolbox = check_tools(submission, &current, &self.inner.settings.limits)?;
         self.take_up().await?;
         let profile = submission.body.fermata.client.unwrap_or(self.inner.settings.client);
         // A message that was let go stands in the record like any other.
@@ -205,11 +205,12 @@ impl Driver {
 }
 
 /// The tools of a run that this post starts.
-fn check_tools(submission: &Submission, current: &Current) -> Result<Toolbox, SubmitError> {
+fn check_tools(submission: &Submission, current: &Current, limits: &Limits) -> Result<Toolbox, SubmitError> {
     let body = &submission.body;
-    let toolbox = current.toolbox.with_browser_tools(&body.tools).map_err(|error| match error {
+    let limits = PostedLimits { bytes: limits.tool_bytes, patterns: limits.patterns };
+    let toolbox = current.toolbox.with_browser_tools(&body.tools, limits).map_err(|error| match error {
         ToolboxError::NameTaken(name) => SubmitError::ToolNameTaken(name),
-        ToolboxError::BadName(_) | ToolboxError::BadSchema { .. } => {
+        ToolboxError::BadName(_) | ToolboxError::BadSchema { .. } | ToolboxError::TooMuch(_) => {
             SubmitError::Invalid(format!("In tools: {error}."))
         }
     })?;

@@ -10,6 +10,30 @@ use crate::{
 };
 
 impl Driver {
+    /// Has inputs checked: at once where that takes but a moment, so that what follows is done in the same step of saving; the others
+    /// apart, while the driver goes on.
+    pub(super) fn check_inputs(&mut self, effects: &mut Effects) {
+        let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return };
+        if effects.check.is_empty() {
+            return;
+        }
+        let (calls, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut effects.check).into_iter().unzip();
+        match self.inner.checker.check_at_once(&checks) {
+            Some(results) => {
+                let context = self.inner.context(&live.current.rules, &live.toolbox, record);
+                live.run.checked(calls.into_iter().zip(results).collect(), &context, effects);
+            }
+            None => {
+                let (checker, patience) =
+                    (self.inner.checker.clone(), self.inner.settings.limits.check_timeout);
+                live.check(async move {
+                    let results = checker.check_all(checks, patience).await;
+                    calls.into_iter().zip(results).collect()
+                });
+            }
+        }
+    }
+
     /// Puts calls into the lines for what they use; those whose turn it is run at once, in the same step of saving.
     pub(super) fn stand_in_line(&mut self, effects: &mut Effects) {
         let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return };

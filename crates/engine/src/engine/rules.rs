@@ -79,6 +79,12 @@ impl Current {
     ) -> (Self, Vec<ToolboxError>) {
         let tools = own.iter().chain(&others).cloned();
         let (toolbox, left_out) = Toolbox::new(tools, |spec| rules.adjust(spec));
+        for found in toolbox.specs().filter_map(|spec| toolbox.find(&spec.name)) {
+            if let Some(reason) = found.unchecked() {
+                let tool = &found.spec().name;
+                tracing::warn!(tool, reason, "only the tool itself checks its inputs");
+            }
+        }
         (Self { rules, toolbox, own, others }, left_out)
     }
 }

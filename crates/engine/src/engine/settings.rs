@@ -30,6 +30,12 @@ pub struct Limits {
     pub messages: usize,
     /// Tools in one post.
     pub tools: usize,
+    /// Bytes of all tools in one post: names, descriptions and schemas.
+    pub tool_bytes: usize,
+    /// Patterns in the schemas of all tools in one post.
+    pub patterns: usize,
+    /// How long the inputs of a step, or of an answer, may take to be checked against their schemas.
+    pub check_timeout: Duration,
     /// Bytes of one output, as JSON.
     pub output_bytes: usize,
     /// Calls of one chat that may wait for somebody at a time.
@@ -69,6 +75,9 @@ impl Default for Limits {
             steps: 20,
             messages: 2000,
             tools: 128,
+            tool_bytes: 1_000_000,
+            patterns: 200,
+            check_timeout: Duration::from_secs(5),
             output_bytes: 1_000_000,
             parked_calls: 128,
             runs_per_owner: None,

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Following,
     chats::Lost,
-    driver::{Command, Reply},
+    driver::{Checked, Command, Reply},
     engine::Inner,
     run_log::Start,
     store::InstanceId,
@@ -112,7 +112,8 @@ async fn answer_letter(inner: Arc<Inner>, number: Number, from: InstanceId, chat
             desk.write(told, |desk, following| desk.depart(following))
         }
         Ask::Answer { owner, answers } => {
-            let told = desk.tell(|reply| Command::Answer { owner, answers, reply }).await;
+            let told =
+                desk.tell(|reply| Command::Answer { owner, answers, checked: Checked::NotYet, reply }).await;
             desk.write(told, |_, receipts| receipts)
         }
         Ask::Resume { owner, after } => {

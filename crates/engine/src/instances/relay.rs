@@ -28,7 +28,7 @@ use super::{
     letter::{Ask, Letter, Number},
 };
 use crate::{
-    driver::{Command, Reply},
+    driver::{Checked, Command, Reply},
     engine::{Inner, Refused},
     mail::MailError,
     store::InstanceId,
@@ -88,9 +88,11 @@ pub(crate) fn forward(inner: &Arc<Inner>, chat: &ChatId, to: InstanceId, order: 
             let again = move |reply| Command::Submit(submission, reply);
             errand.run(ask, reply, move |letter| here.arrive(letter), again).boxed()
         }
-        Command::Answer { owner, answers, reply } => {
+        // Whoever drives the chat checks by itself.
+        Command::Answer { owner, answers, checked: _, reply } => {
             let ask = Ask::Answer { owner: owner.clone(), answers: answers.clone() };
-            errand.run(ask, reply, identity, move |reply| Command::Answer { owner, answers, reply }).boxed()
+            let again = move |reply| Command::Answer { owner, answers, checked: Checked::NotYet, reply };
+            errand.run(ask, reply, identity, again).boxed()
         }
         Command::Resume { owner, after, reply } => {
             let home = errand.home(&owner);

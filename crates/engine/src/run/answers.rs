@@ -7,7 +7,7 @@ use fermata_protocol::{
     UiPart,
 };
 use fermata_tools::{
-    Call, CallState, Cancelled, Decided, Decision, Receipt, Refusal, StateName, ToolError, Verdict,
+    Call, CallState, Cancelled, Check, Decided, Decision, Receipt, Refusal, StateName, ToolError, Verdict,
 };
 use serde_json::{Map, Value};
 
@@ -59,8 +59,6 @@ pub(crate) enum Rejected {
     },
     /// Two answers of the batch are about one call.
     Twice(ToolCallId),
-    /// The edited input cannot run.
-    BadInput(String),
     /// The edited input may not run.
     Denied(String),
     /// The output is larger than allowed.
@@ -90,7 +88,26 @@ impl Run {
         }
     }
 
-    /// Judges a batch. Changes nothing.
+    /// The inputs and contents of a batch that are to be checked before it may be taken, each with what is said of one that does not fit.
+    /// None of a batch that is refused whatever they are.
+    pub fn inputs_to_check(&self, answers: &[Answer], context: &Context<'_>) -> Vec<(Check, &'static str)> {
+        let Ok(taken) = self.judge(answers, context) else { return Vec::new() };
+        let edits = taken.answers.into_iter().filter_map(|(place, kind)| {
+            let AnswerKind::Decision { approved: true, input: Some(input), .. } = kind else { return None };
+            let found = context.toolbox.find(&self.calls[place].tool)?;
+            Some((found.check_of(input), "The edited input does not fit the schema"))
+        });
+        let contents = taken.elicited.into_iter().filter_map(|(nth, action, content)| {
+            let content = content.unwrap_or_else(|| Value::Object(Map::new()));
+            let schema = self.elicited[nth].question.requested_schema.clone();
+            let check = Check::of_answer(schema, content);
+            (action == ElicitAction::Accept).then_some((check, "The content does not fit what was asked for"))
+        });
+        edits.chain(contents).collect()
+    }
+
+    /// Judges a batch. Changes nothing. Whether inputs and contents fit their schemas is another matter: see
+    /// [`Run::inputs_to_check`].
     pub fn judge(&self, answers: &[Answer], context: &Context<'_>) -> Result<Taken, Rejected> {
         let mut found = Vec::with_capacity(answers.len());
         let mut taken = Vec::new();
@@ -127,7 +144,7 @@ impl Run {
 
     /// What an answer to a call's own question means; `None` where it was given before.
     fn judge_elicited(&self, nth: usize, answer: &AnswerKind) -> Result<Option<TakenElicited>, Rejected> {
-        let Elicited { place, question, state, .. } = &self.elicited[nth];
+        let Elicited { place, state, .. } = &self.elicited[nth];
         let refused = |refusal| Rejected::of(refusal, &self.calls[*place]);
         let AnswerKind::Elicited { action, content } = answer else {
             return Err(refused(Refusal::WrongAnswer));
@@ -136,15 +153,7 @@ impl Run {
             ElicitState::Withdrawn => Err(refused(Refusal::Gone)),
             ElicitState::Answered(was, with) if was == action && with == content => Ok(None),
             ElicitState::Answered(_, _) => Err(refused(Refusal::AlreadyAnswered)),
-            ElicitState::Pending => {
-                if *action == ElicitAction::Accept {
-                    let content = content.clone().unwrap_or_else(|| Value::Object(Map::new()));
-                    fermata_tools::check_against(&question.requested_schema, &content).map_err(|fault| {
-                        Rejected::BadInput(format!("The content does not fit what was asked for: {fault}."))
-                    })?;
-                }
-                Ok(Some((nth, *action, content.clone())))
-            }
+            ElicitState::Pending => Ok(Some((nth, *action, content.clone()))),
         }
     }
 
@@ -161,9 +170,6 @@ impl Run {
 
     fn check_edit(&self, place: usize, input: &Value, context: &Context<'_>) -> Result<(), Rejected> {
         let Some(found) = context.toolbox.find(&self.calls[place].tool) else { return Ok(()) };
-        found.check(input).map_err(|fault| {
-            Rejected::BadInput(format!("The edited input does not fit the schema: {fault}."))
-        })?;
         let ruling = context.rules.policy.rule(found.spec(), input);
         match ruling.decision {
             Decision::Deny => {

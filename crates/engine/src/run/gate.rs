@@ -11,21 +11,21 @@ use fermata_tools::{
 };
 use serde_json::Value;
 
-use super::{Context, Effects, Phase, Run, later, speaking::Arguments};
+use super::{Context, Effects, Phase, Run, later, speaking::MadeCall};
 
 /// How deep an input may be. A client posts it again inside its history, whose nesting is limited to a hundred levels.
 const DEEPEST_INPUT: usize = 90;
 
 impl Run {
     /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
-    pub(super) fn decide(&mut self, arguments: Vec<Arguments>, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn decide(&mut self, made: Vec<MadeCall>, context: &Context<'_>, effects: &mut Effects) {
         self.state.phase = match context.rules.gate {
             GateMode::Step => Phase::Deciding,
             GateMode::Progressive => Phase::Working,
         };
         effects.save = true;
-        for arguments in arguments {
-            self.validate(arguments, context, effects);
+        for call in made {
+            self.validate(call, context, effects);
         }
         self.settle_denied_by_policy(effects);
         for place in self.step_places() {
@@ -36,22 +36,19 @@ impl Run {
         self.go_on(context, effects);
     }
 
-    /// Checks one call and rules on it.
+    /// Takes one call as the model made it, and rules on it.
     fn validate(
         &mut self,
-        Arguments { place, text, .. }: Arguments,
+        MadeCall { place, is_bare, input }: MadeCall,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
-        let text = if text.trim().is_empty() {
+        if is_bare {
             // A question needs an input to show, and clients read it from the deltas.
             let tool_call_id = self.calls[place].id.clone();
             self.publish(effects, UiChunk::ToolInputDelta { tool_call_id, input_text_delta: "{}".into() });
-            "{}".to_owned()
-        } else {
-            text
-        };
-        match check(&self.calls[place], text, context) {
+        }
+        match input {
             Err((input, error_text)) => {
                 self.calls[place].input = input;
                 self.fail_input(place, error_text, context, effects);
@@ -206,8 +203,8 @@ impl Run {
     }
 }
 
-/// The input of a call, or what is wrong with it and what came instead.
-fn check(call: &Call, text: String, context: &Context<'_>) -> Result<Value, (Value, String)> {
+/// The input of a call, to be checked against its schema; or what came instead, and what is wrong with it.
+pub(super) fn read_input(call: &Call, text: String, context: &Context<'_>) -> Result<Value, (Value, String)> {
     let input: Value = match serde_json::from_str(&text) {
         Ok(input) => input,
         Err(fault) => {
@@ -222,13 +219,10 @@ fn check(call: &Call, text: String, context: &Context<'_>) -> Result<Value, (Val
         let words = format!("The arguments of {} are nested over {DEEPEST_INPUT} levels deep.", call.tool);
         return Err((Value::Null, words));
     }
-    let Some(found) = context.toolbox.find(&call.tool) else {
+    if context.toolbox.find(&call.tool).is_none() {
         return Err((input, context.toolbox.lacks(&call.tool).text));
-    };
-    match found.check(&input) {
-        Ok(()) => Ok(input),
-        Err(fault) => Err((input, found.misfit(&fault).text)),
     }
+    Ok(input)
 }
 
 fn depth(value: &Value) -> usize {

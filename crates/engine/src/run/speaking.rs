@@ -3,11 +3,11 @@
 //! At most one text or reasoning part is open at a time; a call or a part of the other kind closes it. Providers interleave the
 //! arguments of several calls, so each keeps its own.
 
-use fermata_protocol::{FinishReason, UiChunk};
-use fermata_tools::{Call, RunBy};
+use fermata_protocol::{FinishReason, ToolCallId, UiChunk};
+use fermata_tools::{Call, Check, InputError, RunBy};
 use serde_json::Value;
 
-use super::{Context, Effects, Phase, Run};
+use super::{Context, Effects, Phase, Run, gate::read_input};
 use crate::model::{ModelEvent, Usage};
 
 /// What the model is in the middle of.
@@ -15,6 +15,8 @@ use crate::model::{ModelEvent, Usage};
 pub(super) struct Speaking {
     open: Option<OpenPart>,
     arguments: Vec<Arguments>,
+    /// Calls whose inputs are being checked: the model has ended its step, and nothing is decided about it yet.
+    checking: Vec<MadeCall>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,14 +30,25 @@ enum OpenPart {
 pub(super) struct Arguments {
     key: usize,
     /// The call's place in [`Run::calls`].
+    place: usize,
+    text: String,
+}
+
+/// A call of a step that the model has ended.
+#[derive(Debug)]
+pub(super) struct MadeCall {
+    /// The call's place in [`Run::calls`].
     pub place: usize,
-    pub text: String,
+    /// Whether the model gave no arguments at all.
+    pub is_bare: bool,
+    /// Its input; or what came instead, and what is wrong with it.
+    pub input: Result<Value, (Value, String)>,
 }
 
 impl Run {
     /// Takes what the model says.
     pub fn hear(&mut self, event: ModelEvent, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase != Phase::Speaking {
+        if self.state.phase != Phase::Speaking || self.is_checking() {
             return;
         }
         match event {
@@ -88,7 +101,7 @@ impl Run {
     fn hear_call(&mut self, key: usize, tool: String, context: &Context<'_>, effects: &mut Effects) {
         self.close_part(effects);
         let found = context.toolbox.find(&tool);
-        let id = fermata_protocol::ToolCallId::new(context.ids.next("call_"));
+        let id = ToolCallId::new(context.ids.next("call_"));
         let run_by = found.map(|found| found.spec().run_by);
         let call = Call::new(id, self.state.step, tool, run_by, context.now);
         self.publish(
@@ -129,11 +142,54 @@ impl Run {
     ) {
         self.close_part(effects);
         self.count(usage);
-        let arguments = std::mem::take(&mut self.speaking.arguments);
+        let arguments = std::mem::take(&mut self.speaking).arguments;
         if arguments.is_empty() {
             return self.finish(reason, context, effects);
         }
-        self.decide(arguments, context, effects);
+        for Arguments { place, text, .. } in arguments {
+            let is_bare = text.trim().is_empty();
+            let text = if is_bare { "{}".to_owned() } else { text };
+            let input = read_input(&self.calls[place], text, context);
+            if let (Ok(input), Some(found)) = (&input, context.toolbox.find(&self.calls[place].tool)) {
+                let check: Check = found.check_of(input.clone());
+                effects.check.push((self.calls[place].id.clone(), check));
+            }
+            self.speaking.checking.push(MadeCall { place, is_bare, input });
+        }
+        if effects.check.is_empty() {
+            self.checked(Vec::new(), context, effects);
+        }
+    }
+
+    /// Whether the model has ended its step and the inputs of its calls are being checked.
+    pub fn is_checking(&self) -> bool {
+        !self.speaking.checking.is_empty()
+    }
+
+    /// The inputs of the step's calls were checked: each of these fits, or not.
+    pub fn checked(
+        &mut self,
+        results: Vec<(ToolCallId, Result<(), InputError>)>,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        let mut made = std::mem::take(&mut self.speaking.checking);
+        if made.is_empty() {
+            return;
+        }
+        for (id, result) in results {
+            let Some(MadeCall { place, input, .. }) =
+                made.iter_mut().find(|made| self.calls[made.place].id == id)
+            else {
+                continue;
+            };
+            let (Err(fault), Some(found)) = (result, context.toolbox.find(&self.calls[*place].tool)) else {
+                continue;
+            };
+            let words = found.misfit(&fault).text;
+            *input = Err((input.as_ref().map_or(Value::Null, Value::clone), words));
+        }
+        self.decide(made, context, effects);
     }
 
     fn count(&mut self, usage: Option<Usage>) {
@@ -154,10 +210,14 @@ impl Run {
         self.publish(effects, chunk);
     }
 
-    /// Keeps what came of calls whose arguments will never be whole.
+    /// Keeps what came of calls whose arguments will never be whole, or will not be looked at any more.
     pub(super) fn abandon_arguments(&mut self) {
-        for Arguments { place, text, .. } in std::mem::take(&mut self.speaking.arguments) {
+        let Speaking { arguments, checking, .. } = std::mem::take(&mut self.speaking);
+        for Arguments { place, text, .. } in arguments {
             self.calls[place].input = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        }
+        for MadeCall { place, input, .. } in checking {
+            self.calls[place].input = input.unwrap_or_else(|(instead, _)| instead);
         }
     }
 

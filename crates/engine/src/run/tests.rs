@@ -20,8 +20,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, FinishReason, MessageId, PostedTool, Profile, RunId, UiChunk,
 };
 use fermata_tools::{
-    CallContext, Decision, DefaultPolicy, GateMode, Policy, Resource, RuledBy, Ruling, RunBy, StateName,
-    Tool, ToolError, ToolSpec, Toolbox,
+    CallContext, Checker, Decision, DefaultPolicy, GateMode, Policy, Resource, RuledBy, Ruling, RunBy,
+    StateName, Tool, ToolError, ToolSpec, Toolbox,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ impl Play {
             Arc::new(Named("again", Decision::Allow)),
         ];
         let posted = vec![posted("where"), posted("color")];
-        let toolbox = Toolbox::new(tools, settle_specs).0.with_browser_tools(&posted).unwrap();
+        let toolbox = Toolbox::new(tools, settle_specs).0.with_saved_tools(&posted);
         let now = Timestamp::UNIX_EPOCH;
         let mut play = Self {
             run: Run::new(run_request(posted), now),
@@ -177,6 +177,7 @@ impl Play {
         let context = self.scene.context(self.now);
         let mut effects = Effects::default();
         happens(&mut self.run, &context, &mut effects);
+        check_inputs(&mut self.run, &context, &mut effects);
         writeln!(self.transcript, "> {what}").unwrap();
         print(&effects, &mut self.transcript);
         self.log.extend(effects.publish);
@@ -221,6 +222,13 @@ impl Play {
         self.run.judge(answers, &self.scene.context(self.now)).unwrap_err()
     }
 
+    /// What is wrong with the inputs of these answers.
+    fn misfit(&self, answers: &[Answer]) -> String {
+        let checks = self.run.inputs_to_check(answers, &self.scene.context(self.now));
+        let faults = checks.iter().filter_map(|(check, _)| CHECKER.check_here(check).err());
+        faults.map(|fault| fault.to_string()).collect()
+    }
+
     fn end(&mut self, ending: Ending) -> &mut Self {
         self.tell(ending.name(), |run, context, effects| run.end(ending.clone(), context, effects))
     }
@@ -256,6 +264,17 @@ impl Play {
                 "a run is over and a call is open"
             );
         }
+    }
+}
+
+static CHECKER: std::sync::LazyLock<Checker> = std::sync::LazyLock::new(Checker::new);
+
+/// Checks at once what is to be checked.
+fn check_inputs(run: &mut Run, context: &Context<'_>, effects: &mut Effects) {
+    let checks = std::mem::take(&mut effects.check);
+    if !checks.is_empty() {
+        let results = checks.iter().map(|(call, check)| (call.clone(), CHECKER.check_here(check))).collect();
+        run.checked(results, context, effects);
     }
 }
 
@@ -946,7 +965,7 @@ fn a_batch_is_judged_as_a_whole_and_changes_nothing() {
     );
     let unknown = play.refusal(&[decision("call_9", true)]);
     assert!(matches!(unknown, Rejected::Unknown(_)));
-    assert!(matches!(play.refusal(&[edit("call_1", json!({"n": "x"}))]), Rejected::BadInput(_)));
+    assert!(play.misfit(&[edit("call_1", json!({"n": "x"}))]).contains("integer"));
     assert_eq!(play.refusal(&[edit("call_1", json!({"n": 11}))]), Rejected::Denied("at most nine".into()));
     assert_eq!(play.run.pending().count(), 1);
 }
@@ -982,6 +1001,7 @@ fn a_saved_run_is_the_same_run() {
     let mut step = |play: &mut Play, happens: &dyn Fn(&mut Run, &Context<'_>, &mut Effects)| {
         play.tell("", |run, context, effects| {
             happens(run, context, effects);
+            check_inputs(run, context, effects);
             log.extend(effects.publish.iter().cloned());
         });
     };

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use fermata_protocol::{ChatId, ToolChoice};
 use fermata_tools::{
-    DefaultPolicy, Locks, Owner, Policy, ResourceKey, Strategies, Tool, Toolbox, ToolboxError,
+    Checker, DefaultPolicy, Locks, Owner, Policy, ResourceKey, Strategies, Tool, Toolbox, ToolboxError,
 };
 use serde_json::{Map, Value};
 
@@ -50,6 +50,7 @@ pub struct Params {
     /// The chat that the tools are told of. Default: `runner`.
     pub chat: ChatId,
     toolbox: Toolbox,
+    checker: Arc<Checker>,
 }
 
 // === impl Params ===
@@ -75,6 +76,7 @@ impl Params {
             owner: Owner::anyone(),
             chat: ChatId::new("runner"),
             toolbox: Toolbox::default(),
+            checker: Arc::new(Checker::new()),
         }
     }
 
@@ -105,6 +107,11 @@ impl Params {
     /// The tools.
     pub fn toolbox(&self) -> &Toolbox {
         &self.toolbox
+    }
+
+    /// What checks the inputs of calls.
+    pub(super) fn checker(&self) -> &Checker {
+        &self.checker
     }
 
     /// The same with instructions.

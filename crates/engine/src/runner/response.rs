@@ -205,7 +205,8 @@ impl Calls<'_> {
         }
         let toolbox = self.params.toolbox();
         let found = toolbox.find(&call.tool).ok_or_else(|| toolbox.lacks(&call.tool))?;
-        found.check(&call.input).map_err(|fault| found.misfit(&fault))?;
+        let check = found.check_of(call.input.clone());
+        self.params.checker().check_here(&check).map_err(|fault| found.misfit(&fault))?;
         let (spec, _) = runnable(found)?;
         let policy = &self.params.policy;
         let ruling = policy.rule(spec, &call.input);

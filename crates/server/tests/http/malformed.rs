@@ -7,7 +7,11 @@ use axum::{
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::TestApp;
+use crate::{
+    TestApp,
+    app::says,
+    scripted::{self, calls},
+};
 
 const BODIES: [&str; 3] = ["/api/chat", "/chat/tool-result", "/api/chat/tool-result"];
 
@@ -216,4 +220,40 @@ async fn a_tool_that_the_run_does_not_have_is_refused_with_those_it_has() {
         let detail = app.post("/api/chat", body).await.problem(422, "unknown_tool");
         assert!(detail.contains(shown) && detail.contains("write_note"), "{detail}");
     }
+}
+
+fn posted_with(schema: &serde_json::Value) -> serde_json::Value {
+    let tool = json!({"description": "t", "parameters": {"type": "object", "properties": {"x": {"type": "array", "items": schema}}}});
+    let mut body = says("c", "use t");
+    body["tools"] = json!({"t": tool});
+    body
+}
+
+#[tokio::test]
+async fn a_tool_with_a_pattern_that_may_take_for_ever_is_refused() {
+    let app = TestApp::new([]).await;
+    for pattern in [r"^(a|aa)+\1y$", "(?=x)\\p{L}{220}"] {
+        let schema = json!({"anyOf": [{"pattern": pattern}, {"type": "string"}]});
+        let detail = app.post("/api/chat", posted_with(&schema)).await.problem(422, "invalid_request");
+        assert!(detail.contains("take for ever") && detail.contains("the tool t"), "{detail}");
+    }
+    let letters: Vec<_> = (0..40).map(|n| json!({"pattern": format!("\\p{{L}}{{220}}{n}")})).collect();
+    let detail = app.post("/api/chat", posted_with(&json!({"anyOf": letters}))).await;
+    assert!(detail.problem(422, "invalid_request").contains("states"));
+}
+
+#[tokio::test]
+async fn many_patterns_for_many_strings_fail_their_call_and_the_run_goes_on() {
+    let patterns: Vec<_> = (0..180).map(|n| json!({"pattern": format!("^(a|aa)+{n}$")})).collect();
+    let strings: Vec<_> = (0..20_000).map(|n| format!("{}{n}", "a".repeat(20))).collect();
+    let step = calls(&[("t", json!({"x": strings}))]);
+    let app = TestApp::new([step, scripted::says("Then not.")]).await;
+    let mut stream = app.open(posted_with(&json!({"anyOf": patterns}))).await;
+    // While the check is made, the chat can be asked.
+    stream.until("tool-input-start").await;
+    assert_eq!(app.get("/api/chat/c/pending").await.status, 200);
+    stream.end().await;
+    assert!(stream.kinds().contains(&"tool-input-error"), "{:?}", stream.kinds());
+    assert_eq!(stream.words(), "Then not.");
+    assert_eq!(app.get("/healthz").await.status, 200);
 }

@@ -1,9 +1,7 @@
 //! What becomes of a call between the model's wish and its outcome: the gate's other modes, lines, reports, questions, repeats.
 
 use fermata_protocol::{ElicitAction, ElicitationId};
-use fermata_tools::{
-    ApprovalMode, ChainMode, Elicitation, ErrorType, GateMode, Strategies, Strategy, check_against,
-};
+use fermata_tools::{ApprovalMode, ChainMode, Elicitation, ErrorType, GateMode, Strategies, Strategy};
 
 use super::*;
 
@@ -284,10 +282,10 @@ fn a_question_of_a_tool_is_parked_like_a_call() {
     play.transcript.clear();
     play.asks("call_1");
     assert!(play.run.is_waiting() && play.run.hold_ends().is_some() && play.run.expires().is_some());
-    let wrong = play.refusal(&[elicited("elic_2", ElicitAction::Accept, Some(json!({"size": "big"})))]);
-    assert!(matches!(&wrong, Rejected::BadInput(words) if words.contains("size")), "{wrong:?}");
-    let missing = play.refusal(&[elicited("elic_2", ElicitAction::Accept, None)]);
-    assert!(matches!(missing, Rejected::BadInput(_)), "{missing:?}");
+    let wrong = play.misfit(&[elicited("elic_2", ElicitAction::Accept, Some(json!({"size": "big"})))]);
+    assert!(wrong.contains("size"), "{wrong}");
+    let missing = play.misfit(&[elicited("elic_2", ElicitAction::Accept, None)]);
+    assert!(missing.contains("size"), "{missing}");
     let other = play.refusal(&[output("call_1", json!(1))]);
     assert!(matches!(other, Rejected::Refused { refusal: fermata_tools::Refusal::WrongAnswer, .. }));
     play.answer(vec![elicited("elic_2", ElicitAction::Accept, Some(json!({"size": 3})))]);
@@ -498,8 +496,8 @@ fn a_failure_that_a_run_may_not_survive_ends_it_with_an_explanation() {
 
 #[test]
 fn a_schema_that_a_tool_sends_along_is_checked_itself() {
-    assert!(check_against(&json!({"type": "nonsense"}), &json!({})).is_err());
-    assert!(check_against(&question().requested_schema, &json!({"size": 1})).is_ok());
+    assert!(CHECKER.check_here(&Check::of_answer(json!({"type": "nonsense"}), json!({}))).is_err());
+    assert!(CHECKER.check_here(&Check::of_answer(question().requested_schema, json!({"size": 1}))).is_ok());
 }
 
 #[test]
@@ -572,6 +570,8 @@ fn half_a_step_is_never_saved() {
     });
     play.tell("finished", |run, context, effects| {
         run.hear(finished(), context, effects);
+        assert!(run.is_checking() && !run.is_saved_by(effects));
+        check_inputs(run, context, effects);
         assert!(run.is_saved_by(effects));
     });
 }
@@ -639,4 +639,24 @@ fn a_call_that_never_ran_to_its_end_has_no_duration() {
     play.calls(&[("time", "{}"), ("where", "{}")]);
     play.later(20).settle("call_1", Ok(json!("noon"))).later(20).end(Ending::Stopped);
     assert_eq!(play.durations(), json!({"call_1": {"durationMs": 20}}), "the other was stopped");
+}
+
+#[test]
+fn nothing_is_decided_about_a_step_before_its_inputs_are_checked() {
+    let mut play = Play::new();
+    play.hear(ModelEvent::CallStart { key: 0, tool: "where".into() });
+    play.hear(ModelEvent::CallDelta { key: 0, arguments: r#"{"n":1}"#.into() });
+    let mut effects = Effects::default();
+    play.run.hear(finished(), &play.scene.context(play.now), &mut effects);
+    assert!(play.run.is_checking() && effects.publish.is_empty() && !effects.save);
+    // It is stopped meanwhile: what comes of the checks is too late.
+    play.transcript.clear();
+    play.end(Ending::Stopped);
+    let checks: Vec<_> = effects.check.into_iter().map(|(call, _)| (call, Ok(()))).collect();
+    play.transcript.clear();
+    play.tell("checked", |run, context, effects| run.checked(checks, context, effects));
+    play.check(expect![[r#"
+        > checked
+    "#]]);
+    assert_eq!(play.run.calls[0].input, json!({"n": 1}));
 }

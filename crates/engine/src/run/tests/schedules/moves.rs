@@ -21,6 +21,8 @@ pub(super) enum Move {
     /// Calls, and the end of the step.
     Calls(Vec<(usize, usize)>),
     EndsStep,
+    /// The inputs of the step are checked.
+    Checks,
     ModelFails,
     Answers {
         nth: usize,
@@ -97,6 +99,7 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         4 => call.clone().prop_map(|(tool, input)| Move::BeginsCall { tool, input }),
         20 => prop::collection::vec(call, 1..6).prop_map(Move::Calls),
         4 => Just(Move::EndsStep),
+        12 => Just(Move::Checks),
         1 => Just(Move::ModelFails),
         20 => (nth.clone(), 0..7usize, any::<bool>())
             .prop_map(|(nth, how, by_question)| Move::Answers { nth, how, by_question }),
@@ -141,6 +144,7 @@ impl World {
                 self.hear(calls.chain([finished()]).collect());
             }
             Move::EndsStep => self.hear(vec![finished()]),
+            Move::Checks => self.checks(),
             Move::ModelFails if self.listens() => {
                 self.ends(Ending::Failed(ModelError::Timeout));
             }
@@ -207,6 +211,14 @@ impl World {
         }
     }
 
+    /// What was to be checked apart has been.
+    fn checks(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        let checks = std::mem::take(&mut live.checks);
+        let results = checks.iter().map(|(call, check)| (call.clone(), CHECKER.check_here(check))).collect();
+        self.tell(|run, context, effects| run.checked(results, context, effects));
+    }
+
     fn listens(&self) -> bool {
         self.live.as_ref().is_some_and(|live| live.listens)
     }
@@ -223,7 +235,7 @@ impl World {
             self.run.hear(event, &self.scene.context(self.now), &mut heard);
         }
         if let Some(live) = &mut self.live {
-            live.listens = self.run.state.phase == Phase::Speaking && !heard.ask;
+            live.listens = self.run.state.phase == Phase::Speaking && !heard.ask && !self.run.is_checking();
         }
         self.perform(heard);
     }
@@ -292,7 +304,9 @@ impl World {
             self.winding_up.clear();
             self.strangers.clear();
             self.strangers_locks.clear();
-            if self.listens() {
+            if self.run.is_checking() {
+                self.checks();
+            } else if self.listens() {
                 self.hear(vec![finished()]);
             } else if self.run.elicitations().next().is_some() {
                 let place = self

@@ -62,6 +62,10 @@ impl World {
         let judged = self.run.judge(&answers, &self.scene.context(self.now));
         assert_eq!((self.run.calls.clone(), self.run.snapshot()), before, "a judgement changed something");
         let Ok(taken) = judged else { return };
+        let checks = self.run.inputs_to_check(&answers, &self.scene.context(self.now));
+        if checks.iter().any(|(check, _)| CHECKER.check_here(check).is_err()) {
+            return;
+        }
         if taken.answers.is_empty() && taken.elicited.is_empty() {
             return;
         }

@@ -62,6 +62,8 @@ pub(super) struct Live {
     pub jobs: Vec<Job>,
     pub questions: BTreeMap<ElicitationId, ToolCallId>,
     pub listens: bool,
+    /// Inputs that are being checked apart.
+    pub checks: Vec<(ToolCallId, Check)>,
 }
 
 /// A tool that runs.
@@ -168,6 +170,7 @@ impl World {
     }
 
     fn perform_until_death(&mut self, mut effects: Effects) -> Result<(), Death> {
+        self.check_inputs(&mut effects);
         self.stand_in_line(&mut effects);
         let live = self.live.as_mut().unwrap();
         live.staged.extend(effects.publish.iter().cloned());
@@ -248,6 +251,16 @@ impl World {
             let saved = self.saved.as_ref().unwrap().load().0;
             assert_eq!(Run::restore(saved).unwrap().snapshot(), before);
         }
+    }
+
+    /// Some take but a moment.
+    fn check_inputs(&mut self, effects: &mut Effects) {
+        let context = self.scene.context(self.now);
+        if self.run.state.seq.is_multiple_of(2) {
+            return check_inputs(&mut self.run, &context, effects);
+        }
+        let live = self.live.as_mut().unwrap();
+        live.checks.append(&mut effects.check);
     }
 
     fn stand_in_line(&mut self, effects: &mut Effects) {
@@ -369,5 +382,5 @@ fn toolbox(missing: Option<&str>) -> Toolbox {
         }
     };
     let posted: Vec<_> = POSTED.into_iter().map(posted).collect();
-    Toolbox::new(own, settle).0.with_browser_tools(&posted).unwrap()
+    Toolbox::new(own, settle).0.with_saved_tools(&posted)
 }
