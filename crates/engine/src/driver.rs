@@ -423,6 +423,9 @@ impl Driver {
                 Ending::Failed(error) => {
                     tracing::warn!(chat = %self.chat, run = %live.run.id, %error, "the run failed")
                 }
+                Ending::OutputLimit { bytes } => {
+                    tracing::warn!(chat = %self.chat, run = %live.run.id, limit = bytes, "the model said more than a step may");
+                }
                 Ending::ToolFailed { tool, error_type } => {
                     tracing::warn!(chat = %self.chat, run = %live.run.id, tool, %error_type, "the run was ended by a tool's failure");
                 }

@@ -182,6 +182,15 @@ settings! {
     /// Patterns in the schemas of all browser tools in one request. Each has at most 2,000 bytes and 64,000 states, all of them 256,000.
     max_patterns: NonZeroUsize = "200", "FERMATA_MAX_PATTERNS",
         over "422 `invalid_request`";
+    /// Calls that the model may make in one step.
+    max_calls_per_step: NonZeroUsize = "128", "FERMATA_MAX_CALLS_PER_STEP",
+        over "the first call that is too much has failed, those after it are left out, and the model is told why";
+    /// Size of the arguments of one call, as the model makes them or a person edits them.
+    max_arguments: Size = "1MB", "FERMATA_MAX_ARGUMENTS",
+        over "the call has failed, and the model is told why; 413 `too_large` for an edited input";
+    /// Size of what the model may say in one step: text, reasoning, arguments and files.
+    max_step_output: Size = "4MB", "FERMATA_MAX_STEP_OUTPUT",
+        over "the run ends with `error`";
     /// How long the inputs of a step's calls, or of an answer, may take to be checked against their schemas.
     check_timeout: Duration = "5s", "FERMATA_CHECK_TIMEOUT",
         over "the call has failed, and the model is told why; 422 `invalid_request` for an answer";

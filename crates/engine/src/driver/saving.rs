@@ -161,6 +161,7 @@ fn keeps_message(live: &Live, effects: &Effects) -> bool {
             Ending::Superseded
             | Ending::Expired
             | Ending::StepLimit
+            | Ending::OutputLimit { .. }
             | Ending::Failed(_)
             | Ending::ToolFailed { .. },
         ) => live.run.has_content(),

@@ -34,6 +34,12 @@ pub struct Limits {
     pub tool_bytes: usize,
     /// Patterns in the schemas of all tools in one post.
     pub patterns: usize,
+    /// Calls that a model may make in one step.
+    pub calls_per_step: usize,
+    /// Bytes of the arguments of one call, also of those that a person has edited.
+    pub argument_bytes: usize,
+    /// Bytes that a model may say in one step: text, reasoning, arguments and files.
+    pub step_output_bytes: usize,
     /// How long the inputs of a step, or of an answer, may take to be checked against their schemas.
     pub check_timeout: Duration,
     /// Bytes of one output, as JSON.
@@ -77,6 +83,9 @@ impl Default for Limits {
             tools: 128,
             tool_bytes: 1_000_000,
             patterns: 200,
+            calls_per_step: 128,
+            argument_bytes: 1_000_000,
+            step_output_bytes: 4_000_000,
             check_timeout: Duration::from_secs(5),
             output_bytes: 1_000_000,
             parked_calls: 128,

@@ -162,6 +162,12 @@ impl Run {
             AnswerKind::Output { output } => within(context.limits.output_bytes, output.to_string().len()),
             AnswerKind::Failure { error_text } => within(context.limits.output_bytes, error_text.len()),
             AnswerKind::Decision { approved: true, input: Some(input), .. } => {
+                let (bytes, limit) = (input.to_string().len(), context.limits.argument_bytes);
+                if bytes > limit {
+                    return Err(Rejected::TooLarge(format!(
+                        "The edited input has {bytes} bytes as JSON; the limit is {limit} (max_arguments). The call waits on."
+                    )));
+                }
                 self.check_edit(place, input, context)
             }
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),

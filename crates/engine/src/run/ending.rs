@@ -26,6 +26,11 @@ pub(crate) enum Ending {
     Expired,
     /// The model was asked often enough.
     StepLimit,
+    /// The model said more in one step than it may.
+    OutputLimit {
+        /// How much that is.
+        bytes: usize,
+    },
     /// The model failed.
     Failed(ModelError),
     /// A tool failed in a way that the settings do not let a run survive.
@@ -46,7 +51,7 @@ impl Ending {
             Self::Superseded => "superseded",
             Self::Expired => "expired",
             Self::StepLimit => "step_limit",
-            Self::Failed(_) | Self::ToolFailed { .. } => "failed",
+            Self::OutputLimit { .. } | Self::Failed(_) | Self::ToolFailed { .. } => "failed",
         }
     }
 }
@@ -56,6 +61,9 @@ impl Ending {
     fn public(&self) -> Option<String> {
         match self {
             Self::Failed(error) => Some(error.public().into()),
+            Self::OutputLimit { bytes } => Some(format!(
+                "The model said more than {bytes} bytes in one step, and this server ends a run then (max_step_output)."
+            )),
             Self::ToolFailed { tool, error_type } => Some(format!(
                 "The tool {tool} failed ({error_type}), and this server ends a run then. Nothing after it was done."
             )),
@@ -240,6 +248,7 @@ fn why(call: &Call, unheard: bool, ending: &Ending, context: &Context<'_>) -> Ca
         Ending::Expired
         | Ending::Finished(_)
         | Ending::StepLimit
+        | Ending::OutputLimit { .. }
         | Ending::Failed(_)
         | Ending::ToolFailed { .. } => Cancelled::RunEnded,
     }

@@ -7,7 +7,7 @@ use fermata_protocol::{FinishReason, ToolCallId, UiChunk};
 use fermata_tools::{Call, Check, InputError, RunBy};
 use serde_json::Value;
 
-use super::{Context, Effects, Phase, Run, gate::read_input};
+use super::{Context, Effects, Ending, Phase, Run, gate::read_input};
 use crate::model::{ModelEvent, Usage};
 
 /// What the model is in the middle of.
@@ -17,6 +17,10 @@ pub(super) struct Speaking {
     arguments: Vec<Arguments>,
     /// Calls whose inputs are being checked: the model has ended its step, and nothing is decided about it yet.
     checking: Vec<MadeCall>,
+    /// Bytes that the model has said in this step.
+    said: usize,
+    /// Whether it made more calls than a step may have.
+    has_too_many_calls: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub(super) struct Arguments {
     /// The call's place in [`Run::calls`].
     place: usize,
     text: String,
+    /// What is wrong with the call already, so that no more of it is kept.
+    fault: Option<String>,
 }
 
 /// A call of a step that the model has ended.
@@ -51,12 +57,20 @@ impl Run {
         if self.state.phase != Phase::Speaking || self.is_checking() {
             return;
         }
+        self.speaking.said += length(&event);
+        if self.speaking.said > context.limits.step_output_bytes {
+            return self.end(
+                Ending::OutputLimit { bytes: context.limits.step_output_bytes },
+                context,
+                effects,
+            );
+        }
         match event {
             ModelEvent::Alive => {}
             ModelEvent::Text(delta) => self.hear_text(delta, effects),
             ModelEvent::Reasoning(delta) => self.hear_reasoning(delta, effects),
             ModelEvent::CallStart { key, tool } => self.hear_call(key, tool, context, effects),
-            ModelEvent::CallDelta { key, arguments } => self.hear_arguments(key, arguments, effects),
+            ModelEvent::CallDelta { key, arguments } => self.hear_arguments(key, arguments, context, effects),
             ModelEvent::File { media_type, url } => {
                 self.close_part(effects);
                 self.publish(effects, UiChunk::File { url, media_type, provider_metadata: None });
@@ -100,6 +114,19 @@ impl Run {
 
     fn hear_call(&mut self, key: usize, tool: String, context: &Context<'_>, effects: &mut Effects) {
         self.close_part(effects);
+        if self.speaking.has_too_many_calls {
+            tracing::warn!(run = %self.id, "a call is left out, because its step has too many");
+            return;
+        }
+        let limit = context.limits.calls_per_step;
+        // The first that is too much stays, to say so.
+        self.speaking.has_too_many_calls = self.speaking.arguments.len() >= limit;
+        let fault = self.speaking.has_too_many_calls.then(|| {
+            format!(
+                "The step has more than {limit} calls (max_calls_per_step). This one and those after it were left out; make them in \
+                 the next step."
+            )
+        });
         let found = context.toolbox.find(&tool);
         let id = ToolCallId::new(context.ids.next("call_"));
         let run_by = found.map(|found| found.spec().run_by);
@@ -117,17 +144,29 @@ impl Run {
                 title: None,
             },
         );
-        self.speaking.arguments.push(Arguments { key, place: self.calls.len(), text: String::new() });
+        self.speaking.arguments.push(Arguments { key, place: self.calls.len(), text: String::new(), fault });
         self.calls.push(call);
     }
 
-    fn hear_arguments(&mut self, key: usize, delta: String, effects: &mut Effects) {
+    fn hear_arguments(&mut self, key: usize, delta: String, context: &Context<'_>, effects: &mut Effects) {
         // The newest call with the key: providers that number every call 0 mean the last one.
         let Some(arguments) = self.speaking.arguments.iter_mut().rev().find(|arguments| arguments.key == key)
         else {
             tracing::warn!(run = %self.id, key, "arguments came for a call that never began");
             return;
         };
+        if arguments.fault.is_some() {
+            return;
+        }
+        let limit = context.limits.argument_bytes;
+        if arguments.text.len() + delta.len() > limit {
+            arguments.text = String::new();
+            arguments.fault = Some(format!(
+                "The arguments of {} have more than {limit} bytes (max_arguments). Call it again with less.",
+                self.calls[arguments.place].tool
+            ));
+            return;
+        }
         arguments.text.push_str(&delta);
         let tool_call_id = self.calls[arguments.place].id.clone();
         self.publish(effects, UiChunk::ToolInputDelta { tool_call_id, input_text_delta: delta });
@@ -146,10 +185,13 @@ impl Run {
         if arguments.is_empty() {
             return self.finish(reason, context, effects);
         }
-        for Arguments { place, text, .. } in arguments {
-            let is_bare = text.trim().is_empty();
+        for Arguments { place, text, fault, .. } in arguments {
+            let is_bare = fault.is_none() && text.trim().is_empty();
             let text = if is_bare { "{}".to_owned() } else { text };
-            let input = read_input(&self.calls[place], text, context);
+            let input = match fault {
+                Some(fault) => Err((Value::Null, fault)),
+                None => read_input(&self.calls[place], text, context),
+            };
             if let (Ok(input), Some(found)) = (&input, context.toolbox.find(&self.calls[place].tool)) {
                 let check: Check = found.check_of(input.clone());
                 effects.check.push((self.calls[place].id.clone(), check));
@@ -230,4 +272,17 @@ impl Run {
 /// Whether the part is dynamic: a page cannot know the types of an MCP server's tool, and nobody those of one that does not exist.
 pub(super) fn dynamic(call: &Call) -> Option<bool> {
     matches!(call.run_by, None | Some(RunBy::Mcp)).then_some(true)
+}
+
+/// Bytes that an event adds to what the model has said; a part of its own counts for what it costs besides.
+fn length(event: &ModelEvent) -> usize {
+    const PART: usize = 64;
+    match event {
+        ModelEvent::Alive | ModelEvent::Finished { .. } => 0,
+        ModelEvent::Text(delta) | ModelEvent::Reasoning(delta) => delta.len(),
+        ModelEvent::CallStart { tool, .. } => PART + tool.len(),
+        ModelEvent::CallDelta { arguments, .. } => arguments.len(),
+        ModelEvent::File { media_type, url } => PART + media_type.len() + url.len(),
+        ModelEvent::Source { url, title } => PART + url.len() + title.as_ref().map_or(0, String::len),
+    }
 }

@@ -246,6 +246,7 @@ impl World {
                     output_bytes: 10_000,
                     model_output_bytes: 600,
                     parked_calls: 1000,
+                    calls_per_step: 1000,
                     runs_per_owner: NonZeroUsize::new(3),
                     model_timeout: Duration::from_secs(60),
                     tool_timeout: Duration::from_secs(30),

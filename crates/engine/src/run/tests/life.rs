@@ -660,3 +660,54 @@ fn nothing_is_decided_about_a_step_before_its_inputs_are_checked() {
     "#]]);
     assert_eq!(play.run.calls[0].input, json!({"n": 1}));
 }
+
+#[test]
+fn arguments_that_are_too_long_fail_their_call_and_are_not_kept() {
+    let mut play = Play::new();
+    play.scene.limits.argument_bytes = 10;
+    play.hear(ModelEvent::CallStart { key: 0, tool: "note".into() });
+    play.hear(ModelEvent::CallDelta { key: 0, arguments: r#"{"n":1,"#.into() });
+    play.transcript.clear();
+    for _ in 0..3 {
+        play.hear(ModelEvent::CallDelta { key: 0, arguments: r#""a":1}"#.into() });
+    }
+    play.transcript.clear();
+    play.hear(finished()).check(expect![[r#"
+        > finished
+        save
+        tool-input-error call_1 null The arguments of note have more than 10 bytes (max_arguments). Call it again with less.
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn a_step_has_so_many_calls_and_no_more() {
+    let mut play = Play::new();
+    play.scene.limits.calls_per_step = 1;
+    play.calls(&[("time", "{}"), ("time", "{}"), ("time", "{}")]).check(expect![[r#"
+        > finished
+        save
+        execute call_1
+        tool-input-available call_1 {}
+        tool-input-error call_2 null The step has more than 1 calls (max_calls_per_step). This one and those after it were left out; make them in the next step.
+    "#]]);
+    assert_eq!(play.run.calls.len(), 2);
+}
+
+#[test]
+fn a_model_that_says_too_much_in_a_step_ends_the_run_with_an_error() {
+    let mut play = Play::new();
+    play.scene.limits.step_output_bytes = 20;
+    play.hear(ModelEvent::Text("a".repeat(20)));
+    play.transcript.clear();
+    play.hear(ModelEvent::Reasoning("b".into())).check(expect![[r#"
+        > Reasoning("b")
+        save
+        text-end
+        finish-step
+        error The model said more than 20 bytes in one step, and this server ends a run then (max_step_output).
+        over: failed
+    "#]]);
+}
