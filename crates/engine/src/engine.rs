@@ -293,11 +293,11 @@ impl Engine {
 
     /// The tools of the server and of MCP servers, as the rules want them: `policy` is what becomes of a call whose input no rule
     /// looks at.
-    pub fn tools(&self) -> Vec<ToolSpec> {
+    pub fn tools(&self, owner: &Owner) -> Vec<ToolSpec> {
         let current = self.inner.current();
         let ruled = |spec: &ToolSpec| {
             // Rules about fields of the input say nothing of a tool as such.
-            let ruling = current.rules.policy.rule(spec, &Value::Object(Map::new()));
+            let ruling = current.rules.policy.rule(owner, spec, &Value::Object(Map::new()));
             ToolSpec { policy: ruling.decision, ..spec.clone() }
         };
         current.toolbox.specs().map(ruled).collect()

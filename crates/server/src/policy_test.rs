@@ -4,12 +4,13 @@ use std::fmt;
 
 use fermata_store::OpenOptions;
 use fermata_tools::{
-    ApprovalMode, ChainMode, Checker, Decision, Policy, RulePolicy, RuledBy, Ruling, RunBy, ToolSpec, Toolbox,
+    ApprovalMode, ChainMode, Checker, Condition, Decision, Policy, RulePolicy, RuledBy, Ruling, RunBy,
+    ToolSpec, Toolbox,
 };
 use serde_json::json;
 
 use crate::{
-    config::{Config, TestedCall, Word},
+    config::{Config, TestedCall, Word, WrittenRule},
     tools,
 };
 
@@ -45,6 +46,7 @@ enum Known {
 /// What is said about a call.
 struct Report<'a> {
     config: &'a Config,
+    call: &'a TestedCall,
     spec: &'a ToolSpec,
     known: Known,
     ruling: &'a Ruling,
@@ -70,10 +72,10 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, Policy
         .map(|error| error.to_string());
     let rules = config.policy.iter().map(|written| written.rule.clone()).collect();
     let mut policy = RulePolicy { approval: ApprovalMode::Default, rules };
-    let asking = policy.rule(&spec, &call.input);
+    let asking = policy.rule(&call.owner, &spec, &call.input);
     policy.approval = config.approval;
-    let ruling = policy.rule(&spec, &call.input);
-    Ok(Report { config, spec: &spec, known, ruling: &ruling, asking: &asking, misfit }.to_string())
+    let ruling = policy.rule(&call.owner, &spec, &call.input);
+    Ok(Report { config, call, spec: &spec, known, ruling: &ruling, asking: &asking, misfit }.to_string())
 }
 
 /// What the tool is, as far as it can be known before anything is started.
@@ -110,6 +112,20 @@ fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSp
     Ok((spec, known))
 }
 
+/// How a condition turned out.
+fn told(condition: &Condition) -> String {
+    let Condition { about, wants, is_met, value } = condition;
+    let Some(value) = value else {
+        return format!("{about} is not there, or has nothing in it, and should match {wants}");
+    };
+    let value = match value.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.clone(),
+    };
+    let verb = if *is_met { "matches" } else { "does not match" };
+    format!("{about} is {value}, which {verb} {wants}")
+}
+
 // === impl Report ===
 
 impl fmt::Display for Report<'_> {
@@ -125,6 +141,7 @@ impl fmt::Display for Report<'_> {
             }
         }
         writeln!(f, "reason: {}", self.ruling.reason.as_deref().unwrap_or("none is given"))?;
+        self.write_missed(f)?;
         writeln!(f, "tool: {}, {}", self.spec.name, self.provenance())?;
         self.notes().iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }
@@ -144,12 +161,34 @@ impl Report<'_> {
         let conditions: Vec<_> = written
             .lines
             .iter()
-            .filter(|(key, _)| ["tool", "from", "input"].contains(&key.as_str()))
+            .filter(|(key, _)| ["tool", "from", "owner", "input"].contains(&key.as_str()))
             .collect();
         if conditions.is_empty() {
             writeln!(f, "  (it has no conditions, so that it matches every call)")?;
         }
-        conditions.iter().try_for_each(|(key, value)| writeln!(f, "  {key} = {value}"))
+        conditions.iter().try_for_each(|(key, value)| writeln!(f, "  {key} = {value}"))?;
+        let rule = &self.config.policy[number - 1].rule;
+        let fields = rule.conditions(&self.call.owner, self.spec, &self.call.input);
+        let fields = fields.iter().rev().take(rule.input.len()).rev();
+        fields.into_iter().try_for_each(|condition| writeln!(f, "  {}", told(condition)))
+    }
+
+    /// The rules before the one that decides which are about the tool, and would have decided but for the input.
+    fn write_missed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = match self.asking.by {
+            RuledBy::Rule(number) => number - 1,
+            RuledBy::Default | RuledBy::Auto | RuledBy::Chain | RuledBy::Always => self.config.policy.len(),
+        };
+        for (place, WrittenRule { rule, written }) in self.config.policy[..before].iter().enumerate() {
+            let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);
+            let (about_call, fields) = conditions.split_at(conditions.len() - rule.input.len());
+            if about_call.iter().all(|condition| condition.is_met)
+                && let Some(missed) = fields.iter().find(|condition| !condition.is_met)
+            {
+                writeln!(f, "not by: rule {}, {}: {}", place + 1, written.place, told(missed))?;
+            }
+        }
+        Ok(())
     }
 
     fn provenance(&self) -> &'static str {

@@ -148,6 +148,19 @@ pub struct Receipt {
     pub waiting_for: Vec<ToolCallId>,
 }
 
+// === impl RunBy ===
+
+impl RunBy {
+    /// The name in rules, on the wire and in the record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Mcp => "mcp",
+            Self::Browser => "browser",
+        }
+    }
+}
+
 // === impl Owner ===
 
 impl Owner {

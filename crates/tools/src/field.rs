@@ -4,17 +4,33 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// The texts of the values at a path. `a.b` is the field `b` of the field `a`; a field whose own name has dots is found too.
-/// A list stands for each of its elements; a value that is no text for its JSON. Empty where there is no such field.
+/// The texts of the values at a path, as [`values`] finds them; a value that is no text stands for its JSON.
 pub(crate) fn texts(input: &Value, path: &str) -> Vec<String> {
+    values(input, path).into_iter().flatten().map(|value| text(value).into_owned()).collect()
+}
+
+/// The values at a path. `a.b` is the field `b` of the field `a`; a field whose own name has dots is found too. A list stands for each of its
+/// elements, with `None` for an element that has no such field and for a list that is empty. Empty if there is no such field.
+pub(crate) fn values<'a>(input: &'a Value, path: &str) -> Vec<Option<&'a Value>> {
     let mut found = Vec::new();
     walk(input, path, &mut found);
     found
 }
 
-fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
+fn walk<'a>(value: &'a Value, path: &str, found: &mut Vec<Option<&'a Value>>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| walk(item, path, found)),
+        Value::Array(items) => {
+            for item in items {
+                let before = found.len();
+                walk(item, path, found);
+                if found.len() == before {
+                    found.push(None);
+                }
+            }
+            if items.is_empty() {
+                found.push(None);
+            }
+        }
         Value::Object(fields) => {
             if let Some(value) = fields.get(path) {
                 collect(value, found);
@@ -29,10 +45,11 @@ fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-fn collect(value: &Value, found: &mut Vec<String>) {
+fn collect<'a>(value: &'a Value, found: &mut Vec<Option<&'a Value>>) {
     match value {
+        Value::Array(items) if items.is_empty() => found.push(None),
         Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
-        other => found.push(text(other).into_owned()),
+        other => found.push(Some(other)),
     }
 }
 
@@ -59,5 +76,15 @@ mod tests {
         assert_eq!(texts(&input, "a"), [r#"{"b":"x"}"#]);
         assert!(texts(&input, "a.c").is_empty());
         assert!(texts(&json!("text"), "a").is_empty());
+    }
+
+    #[test]
+    fn an_element_without_the_field_and_an_empty_list_are_told_from_no_field() {
+        let input = json!({"list": [{"n": 1}, {}, 5, {"n": []}], "none": [], "nested": ["a", []]});
+        assert_eq!(values(&input, "list.n"), [Some(&json!(1)), None, None, None]);
+        assert_eq!(values(&input, "none"), [None]);
+        assert_eq!(values(&input, "none.n"), [None]);
+        assert_eq!(values(&input, "nested"), [Some(&json!("a")), None]);
+        assert!(values(&input, "missing").is_empty());
     }
 }

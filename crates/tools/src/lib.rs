@@ -10,6 +10,7 @@ mod context;
 mod execution;
 mod failure;
 mod field;
+mod matcher;
 mod parking;
 mod pattern;
 mod policy;
@@ -28,10 +29,12 @@ pub use confirmation::{Confirmation, Consent, always_allowed};
 pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Pause, Surroundings};
 pub use execution::{Execution, WIND_UP};
 pub use failure::{ErrorType, MOST_RETRIES, Strategies, Strategy, ToolError};
+pub use matcher::{Decimal, Folder, HostName, HostPattern, Matcher, Side, TextRegex};
 pub use parking::{Parked, ParkingLot};
 pub use pattern::Pattern;
 pub use policy::{
-    ApprovalMode, ChainMode, Decision, DefaultPolicy, GateMode, Policy, Rule, RulePolicy, RuledBy, Ruling,
+    ApprovalMode, ChainMode, Condition, Decision, DefaultPolicy, GateMode, Policy, Rule, RulePolicy, RuledBy,
+    Ruling,
 };
 pub use resource::{Resource, ResourceKey, ResourcePart};
 pub use scheduler::{Guard, Locks, Ticket};

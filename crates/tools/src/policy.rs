@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use rules::{Rule, RulePolicy};
+pub use rules::{Condition, Rule, RulePolicy};
 
-use crate::ToolSpec;
+use crate::{Owner, ToolSpec};
 
 mod rules;
 
@@ -84,8 +84,8 @@ pub enum ApprovalMode {
 
 /// Says what is to happen to a call. Pure: the same call gets the same ruling.
 pub trait Policy: Send + Sync {
-    /// Rules on one call with this input.
-    fn rule(&self, tool: &ToolSpec, input: &Value) -> Ruling;
+    /// Rules on one call with this input, in a chat of this owner.
+    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling;
 
     /// Whether people are asked at all.
     fn approval(&self) -> ApprovalMode {
@@ -98,7 +98,7 @@ pub trait Policy: Send + Sync {
 pub struct DefaultPolicy;
 
 impl Policy for DefaultPolicy {
-    fn rule(&self, tool: &ToolSpec, _input: &Value) -> Ruling {
+    fn rule(&self, _owner: &Owner, tool: &ToolSpec, _input: &Value) -> Ruling {
         Ruling { decision: tool.policy, reason: None, by: RuledBy::Default }
     }
 }

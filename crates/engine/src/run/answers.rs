@@ -176,7 +176,7 @@ impl Run {
 
     fn check_edit(&self, place: usize, input: &Value, context: &Context<'_>) -> Result<(), Rejected> {
         let Some(found) = context.toolbox.find(&self.calls[place].tool) else { return Ok(()) };
-        let ruling = context.rules.policy.rule(found.spec(), input);
+        let ruling = context.rules.policy.rule(context.owner, found.spec(), input);
         match ruling.decision {
             Decision::Deny => {
                 Err(Rejected::Denied(ruling.reason.unwrap_or_else(|| "A rule denies this input.".into())))
@@ -253,7 +253,7 @@ impl Run {
     /// A person has edited what would run: it waits for them as edited, until what they said about it counts.
     fn edit(&mut self, place: usize, input: Value, context: &Context<'_>, effects: &mut Effects) {
         if let Some(found) = context.toolbox.find(&self.calls[place].tool) {
-            self.calls[place].ruling = Some(context.rules.policy.rule(found.spec(), &input));
+            self.calls[place].ruling = Some(context.rules.policy.rule(context.owner, found.spec(), &input));
         }
         self.calls[place].edited = Some(input);
         if self.calls[place].is_asked() {

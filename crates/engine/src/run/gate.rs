@@ -87,7 +87,7 @@ impl Run {
     /// What the policy says, then what the turn has seen, then what a person has said for always: the later outvotes the earlier,
     /// but nothing outvotes a denial.
     fn ruling(&self, tool: &ToolSpec, input: &Value, context: &Context<'_>) -> Ruling {
-        let mut ruling = context.rules.policy.rule(tool, input);
+        let mut ruling = context.rules.policy.rule(context.owner, tool, input);
         if ruling.decision == Decision::Deny {
             return ruling;
         }

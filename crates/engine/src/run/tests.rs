@@ -92,7 +92,7 @@ impl Ids for Counting {
 struct NothingOverNine;
 
 impl Policy for NothingOverNine {
-    fn rule(&self, tool: &ToolSpec, input: &Value) -> Ruling {
+    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling {
         if input["n"].as_i64().is_some_and(|n| n > 9) {
             return Ruling {
                 decision: Decision::Deny,
@@ -100,7 +100,7 @@ impl Policy for NothingOverNine {
                 by: RuledBy::Rule(1),
             };
         }
-        DefaultPolicy.rule(tool, input)
+        DefaultPolicy.rule(owner, tool, input)
     }
 }
 

@@ -209,7 +209,7 @@ impl Calls<'_> {
         self.params.checker().check_here(&check).map_err(|fault| found.misfit(&fault))?;
         let (spec, _) = runnable(found)?;
         let policy = &self.params.policy;
-        let ruling = policy.rule(spec, &call.input);
+        let ruling = policy.rule(&self.params.owner, spec, &call.input);
         match ruling.decision {
             Decision::Deny => Err(denied(ruling.reason.as_deref())),
             Decision::Ask if policy.approval() != ApprovalMode::Auto => {

@@ -258,7 +258,7 @@ async fn tools_come_and_go_between_steps() {
     world.say("again").await.read_out().await;
     assert!(tools(1).contains(&"extra".to_owned()));
     world.engine.set_tools(Vec::new());
-    assert!(!world.engine.tools().iter().any(|spec| spec.name == "extra"));
+    assert!(!world.engine.tools(&world.owner).iter().any(|spec| spec.name == "extra"));
 }
 
 /// A chat whose run waits for a yes to a call of `extra`, in a process that does not have that tool.

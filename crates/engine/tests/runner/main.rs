@@ -18,8 +18,8 @@ use fermata_engine::{
 };
 use fermata_protocol::{FinishReason, ToolChoice};
 use fermata_tools::{
-    ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorType, Locks, Policy, RuledBy,
-    Ruling, Strategies, Strategy, Tool, ToolError, ToolSpec,
+    ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorType, Locks, Owner, Policy,
+    RuledBy, Ruling, Strategies, Strategy, Tool, ToolError, ToolSpec,
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use serde_json::{Value, json};
@@ -661,7 +661,7 @@ async fn no_call_runs_before_every_call_of_its_step_is_decided() {
 struct Says(Decision, ApprovalMode);
 
 impl Policy for Says {
-    fn rule(&self, _: &ToolSpec, _: &Value) -> Ruling {
+    fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {
         Ruling { decision: self.0, reason: Some("house rule".into()), by: RuledBy::Rule(1) }
     }
 

@@ -56,6 +56,12 @@ impl<'a> Entry<'a> {
         if span.is_empty() { self.key_at } else { span.start }
     }
 
+    /// Whether it is a table that dots in a key have made, and no brackets or braces.
+    pub(super) fn is_dotted(&self) -> bool {
+        // Such a table spans its key; one of a header spans that, and one in braces begins behind its key.
+        matches!(self.value(), DeValue::Table(_)) && self.value.span().start == self.key_at
+    }
+
     pub(super) fn value(&self) -> &'a DeValue<'a> {
         self.value.get_ref()
     }

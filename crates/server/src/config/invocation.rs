@@ -3,11 +3,12 @@
 use std::{ffi::OsString, fmt};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use fermata_tools::RunBy;
+use fermata_tools::{Owner, RunBy};
 use serde_json::Value as Json;
 
 use super::{
-    Config, ConfigError, SETTINGS, Setting, entry::Variables, errors, file::File, source::Sources, word::Word,
+    Config, ConfigError, SETTINGS, Setting, WrittenRule, entry::Variables, errors, file::File,
+    source::Sources, word::Word,
 };
 
 /// What the command line asks for.
@@ -34,6 +35,8 @@ pub struct TestedCall {
     pub input: Json,
     /// Who is to be taken for the one that runs it; where nobody says, its name tells.
     pub from: Option<RunBy>,
+    /// Whose chat it is to be in.
+    pub owner: Owner,
 }
 
 const MIGRATE: &str = "migrate";
@@ -128,6 +131,12 @@ fn policy() -> Command {
                 .value_name("WHO")
                 .value_parser(from)
                 .help("Who runs the tool, where its name does not tell"),
+        )
+        .arg(
+            Arg::new("owner")
+                .long("owner")
+                .value_name("OWNER")
+                .help("Whose chat the call is in, for rules about owners [default: anyone]"),
         );
     Command::new("policy")
         .about("Ask the rules of the file, without starting anything")
@@ -143,7 +152,10 @@ impl TestedCall {
         let arguments = options.subcommand_matches("policy")?.subcommand_matches("test")?;
         let from = arguments.get_one::<String>("from").and_then(|from| RunBy::of(from).ok());
         let tool = arguments.get_one::<String>("tool")?.clone();
-        Some(Self { tool, input: arguments.get_one::<Json>("input")?.clone(), from })
+        let owner = arguments
+            .get_one::<String>("owner")
+            .map_or_else(Owner::anyone, |owner| Owner::new(owner.as_str()));
+        Some(Self { tool, input: arguments.get_one::<Json>("input")?.clone(), from, owner })
     }
 }
 
@@ -183,6 +195,9 @@ impl fmt::Display for Report<'_> {
             }
         }
         self.sources.file.tables.written.iter().try_for_each(|table| write!(f, "\n{table}"))?;
+        for warning in self.config.policy.iter().flat_map(WrittenRule::warnings) {
+            write!(f, "\n# warning: {warning}\n")?;
+        }
         write!(f, "\n{}", errors::InForce(&self.config.strategies))
     }
 }

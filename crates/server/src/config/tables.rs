@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use fermata_mcp::ServerConfig;
-use fermata_tools::{Pattern, Rule, Strategies, ToolSettings};
+use fermata_tools::{Decision, Matcher, Pattern, Rule, Strategies, ToolSettings};
 
 use super::{
     entry::{Entry, Fault, shown_key},
@@ -107,6 +107,69 @@ impl fmt::Display for Written {
 }
 
 // === impl WrittenRule ===
+
+impl WrittenRule {
+    /// What of the rule probably allows more than was meant, each with its place.
+    pub fn warnings(&self) -> Vec<String> {
+        if self.rule.decision != Decision::Allow {
+            return Vec::new();
+        }
+        let risky = self.rule.input.iter().filter_map(|(path, matcher)| Some((path, risk(path, matcher)?)));
+        risky.map(|(path, risk)| format!("{}: {path}: {risk}", self.written.place)).collect()
+    }
+}
+
+/// Why a condition on a field is too weak to allow calls by it, if it is.
+fn risk(path: &str, matcher: &Matcher) -> Option<String> {
+    match matcher {
+        Matcher::Glob(glob) => {
+            let glob = glob.to_string();
+            let is_open = glob.contains(['*', '?']);
+            let (url, file) = (looks_like_url(path, &glob), looks_like_path(path, &glob));
+            if is_open && url {
+                return Some(format!(
+                    "the glob {glob:?} also allows other hosts, such as https://docs.example.com.evil.com for https://docs.example.com*; use \
+                     {{ host = \"docs.example.com\" }}"
+                ));
+            }
+            (is_open && file).then(|| {
+                format!(
+                    "the glob {glob:?} also allows paths that lead out with \"..\"; use {{ under = \"/srv/safe\" }}"
+                )
+            })
+        }
+        Matcher::OneOf(matchers) | Matcher::All(matchers) => {
+            matchers.iter().find_map(|matcher| risk(path, matcher))
+        }
+        Matcher::Not(_) => {
+            Some("to allow all but some calls, one has to think of all; name what is allowed instead".into())
+        }
+        Matcher::Literal(_)
+        | Matcher::Under(_)
+        | Matcher::Host(_)
+        | Matcher::Between { .. }
+        | Matcher::Regex(_) => None,
+    }
+}
+
+fn looks_like_url(path: &str, glob: &str) -> bool {
+    glob.contains("://") || names(path, &["url", "uri", "href", "link", "host", "endpoint"])
+}
+
+fn looks_like_path(path: &str, glob: &str) -> bool {
+    glob.contains(['/', '\\']) || names(path, &["path", "file", "filename", "dir", "directory", "folder"])
+}
+
+/// Whether one of the words that the last name of a path consists of, or its plural, is one of these.
+fn names(path: &str, wanted: &[&str]) -> bool {
+    let name = path.rsplit('.').next().unwrap_or(path).to_ascii_lowercase();
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| {
+        wanted.iter().any(|wanted| {
+            word.ends_with(wanted) || word.strip_suffix('s').is_some_and(|word| word.ends_with(wanted))
+        })
+    })
+}
 
 impl fmt::Debug for WrittenRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -40,8 +40,8 @@ pub struct ToolList {
 #[utoipa::path(get, path = "/api/tools", operation_id = "listTools", tag = "record",
     responses((status = 200, description = "The tools", body = ToolList), refusals::Any)
 )]
-pub async fn list(State(app): State<App>, _: Identity) -> Result<Json<ToolList>, ApiError> {
-    Ok(Json(ToolList { tools: app.engine().tools().into_iter().map(Into::into).collect() }))
+pub async fn list(State(app): State<App>, Identity(owner): Identity) -> Result<Json<ToolList>, ApiError> {
+    Ok(Json(ToolList { tools: app.engine().tools(&owner).into_iter().map(Into::into).collect() }))
 }
 
 impl From<ToolSpec> for ListedTool {

@@ -41,10 +41,30 @@ decision: deny
 by: rule 1, fermata.toml:1
   tool = \"write_*\"
   input = { title = \"*secret*\" }
+  title is \"a secret\", which matches \"*secret*\"
 reason: No secrets in notes.
 tool: write_note, one of the server's own
 ";
     assert_eq!(said, expected);
+}
+
+#[tokio::test]
+async fn the_matcher_that_decided_is_told_and_the_one_that_kept_a_rule_from_deciding() {
+    let rules = "[[policy]]\ntool = \"read\"\ninput = { paths = { under = \"/srv/safe\" } }\ndecision = \"allow\"\n\n\
+                 [[policy]]\nowner = \"bob\"\ndecision = \"deny\"\n";
+    let outside = r#"{"paths": ["/srv/safe/x", "/srv/safe/../y"]}"#;
+    let missed = "not by: rule 1, fermata.toml:1: paths is \"/srv/safe/../y\", which does not match { under = \"/srv/safe\" }\n";
+    let said_of = async |arguments: &[&str]| said(rules, arguments).await.expect("a report");
+    let bobs = said_of(&["read", outside, "--owner", "bob"]).await;
+    assert!(bobs.starts_with("decision: deny\nby: rule 2, fermata.toml:6\n  owner = \"bob\"\n"), "{bobs}");
+    assert!(bobs.contains(missed), "{bobs}");
+    let anyones = said_of(&["read", outside]).await;
+    assert!(anyones.contains("by: the tool's own default") && anyones.contains(missed), "{anyones}");
+    let inside = said_of(&["read", r#"{"paths": ["/srv/safe/x"]}"#]).await;
+    let matched = "  paths is \"/srv/safe/x\", which matches { under = \"/srv/safe\" }\n";
+    assert!(inside.starts_with("decision: allow\n") && inside.contains(matched), "{inside}");
+    let without = said_of(&["read", "{}"]).await;
+    assert!(without.contains("paths is not there"), "{without}");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ fn a_bad_rule_is_refused_with_its_line() {
         ),
         (
             "[[policy]]\ndecision = \"deny\"\nwhatever = 1\n",
-            "3: unknown key whatever; use tool, from, input, decision or reason",
+            "3: unknown key whatever; use tool, from, owner, input, decision or reason",
         ),
         ("\n[[policy]]\ntool = \"x\"\n", "2: policy: a rule needs decision"),
         ("[policy]\ndecision = \"ask\"\n", "1: policy: write each rule as [[policy]], not a table"),
@@ -60,10 +60,10 @@ fn a_bad_rule_is_refused_with_its_line() {
         ),
         ("[[policy]]\ndecision = \"deny\"\ninput = \"x\"\n", "3: input: must be a table, not a string"),
         ("[[policy]]\ndecision = \"deny\"\ninput = {}\n", "3: input: names no field"),
-        ("[[policy]]\ndecision = \"deny\"\ninput = { a.b = {} }\n", "3: b: names no field"),
+        ("[[policy]]\ndecision = \"deny\"\ninput = { a.b = {} }\n", "3: b: says nothing about the field"),
         (
             "[[policy]]\ndecision = \"deny\"\ninput = {\n  a = \"x\",\n  b = [\"y\"],\n}\n",
-            "5: b: must be a glob in quotes, a number, true or false",
+            "5: b: must be a glob in quotes, a number, true, false, or a matcher",
         ),
         ("[[policy]]\ndecision = \"deny\"\ninput = { a = nan }\n", "3: a: must be a glob"),
         ("[[policy]]\ndecision = \"deny\"\ninput = { a = 2026-01-31 }\n", "3: a: must be a glob"),

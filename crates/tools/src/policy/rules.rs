@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::{ApprovalMode, Decision, DefaultPolicy, Policy, RuledBy, Ruling};
-use crate::{Pattern, RunBy, ToolSpec, field};
+use crate::{Matcher, Owner, Pattern, RunBy, Side, ToolSpec, field};
 
 /// What is to happen to the calls that meet all of its conditions. A condition that is left out is met by every call.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,15 +14,17 @@ pub struct Rule {
     pub tool: Option<Pattern>,
     /// Who must be the one to run it.
     pub from: Option<RunBy>,
-    /// What fields of the input must look like, each by its path; `a.b` is the field `b` of the field `a`.
-    pub input: Vec<(String, Pattern)>,
+    /// What the name of the chat's owner must look like.
+    pub owner: Option<Pattern>,
+    /// What fields of the input must be like, each by its path; `a.b` is the field `b` of the field `a`.
+    pub input: Vec<(String, Matcher)>,
     /// What is to happen.
     pub decision: Decision,
     /// Why, in words for the model and the person.
     pub reason: Option<String>,
 }
 
-/// Rules in the order in which they are asked. Where none matches, the tool's own default counts.
+/// Rules in the order in which they are asked. If none matches, the tool's own default counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RulePolicy {
     /// Whether people are asked.
@@ -31,32 +33,93 @@ pub struct RulePolicy {
     pub rules: Vec<Rule>,
 }
 
+/// A condition of a rule, as it turned out for one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// What it is about: `tool`, `from`, `owner`, or a path in the input.
+    pub about: String,
+    /// What it wants, as a rule is written.
+    pub wants: String,
+    /// Whether the call meets it.
+    pub is_met: bool,
+    /// The value that decided it, as JSON; `None` if there is none.
+    pub value: Option<String>,
+}
+
 // === impl Rule ===
 
 impl Rule {
-    /// Whether it is about a call of this tool with this input.
+    /// A rule without conditions.
+    pub fn of_every_call(decision: Decision) -> Self {
+        Self { tool: None, from: None, owner: None, input: Vec::new(), decision, reason: None }
+    }
+
+    /// Whether it is about a call of this tool with this input in a chat of this owner.
     ///
-    /// A field that is missing meets no condition; of a list, one element that does is enough.
-    pub fn matches(&self, tool: &ToolSpec, input: &Value) -> bool {
-        let looks_so = |(path, pattern): &(String, Pattern)| {
-            field::texts(input, path).iter().any(|text| pattern.matches(text))
-        };
+    /// A field that is missing meets no condition. Of a list, one element that matches is enough to deny or to ask; to allow, each must.
+    pub fn matches(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> bool {
+        let side = Side::of(self.decision);
         self.tool.as_ref().is_none_or(|pattern| pattern.matches(&tool.name))
             && self.from.is_none_or(|from| from == tool.run_by)
-            && self.input.iter().all(looks_so)
+            && self.owner.as_ref().is_none_or(|pattern| pattern.matches(owner.as_str()))
+            && self.input.iter().all(|(path, matcher)| decide(path, matcher, input, side).0)
+    }
+
+    /// Its conditions, as they turn out for a call.
+    pub fn conditions(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Vec<Condition> {
+        let named = |about: &str, pattern: &Option<Pattern>, name: &str| {
+            pattern.as_ref().map(|pattern| Condition {
+                about: about.into(),
+                wants: format!("{:?}", pattern.to_string()),
+                is_met: pattern.matches(name),
+                value: Some(Value::from(name).to_string()),
+            })
+        };
+        let from = self.from.map(|from| Condition {
+            about: "from".into(),
+            wants: format!("{:?}", from.name()),
+            is_met: from == tool.run_by,
+            value: Some(Value::from(tool.run_by.name()).to_string()),
+        });
+        let side = Side::of(self.decision);
+        let fields = self.input.iter().map(|(path, matcher)| {
+            let (is_met, value) = decide(path, matcher, input, side);
+            let value = value.map(Value::to_string);
+            Condition { about: path.clone(), wants: matcher.to_string(), is_met, value }
+        });
+        let about_call =
+            [named("tool", &self.tool, &tool.name), from, named("owner", &self.owner, owner.as_str())];
+        about_call.into_iter().flatten().chain(fields).collect()
+    }
+}
+
+/// Whether the values at a path are as a matcher wants them, and the value that decides it.
+fn decide<'a>(path: &str, matcher: &Matcher, input: &'a Value, side: Side) -> (bool, Option<&'a Value>) {
+    let values = field::values(input, path);
+    let first = values.first().copied().flatten();
+    let fits = |value: &Option<&Value>| value.is_some_and(|value| matcher.matches(value, side));
+    match side {
+        Side::Restricts => match values.iter().find(|value| fits(value)) {
+            Some(value) => (true, *value),
+            None => (false, first),
+        },
+        Side::Allows => match values.iter().find(|value| !fits(value)) {
+            Some(value) => (false, *value),
+            None => (!values.is_empty(), first),
+        },
     }
 }
 
 // === impl RulePolicy ===
 
 impl Policy for RulePolicy {
-    fn rule(&self, tool: &ToolSpec, input: &Value) -> Ruling {
-        let decided = self.rules.iter().enumerate().find(|(_, rule)| rule.matches(tool, input));
+    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling {
+        let decided = self.rules.iter().enumerate().find(|(_, rule)| rule.matches(owner, tool, input));
         let ruling = match decided {
             Some((place, rule)) => {
                 Ruling { decision: rule.decision, reason: rule.reason.clone(), by: RuledBy::Rule(place + 1) }
             }
-            None => DefaultPolicy.rule(tool, input),
+            None => DefaultPolicy.rule(owner, tool, input),
         };
         if self.approval == ApprovalMode::Auto && ruling.decision == Decision::Ask {
             // The reason said why a person should look, and nobody does.
@@ -90,7 +153,11 @@ mod tests {
     }
 
     fn any(decision: Decision) -> Rule {
-        Rule { tool: None, from: None, input: vec![], decision, reason: None }
+        Rule::of_every_call(decision)
+    }
+
+    fn alice() -> Owner {
+        Owner::new("alice")
     }
 
     fn about(tool: &str, decision: Decision) -> Rule {
@@ -98,12 +165,13 @@ mod tests {
     }
 
     fn where_input(fields: &[(&str, &str)]) -> Rule {
-        let input = fields.iter().map(|(path, glob)| ((*path).to_owned(), Pattern::new(glob))).collect();
+        let glob = |glob: &str| Matcher::Glob(Pattern::new(glob));
+        let input = fields.iter().map(|(path, text)| ((*path).to_owned(), glob(text))).collect();
         Rule { input, ..any(Decision::Deny) }
     }
 
     fn ruling(rules: Vec<Rule>, tool: &ToolSpec) -> (Decision, RuledBy) {
-        let ruling = RulePolicy { approval: ApprovalMode::Default, rules }.rule(tool, &json!({}));
+        let ruling = RulePolicy { approval: ApprovalMode::Default, rules }.rule(&alice(), tool, &json!({}));
         (ruling.decision, ruling.by)
     }
 
@@ -143,11 +211,11 @@ mod tests {
         };
         let input = json!({"title": "a secret", "to": {"name": "bob"}});
         let write = tool("write_note", RunBy::Server, Decision::Allow);
-        assert!(rule.matches(&write, &input));
-        assert!(!rule.matches(&tool("read_note", RunBy::Server, Decision::Allow), &input));
-        assert!(!rule.matches(&tool("write_note", RunBy::Mcp, Decision::Allow), &input));
-        assert!(!rule.matches(&write, &json!({"title": "a secret"})));
-        assert!(!rule.matches(&write, &json!({"title": "milk", "to": {"name": "bob"}})));
+        assert!(rule.matches(&alice(), &write, &input));
+        assert!(!rule.matches(&alice(), &tool("read_note", RunBy::Server, Decision::Allow), &input));
+        assert!(!rule.matches(&alice(), &tool("write_note", RunBy::Mcp, Decision::Allow), &input));
+        assert!(!rule.matches(&alice(), &write, &json!({"title": "a secret"})));
+        assert!(!rule.matches(&alice(), &write, &json!({"title": "milk", "to": {"name": "bob"}})));
     }
 
     #[test]
@@ -165,7 +233,7 @@ mod tests {
             ("missing", "*", false),
             ("title.missing", "*", false),
             ("n", "5", true),
-            ("n", "5.0", false),
+            ("n", "5.0", true),
             ("half", "0.?", true),
             ("flag", "true", true),
             ("none", "null", true),
@@ -183,7 +251,7 @@ mod tests {
             ("people.name", "carl", false),
         ] {
             let rule = where_input(&[(path, glob)]);
-            let matched = rule.matches(&tool("x", RunBy::Server, Decision::Allow), &input);
+            let matched = rule.matches(&alice(), &tool("x", RunBy::Server, Decision::Allow), &input);
             assert_eq!(matched, expected, "{path} = {glob:?}");
         }
     }
@@ -205,8 +273,74 @@ mod tests {
             ("other", Decision::Allow, Decision::Allow, None, RuledBy::Default),
             ("other", Decision::Deny, Decision::Deny, None, RuledBy::Default),
         ] {
-            let ruling = policy.rule(&tool(name, RunBy::Server, default), &json!({}));
+            let ruling = policy.rule(&alice(), &tool(name, RunBy::Server, default), &json!({}));
             assert_eq!(ruling, Ruling { decision, reason: reason.map(Into::into), by }, "{name} {default:?}");
         }
+    }
+
+    #[test]
+    fn a_rule_may_be_about_the_owner() {
+        let rule = Rule { owner: Some(Pattern::new("team-*")), ..any(Decision::Deny) };
+        let write = tool("write_note", RunBy::Server, Decision::Allow);
+        assert!(rule.matches(&Owner::new("team-a"), &write, &json!({})));
+        assert!(!rule.matches(&alice(), &write, &json!({})));
+    }
+
+    #[test]
+    fn of_a_list_one_element_is_enough_to_deny_and_each_must_match_to_allow() {
+        let safe = Matcher::Under(crate::Folder::new("/srv/safe").expect("a folder"));
+        let outside = Matcher::Not(Box::new(safe.clone()));
+        let matches = |decision, matcher: &Matcher, input: &Value| {
+            let rule = Rule { input: vec![("paths".into(), matcher.clone())], ..any(decision) };
+            rule.matches(&alice(), &tool("x", RunBy::Mcp, Decision::Ask), input)
+        };
+        let (inside, out) = ("/srv/safe/x", "/etc/passwd");
+        for (input, allowed, denied, denied_outside) in [
+            (json!({"paths": [inside]}), true, true, false),
+            (json!({"paths": [inside, out]}), false, true, true),
+            (json!({"paths": [out]}), false, false, true),
+            (json!({"paths": inside}), true, true, false),
+            (json!({"paths": []}), false, false, false),
+            (json!({"paths": [inside, []]}), false, true, false),
+            (json!({"paths": [[inside], [inside, out]]}), false, true, true),
+            (json!({"paths": [inside, null]}), false, true, true),
+            (json!({"paths": [inside, {"path": inside}]}), false, true, true),
+            (json!({}), false, false, false),
+        ] {
+            assert_eq!(matches(Decision::Allow, &safe, &input), allowed, "allow {input}");
+            assert_eq!(matches(Decision::Deny, &safe, &input), denied, "deny {input}");
+            assert_eq!(matches(Decision::Ask, &safe, &input), denied, "ask {input}");
+            assert_eq!(matches(Decision::Deny, &outside, &input), denied_outside, "deny not {input}");
+        }
+        let elements = json!({"files": [{"path": inside}, {"name": out}]});
+        let rule = Rule { input: vec![("files.path".into(), safe)], ..any(Decision::Allow) };
+        assert!(!rule.matches(&alice(), &tool("x", RunBy::Mcp, Decision::Ask), &elements), "one has no path");
+    }
+
+    #[test]
+    fn a_condition_tells_the_value_that_decided_it() {
+        let safe = Matcher::Under(crate::Folder::new("/srv/safe").expect("a folder"));
+        let rule = Rule {
+            tool: Some(Pattern::new("read_*")),
+            input: vec![("paths".into(), safe), ("n".into(), Matcher::Literal("1".into()))],
+            ..any(Decision::Allow)
+        };
+        let conditions = rule.conditions(
+            &alice(),
+            &tool("read_file", RunBy::Mcp, Decision::Ask),
+            &json!({"paths": ["/srv/safe/x", "/etc/passwd"]}),
+        );
+        let told: Vec<_> = conditions
+            .iter()
+            .map(|met| (met.about.as_str(), met.wants.as_str(), met.is_met, met.value.as_deref()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("tool", "\"read_*\"", true, Some("\"read_file\"")),
+                ("paths", "{ under = \"/srv/safe\" }", false, Some("\"/etc/passwd\"")),
+                ("n", "1", false, None),
+            ]
+        );
     }
 }

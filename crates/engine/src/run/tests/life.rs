@@ -171,7 +171,7 @@ fn always_answers_a_chain_too_and_where_nothing_is_asked_a_chain_is_not() {
 
     struct Auto;
     impl Policy for Auto {
-        fn rule(&self, _: &ToolSpec, _: &Value) -> Ruling {
+        fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {
             Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Auto }
         }
 

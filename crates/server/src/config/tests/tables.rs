@@ -1,7 +1,7 @@
 //! The tables of the file, typed and shown.
 
 use fermata_mcp::ServerConfig;
-use fermata_tools::{Decision, ErrorType, Resource, ResourcePart, RuledBy, RunBy, Strategy, ToolSpec};
+use fermata_tools::{Decision, ErrorType, Owner, Resource, ResourcePart, RuledBy, RunBy, Strategy, ToolSpec};
 use serde_json::json;
 
 use super::*;
@@ -22,7 +22,7 @@ fn ruling(config: &Config, name: &str, input: &serde_json::Value) -> (Decision, 
         timeout: None,
         repeatable: false,
     };
-    let ruling = config.rules().policy.rule(&spec, input);
+    let ruling = config.rules().policy.rule(&Owner::new("alice"), &spec, input);
     (ruling.decision, ruling.by)
 }
 
@@ -73,9 +73,11 @@ fn fields_of_a_rule_are_paths_however_they_are_written() {
     for (fields, matches) in [
         ("input = { \"to.name\" = \"b*\" }", true),
         ("input = { to.name = \"b*\" }", true),
-        ("input = { to = { name = \"b*\" } }", true),
         ("input.to.name = \"b*\"", true),
-        ("[policy.input.to]\nname = \"b*\"", true),
+        ("input.to.n.min = 16", true),
+        ("input = { to.n = { min = 10, max = 15.5 } }", false),
+        ("[policy.input.\"to.name\"]\nnot = \"b*\"", false),
+        ("input = { \"to.name\" = { one_of = [\"ann\", { regex = \"^b.b$\" }] } }", true),
         ("input = { to.name = \"ann\" }", false),
         ("input = { to.n = 16 }", true),
         ("input = { to.n = 0x1_0 }", true),
@@ -88,6 +90,86 @@ fn fields_of_a_rule_are_paths_however_they_are_written() {
         let config = tables(&format!("[[policy]]\ndecision = \"deny\"\n{fields}\n"));
         let denied = ruling(&config, "x", &input).0 == Decision::Deny;
         assert_eq!(denied, matches, "{fields}");
+    }
+}
+
+#[test]
+fn matchers_are_read_from_tables_and_are_no_names_of_fields() {
+    let input = json!({
+        "path": "/srv/safe/x", "paths": ["/srv/safe/x", "/etc/passwd"], "n": 1e3,
+        "url": "https://docs.example.com/a", "host": "a", "server": {"host": "b"},
+    });
+    for (decision, fields, matches) in [
+        ("allow", "path = { under = \"/srv/safe\" }", true),
+        ("allow", "paths = { under = \"/srv/safe\" }", false),
+        ("deny", "paths = { not = { under = \"/srv/safe\" } }", true),
+        ("deny", "path = { not = { under = \"/srv/safe\" } }", false),
+        ("allow", "path = { under = \"/srv\", not = { under = \"/srv/safe\" } }", false),
+        ("allow", "url = { host = \"*.example.com\" }", true),
+        ("allow", "url.host = \"evil.com\"", false),
+        ("deny", "n = 1000", true),
+        ("deny", "n = { min = 1, max = 1_000.0 }", true),
+        ("deny", "n = { one_of = [1, 1000] }", true),
+        ("deny", "host = \"a\"", true),
+        ("deny", "\"server.host\" = \"b\"", true),
+        ("allow", "\"server.host\" = { regex = \"^[ab]$\" }", true),
+    ] {
+        let config = tables(&format!("[[policy]]\ndecision = \"{decision}\"\ninput = {{ {fields} }}\n"));
+        let by = ruling(&config, "x", &input).1;
+        assert_eq!(by == RuledBy::Rule(1), matches, "{decision} {fields}");
+    }
+}
+
+#[test]
+fn a_matcher_that_cannot_be_used_is_told_with_its_line() {
+    for (fields, words) in [
+        ("path = { undre = \"/srv\" }", "unknown key undre; did you mean under?"),
+        (
+            "to = { name = \"b*\" }",
+            "unknown key name; a matcher is one of under, host, one_of, min, max, regex, not, and a field in a field is written with dots, as \"to.name\"",
+        ),
+        ("path = { under = \"srv\" }", "under: \"srv\" is not the absolute path of a folder"),
+        ("path = { under = 5 }", "under: must be a string"),
+        ("path = {}", "path: says nothing about the field"),
+        ("url = { host = \"https://a.com\" }", "host: \"https://a.com\" is not a host"),
+        ("name = { regex = \"(a\" }", "regex: \"(a\" cannot be used as a regular expression: unclosed group"),
+        ("name = { regex = \"(?=a)b\" }", "look-around"),
+        ("name = { regex = \"\\\\p{L}{2000}\" }", "too large"),
+        ("name = { one_of = [] }", "one_of: must not be empty"),
+        ("name = { one_of = \"a\" }", "one_of: must be a list"),
+        ("n = { min = \"1\" }", "min: must be a number"),
+        ("n = { min = 2, max = 1 }", "min is above max"),
+        ("name = { not = {} }", "not: says nothing"),
+        ("name = [\"a\"]", "name: must be a glob in quotes, a number, true, false, or a matcher"),
+    ] {
+        let error = error(&[], &format!("[[policy]]\ndecision = \"deny\"\ninput = {{ {fields} }}\n"));
+        assert!(error.contains("fermata.toml:3: ") && error.contains(words), "{fields}: {error}");
+    }
+}
+
+#[test]
+fn a_check_warns_of_what_allows_more_than_it_seems_to() {
+    for (rule, words) in [
+        ("allow\"\ninput = { path = \"/srv/safe/*\" }", Some("under")),
+        ("allow\"\ninput = { filePaths = \"*\" }", Some("under")),
+        ("allow\"\ninput = { at = \"https://docs.example.com*\" }", Some("host =")),
+        ("allow\"\ninput = { target_url = \"*example.com\" }", Some("host =")),
+        ("allow\"\ninput = { path = { one_of = [\"/a\", \"/b/*\"] } }", Some("under")),
+        ("allow\"\ninput = { path = { not = { under = \"/etc\" } } }", Some("name what is allowed")),
+        ("deny\"\ninput = { path = \"/srv/safe/*\" }", None),
+        ("allow\"\ninput = { path = \"/srv/safe/a\" }", None),
+        ("allow\"\ninput = { path = { under = \"/srv/safe\" } }", None),
+        ("allow\"\ninput = { title = \"*milk*\" }", None),
+    ] {
+        let toml = format!("[[policy]]\ndecision = \"{rule}\n");
+        let report = read(&[], &[], &toml).expect("good settings").1;
+        match words {
+            Some(words) => {
+                let warning = report.split("# warning: fermata.toml:1: ").nth(1).unwrap_or_default();
+                assert!(warning.contains(words), "{rule}: {report}");
+            }
+            None => assert!(!report.contains("warning"), "{rule}: {report}"),
+        }
     }
 }
 
@@ -201,6 +283,7 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
     for key in [
         "tool",
         "from",
+        "owner",
         "input",
         "decision",
         "reason",

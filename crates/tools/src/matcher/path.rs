@@ -1,0 +1,126 @@
+//! Folders, and paths that are in them. Paths are cleaned by their text alone: no file system is asked, so links are not followed.
+
+use std::fmt;
+
+use super::Side;
+
+/// A folder by its absolute path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder(Vec<String>);
+
+impl Folder {
+    /// Reads the path of a folder.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn new(path: &str) -> Result<Self, String> {
+        if path.contains('\\') {
+            return Err(format!("{path:?} has a backslash; write the path with slashes"));
+        }
+        let parts = clean(path, Side::Allows)
+            .ok_or_else(|| format!("{path:?} is not the absolute path of a folder, such as \"/srv/safe\""))?;
+        Ok(Self(parts.into_iter().map(str::to_owned).collect()))
+    }
+
+    /// Whether the folder is the path's, or one above it. What takes a backslash for a slash reads a path in another way: to allow, both
+    /// ways have to lead into the folder, to restrict one is enough.
+    pub(super) fn holds(&self, path: &str, side: Side) -> bool {
+        let is_in = |path: &str| clean(path, side).is_some_and(|parts| self.is_beginning_of(&parts));
+        if !path.contains('\\') {
+            return is_in(path);
+        }
+        let with_slashes = path.replace('\\', "/");
+        match side {
+            Side::Allows => is_in(path) && is_in(&with_slashes),
+            Side::Restricts => is_in(path) || is_in(&with_slashes),
+        }
+    }
+
+    fn is_beginning_of(&self, parts: &[&str]) -> bool {
+        parts.len() >= self.0.len() && self.0.iter().zip(parts).all(|(own, part)| own == part)
+    }
+}
+
+/// Whether a text is an absolute path that can be cleaned.
+pub(super) fn is_path(text: &str) -> bool {
+    clean(text, Side::Allows).is_some()
+}
+
+/// The names in an absolute path after `.`, `..` and doubled slashes are worked out; `None` for a path that is relative or holds NUL. A
+/// `..` at the root stays there, as in a file system; a path that counts on it is not good enough to allow.
+fn clean(path: &str, side: Side) -> Option<Vec<&str>> {
+    if !path.starts_with('/') || path.contains('\0') {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                if parts.pop().is_none() && side == Side::Allows {
+                    return None;
+                }
+            }
+            name => parts.push(name),
+        }
+    }
+    Some(parts)
+}
+
+impl fmt::Display for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}", self.0.join("/"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_in_a_folder_after_it_was_cleaned() {
+        let safe = Folder::new("/srv/safe/").unwrap();
+        for (path, is_in) in [
+            ("/srv/safe", true),
+            ("/srv/safe/", true),
+            ("/srv/safe/a/b", true),
+            ("//srv/./safe//a", true),
+            ("/srv/x/../safe/a", true),
+            ("/srv/safe/a/..", true),
+            ("/srv/safe/..a", true),
+            ("/srv/safer", false),
+            ("/srv/safe/..", false),
+            ("/srv/safe/../../etc/passwd", false),
+            ("/SRV/safe/a", false),
+            ("srv/safe/a", false),
+            ("./srv/safe", false),
+            ("", false),
+            ("/srv/safe/a\0", false),
+            ("/srv/safe%2f..%2f..", false),
+            ("file:///srv/safe/a", false),
+        ] {
+            for side in [Side::Allows, Side::Restricts] {
+                assert_eq!(safe.holds(path, side), is_in, "{path:?} {side:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_good_enough_to_restrict_and_not_to_allow() {
+        let etc = Folder::new("/etc").unwrap();
+        for path in ["/../etc/passwd", "/tmp/..\\etc/passwd", "\\etc\\passwd", "/etc/x\\..\\..\\home"] {
+            assert!(etc.holds(path, Side::Restricts), "{path:?}");
+            assert!(!etc.holds(path, Side::Allows), "{path:?}");
+        }
+        assert!(etc.holds("/etc/a\\b", Side::Allows), "either way it is in the folder");
+    }
+
+    #[test]
+    fn a_folder_is_an_absolute_path() {
+        assert_eq!(Folder::new("/srv//a/../safe/").unwrap().to_string(), "/srv/safe");
+        assert_eq!(Folder::new("/").unwrap().to_string(), "/");
+        for bad in ["", "srv", "~/x", "C:\\srv", "/srv\\x", "/a\0", "/..", "/a/../../b"] {
+            assert!(Folder::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}
