@@ -210,6 +210,8 @@ impl Engine {
         let limits = &self.inner.settings.limits;
         within("messages", submission.body.messages.len(), limits.messages)?;
         within("tools", submission.body.tools.len(), limits.tools)?;
+        let system = submission.body.system.as_ref().map_or(0, String::len);
+        within("bytes of `system`", system, limits.system_bytes)?;
         let chat = submission.body.id.clone().unwrap_or_else(|| ChatId::new(self.inner.ids.next("chat_")));
         self.inner.ask(&chat, |reply| Command::Submit(Box::new(submission), reply)).await
     }

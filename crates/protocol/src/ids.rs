@@ -60,20 +60,30 @@ id! {
 
 /// A chat id outside the allowed form.
 #[derive(Debug, thiserror::Error)]
-#[error("a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-'")]
+#[error(
+    "a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-', and not \".\", \"..\" or \"tool-result\""
+)]
 pub struct InvalidId;
+
+/// What would be an id if `/api/chat/{id}` could lead to it: clients fold the dots, and the last is a path of its own.
+const UNREACHABLE: [&str; 3] = [".", "..", "tool-result"];
 
 impl ChatId {
     /// Checks the form that the HTTP contract gives to a chat's id.
     ///
     /// # Errors
-    /// [`InvalidId`] where it is empty, longer than 128 characters, or has any other character.
+    /// [`InvalidId`] if it is empty, longer than 128 characters, has any other character, or cannot stand in a path.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
+        if UNREACHABLE.contains(&id) { Err(InvalidId) } else { Self::parse_listed(id) }
+    }
+
+    /// The same for a chat that a list has shown: earlier builds made chats to which no path leads, and lists still have them.
+    ///
+    /// # Errors
+    /// [`InvalidId`] if it is empty, longer than 128 characters, or has any other character.
+    pub fn parse_listed(id: &str) -> Result<Self, InvalidId> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
-        if (1..=128).contains(&id.len()) && id.bytes().all(allowed) {
-            Ok(Self::new(id))
-        } else {
-            Err(InvalidId)
-        }
+        let is_fit = (1..=128).contains(&id.len()) && id.bytes().all(allowed);
+        if is_fit { Ok(Self::new(id)) } else { Err(InvalidId) }
     }
 }

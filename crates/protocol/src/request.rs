@@ -9,6 +9,7 @@ mod answers;
 mod chat;
 mod fields;
 mod openai;
+mod settings;
 mod tools;
 
 use serde::{Deserialize, Serialize};

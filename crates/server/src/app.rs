@@ -199,6 +199,8 @@ fn settings(config: &Config) -> Settings {
             steps: config.max_steps.get(),
             messages: config.max_messages.get(),
             tools: config.max_tools.get(),
+            system_bytes: config.max_system.0,
+            output_tokens: config.max_output_tokens,
             tool_bytes: config.max_tools_size.0,
             patterns: config.max_patterns.get(),
             calls_per_step: config.max_calls_per_step.get(),

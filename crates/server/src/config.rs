@@ -176,6 +176,12 @@ settings! {
     /// Browser tools in one request.
     max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS",
         over "413 `too_large`";
+    /// Size of system, the instructions in one request.
+    max_system: Size = "256KB", "FERMATA_MAX_SYSTEM",
+        over "413 `too_large`";
+    /// Tokens that one answer of the model may have, whatever callSettings.maxOutputTokens asks for. Unless it is set, what is asked for.
+    max_output_tokens: Option<std::num::NonZeroU32>, "FERMATA_MAX_OUTPUT_TOKENS",
+        over "the model is asked for no more, and its answer ends there";
     /// Size of all browser tools in one request: their names, descriptions and schemas.
     max_tools_size: Size = "1MB", "FERMATA_MAX_TOOLS_SIZE",
         over "422 `invalid_request`";

@@ -95,7 +95,7 @@ impl Driver {
             hold: hold.unwrap_or(self.inner.settings.hold),
             tools: body.tools.clone(),
             system: body.system.clone(),
-            call_settings: body.call_settings.clone(),
+            call_settings: self.inner.settings.limits.capped(&body.call_settings),
             tool_choice: body.tool_choice.clone(),
         };
         let mut changes = match &mut self.record {

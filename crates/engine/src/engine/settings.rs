@@ -1,8 +1,13 @@
 //! How an engine behaves, and what is too much for it. Fixed while it runs.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    time::Duration,
+};
 
 use fermata_protocol::Profile;
+
+use serde_json::{Map, Value};
 
 /// How an engine behaves.
 #[derive(Clone, Debug)]
@@ -30,6 +35,10 @@ pub struct Limits {
     pub messages: usize,
     /// Tools in one post.
     pub tools: usize,
+    /// Bytes of the instructions in one post.
+    pub system_bytes: usize,
+    /// Tokens that one answer of the model may have, whatever a post asks for; `None`: as many as the post says.
+    pub output_tokens: Option<NonZeroU32>,
     /// Bytes of all tools in one post: names, descriptions and schemas.
     pub tool_bytes: usize,
     /// Patterns in the schemas of all tools in one post.
@@ -81,6 +90,8 @@ impl Default for Limits {
             steps: 20,
             messages: 2000,
             tools: 128,
+            system_bytes: 256_000,
+            output_tokens: None,
             tool_bytes: 1_000_000,
             patterns: 200,
             calls_per_step: 128,
@@ -96,5 +107,20 @@ impl Default for Limits {
             tool_timeout: Duration::from_secs(60),
             lock_timeout: Duration::from_secs(5 * 60),
         }
+    }
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// A post's call settings, with no more tokens than an answer may have. A post that names no number gets the limit.
+    pub(crate) fn capped(&self, call_settings: &Map<String, Value>) -> Map<String, Value> {
+        let mut capped = call_settings.clone();
+        let Some(limit) = self.output_tokens.map(|limit| u64::from(limit.get())) else { return capped };
+        let asked =
+            ["maxOutputTokens", "maxTokens"].into_iter().filter_map(|name| capped.remove(name)?.as_u64());
+        let tokens = asked.min().map_or(limit, |asked| asked.min(limit));
+        capped.insert("maxOutputTokens".to_owned(), tokens.into());
+        capped
     }
 }

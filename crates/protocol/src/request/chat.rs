@@ -4,11 +4,13 @@ use serde_json::{Map, Value};
 
 use super::{
     ChatBody, ClientOptions, PostedMessage, RequestError, ToolChoice, Trigger,
-    fields::{Fields, missing, wrong},
-    openai, tools,
+    fields::{Fields, missing, shortened, wrong},
+    openai, settings, tools,
 };
 use crate::{ChatId, Profile, Role, UiPart};
 
+/// What the `fermata` object can say. A name that did nothing would be a mistake in silence.
+const OPTIONS: [&str; 3] = ["client", "hold", "exists"];
 const MESSAGES: &str = "a list of at least one message";
 
 impl ChatBody {
@@ -26,9 +28,7 @@ impl ChatBody {
             message_id: fields.message_id("messageId")?,
             tools: fields.value("tools").map_or(Ok(Vec::new()), tools::parse)?,
             system: fields.string("system")?.filter(|system| !system.is_empty()).map(str::to_owned),
-            call_settings: fields
-                .object("callSettings")?
-                .map_or_else(Map::new, |settings| settings.entries().clone()),
+            call_settings: settings::parse(&fields)?,
             tool_choice: tool_choice(&fields)?,
             fermata: client_options(&fields)?,
         })
@@ -173,6 +173,10 @@ fn client_options(fields: &Fields<'_>) -> Result<ClientOptions, RequestError> {
     let Some(options) = fields.object("fermata")? else {
         return Ok(ClientOptions::default());
     };
+    if let Some(name) = options.entries().keys().find(|name| !OPTIONS.contains(&name.as_str())) {
+        let (name, known) = (shortened(name), OPTIONS.join(", "));
+        return Err(RequestError(format!("`fermata` has no option {name:?}; it has: {known}.")));
+    }
     let client = match options.value("client") {
         None => None,
         Some(value) => {

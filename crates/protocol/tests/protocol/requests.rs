@@ -34,6 +34,80 @@ fn errors<T>(made: impl IntoIterator<Item = Result<T, String>>, expected: Expect
 }
 
 #[test]
+fn settings_of_a_call_that_nobody_reads_are_refused_with_those_that_are_read() {
+    let settings = |settings: Value| chat(json!({ "callSettings": settings }));
+    errors(
+        [
+            settings(json!({"temprature": 0.5})),
+            settings(json!({"temperature": "hot"})),
+            settings(json!({"temperature": 2.5})),
+            settings(json!({"topP": -0.1})),
+            settings(json!({"maxOutputTokens": 0})),
+            settings(json!({"maxTokens": 1.5})),
+            settings(json!({"seed": [1]})),
+            settings(json!({"stopSequences": vec!["x"; 17]})),
+            settings(json!({"stopSequences": ["x".repeat(257)]})),
+            settings(json!({"stopSequences": [""]})),
+            settings(json!({"presencePenalty": 3})),
+            settings(json!({"headers": "x"})),
+            settings(
+                json!({"temperature": 0, "topP": 1, "topK": 40, "maxOutputTokens": 5, "maxTokens": 5, "seed": -1,
+                "presencePenalty": -2, "frequencyPenalty": 2, "stopSequences": ["x"], "maxRetries": 2, "headers": {}}),
+            ),
+            settings(json!({"temperature": null, "stopSequences": []})),
+        ],
+        expect![[r#"
+            `callSettings` has no setting "temprature"; it has: temperature, topP, topK, maxOutputTokens, maxTokens, presencePenalty, frequencyPenalty, stopSequences, seed, maxRetries, headers.
+            `callSettings.temperature` is "hot"; it must be a number from 0 to 2.
+            `callSettings.temperature` is 2.5; it must be a number from 0 to 2.
+            `callSettings.topP` is -0.1; it must be a number from 0 to 1.
+            `callSettings.maxOutputTokens` is 0; it must be a whole number from 1 on.
+            `callSettings.maxTokens` is 1.5; it must be a whole number from 1 on.
+            `callSettings.seed` is a list; it must be a whole number.
+            `callSettings.stopSequences` is a list; it must be a list of at most 16 texts of 1 to 256 bytes each.
+            `callSettings.stopSequences` is a list; it must be a list of at most 16 texts of 1 to 256 bytes each.
+            `callSettings.stopSequences` is a list; it must be a list of at most 16 texts of 1 to 256 bytes each.
+            `callSettings.presencePenalty` is 3; it must be a number from -2 to 2.
+            `callSettings.headers` is "x"; it must be an object.
+            TAKEN
+            TAKEN
+        "#]],
+    );
+    assert!(settings(json!({"temperature": null})).unwrap().call_settings.is_empty());
+}
+
+#[test]
+fn options_of_fermata_that_nobody_reads_are_refused() {
+    errors(
+        [
+            chat(json!({"fermata": {"clinet": 6}})),
+            chat(json!({"fermata": {"hold": "1s", "plan": true}})),
+            chat(json!({"fermata": {"client": 6, "hold": "1s", "exists": false}})),
+        ],
+        expect![[r#"
+            `fermata` has no option "clinet"; it has: client, hold, exists.
+            `fermata` has no option "plan"; it has: client, hold, exists.
+            TAKEN
+        "#]],
+    );
+}
+
+#[test]
+fn an_id_to_which_no_path_leads_is_no_chat_id() {
+    for id in [".", "..", "tool-result"] {
+        for refused in [
+            chat(json!({"id": id})).err(),
+            answer(json!({"chatId": id, "toolCallId": "c", "output": 1})).err(),
+        ] {
+            assert!(refused.is_some_and(|words| words.contains("is no chat id")), "{id}");
+        }
+    }
+    for id in ["...", ".a", "tool-results", "Tool-Result"] {
+        assert!(chat(json!({"id": id})).is_ok(), "{id}");
+    }
+}
+
+#[test]
 fn what_stock_clients_send_is_read() {
     let body = chat(json!({
         "id": "c-1", "trigger": "regenerate-message", "messageId": "m1", "system": "Be kind.",
@@ -209,9 +283,9 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
             `messages` is "hi"; it must be a list.
             `messages` is an empty list; it must be a list of at least one message.
             `messages[0]` is 5; it must be an object.
-            `id` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-'.
+            `id` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-', and not ".", ".." or "tool-result".
             `id` is 5; it must be a string.
-            `id` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-'.
+            `id` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-', and not ".", ".." or "tool-result".
             `trigger` is "go"; it must be "submit-message" or "regenerate-message".
             `messageId` is empty; it must be a string that is not empty.
             `messageId` is a long string; it must be a string of at most 256 characters.
@@ -381,7 +455,7 @@ fn an_answer_that_cannot_be_taken_says_why() {
         expect![[r#"
             The body is "x"; it must be a JSON object.
             `chatId` is missing; it must be the chat's id.
-            `chatId` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-'.
+            `chatId` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-', and not ".", ".." or "tool-result".
             `session_id` is 5; it must be a string.
             The answer says nothing; it must have `output`, `errorText`, `approved` or `action`.
             `toolCallId` is missing; it must be the id of the call that is answered.

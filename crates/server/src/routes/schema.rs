@@ -32,9 +32,9 @@ pub struct ChatRequest {
     /// Browser tools, by name: `{description?, parameters}`.
     #[schema(value_type = Option<Object>)]
     tools: Option<()>,
-    /// Instructions put before the history.
+    /// Instructions put before the history, of at most `max_system`.
     system: Option<String>,
-    /// Model settings by the AI SDK's names.
+    /// Model settings by the AI SDK's names; one that is unknown or outside its range is refused.
     #[schema(value_type = Option<Object>, example = json!({"temperature": 0.2}))]
     call_settings: Option<()>,
     /// `auto`, `none`, `required`, or `{type: "tool", toolName}`; for the run's first step.

@@ -14,6 +14,36 @@ use crate::{
 };
 
 #[tokio::test]
+async fn instructions_have_a_limit_of_their_own() {
+    let app = TestApp::with(&["--max-system", "10"], [scripted::says("Hello.")]).await;
+    let post =
+        |system: &str| json!({"id": "c", "system": system, "messages": [{"role": "user", "content": "hi"}]});
+    let detail = app.post("/api/chat", post("12345678901")).await.problem(413, "too_large");
+    assert!(detail.contains("`system`") && detail.contains("10"), "{detail}");
+    assert_eq!(app.post("/api/chat", post("1234567890")).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_answer_has_no_more_tokens_than_the_operator_allows() {
+    let limited =
+        TestApp::with(&["--max-output-tokens", "100"], [(); 4].map(|()| scripted::says("Hello."))).await;
+    let free = TestApp::new([(); 2].map(|()| scripted::says("Hello."))).await;
+    for (app, asked, got) in [
+        (&limited, json!({"maxOutputTokens": 1_000_000_000}), json!({"maxOutputTokens": 100})),
+        (&limited, json!({"maxTokens": 99, "seed": 1}), json!({"maxOutputTokens": 99, "seed": 1})),
+        (&limited, json!({"maxTokens": 7, "maxOutputTokens": 1000}), json!({"maxOutputTokens": 7})),
+        (&limited, json!({}), json!({"maxOutputTokens": 100})),
+        (&free, json!({"maxTokens": 1000}), json!({"maxTokens": 1000})),
+        (&free, json!({}), json!({})),
+    ] {
+        let body = json!({"callSettings": asked, "messages": [{"role": "user", "content": "hi"}]});
+        app.open(body).await.end().await;
+        let settings = app.model.asked().last().expect("a request").settings.clone();
+        assert_eq!(serde_json::Value::Object(settings), got, "{asked}");
+    }
+}
+
+#[tokio::test]
 async fn a_post_streams_a_message_to_its_end() {
     let app = TestApp::new([scripted::says("Hello.")]).await;
     let mut stream = app.open(says("c", "hi")).await;
