@@ -16,6 +16,8 @@ COPY web-demo .
 RUN npm run build
 
 FROM rust:1.94-slim-bookworm AS build
+# The allocator is built from C.
+RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 # The binary carries it, so it must be there first.

@@ -8,10 +8,12 @@
 mod answers;
 mod chat;
 mod fields;
+mod json;
 mod openai;
 mod settings;
 mod tools;
 
+pub use self::json::{BodyError, Measure, NODE_BYTES, Posted, measure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -9,6 +9,7 @@ use fermata_store::{BadRedisUrl, Database, OpenOptions, RedisMail};
 use crate::{
     auth::Auth,
     config::{Config, Origin},
+    extract::BodyLimits,
     ids::{RandomIds, SystemClock},
     metrics::Metrics,
     tools,
@@ -24,8 +25,8 @@ pub struct Parts {
     pub engine: Engine,
     /// Who is asking.
     pub auth: Auth,
-    /// Bytes of a request body.
-    pub max_body: usize,
+    /// How much a request body may take.
+    pub body_limits: BodyLimits,
     /// Pages elsewhere that may call.
     pub cors_origins: Vec<Origin>,
     /// What `/metrics` shows.
@@ -98,7 +99,7 @@ impl App {
             mcp,
             database: Some(database),
             auth: Auth::build(config),
-            max_body: config.max_body.0,
+            body_limits: BodyLimits::of(config),
             cors_origins: config.cors_origins.to_vec(),
             metrics: Metrics::install()?,
             model: name,
@@ -139,9 +140,9 @@ impl App {
         &self.0.auth
     }
 
-    /// Bytes of a request body.
-    pub fn max_body(&self) -> usize {
-        self.0.max_body
+    /// How much a request body may take.
+    pub fn body_limits(&self) -> &BodyLimits {
+        &self.0.body_limits
     }
 
     /// Pages elsewhere that may call.

@@ -170,6 +170,15 @@ settings! {
     /// Size of a request body.
     max_body: Size = "10MB", "FERMATA_MAX_BODY",
         over "413 `too_large`";
+    /// JSON values in a request body: objects, lists, texts, numbers, truth values and nulls.
+    max_json_nodes: NonZeroUsize = "200000", "FERMATA_MAX_JSON_NODES",
+        over "413 `too_large`";
+    /// Objects and lists within one another in a request body, at most 120.
+    max_json_depth: NonZeroUsize = "100", "FERMATA_MAX_JSON_DEPTH",
+        over "422 `invalid_request`";
+    /// Memory for all request bodies together that are being received or acted on, counting 1 kB for each JSON value.
+    max_body_memory: Size = "256MB", "FERMATA_MAX_BODY_MEMORY",
+        over "the body waits for five seconds; then 503 `unavailable` with `retry-after`";
     /// Messages in one request.
     max_messages: NonZeroUsize = "2000", "FERMATA_MAX_MESSAGES",
         over "413 `too_large`";
@@ -206,6 +215,9 @@ settings! {
     /// How much of one tool output the model is told; what is over is cut out.
     max_model_output: Size = "400KB", "FERMATA_MAX_MODEL_OUTPUT",
         over "the middle of the output is cut out of what the model is told; clients are shown all of it";
+    /// How long the body of a request may take.
+    body_timeout: Duration = "30s", "FERMATA_BODY_TIMEOUT",
+        over "408 `slow_request`";
     /// Calls of one chat that may wait for somebody at a time.
     max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS",
         over "the call has failed, and the model is told why";
@@ -230,6 +242,8 @@ settings! {
     chain: ChainMode = "free", "FERMATA_CHAIN";
 }
 
+/// What the parser takes, less what Fermata's own objects add around what was posted.
+const DEEPEST_JSON: usize = 120;
 /// Runs that one owner may have open where tokens tell owners apart and nobody set another number.
 const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
 
@@ -280,6 +294,9 @@ impl Config {
                 "Redis is for instances that share a PostgreSQL database, and the database is a SQLite file; set DATABASE_URL \
                  to postgres://user:password@host/database, or leave out REDIS_URL",
             );
+        }
+        if self.max_json_depth.get() > DEEPEST_JSON {
+            return fault("max_json_depth", &format!("the deepest that can be read is {DEEPEST_JSON}"));
         }
         if self.keep.is_some_and(|keep| keep.0.is_zero()) {
             return fault("keep", "0s would forget every chat at once; leave it out to keep chats for ever");

@@ -15,12 +15,17 @@ use fermata_server::{
     reload::Reloader,
     site,
 };
+use tikv_jemallocator::Jemalloc;
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing_subscriber::EnvFilter;
+
+/// The system's allocator keeps what large requests have taken; this one gives it back within seconds.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// How long open connections may take to end after the last signal to them.
 const GRACE: Duration = Duration::from_secs(10);

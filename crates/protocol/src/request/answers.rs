@@ -5,11 +5,33 @@ use std::collections::{HashMap, hash_map::Entry};
 use serde_json::Value;
 
 use super::{
-    Answer, AnswerKind, AnswerTarget, ElicitAction, MAX_ANSWERS, RequestError, ToolResultBody,
+    Answer, AnswerKind, AnswerTarget, BodyError, ElicitAction, MAX_ANSWERS, Posted, RequestError,
+    ToolResultBody,
     fields::{Fields, missing, wrong},
+    json::known_fields,
 };
 use crate::{ApprovalId, ChatId, ElicitationId, ToolCallId};
 
+/// What of a body is read: all that an answer can have, beside the chat and a list of answers.
+const FIELDS: &[&str] = &[
+    "chatId",
+    "session_id",
+    "answers",
+    "toolCallId",
+    "tool_call_id",
+    "approvalId",
+    "elicitationId",
+    "output",
+    "result",
+    "errorText",
+    "is_error",
+    "approved",
+    "reason",
+    "always",
+    "input",
+    "action",
+    "content",
+];
 /// What an answer can say, one of them.
 const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
 const ANSWERS: &str = "a list of at least one answer";
@@ -20,8 +42,14 @@ impl ToolResultBody {
     /// # Errors
     /// A sentence that names the field and what it should be.
     pub fn parse(body: Value) -> Result<Self, RequestError> {
-        let fields = Fields::of_body(&body)?;
+        let fields = Fields::of_body(&body, FIELDS)?;
         Ok(Self { chat_id: chat_id(&fields)?, answers: answers(&fields)? })
+    }
+}
+
+impl Posted for ToolResultBody {
+    fn from_json(json: &[u8]) -> Result<Self, BodyError> {
+        Ok(Self::parse(known_fields(json, FIELDS)?)?)
     }
 }
 

@@ -3,12 +3,27 @@
 use serde_json::{Map, Value};
 
 use super::{
-    ChatBody, ClientOptions, PostedMessage, RequestError, ToolChoice, Trigger,
+    BodyError, ChatBody, ClientOptions, Posted, PostedMessage, RequestError, ToolChoice, Trigger,
     fields::{Fields, missing, shortened, wrong},
+    json::known_fields,
     openai, settings, tools,
 };
 use crate::{ChatId, Profile, Role, UiPart};
 
+/// What of a body is read.
+const FIELDS: &[&str] = &[
+    "id",
+    "messages",
+    "message",
+    "trigger",
+    "messageId",
+    "tools",
+    "system",
+    "callSettings",
+    "toolChoice",
+    "selectedToolName",
+    "fermata",
+];
 /// What the `fermata` object can say. A name that did nothing would be a mistake in silence.
 const OPTIONS: [&str; 3] = ["client", "hold", "exists"];
 const MESSAGES: &str = "a list of at least one message";
@@ -19,7 +34,7 @@ impl ChatBody {
     /// # Errors
     /// A sentence that names the field and what it should be.
     pub fn parse(body: Value) -> Result<Self, RequestError> {
-        let fields = Fields::of_body(&body)?;
+        let fields = Fields::of_body(&body, FIELDS)?;
         let trigger = trigger(&fields)?;
         Ok(Self {
             id: chat_id(&fields)?,
@@ -32,6 +47,12 @@ impl ChatBody {
             tool_choice: tool_choice(&fields)?,
             fermata: client_options(&fields)?,
         })
+    }
+}
+
+impl Posted for ChatBody {
+    fn from_json(json: &[u8]) -> Result<Self, BodyError> {
+        Ok(Self::parse(known_fields(json, FIELDS)?)?)
     }
 }
 

@@ -14,6 +14,8 @@ const MAX_QUOTE: usize = 64;
 pub(super) struct Fields<'a> {
     path: String,
     map: &'a Map<String, Value>,
+    /// The names that may be asked for. Of a whole body others are not even built.
+    known: Option<&'static [&'static str]>,
 }
 
 /// What a field should be, and was not.
@@ -50,9 +52,9 @@ pub(super) fn shortened(text: &str) -> String {
 
 impl<'a> Fields<'a> {
     /// The fields of the whole body.
-    pub(super) fn of_body(body: &'a Value) -> Result<Self, RequestError> {
+    pub(super) fn of_body(body: &'a Value, known: &'static [&'static str]) -> Result<Self, RequestError> {
         match body {
-            Value::Object(map) => Ok(Self { path: String::new(), map }),
+            Value::Object(map) => Ok(Self { path: String::new(), map, known: Some(known) }),
             other => {
                 Err(RequestError(format!("The body is {}; it must be a JSON object.", described(other))))
             }
@@ -62,7 +64,7 @@ impl<'a> Fields<'a> {
     /// The fields of the object at `path`.
     pub(super) fn of(path: String, value: &'a Value) -> Result<Self, RequestError> {
         match value {
-            Value::Object(map) => Ok(Self { path, map }),
+            Value::Object(map) => Ok(Self { path, map, known: None }),
             other => Err(wrong(&path, other, "an object")),
         }
     }
@@ -78,6 +80,7 @@ impl<'a> Fields<'a> {
 
     /// A field as it was sent, `null` included.
     pub(super) fn raw(&self, name: &str) -> Option<&'a Value> {
+        debug_assert!(self.known.is_none_or(|known| known.contains(&name)), "{name} is never built");
         self.map.get(name)
     }
 

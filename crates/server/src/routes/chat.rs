@@ -36,9 +36,8 @@ use crate::{
 pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
-    ApiJson(body): ApiJson,
+    ApiJson { body, room: _room }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
-    let body = ChatBody::parse(body)?;
     let hold = body.fermata.hold.as_deref().map(hold).transpose()?;
     let following = app.engine().submit(Submission { owner, body, hold }).await?;
     Ok(sse::stream(following))

@@ -34,9 +34,8 @@ pub struct Answered {
 pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
-    ApiJson(body): ApiJson,
+    ApiJson { body, room: _room }: ApiJson<ToolResultBody>,
 ) -> Result<Json<Answered>, ApiError> {
-    let body = ToolResultBody::parse(body)?;
     let calls = app.engine().answer(&owner, &body.chat_id, body.answers).await?;
     Ok(Json(Answered { calls }))
 }
@@ -52,7 +51,7 @@ pub async fn post(
 pub async fn post_under_api(
     app: State<App>,
     owner: Identity,
-    body: ApiJson,
+    body: ApiJson<ToolResultBody>,
 ) -> Result<Json<Answered>, ApiError> {
     post(app, owner, body).await
 }

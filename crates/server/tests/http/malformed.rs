@@ -1,5 +1,7 @@
 //! Whatever is sent: a 4xx problem that says what was wrong.
 
+use std::time::Duration;
+
 use axum::{
     body::{Body, Bytes},
     http::{Method, Request},
@@ -32,7 +34,7 @@ async fn what_is_no_json_is_refused_with_its_place() {
             b"[1,]",
             b"{\"id\":\"\xff\xfe\"}",
             b"\xff",
-            b"{\"a\":1e999}",
+            b"1e999",
             b"\0",
             b"{} {}",
             b"\"\\ud800\"",
@@ -84,6 +86,36 @@ async fn a_hundred_levels_are_taken_and_one_more_is_not() {
 }
 
 #[tokio::test]
+async fn a_body_with_too_many_values_is_refused_though_it_is_small() {
+    let app = TestApp::with(&["--max-json-nodes", "1000", "--max-json-depth", "10"], []).await;
+    for path in BODIES {
+        // The body, its field and the list are three more.
+        for (values, status, code) in [(997, 422, "invalid_request"), (998, 413, "too_large")] {
+            let body = format!("{{\"zzz\":1,\"x\":[{}]}}", vec!["[]"; values].join(","));
+            let detail = app.ask(Method::POST, path, &[], body).await.problem(status, code);
+            assert_eq!(detail.contains("1000 (max_json_nodes)"), status == 413, "{detail}");
+        }
+        let detail = app.ask(Method::POST, path, &[], nested(11)).await.problem(422, "invalid_request");
+        assert!(detail.contains("10 levels deep (max_json_depth)"), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_only_announced_takes_no_memory_from_others() {
+    let app = TestApp::with(&["--max-body-memory", "100kB"], []).await;
+    let address = app.serve().await;
+    let mut announced = tokio::net::TcpStream::connect(address).await.expect("a connection");
+    let head = format!(
+        "POST /api/chat HTTP/1.1\r\nhost: {address}\r\nexpect: 100-continue\r\ncontent-length: 9000000\r\n\r\n"
+    );
+    announced.write_all(head.as_bytes()).await.expect("sending");
+    announced.read_exact(&mut [0; 12]).await.expect("a sign that the body is waited for");
+    // Larger than all the memory, so that nothing may be missing from it.
+    let large = json!({"chatId": "c", "toolCallId": "a", "output": "x".repeat(200_000)});
+    app.post("/chat/tool-result", large).await.problem(404, "not_found");
+}
+
+#[tokio::test]
 async fn a_body_over_the_limit_is_refused_whether_or_not_it_says_so() {
     let app = TestApp::with(&["--max-body", "1kB"], []).await;
     for path in BODIES {
@@ -98,6 +130,21 @@ async fn a_body_over_the_limit_is_refused_whether_or_not_it_says_so() {
         let just_fits = json!({"x": "x".repeat(1000 - 8)}).to_string();
         assert_eq!(just_fits.len(), 1000);
         app.ask(Method::POST, path, &[], just_fits).await.problem(422, "invalid_request");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_comes_for_ever_in_small_pieces_is_given_up() {
+    let app = TestApp::with(&["--body-timeout", "50ms"], []).await;
+    for path in BODIES {
+        let pieces = futures::stream::unfold((), async |()| {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Some((Ok::<_, std::convert::Infallible>(" "), ()))
+        });
+        let answer = app.ask(Method::POST, path, &[], Body::from_stream(pieces)).await;
+        let detail = answer.problem(408, "slow_request");
+        assert!(detail.contains("50ms") && detail.contains("body_timeout"), "{detail}");
+        assert_eq!(answer.headers["connection"], "close");
     }
 }
 

@@ -1,0 +1,221 @@
+//! A body as JSON: how much of it there is, and only those of its fields from which something is read.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::RequestError;
+
+/// A body that clients post.
+pub trait Posted: Sized {
+    /// Reads it. What it has besides the fields that are known is skipped, and costs nothing, however much it holds.
+    ///
+    /// # Errors
+    /// Why it cannot be taken.
+    fn from_json(json: &[u8]) -> Result<Self, BodyError>;
+}
+
+/// Why a body cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is no JSON.
+    #[error(transparent)]
+    NotJson(#[from] serde_json::Error),
+    /// It is not what it should be.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+/// How much JSON there is, whether or not it is well formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// Values: each object, list, text, number, truth value and `null`.
+    pub nodes: usize,
+    /// Objects and lists within one another.
+    pub depth: usize,
+}
+
+/// The most memory that a value of a body takes while it is read, apart from its text. A test watches over it.
+pub const NODE_BYTES: usize = 1 << 10;
+
+/// Builds an object with these fields, and skips all others.
+struct Known(&'static [&'static str]);
+
+/// Counts what would be built, without building it.
+pub fn measure(json: &[u8]) -> Measure {
+    let (mut nodes, mut depth, mut deepest) = (1, 0_usize, 0);
+    let (mut in_text, mut escaped, mut just_opened) = (false, false, false);
+    for byte in json {
+        if in_text {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_text = false,
+                _ => {}
+            }
+            continue;
+        }
+        if byte.is_ascii_whitespace() {
+            continue;
+        }
+        // What stands behind a bracket is the first of what is in it, unless it is the other bracket.
+        if just_opened && !matches!(byte, b']' | b'}') {
+            nodes += 1;
+        }
+        just_opened = matches!(byte, b'[' | b'{');
+        match byte {
+            b'"' => in_text = true,
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => nodes += 1,
+            _ => {}
+        }
+    }
+    Measure { nodes, depth: deepest }
+}
+
+/// The body with these fields, as far as it has them. What is no object is built only as far as an error says what it was.
+pub(super) fn known_fields(json: &[u8], known: &'static [&'static str]) -> Result<Value, serde_json::Error> {
+    // The parser would not look at what it skips.
+    let json = std::str::from_utf8(json).map_err(serde_json::Error::custom)?;
+    let mut json = serde_json::Deserializer::from_str(json);
+    let body = Known(known).deserialize(&mut json)?;
+    json.end()?;
+    Ok(body)
+}
+
+impl<'de> DeserializeSeed<'de> for Known {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Known {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if self.0.contains(&name.as_str()) {
+                fields.insert(name, map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Value::Object(fields))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut is_empty = true;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            is_empty = false;
+        }
+        Ok(Value::Array(if is_empty { Vec::new() } else { vec![Value::Null] }))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+            Value::Object(fields) => 1 + fields.values().map(count).sum::<usize>(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+        }
+    }
+
+    #[test]
+    fn as_many_values_are_counted_as_would_be_built() {
+        for (json, depth) in [
+            ("1", 0),
+            ("[]", 1),
+            (" [ ] ", 1),
+            ("{ }", 1),
+            ("[1]", 1),
+            ("[[],[]]", 2),
+            ("[[[]]]", 3),
+            ("{\"\":0}", 1),
+            ("[{\"\":0},{\"\":0}]", 2),
+            ("{\"a\":[1, 2 ,3],\"b\":{\"c\":null,\"d\":[{}]}}", 4),
+            ("[\"a,b[{\\\"]\",\"\\\\\",\"\\\\\\\",[\"]", 1),
+        ] {
+            let value: Value = serde_json::from_str(json).expect("JSON");
+            assert_eq!(measure(json.as_bytes()), Measure { nodes: count(&value), depth }, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_can_be_measured_too() {
+        for json in ["", "]]]", "[[[", "\"", "\"\\", ",,,", "{\"a\":", "\u{0}"] {
+            measure(json.as_bytes());
+        }
+        assert_eq!(measure("[".repeat(1000).as_bytes()).depth, 1000);
+        assert_eq!(measure(b"]]]]]][[").depth, 2);
+    }
+
+    #[test]
+    fn only_known_fields_are_built() {
+        let json = br#"{"a": 1, "zzz": [[], {"a": 2}, "\"}"], "b": {"zzz": 3}, "a": 4}"#;
+        let body = known_fields(json, &["a", "b"]).expect("a body");
+        assert_eq!(body, serde_json::json!({"a": 4, "b": {"zzz": 3}}));
+    }
+
+    #[test]
+    fn a_skipped_field_must_be_json_and_nothing_may_follow() {
+        for json in [r#"{"zzz": [}"#, r#"{"zzz": 01}"#, r#"{"zzz": 1"#, r#"{"zzz": 1} 2"#, "[1,]", "", "nul"]
+        {
+            assert!(known_fields(json.as_bytes(), &["a"]).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_apart() {
+        for (json, built) in [
+            ("[]", "[]"),
+            ("[1,2]", "[null]"),
+            ("\"x\"", "\"x\""),
+            ("-7", "-7"),
+            ("1.5", "1.5"),
+            ("null", "null"),
+            ("true", "true"),
+        ] {
+            assert_eq!(known_fields(json.as_bytes(), &[]).expect("JSON").to_string(), built);
+        }
+    }
+}
