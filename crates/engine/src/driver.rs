@@ -308,6 +308,7 @@ impl Driver {
                 strategies: &live.current.rules.strategies,
                 advice: &|call| live.run.advice(call, &live.current.rules.strategies),
                 output_limit: self.inner.settings.limits.model_output_bytes,
+                file_urls: &self.inner.settings.file_urls,
             },
         );
         let model = self.inner.model.clone();

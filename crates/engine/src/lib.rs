@@ -7,6 +7,7 @@ mod chats;
 mod content;
 mod driver;
 mod engine;
+pub mod file_urls;
 mod instances;
 pub mod mail;
 pub mod model;
@@ -21,6 +22,7 @@ pub use engine::{
     AnswerError, ChatView, Clock, Engine, EngineParts, Following, Ids, Limits, Pending, ReadError, Rules,
     Settings, Submission, SubmitError,
 };
+pub use file_urls::FileUrls;
 pub use mail::Mail;
 pub use model::Model;
 pub use run_log::Reader;

@@ -11,6 +11,7 @@ use fermata_protocol::{
 use fermata_tools::{Cancelled, Strategies, Toolbox};
 use serde_json::{Map, Value, json};
 
+use crate::FileUrls;
 use crate::content::{told, tool_content};
 use crate::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
 
@@ -26,6 +27,8 @@ pub(crate) struct Asking<'a> {
     pub advice: &'a dyn Fn(&ToolCallId) -> Option<&'static str>,
     /// Bytes of text that are told of one output.
     pub output_limit: usize,
+    /// Which files by URL it is handed.
+    pub file_urls: &'a FileUrls,
 }
 
 /// The request for the next step.
@@ -37,6 +40,7 @@ pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: 
     for message in messages {
         history.add(message, asking);
     }
+    asking.file_urls.applied_to(&mut history.messages);
     let tools = asking.toolbox.specs().map(|spec| ModelTool {
         name: spec.name.clone(),
         description: spec.description.clone(),

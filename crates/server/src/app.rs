@@ -196,6 +196,7 @@ fn settings(config: &Config) -> Settings {
         client: config.client,
         drain: config.drain.0,
         keep: config.keep.map(|keep| keep.0),
+        file_urls: config.file_urls.clone(),
         limits: Limits {
             steps: config.max_steps.get(),
             messages: config.max_messages.get(),

@@ -20,7 +20,7 @@ mod word;
 
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
-use fermata_engine::Rules;
+use fermata_engine::{FileUrls, Rules};
 use fermata_mcp::ServerConfig;
 use fermata_protocol::Profile;
 use fermata_providers::Provider;
@@ -167,6 +167,9 @@ settings! {
     /// Model calls in one run.
     max_steps: std::num::NonZeroU32 = "20", "FERMATA_MAX_STEPS",
         over "the run ends with `finish`, and its open calls are settled";
+    /// Which files by URL a model is handed: data (none but data URLs), https (those that do not lead to private addresses or
+    /// names), or hosts, separated by commas, such as cdn.example.com or *.example.com.
+    file_urls: FileUrls = "https", "FERMATA_FILE_URLS";
     /// Size of a request body.
     max_body: Size = "10MB", "FERMATA_MAX_BODY",
         over "413 `too_large`";

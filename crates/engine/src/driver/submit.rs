@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage};
+use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage, UiPart};
 use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
 
 use super::{Driver, Live, Record};
 use crate::{
-    AnswerError, Following, Limits, Reader, Submission, SubmitError,
+    AnswerError, FileUrls, Following, Limits, Reader, Submission, SubmitError,
     engine::{Current, OpenRun},
     post::{Keep, Plan, plan, plan_first},
     run::{Given, Run, RunRequest, claims_settled_call, heal_finished, shown_by},
@@ -50,6 +50,7 @@ impl Driver {
         };
         match plan {
             Plan::Run { keep, add } => {
+                check_files(add.last(), &self.inner.settings.file_urls)?;
                 // Asked for before anything is given up for it.
                 let open = self.enter(&submission.owner).await?;
                 self.supersede(submission).await?;
@@ -202,6 +203,22 @@ impl Driver {
         let effects = self.decide(|run, context, effects| run.follow_on(profile, hold, context.now, effects));
         Ok(self.perform_after(vec![Change::Posted { profile }], effects).await?)
     }
+}
+
+/// A file that a model would not be handed is refused while its sender is there to read why. Older messages of an imported history
+/// are taken as they are; the model is told where their files are.
+fn check_files(posted: Option<&UiMessage>, file_urls: &FileUrls) -> Result<(), SubmitError> {
+    let parts = posted.into_iter().flat_map(|message| message.parts.iter().enumerate());
+    for (at, part) in parts {
+        let UiPart::File(file) = part else { continue };
+        if let Err(refusal) = file_urls.check(&file.url) {
+            return Err(SubmitError::Invalid(format!(
+                "The file in parts[{at}] of the last message cannot be shown to the model: {refusal}. {}",
+                file_urls.advice()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The tools of a run that this post starts.

@@ -9,6 +9,8 @@ use fermata_protocol::Profile;
 
 use serde_json::{Map, Value};
 
+use crate::FileUrls;
+
 /// How an engine behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -22,6 +24,8 @@ pub struct Settings {
     pub drain: Duration,
     /// For how long chats are kept that nothing happens in; `None`: for ever.
     pub keep: Option<Duration>,
+    /// Which files by URL a model is handed.
+    pub file_urls: FileUrls,
     /// What is too much.
     pub limits: Limits,
 }
@@ -79,6 +83,7 @@ impl Default for Settings {
             client: Profile::V6,
             drain: Duration::from_secs(10),
             keep: None,
+            file_urls: FileUrls::default(),
             limits: Limits::default(),
         }
     }

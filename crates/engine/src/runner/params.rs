@@ -9,7 +9,7 @@ use fermata_tools::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Model,
+    FileUrls, Model,
     model::{ModelContent, ModelMessage, ModelRequest, ModelTool},
 };
 
@@ -39,6 +39,9 @@ pub struct Params {
     pub lock_timeout: Duration,
     /// Bytes of one output that the model is told; what is over is cut out. Default: 64 KiB.
     pub model_output_bytes: usize,
+    /// Which files by URL in a tool's output the model is handed; what the program itself puts into `messages` is its own. Default:
+    /// those of public hosts by `https:`.
+    pub file_urls: FileUrls,
     /// What may run. Default: as each tool says.
     pub policy: Arc<dyn Policy>,
     /// What follows a failed call.
@@ -70,6 +73,7 @@ impl Params {
             tool_timeout: Duration::from_secs(60),
             lock_timeout: Duration::from_secs(5 * 60),
             model_output_bytes: 64 * 1024,
+            file_urls: FileUrls::default(),
             policy: Arc::new(DefaultPolicy),
             strategies: Strategies::default(),
             locks: Locks::new(),

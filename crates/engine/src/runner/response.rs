@@ -182,7 +182,7 @@ impl Response {
         let call = &self.calls[place];
         calls.hooks.result(call, &result);
         let limit = calls.params.model_output_bytes;
-        let content = match &result {
+        let mut content = match &result {
             Ok(output) => tool_content(output, limit),
             Err(error) => {
                 let strategy = calls.params.strategies.of(error.error_type);
@@ -190,6 +190,7 @@ impl Response {
                 told(words(error, strategy), limit)
             }
         };
+        content.iter_mut().for_each(|piece| calls.params.file_urls.apply(piece));
         let (call_id, tool) = (call.id.clone(), call.tool.clone());
         self.progress[place] = Progress::Told(ModelMessage::Tool { call_id, tool, content });
     }

@@ -182,6 +182,16 @@ fn nobody_listens_beyond_this_machine_unasked() {
 }
 
 #[test]
+fn files_by_url_are_named_by_a_word_or_by_their_hosts() {
+    let hosts = "file_urls = [\"CDN.example.com\", \"*.files.example\", \"[::1]\"]\n";
+    let (config, report) = read(&[], &[], hosts).expect("hosts");
+    let named = ["cdn.example.com", "*.files.example", "[::1]"].map(str::to_owned);
+    assert_eq!(config.file_urls, FileUrls::Hosts(named.into()));
+    assert!(report.contains("file_urls = [\"cdn.example.com\", \"*.files.example\", \"[::1]\"]"), "{report}");
+    assert!(error(&[], "file_urls = \"https://x.example/\"\n").contains("not the name of a host"));
+}
+
+#[test]
 fn tokens_and_auth_go_together() {
     assert!(error(&[("FERMATA_AUTH", "token")], "").contains("there are no tokens"));
     assert!(error(&[("FERMATA_TOKENS", "a:b")], "").contains("set auth to token"));

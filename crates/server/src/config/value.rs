@@ -8,6 +8,7 @@ use std::{
     str::FromStr,
 };
 
+use fermata_engine::{FileUrls, file_urls::parse_host};
 use fermata_protocol::Profile;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -140,6 +141,40 @@ impl Value for Profile {
 
     fn show(&self) -> Option<String> {
         Some(u8::from(*self).to_string())
+    }
+}
+
+impl Value for FileUrls {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "data" => Ok(Self::Data),
+            "https" => Ok(Self::Https),
+            hosts => {
+                let wrong = |host: &str| {
+                    format!(
+                        "{host:?} is not the name of a host; use data, https, or hosts such as cdn.example.com"
+                    )
+                };
+                let hosts: Vec<&str> =
+                    hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+                if hosts.is_empty() {
+                    return Err("there is nothing; use data, https, or hosts such as cdn.example.com".into());
+                }
+                let hosts = hosts.into_iter().map(|host| parse_host(host).ok_or_else(|| wrong(host)));
+                hosts.collect::<Result<_, _>>().map(Self::Hosts)
+            }
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        match self {
+            Self::Data => quoted("data"),
+            Self::Https => quoted("https"),
+            Self::Hosts(hosts) => {
+                let hosts: Vec<String> = hosts.iter().filter_map(|host| quoted(host)).collect();
+                Some(format!("[{}]", hosts.join(", ")))
+            }
+        }
     }
 }
 

@@ -44,6 +44,42 @@ async fn an_answer_has_no_more_tokens_than_the_operator_allows() {
 }
 
 #[tokio::test]
+async fn a_file_that_leads_into_the_operators_network_is_refused_and_never_handed_on() {
+    let file = |url: &str| json!({"type": "file", "mediaType": "image/png", "url": url});
+    let turns = [scripted::says("A lamp."), calls(&[("shoot", json!({}))]), scripted::says("I see nothing.")];
+    let app = TestApp::new(turns).await;
+    for url in
+        ["http://169.254.169.254/latest", "file:///etc/passwd", "https://2852039166/", "gopher://x.example/"]
+    {
+        let parts = [json!({"type": "text", "text": "What is it?"}), file(url)];
+        let body = json!({"id": "refused", "messages": [{"role": "user", "parts": parts}]});
+        let detail = app.post("/api/chat", body).await.problem(422, "invalid_request");
+        assert!(detail.contains("parts[1]") && detail.contains("file_urls"), "{detail}");
+    }
+    // An imported history may be old: what it shows is told as text.
+    let old = json!({"role": "user", "parts": [file("http://10.0.0.1/old.png")]});
+    let new = json!({"role": "user", "parts": [file("https://example.com/new.png")]});
+    let said = json!({"role": "assistant", "parts": [{"type": "text", "text": "Yes?"}]});
+    app.open(json!({"id": "c", "messages": [old, said, new]})).await.end().await;
+    // What a page's tool gives is no more to be believed than what a person posts.
+    let tools = json!({"shoot": {"parameters": {"type": "object"}}});
+    let mut stream =
+        app.open(json!({"id": "c", "tools": tools, "messages": [{"role": "user", "content": "go"}]})).await;
+    let call = stream.until("tool-input-available").await["toolCallId"].clone();
+    let output =
+        json!({"type": "content", "value": [{"type": "image-url", "url": "http://127.0.0.1:6379/x.png"}]});
+    let answer = json!({"chatId": "c", "toolCallId": call, "output": output});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    stream.end().await;
+    let told = format!("{:?}", app.model.asked().last().expect("a request").messages);
+    let handed_on: Vec<&str> =
+        told.split("url: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(handed_on, ["https://example.com/new.png"], "{told}");
+    assert!(told.contains("at http://10.0.0.1/old.png is not shown"), "{told}");
+    assert!(told.contains("at http://127.0.0.1:6379/x.png is not shown"), "{told}");
+}
+
+#[tokio::test]
 async fn a_post_streams_a_message_to_its_end() {
     let app = TestApp::new([scripted::says("Hello.")]).await;
     let mut stream = app.open(says("c", "hi")).await;

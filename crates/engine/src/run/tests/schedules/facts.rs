@@ -165,6 +165,7 @@ impl Facts {
             strategies: &scene.rules.strategies,
             advice: &|call| run.advice(call, &scene.rules.strategies),
             output_limit: 1000,
+            file_urls: &crate::FileUrls::Https,
         };
         let (mut told, mut open) = (Vec::new(), Vec::new());
         for words in prompt(std::iter::once(&message), &asking).messages {

@@ -1,0 +1,301 @@
+//! Which files by URL a model is handed.
+//!
+//! A provider fetches what it is handed, and one that the operator runs does so inside the operator's network. Whoever could name any
+//! URL there would read through it what only that network can. So a URL is handed on only if it leads to where the settings allow, and
+//! then as the parser wrote it, because parsers disagree about odd spellings. Names are not looked up: what a public name resolves to is
+//! for the provider to check.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use url::{Host, Url};
+
+use crate::model::{ModelContent, ModelMessage};
+
+/// Which files by URL a model is handed. Data URLs always are: they lead nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FileUrls {
+    /// None.
+    Data,
+    /// Those of `https:` that do not lead to private addresses or names.
+    #[default]
+    Https,
+    /// Those of `https:` and `http:` at these hosts, private or not; `*.example.com` is any name below `example.com`.
+    Hosts(Vec<String>),
+}
+
+/// Why a URL is not handed on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileUrlRefusal {
+    /// It is none.
+    #[error("its URL leads nowhere")]
+    Unreadable,
+    /// Of its scheme none is handed on.
+    #[error("its URL begins with {0}:")]
+    Scheme(String),
+    /// Where it leads is private.
+    #[error("its URL leads to {0}, which is private")]
+    Private(String),
+    /// Where it leads is not among what the operator allows.
+    #[error("its URL leads to {0}")]
+    Host(String),
+}
+
+/// How much of a URL a model is told that is not handed the file, in characters.
+const TOLD: usize = 300;
+
+// === impl FileUrls ===
+
+impl FileUrls {
+    /// Checks a URL. Returns it as it is to be handed on.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn check(&self, url: &str) -> Result<String, FileUrlRefusal> {
+        if is_data(url) {
+            return Ok(url.to_owned());
+        }
+        let parsed = Url::parse(url).map_err(|_| FileUrlRefusal::Unreadable)?;
+        let scheme = || FileUrlRefusal::Scheme(parsed.scheme().to_owned());
+        let Some(host) = parsed.host() else { return Err(scheme()) };
+        let is_handed_on = match (self, parsed.scheme()) {
+            (Self::Https, "https") if is_private(&host) => {
+                return Err(FileUrlRefusal::Private(host.to_string()));
+            }
+            (Self::Https, "https") => true,
+            (Self::Hosts(hosts), "https" | "http") => {
+                let host = host.to_string();
+                hosts.iter().any(|known| is_at(known, &host))
+            }
+            (Self::Data, "https" | "http") => false,
+            (Self::Https | Self::Data | Self::Hosts(_), _) => return Err(scheme()),
+        };
+        if is_handed_on { Ok(parsed.into()) } else { Err(FileUrlRefusal::Host(host.to_string())) }
+    }
+
+    /// What a sender can do whose file is not handed on, and what the operator.
+    pub(crate) fn advice(&self) -> &'static str {
+        match self {
+            Self::Data => "Send it as a data URL: this server takes no others (file_urls = \"data\").",
+            Self::Https => {
+                "Send it as a data URL, or by https: from a public host; the operator can name other hosts in file_urls."
+            }
+            Self::Hosts(_) => {
+                "Send it as a data URL, or from one of the hosts that the operator names in file_urls."
+            }
+        }
+    }
+
+    /// The messages as a model may be told them: in place of a file that is not handed on stands where it is, as text.
+    pub(crate) fn applied_to(&self, messages: &mut [ModelMessage]) {
+        for message in messages {
+            match message {
+                ModelMessage::User(content) | ModelMessage::Tool { content, .. } => {
+                    content.iter_mut().for_each(|piece| self.apply(piece));
+                }
+                ModelMessage::System(_) | ModelMessage::Assistant { .. } => {}
+            }
+        }
+    }
+
+    /// The same for one piece of content.
+    pub(crate) fn apply(&self, piece: &mut ModelContent) {
+        let ModelContent::File { media_type, url, filename } = piece else { return };
+        if is_data(url) {
+            return;
+        }
+        match self.check(url) {
+            Ok(as_parsed) => *url = as_parsed,
+            Err(refusal) => {
+                let name = filename.as_deref().unwrap_or("a file");
+                let link: String = url.chars().take(TOLD).collect();
+                *piece =
+                    ModelContent::Text(format!("[{name} ({media_type}) at {link} is not shown: {refusal}]"));
+            }
+        }
+    }
+}
+
+/// Reads a host as a URL has it: in lower case, an address in its usual spelling. `*.` may stand before a name.
+pub fn parse_host(text: &str) -> Option<String> {
+    let (below, name) = match text.strip_prefix("*.") {
+        Some(name) => ("*.", name),
+        None => ("", text),
+    };
+    Some(format!("{below}{}", Host::parse(name).ok()?))
+}
+
+fn is_data(url: &str) -> bool {
+    // A data URL may be megabytes, which no parser needs to copy.
+    url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
+}
+
+fn is_at(known: &str, host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    match known.strip_prefix('*') {
+        Some(end) => host.ends_with(end),
+        None => host == known,
+    }
+}
+
+/// Whether only the network of whoever fetches it has it.
+fn is_private(host: &Host<&str>) -> bool {
+    const PRIVATE_ENDS: [&str; 8] =
+        ["localhost", "local", "internal", "intranet", "home", "lan", "corp", "home.arpa"];
+    match host {
+        Host::Domain(name) => {
+            let name = name.strip_suffix('.').unwrap_or(name);
+            let has_end = |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.ends_with('.'));
+            // A name of one word is looked up in the network's own domain.
+            !name.contains('.') || PRIVATE_ENDS.iter().any(has_end)
+        }
+        Host::Ipv4(address) => is_private_v4(*address),
+        Host::Ipv6(address) => is_private_v6(*address),
+    }
+}
+
+/// All but what is routed over the Internet; the blocks are those of IANA's registry of special-purpose addresses.
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_documentation()
+        || matches!((a, b, c), (0 | 224..=255, _, _) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _))
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    let [a, b, ..] = address.segments();
+    // Of what is global, the blocks that carry an address of version 4, and those for documentation. What is not global has
+    // loopback, link-local and unique local addresses, and those that are mapped to version 4.
+    let is_global = (0x2000..=0x3fff).contains(&a);
+    !is_global || a == 0x2002 || a == 0x3fff || (a == 0x2001 && (b < 0x0200 || b == 0x0db8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(files: &FileUrls, urls: &[&str]) {
+        for url in urls {
+            assert!(files.check(url).is_err(), "{url} was handed on as {:?}", files.check(url));
+        }
+    }
+
+    #[test]
+    fn public_files_are_handed_on_as_the_parser_wrote_them() {
+        for (url, handed_on) in [
+            ("https://example.com/a.png?b=c#d", "https://example.com/a.png?b=c#d"),
+            ("HTTPS://Example.COM:8443/a b", "https://example.com:8443/a%20b"),
+            ("https://1.1.1.1/a", "https://1.1.1.1/a"),
+            ("https://[2606:4700::1111]/a", "https://[2606:4700::1111]/a"),
+            // Others take the backslash for a part of the name before an @, and go to the address behind it.
+            ("https://example.com\\@127.0.0.1/", "https://example.com/@127.0.0.1/"),
+            ("data:image/png;base64,AAAA", "data:image/png;base64,AAAA"),
+            ("DATA:,x", "DATA:,x"),
+        ] {
+            assert_eq!(FileUrls::Https.check(url).as_deref(), Ok(handed_on), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_spelling_of_a_private_address_is_handed_on() {
+        refused(
+            &FileUrls::Https,
+            &[
+                "https://127.0.0.1/a",
+                "https://127.1/a",
+                "https://2130706433/",
+                "https://0x7f000001/",
+                "https://0x7f.0.0.1/",
+                "https://0177.0.0.1/",
+                "https://１２７.０.０.１/",
+                "https://0/",
+                "https://0.0.0.0/",
+                "https://10.1.2.3/",
+                "https://172.16.0.1/",
+                "https://192.168.0.1/",
+                "https://100.64.0.1/",
+                "https://169.254.169.254/latest/meta-data",
+                "https://2852039166/latest/meta-data",
+                "https://0xa9fea9fe/",
+                "https://255.255.255.255/",
+                "https://[::1]/",
+                "https://[::]/",
+                "https://[::ffff:169.254.169.254]/",
+                "https://[::ffff:a9fe:a9fe]/",
+                "https://[64:ff9b::a9fe:a9fe]/",
+                "https://[2002:7f00:1::]/",
+                "https://[fd00:ec2::254]/",
+                "https://[fe80::1]/",
+                "https://localhost/",
+                "https://LOCALHOST./",
+                "https://x.localhost/",
+                "https://metadata.google.internal/computeMetadata/v1/",
+                "https://printer.local/",
+                "https://redis/",
+                "https://user@127.0.0.1/",
+                "https://example.com@127.0.0.1/",
+                " https://127.0.0.1/",
+                "ht\ntps://127.0.0.1/",
+            ],
+        );
+    }
+
+    #[test]
+    fn only_https_is_handed_on_unless_the_operator_names_the_host() {
+        let other =
+            ["http://example.com/a", "file:///etc/passwd", "gopher://example.com/", "ftp://example.com/a"];
+        let nothing = [
+            "",
+            "a.png",
+            "/etc/passwd",
+            "//example.com/a",
+            "blob:https://example.com/1",
+            "https://",
+            "javascript:1",
+        ];
+        for files in [FileUrls::Data, FileUrls::Https] {
+            refused(&files, &other);
+            refused(&files, &nothing);
+        }
+        refused(&FileUrls::Data, &["https://example.com/a"]);
+        let hosts = ["cdn.example.com", "*.files.example", "10.0.0.7"].map(|host| parse_host(host).unwrap());
+        let files = FileUrls::Hosts(hosts.into());
+        refused(&files, &other);
+        refused(&files, &nothing);
+        refused(
+            &files,
+            &[
+                "https://example.com/a",
+                "https://files.example/a",
+                "https://10.0.0.8/",
+                "https://xfiles.example/",
+            ],
+        );
+        for url in [
+            "http://10.0.0.7:9000/a",
+            "https://CDN.example.com/a",
+            "https://a.files.example/",
+            "http://167772167/",
+        ] {
+            assert!(files.check(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_handed_on_is_told_as_its_address() {
+        let file = |url: &str| ModelContent::File {
+            media_type: "image/png".into(),
+            url: url.into(),
+            filename: Some("a.png".into()),
+        };
+        let mut messages =
+            [ModelMessage::User(vec![file("http://127.0.0.1:6379/x"), file("https://example.com/b")])];
+        FileUrls::Https.applied_to(&mut messages);
+        let told = "[a.png (image/png) at http://127.0.0.1:6379/x is not shown: its URL begins with http:]";
+        assert_eq!(
+            messages,
+            [ModelMessage::User(vec![ModelContent::Text(told.into()), file("https://example.com/b")])]
+        );
+    }
+}
