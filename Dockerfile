@@ -2,7 +2,7 @@
 # A small image of the server alone, with the web demo in it, which does not run as root.
 #
 #   docker build -t fermata .
-#   docker run -p 127.0.0.1:3000:3000 -v fermata:/data -e FERMATA_AUTH=token -e FERMATA_TOKENS=alice:<secret> fermata
+#   docker run -p 127.0.0.1:3000:3000 -v fermata:/data -e FERMATA_AUTH=token -e FERMATA_TOKENS=alice:<token> fermata
 #
 # MCP servers that are programs need their own interpreters: copy /usr/local/bin/fermata into an image that has them.
 

@@ -219,10 +219,10 @@ scenario('a question that was let go is answered later', { versions: [5, 6, 7], 
   assert.equal(page.words, 'Hello Ann.');
 });
 
-const tokens = { FERMATA_AUTH: 'token', FERMATA_TOKENS: 'alice:secret-a,bob:secret-b' };
+const tokens = { FERMATA_AUTH: 'token', FERMATA_TOKENS: 'alice:the-secret-of-alice,bob:the-secret-of-bob' };
 scenario('a question is shown to its owner only', { versions: [7], config, settings: tokens }, async (world) => {
   world.model.script(calls(ask), says('Hello Ann.'));
-  const [alice, bob] = ['secret-a', 'secret-b'].map((token) => ({ authorization: `Bearer ${token}` }));
+  const [alice, bob] = ['the-secret-of-alice', 'the-secret-of-bob'].map((token) => ({ authorization: `Bearer ${token}` }));
   await until(
     async () => (await (await world.request('GET', '/api/tools', undefined, alice)).text()).includes(TOOL),
     'the tool',

@@ -113,7 +113,7 @@ for (const { name, path } of PAGES) {
 }
 
 test.describe('a server with tokens', () => {
-  test.use({ settings: { FERMATA_AUTH: 'token', FERMATA_TOKENS: 'ann:right-token,bob:other-token' } });
+  test.use({ settings: { FERMATA_AUTH: 'token', FERMATA_TOKENS: 'ann:the-right-token-of-ann,bob:another-token-of-bob' } });
 
   test('asks for one, says so when it is wrong, and goes on with the right one', async ({ world, page }) => {
     world.mayLog(FAILED_REQUEST);
@@ -123,7 +123,7 @@ test.describe('a server with tokens', () => {
     await dialog.getByLabel('Token').fill('wrong-token');
     await dialog.getByRole('button', { name: 'Continue' }).click();
     await expect(dialog.getByRole('alert')).toHaveText('The server did not take that token.');
-    await dialog.getByLabel('Token').fill('right-token');
+    await dialog.getByLabel('Token').fill('the-right-token-of-ann');
     await dialog.getByRole('button', { name: 'Continue' }).click();
     await expect(dialog).toBeHidden();
     await page.getByRole('textbox', { name: 'Message', exact: true }).fill('hello');

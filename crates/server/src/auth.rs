@@ -3,105 +3,229 @@
 //! A request to the API has an owner before its handler runs and before anything of its body is kept; a handler takes it as
 //! [`Identity`]. What the owner may do is not decided here: a chat of somebody else is not found, by the engine.
 
+mod failures;
 mod local;
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use axum::{
     extract::{FromRequestParts, Request, State},
-    http::{HeaderMap, header, request::Parts},
+    http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
     middleware::Next,
     response::Response,
 };
 use fermata_tools::Owner;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-use self::local::LocalOnly;
+use self::{failures::Failures, local::LocalOnly};
 use crate::{
     App,
+    client::{Client, TrustedProxies},
     config::{AuthKind, Config, Token},
     error::{ApiError, Code},
     extract::drain_unread,
 };
 
+/// Tells owners apart, and slows down those who guess.
+#[derive(Debug)]
+pub struct Auth {
+    way: Way,
+    proxies: TrustedProxies,
+    failures: Failures,
+}
+
 /// How owners are told apart.
 #[derive(Debug)]
-pub enum Auth {
+enum Way {
     /// They are not: there is one. Pages of foreign sites are kept out, since nothing else would.
     None(LocalOnly),
-    /// By a bearer token.
-    Token(Vec<Token>),
+    /// By a bearer token that the settings name.
+    Token(KnownTokens),
 }
+
+/// The tokens of the settings that were read last.
+struct KnownTokens(RwLock<Arc<[Token]>>);
 
 /// Who asks, for handlers.
 #[derive(Clone, Debug)]
 pub struct Identity(pub Owner);
+
+/// Why a request has no owner.
+enum Refusal {
+    /// It does not prove who sends it.
+    Unproven { detail: String, challenge: Option<String>, blame: Blame },
+    /// A page of another site sent it.
+    Foreign(ApiError),
+}
+
+/// What is to be thought of a request that does not prove who sends it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// It does not claim to; pages find out so that they need a token.
+    Nothing,
+    /// It may be a guess. The log says so, and there may not be many.
+    Guess,
+}
+
+/// The longest name of an owner, in characters.
+const LONGEST_NAME: usize = 255;
 
 // === impl Auth ===
 
 impl Auth {
     /// As the settings say.
     pub fn build(config: &Config) -> Self {
-        match config.auth {
-            AuthKind::None => Self::None(LocalOnly::new(config.cors_origins.to_vec(), config.insecure_bind)),
-            AuthKind::Token => Self::Token(config.tokens.to_vec()),
+        Self {
+            way: match config.auth {
+                AuthKind::None => {
+                    Way::None(LocalOnly::new(config.cors_origins.to_vec(), config.insecure_bind))
+                }
+                AuthKind::Token => Way::Token(KnownTokens(RwLock::new(config.tokens.to_vec().into()))),
+            },
+            proxies: TrustedProxies::new(config.trusted_proxies.to_vec()),
+            failures: Failures::default(),
         }
+    }
+
+    /// Takes other tokens from now on, if owners are told apart by tokens. Streams that are open stay open.
+    pub fn set_tokens(&self, tokens: &[Token]) {
+        if let Way::Token(known) = &self.way {
+            *known.0.write().unwrap_or_else(PoisonError::into_inner) = tokens.into();
+        }
+    }
+
+    /// The proxies whose headers are believed.
+    pub fn proxies(&self) -> &TrustedProxies {
+        &self.proxies
     }
 
     /// Whether a request must carry a token.
     pub fn wants_token(&self) -> bool {
-        match self {
-            Self::None(_) => false,
-            Self::Token(_) => true,
+        match self.way {
+            Way::None(_) => false,
+            Way::Token(_) => true,
         }
     }
 
-    /// The owner of a request with these headers.
+    /// The owner of a request with these headers, which came on this connection.
     ///
     /// # Errors
-    /// 401 where nobody is known by them, 403 where a foreign page sent them.
-    pub fn identify(&self, headers: &HeaderMap) -> Result<Owner, ApiError> {
-        match self {
-            Self::None(local) => local.admit(headers).map(|()| Owner::anyone()),
-            Self::Token(tokens) => owner_of(tokens, headers).ok_or_else(|| {
-                ApiError::new(
-                    Code::Unauthorized,
-                    "Send a token that this server knows, as `Authorization: Bearer …`.",
-                )
-            }),
+    /// 401 where nobody is known by them, or 429 where that has been so too often; 403 where a foreign page sent them.
+    pub async fn identify(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Owner, ApiError> {
+        let client = Client::of(extensions, headers, &self.proxies);
+        let found = match &self.way {
+            Way::None(local) => local.admit(headers).map(|()| Owner::anyone()).map_err(Refusal::Foreign),
+            Way::Token(tokens) => tokens.owner(headers),
+        };
+        match found {
+            Ok(owner) => Ok(owner),
+            Err(refusal) => Err(self.refuse(refusal, client).await),
         }
+    }
+
+    async fn refuse(&self, refusal: Refusal, client: Client) -> ApiError {
+        let (error, blame) = match refusal {
+            Refusal::Foreign(error) => return error,
+            Refusal::Unproven { detail, challenge, blame } => {
+                let error = ApiError::new(Code::Unauthorized, detail);
+                let challenge = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok());
+                match challenge {
+                    Some(challenge) => (error.with_header(header::WWW_AUTHENTICATE, challenge), blame),
+                    None => (error, blame),
+                }
+            }
+        };
+        if blame != Blame::Nothing {
+            self.failures.tell(client.address, error.detail());
+        }
+        if blame != Blame::Guess {
+            return error;
+        }
+        let Some(wait) = self.failures.note(client.address).await else { return error };
+        let detail = "Too many requests from your address did not prove who sends them. Send a token that this server knows, or wait.";
+        let wait = HeaderValue::from(wait.as_secs().max(1));
+        ApiError::new(Code::TooManyFailures, detail).with_header(header::RETRY_AFTER, wait)
     }
 }
 
-/// Every token is compared, and each in constant time, so that the time taken tells nothing.
-fn owner_of(tokens: &[Token], headers: &HeaderMap) -> Option<Owner> {
-    let (scheme, given) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return None;
-    }
-    let mut found = None;
-    for token in tokens {
-        if bool::from(token.secret.expose_secret().as_bytes().ct_eq(given.trim().as_bytes())) {
-            found = Some(Owner::new(token.owner.as_str()));
+// === impl KnownTokens ===
+
+impl KnownTokens {
+    /// Every token is compared, and each in constant time, so that the time taken tells nothing.
+    fn owner(&self, headers: &HeaderMap) -> Result<Owner, Refusal> {
+        let given = bearer(headers)?;
+        let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut found = None;
+        for token in tokens.iter() {
+            if is_same(&token.secret, given) {
+                found = Some(Owner::new(token.owner.as_str()));
+            }
         }
+        found.ok_or_else(|| Refusal::guess(SEND_A_TOKEN))
     }
-    found
+}
+
+impl fmt::Debug for KnownTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KnownTokens")
+    }
+}
+
+const SEND_A_TOKEN: &str = "Send a token that this server knows, as `Authorization: Bearer …`.";
+
+/// The token that a request carries.
+fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let given = headers.get(header::AUTHORIZATION).ok_or_else(|| Refusal::anonymous(SEND_A_TOKEN))?;
+    match given.to_str().ok().and_then(|given| given.split_once(' ')) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
+        Some(_) | None => Err(Refusal::guess(SEND_A_TOKEN)),
+    }
+}
+
+/// Compares in a time that tells nothing.
+fn is_same(secret: &SecretString, given: &str) -> bool {
+    secret.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
+}
+
+/// The owner of this name, if it can be one; else what is wrong with it.
+pub(crate) fn read_owner(name: &str) -> Result<Owner, &'static str> {
+    if name.trim().is_empty() {
+        Err("is empty")
+    } else if name.chars().nth(LONGEST_NAME).is_some() {
+        Err("is longer than 255 characters")
+    } else if name.chars().any(char::is_control) {
+        Err("has a control character")
+    } else {
+        Ok(Owner::new(name))
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    fn anonymous(detail: impl Into<String>) -> Self {
+        Self::Unproven { detail: detail.into(), challenge: None, blame: Blame::Nothing }
+    }
+
+    fn guess(detail: impl Into<String>) -> Self {
+        Self::Unproven { detail: detail.into(), challenge: None, blame: Blame::Guess }
+    }
 }
 
 /// Finds the owner, or answers for the handler.
-pub async fn identify(
-    State(app): State<App>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
-    match app.auth().identify(request.headers()) {
+pub async fn identify(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
+    let (mut parts, body) = request.into_parts();
+    match app.auth().identify(&parts.headers, &parts.extensions).await {
         Ok(owner) => {
-            request.extensions_mut().insert(Identity(owner));
-            Ok(next.run(request).await)
+            parts.extensions.insert(Identity(owner));
+            Ok(next.run(Request::from_parts(parts, body)).await)
         }
         Err(refusal) => {
-            let (parts, body) = request.into_parts();
             drain_unread(&parts.headers, body).await;
             Err(refusal)
         }
@@ -117,7 +241,7 @@ impl FromRequestParts<App> for Identity {
         match parts.extensions.get::<Self>() {
             Some(identity) => Ok(identity.clone()),
             // A route outside the layer above is no less protected.
-            None => app.auth().identify(&parts.headers).map(Self),
+            None => app.auth().identify(&parts.headers, &parts.extensions).await.map(Self),
         }
     }
 }

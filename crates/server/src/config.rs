@@ -157,8 +157,11 @@ settings! {
     client: Profile = "6", "FERMATA_CLIENT";
     /// Who may use the server: none (everybody who reaches it) or token.
     auth: AuthKind = "none", "FERMATA_AUTH";
-    /// Owners and their bearer tokens, as owner:token,owner:token. For auth = token.
+    /// Owners and their bearer tokens of at least 16 characters, as owner:token,owner:token. For auth = token.
     tokens: List<Token> = "", "FERMATA_TOKENS";
+    /// Proxies whose x-forwarded-for is believed, as addresses or networks such as 10.0.0.0/8, separated by commas. The client that
+    /// they name, and not they, is whom the log names and who is slowed down.
+    trusted_proxies: List<ipnet::IpNet> = "", "FERMATA_TRUSTED_PROXIES";
     /// Origins of browser pages elsewhere that may call, as `https://app.example.com`, separated by commas.
     cors_origins: List<Origin> = "", "FERMATA_CORS_ORIGINS";
     /// Runs that one owner may have open. Default 64; no limit where auth is none.

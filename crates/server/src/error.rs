@@ -7,7 +7,7 @@ use std::any::Any;
 
 use axum::{
     Json,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use fermata_engine::{AnswerError, ReadError, SubmitError, store::StoreError};
@@ -36,6 +36,7 @@ pub enum Code {
     UnknownTool,
     DeniedByPolicy,
     TooManyRuns,
+    TooManyFailures,
     Internal,
     Unavailable,
     Unclear,
@@ -50,6 +51,8 @@ pub struct ApiError {
     code: Code,
     detail: String,
     state: Option<StateName>,
+    /// What says more than the code's own hint.
+    header: Option<(HeaderName, HeaderValue)>,
 }
 
 /// The body of a failure.
@@ -98,6 +101,7 @@ impl Code {
             Self::UnknownTool => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_tool"),
             Self::DeniedByPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "denied_by_policy"),
             Self::TooManyRuns => (StatusCode::TOO_MANY_REQUESTS, "too_many_runs"),
+            Self::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "too_many_failures"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             Self::Unclear => (StatusCode::GATEWAY_TIMEOUT, "unclear"),
@@ -105,7 +109,7 @@ impl Code {
     }
 
     /// A header that says what to do next.
-    fn hint(self) -> Option<(header::HeaderName, HeaderValue)> {
+    fn hint(self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::Unauthorized => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::TooManyRuns => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
@@ -125,6 +129,7 @@ impl Code {
             | Self::ToolNameTaken
             | Self::UnknownTool
             | Self::DeniedByPolicy
+            | Self::TooManyFailures
             | Self::Internal
             | Self::Unclear => None,
         }
@@ -143,7 +148,7 @@ impl ApiError {
             detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
             detail.push_str("… and more.");
         }
-        Self { code, detail, state: None }
+        Self { code, detail, state: None, header: None }
     }
 
     /// What an unknown chat is answered, and one of somebody else, which must not differ.
@@ -158,6 +163,16 @@ impl ApiError {
 
     fn internal() -> Self {
         Self::new(Code::Internal, "Something went wrong in the server; its log says what.")
+    }
+
+    /// With this header, instead of the one that the code has.
+    pub(crate) fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { header: Some((name, value)), ..self }
+    }
+
+    /// What to do about it.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
     }
 
     fn with_state(self, state: StateName) -> Self {
@@ -177,7 +192,7 @@ impl IntoResponse for ApiError {
             code,
             state: self.state,
         };
-        let mut headers = HeaderMap::from_iter(self.code.hint());
+        let mut headers = HeaderMap::from_iter(self.header.or_else(|| self.code.hint()));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         (status, headers, Json(problem)).into_response()
     }

@@ -6,6 +6,7 @@
 
 pub mod app;
 pub mod auth;
+pub mod client;
 pub mod config;
 pub mod demo;
 pub mod error;

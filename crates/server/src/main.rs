@@ -2,6 +2,7 @@
 
 use std::{
     io::{IsTerminal, Write},
+    net::SocketAddr,
     process::ExitCode,
     time::Duration,
 };
@@ -131,7 +132,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tasks.spawn(tidy_metrics(app.clone(), over.clone()));
     tasks.spawn(again.on_signal(hangups, over.clone()));
     let site = site(app.clone(), Demo::built());
-    let server = axum::serve(listener, site).with_graceful_shutdown(over.clone().cancelled_owned());
+    let service = site.into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener, service).with_graceful_shutdown(over.clone().cancelled_owned());
     let serving = async {
         tokio::select! {
             ended = server.into_future() => ended.context("the server failed")?,

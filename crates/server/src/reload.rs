@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     App,
-    config::{Config, ConfigError, Invocation},
+    config::{AuthKind, Config, ConfigError, Invocation},
 };
 
 /// The settings that take effect without a restart; the tables of the file all do.
-const TAKEN: [&str; 3] = ["approval", "gate", "chain"];
+const TAKEN: [&str; 4] = ["approval", "gate", "chain", "tokens"];
 
 /// Reads the settings from where they were read at the start.
 pub type Read = Box<dyn Fn() -> Result<Invocation, ConfigError> + Send + Sync>;
@@ -52,6 +52,10 @@ pub enum ReloadError {
 /// Puts in force what may change while the server runs. The one place where settings that were read again are handed on.
 pub fn apply(app: &App, config: &Config) {
     app.engine().set_rules(config.rules());
+    // Another way to tell owners apart needs a restart, and until then those who are known stay known.
+    if config.auth == AuthKind::Token {
+        app.auth().set_tokens(&config.tokens);
+    }
     app.mcp().set_servers(config.mcp.clone());
 }
 
@@ -120,10 +124,10 @@ impl Changes {
     fn log(&self, config: &Config) {
         let file = config.file.as_deref().unwrap_or("no file");
         if self.taken.is_empty() {
-            tracing::info!("read the settings again ({file}): the rules are what they were");
+            tracing::info!("read the settings again ({file}): nothing that is taken has changed");
         } else {
             let taken = self.taken.join(", ");
-            tracing::info!("read the settings again ({file}); for steps that begin from now on: {taken}");
+            tracing::info!("read the settings again ({file}); in force from now on: {taken}");
         }
         if !self.needing_restart.is_empty() {
             let keys = self.needing_restart.join(", ");
@@ -167,6 +171,7 @@ mod tests {
     #[test]
     fn what_has_changed_is_told_by_name() {
         let rule = "[[policy]]\ntool = \"a\"\ndecision = \"ask\"\n";
+        let tokens = "auth = \"token\"\ntokens = [\"alice:a-token-of-some-length\"]\n";
         let server = "[mcp.files]\ncommand = \"files\"\nenv = { KEY = \"one\" }\n";
         for (from, to, taken, needing_restart) in [
             ("", "", vec![], vec![]),
@@ -174,7 +179,13 @@ mod tests {
             (rule, &format!("\n\n{rule}"), vec![], vec![]),
             (rule, "", vec!["policy"], vec![]),
             (rule, &rule.replace("ask", "deny"), vec!["policy"], vec![]),
-            ("", "approval = \"auto\"\ngate = \"progressive\"\nchain = \"ask\"\n", TAKEN.to_vec(), vec![]),
+            (
+                "",
+                "approval = \"auto\"\ngate = \"progressive\"\nchain = \"ask\"\n",
+                TAKEN[..3].to_vec(),
+                vec![],
+            ),
+            (tokens, &tokens.replace("alice", "bob"), vec!["tokens"], vec![]),
             ("", "[tools.a]\nrepeatable = true\n", vec!["tools"], vec![]),
             ("", "[errors]\ninternal = \"fail_run\"\n", vec!["errors"], vec![]),
             (server, server, vec![], vec![]),

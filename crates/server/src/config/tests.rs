@@ -69,7 +69,7 @@ fn an_option_outvotes_the_variable_and_the_variable_the_file() {
 #[test]
 fn a_report_is_a_file_without_secrets() {
     let variables = [
-        ("FERMATA_TOKENS", "alice:hush,bob:shh"),
+        ("FERMATA_TOKENS", "alice:hush-hush-hush-hush,bob:shh-shh-shh-shh-shh"),
         ("OPENAI_API_KEY", "sk-hush"),
         ("OPENAI_BASE_URL", "https://u:hush@h/v1"),
         ("FERMATA_MODEL", "m"),
@@ -119,7 +119,7 @@ fn of_a_url_only_what_can_be_no_key_is_shown() {
 #[test]
 fn a_debugged_config_shows_no_secret() {
     let variables = [
-        ("FERMATA_TOKENS", "alice:hush"),
+        ("FERMATA_TOKENS", "alice:hush-hush-hush-hush"),
         ("FERMATA_AUTH", "token"),
         ("OPENAI_API_KEY", "sk-hush"),
         ("FERMATA_MODEL", "m"),
@@ -162,9 +162,10 @@ fn a_bad_variable_or_option_is_named() {
 #[test]
 fn variables_are_put_into_the_strings_of_the_file() {
     let toml = "tokens = [\"alice:${A}\", \"bob:x${B}y\"]\nauth = \"token\"\n";
-    let (config, _) = read(&[], &[("A", "one"), ("B", "two")], toml).expect("good settings");
+    let (config, _) =
+        read(&[], &[("A", "one-one-one-one-one"), ("B", "two-two-two-two")], toml).expect("good settings");
     let secrets: Vec<&str> = config.tokens.iter().map(|token| token.secret.expose_secret()).collect();
-    assert_eq!(secrets, ["one", "xtwoy"]);
+    assert_eq!(secrets, ["one-one-one-one-one", "xtwo-two-two-twoy"]);
     assert_eq!(config.runs_per_owner, NonZeroUsize::new(64));
 }
 
@@ -176,9 +177,36 @@ fn nobody_listens_beyond_this_machine_unasked() {
         "{words}"
     );
     read(&["--bind", "0.0.0.0:1", "--insecure-bind", "true"], &[], "").expect("told in so many words");
-    read(&["--bind", "0.0.0.0:1", "--auth", "token", "--tokens", "a:b"], &[], "")
+    read(&["--bind", "0.0.0.0:1", "--auth", "token", "--tokens", "a:sixteen-letters!"], &[], "")
         .expect("owners are told apart");
     read(&["--bind", "[::1]:1"], &[], "").expect("loopback");
+}
+
+#[test]
+fn an_owners_token_is_not_short() {
+    for short in ["1", "fifteen-letters", "sechzehn-zeiche"] {
+        let words = error(&[("FERMATA_AUTH", "token"), ("FERMATA_TOKENS", &format!("alice:{short}"))], "");
+        assert!(words.starts_with("FERMATA_TOKENS: tokens: the token of alice has "), "{words}");
+        assert!(words.contains("at least 16") && !words.contains(short) || short == "1", "{words}");
+    }
+    for bad in ["alice", "alice:", ":sixteen-letters!", " :sixteen-letters!", "alice: "] {
+        let words = error(&[("FERMATA_TOKENS", bad)], "");
+        assert!(words.ends_with("each entry must be owner:token"), "{words}");
+    }
+}
+
+#[test]
+fn proxies_are_addresses_and_networks_and_never_everybody() {
+    let variables = [("FERMATA_TRUSTED_PROXIES", "10.0.0.7, 192.168.0.0/16,fd00::/8, ::ffff:10.0.0.8")];
+    let (_, report) = read(&[], &variables, "").expect("good networks");
+    let shown = "[\"10.0.0.7/32\", \"192.168.0.0/16\", \"fd00::/8\", \"10.0.0.8/32\"]";
+    assert!(report.contains(&format!("trusted_proxies = {shown}")), "{report}");
+    for (bad, reason) in
+        [("proxy.example.com", "neither an address"), ("0.0.0.0/0", "everybody"), ("::/0", "everybody")]
+    {
+        let words = error(&[("FERMATA_TRUSTED_PROXIES", bad)], "");
+        assert!(words.starts_with("FERMATA_TRUSTED_PROXIES: ") && words.contains(reason), "{words}");
+    }
 }
 
 #[test]
@@ -194,7 +222,7 @@ fn files_by_url_are_named_by_a_word_or_by_their_hosts() {
 #[test]
 fn tokens_and_auth_go_together() {
     assert!(error(&[("FERMATA_AUTH", "token")], "").contains("there are no tokens"));
-    assert!(error(&[("FERMATA_TOKENS", "a:b")], "").contains("set auth to token"));
+    assert!(error(&[("FERMATA_TOKENS", "a:sixteen-letters!")], "").contains("set auth to token"));
 }
 
 #[test]

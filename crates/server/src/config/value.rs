@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     num::{NonZeroU32, NonZeroUsize},
     ops::Deref,
     str::FromStr,
@@ -10,9 +10,10 @@ use std::{
 
 use fermata_engine::{FileUrls, file_urls::parse_host};
 use fermata_protocol::Profile;
+use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::error::shortened;
+use crate::{auth::read_owner, error::shortened};
 
 /// A kind of value.
 pub(super) trait Value: Sized {
@@ -69,6 +70,8 @@ pub struct Origin(String);
 #[derive(Clone, Debug, PartialEq)]
 pub struct List<T>(pub Vec<T>);
 
+/// A shorter token could be guessed.
+pub(super) const SHORTEST_TOKEN: usize = 16;
 /// Further away than this, adding the span to a clock's time could leave what the clock can say.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
@@ -318,8 +321,17 @@ impl PartialEq for Token {
 impl Value for Token {
     fn read(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
-            Some((owner, secret)) if !owner.is_empty() && !secret.is_empty() => {
-                Ok(Self { owner: owner.trim().into(), secret: secret.trim().into() })
+            Some((owner, secret)) if !owner.trim().is_empty() && !secret.trim().is_empty() => {
+                let (owner, secret) = (owner.trim(), secret.trim());
+                let length = secret.chars().count();
+                if length < SHORTEST_TOKEN {
+                    return Err(format!(
+                        "the token of {owner} has {length} characters and could be guessed; it needs at least {SHORTEST_TOKEN}, such as \
+                         those of: openssl rand -hex 24"
+                    ));
+                }
+                let owner = read_owner(owner).map_err(|fault| format!("the name of an owner {fault}"))?;
+                Ok(Self { owner: owner.as_str().into(), secret: secret.into() })
             }
             Some(_) | None => Err("each entry must be owner:token".into()),
         }
@@ -327,6 +339,25 @@ impl Value for Token {
 
     fn show(&self) -> Option<String> {
         quoted(&format!("{}:(secret)", self.owner))
+    }
+}
+
+impl Value for IpNet {
+    fn read(text: &str) -> Result<Self, String> {
+        let network = match text.parse::<IpAddr>() {
+            Ok(address) => Self::from(address.to_canonical()),
+            Err(_) => text.parse().map_err(|_| {
+                format!("{text:?} is neither an address nor a network, such as 10.0.0.7 or 10.0.0.0/8")
+            })?,
+        };
+        if network.prefix_len() == 0 {
+            return Err(format!("{text:?} is everybody; name the addresses of your proxies"));
+        }
+        Ok(network)
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(&self.to_string())
     }
 }
 

@@ -5,6 +5,7 @@ use std::{ffi::OsString, net::SocketAddr, time::Duration};
 use axum::{
     Router,
     body::{Body, BodyDataStream, to_bytes},
+    extract::ConnectInfo,
     http::{HeaderMap, Method, Request, StatusCode, header},
     response::Response,
 };
@@ -79,9 +80,25 @@ impl TestApp {
         headers: &[(&str, &str)],
         body: impl Into<Body>,
     ) -> Answer {
+        self.ask_from(None, method, path, headers, body).await
+    }
+
+    /// The same on a connection from this address.
+    pub async fn ask_from(
+        &self,
+        peer: Option<&str>,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:3000");
         for (name, value) in headers {
             request = request.header(*name, *value);
+        }
+        if let Some(peer) = peer {
+            let peer = SocketAddr::new(peer.parse().expect("an address"), 4711);
+            request = request.extension(ConnectInfo(peer));
         }
         Answer::read(self.send(request.body(body.into()).expect("a request")).await).await
     }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{TestApp, app::says, scripted};
 
-const TOKENS: &[&str] = &["--auth", "token", "--tokens", "alice:tok1,bob:tok2"];
+const TOKENS: &[&str] = &["--auth", "token", "--tokens", "alice:a-token-of-alice,bob:the-token-of-bob"];
 const API: &[(Method, &str)] = &[
     (Method::POST, "/api/chat"),
     (Method::POST, "/chat/tool-result"),
@@ -25,14 +25,14 @@ const API: &[(Method, &str)] = &[
 
 #[tokio::test]
 async fn without_a_known_token_the_api_is_closed() {
-    let app = TestApp::with(TOKENS, []).await;
     for (method, path) in API {
+        let app = TestApp::with(TOKENS, []).await;
         for credentials in [
             None,
             Some("Bearer nonsense"),
-            Some("Bearer tok"),
-            Some("Basic tok1"),
-            Some("tok1"),
+            Some("Bearer a-token-of-alic"),
+            Some("Basic a-token-of-alice"),
+            Some("a-token-of-alice"),
             Some("Bearer "),
         ] {
             let headers: Vec<_> =
@@ -41,6 +41,46 @@ async fn without_a_known_token_the_api_is_closed() {
             answer.problem(401, "unauthorized");
             assert_eq!(answer.headers[header::WWW_AUTHENTICATE], "Bearer");
         }
+    }
+}
+
+const GUESS: &[(&str, &str)] = &[("authorization", "Bearer guess-guess-guess")];
+const ALICE: &[(&str, &str)] = &[("authorization", "Bearer a-token-of-alice")];
+/// How many wrong tokens of one address are answered at once.
+const FREE: usize = 10;
+
+#[tokio::test]
+async fn who_guesses_is_slowed_down_and_nobody_else_at_the_same_address() {
+    let app = TestApp::with(TOKENS, []).await;
+    let ask = async |headers| {
+        app.ask_from(Some("192.0.2.1"), Method::GET, "/api/chats", headers, Body::empty()).await
+    };
+    for _ in 0..FREE {
+        ask(GUESS).await.problem(401, "unauthorized");
+    }
+    let refused = ask(GUESS).await;
+    refused.problem(429, "too_many_failures");
+    assert!(refused.headers.contains_key(header::RETRY_AFTER));
+    assert_eq!(ask(ALICE).await.status, 200);
+    ask(&[]).await.problem(401, "unauthorized");
+    let elsewhere = app.ask_from(Some("192.0.2.2"), Method::GET, "/api/chats", GUESS, Body::empty()).await;
+    elsewhere.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn behind_a_trusted_proxy_only_the_client_that_guesses_is_slowed_down() {
+    let options = [TOKENS, &["--trusted-proxies", "10.0.0.0/8"]].concat();
+    for (proxy, expected) in [("10.1.1.1", 401), ("192.0.2.1", 429)] {
+        let app = TestApp::with(&options, []).await;
+        let ask = async |client: &str| {
+            let headers = [GUESS[0], ("x-forwarded-for", client)];
+            app.ask_from(Some(proxy), Method::GET, "/api/chats", &headers, Body::empty()).await
+        };
+        for _ in 0..FREE {
+            ask("203.0.113.9").await.problem(401, "unauthorized");
+        }
+        assert_eq!(ask("203.0.113.10").await.status, expected, "a header from {proxy}");
+        assert_eq!(ask("8.8.8.8, 203.0.113.9").await.status, 429);
     }
 }
 
@@ -56,8 +96,8 @@ async fn what_operators_and_persons_open_needs_no_token() {
 #[tokio::test]
 async fn a_chat_of_somebody_else_is_not_there() {
     let app = TestApp::with(TOKENS, [scripted::says("Hello.")]).await;
-    let alice = [("authorization", "bearer tok1")];
-    let bob = [("authorization", "Bearer tok2")];
+    let alice = [("authorization", "bearer a-token-of-alice")];
+    let bob = [("authorization", "Bearer the-token-of-bob")];
     let begun = app.ask(Method::POST, "/api/chat", &alice, says("c", "hi").to_string()).await;
     assert_eq!(begun.status, 200, "{}", begun.text);
     for (method, path) in

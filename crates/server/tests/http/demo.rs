@@ -211,12 +211,12 @@ async fn no_other_path_is_there() {
 
 #[tokio::test]
 async fn the_demo_needs_no_token_and_its_api_does() {
-    let app = with_demo(&["--auth", "token", "--tokens", "alice:tok1"]).await;
+    let app = with_demo(&["--auth", "token", "--tokens", "alice:a-token-of-alice"]).await;
     for path in ["/", "/assistant-ui", "/favicon.svg", "/assets/index-B1cD2e.js", "/curl"] {
         assert_eq!(app.get(path).await.status, 200, "{path}");
     }
     app.get("/api/chats").await.problem(401, "unauthorized");
-    let known = [("authorization", "Bearer tok1")];
+    let known = [("authorization", "Bearer a-token-of-alice")];
     let chats = app.ask(Method::GET, "/api/chats", &known, Body::empty()).await;
     assert_eq!(chats.json(), json!({"chats": []}));
 }

@@ -64,7 +64,7 @@ fn at_a_hangup_the_file_is_read_again_and_a_bad_one_is_refused() {
     file.write("hold = \"2s\"\n[[policy]]\ndecision = \"ask\"\n");
     program.signal("HUP");
     let line = program.logs("read the settings again");
-    assert!(line.contains("INFO") && line.contains("for steps that begin from now on: policy"), "{line}");
+    assert!(line.contains("INFO") && line.contains("in force from now on: policy"), "{line}");
     let line = program.logs("started again");
     assert!(line.contains("WARN") && line.ends_with(": hold"), "{line}");
     file.write("[[policy]]\ndecision = \"perhaps\"\n");
@@ -74,7 +74,37 @@ fn at_a_hangup_the_file_is_read_again_and_a_bad_one_is_refused() {
     assert!(line.contains("ERROR") && line.contains(&place), "{line}");
     file.write("hold = \"1s\"\n[[policy]]\ndecision = \"ask\"\n");
     program.signal("HUP");
-    program.logs("the rules are what they were");
+    program.logs("nothing that is taken has changed");
+}
+
+#[test]
+fn tokens_are_read_again_and_wrong_ones_are_logged_with_the_address() {
+    let settings = |token: &str| format!("auth = \"token\"\ntokens = [\"alice:{token}\"]\n");
+    let (old, new) = ("the-token-of-before", "the-token-from-now-on");
+    let file = Settings::new(&settings(old));
+    let mut program = Program::start(&file);
+    let address = program.address.clone();
+    let ask = |token: &str| {
+        let mut socket = TcpStream::connect(&address).expect("a connection");
+        let head = format!("GET /api/chats HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}");
+        write!(socket, "{head}\r\nconnection: close\r\n\r\n").expect("sending");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("an answer");
+        answer.split(' ').nth(1).expect("a status").to_owned()
+    };
+    assert_eq!((ask(old), ask(new)), ("200".into(), "401".into()));
+    let line = program.logs("does not prove who sends it");
+    assert!(line.contains("WARN") && line.contains("client=127.0.0.1") && !line.contains(new), "{line}");
+    file.write(&settings(new));
+    program.signal("HUP");
+    let line = program.logs("read the settings again");
+    assert!(line.ends_with("tokens"), "{line}");
+    assert_eq!((ask(old), ask(new)), ("401".into(), "200".into()));
+    file.write(&settings("short"));
+    program.signal("HUP");
+    let line = program.logs("the token of alice");
+    assert!(line.contains("ERROR") && !line.contains("short"), "{line}");
+    assert_eq!(ask(new), "200");
 }
 
 #[test]
