@@ -93,12 +93,13 @@ impl App {
             ids: Arc::new(RandomIds),
             settings: settings(config),
         })?;
-        let mcp = start_mcp(config, &engine).await;
+        let auth = Auth::build(config);
+        let (mcp, ()) = tokio::join!(start_mcp(config, &engine), auth.prepare());
         Ok(Self::new(Parts {
             engine,
             mcp,
             database: Some(database),
-            auth: Auth::build(config),
+            auth,
             body_limits: BodyLimits::of(config),
             cors_origins: config.cors_origins.to_vec(),
             metrics: Metrics::install()?,

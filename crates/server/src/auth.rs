@@ -4,7 +4,10 @@
 //! [`Identity`]. What the owner may do is not decided here: a chat of somebody else is not found, by the engine.
 
 mod failures;
+mod jwt;
+mod key_set;
 mod local;
+mod proxied;
 
 use std::{
     convert::Infallible,
@@ -22,7 +25,7 @@ use fermata_tools::Owner;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-use self::{failures::Failures, local::LocalOnly};
+use self::{failures::Failures, jwt::Jwt, local::LocalOnly, proxied::ProxiedUser};
 use crate::{
     App,
     client::{Client, TrustedProxies},
@@ -46,6 +49,12 @@ enum Way {
     None(LocalOnly),
     /// By a bearer token that the settings name.
     Token(KnownTokens),
+    /// By a bearer token that somebody else has issued.
+    Jwt(Box<Jwt>),
+    /// By a header of the proxy in front.
+    Header(ProxiedUser),
+    /// By nothing that could be: nobody is let in.
+    Nothing,
 }
 
 /// The tokens of the settings that were read last.
@@ -59,8 +68,12 @@ pub struct Identity(pub Owner);
 enum Refusal {
     /// It does not prove who sends it.
     Unproven { detail: String, challenge: Option<String>, blame: Blame },
+    /// A proxy's header was sent by somebody else.
+    Forged(String),
     /// A page of another site sent it.
     Foreign(ApiError),
+    /// What proves it cannot be checked now.
+    Unavailable(String),
 }
 
 /// What is to be thought of a request that does not prove who sends it.
@@ -68,6 +81,8 @@ enum Refusal {
 enum Blame {
     /// It does not claim to; pages find out so that they need a token.
     Nothing,
+    /// It claims what once was true, or is for another place. The log says so.
+    Claim,
     /// It may be a guess. The log says so, and there may not be many.
     Guess,
 }
@@ -80,15 +95,24 @@ const LONGEST_NAME: usize = 255;
 impl Auth {
     /// As the settings say.
     pub fn build(config: &Config) -> Self {
-        Self {
-            way: match config.auth {
-                AuthKind::None => {
-                    Way::None(LocalOnly::new(config.cors_origins.to_vec(), config.insecure_bind))
-                }
-                AuthKind::Token => Way::Token(KnownTokens(RwLock::new(config.tokens.to_vec().into()))),
+        let way = match config.auth {
+            AuthKind::None => Way::None(LocalOnly::new(config.cors_origins.to_vec(), config.insecure_bind)),
+            AuthKind::Token => Way::Token(KnownTokens(RwLock::new(config.tokens.to_vec().into()))),
+            // The settings were checked, so neither is missing.
+            AuthKind::Jwt => Jwt::build(config).map_or(Way::Nothing, |jwt| Way::Jwt(Box::new(jwt))),
+            AuthKind::Header => match &config.user_header {
+                Some(header) => Way::Header(ProxiedUser::new(header.0.clone(), config.cors_origins.to_vec())),
+                None => Way::Nothing,
             },
-            proxies: TrustedProxies::new(config.trusted_proxies.to_vec()),
-            failures: Failures::default(),
+        };
+        let proxies = TrustedProxies::new(config.trusted_proxies.to_vec());
+        Self { way, proxies, failures: Failures::default() }
+    }
+
+    /// Fetches what the first request would have to wait for.
+    pub async fn prepare(&self) {
+        if let Way::Jwt(jwt) = &self.way {
+            jwt.prepare().await;
         }
     }
 
@@ -107,8 +131,8 @@ impl Auth {
     /// Whether a request must carry a token.
     pub fn wants_token(&self) -> bool {
         match self.way {
-            Way::None(_) => false,
-            Way::Token(_) => true,
+            Way::None(_) | Way::Header(_) => false,
+            Way::Token(_) | Way::Jwt(_) | Way::Nothing => true,
         }
     }
 
@@ -121,6 +145,9 @@ impl Auth {
         let found = match &self.way {
             Way::None(local) => local.admit(headers).map(|()| Owner::anyone()).map_err(Refusal::Foreign),
             Way::Token(tokens) => tokens.owner(headers),
+            Way::Jwt(jwt) => jwt.owner(headers).await,
+            Way::Header(user) => user.owner(headers, client, &self.proxies),
+            Way::Nothing => Err(Refusal::anonymous("This server lets nobody in.")),
         };
         match found {
             Ok(owner) => Ok(owner),
@@ -131,6 +158,8 @@ impl Auth {
     async fn refuse(&self, refusal: Refusal, client: Client) -> ApiError {
         let (error, blame) = match refusal {
             Refusal::Foreign(error) => return error,
+            Refusal::Unavailable(detail) => return ApiError::new(Code::Unavailable, detail),
+            Refusal::Forged(detail) => (ApiError::new(Code::Forbidden, detail), Blame::Guess),
             Refusal::Unproven { detail, challenge, blame } => {
                 let error = ApiError::new(Code::Unauthorized, detail);
                 let challenge = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok());
@@ -212,8 +241,20 @@ impl Refusal {
         Self::Unproven { detail: detail.into(), challenge: None, blame: Blame::Nothing }
     }
 
+    fn claim(detail: impl Into<String>) -> Self {
+        Self::Unproven { detail: detail.into(), challenge: None, blame: Blame::Claim }
+    }
+
     fn guess(detail: impl Into<String>) -> Self {
         Self::Unproven { detail: detail.into(), challenge: None, blame: Blame::Guess }
+    }
+
+    /// Says in the header `www-authenticate` what was wrong.
+    fn with_challenge(self, text: String) -> Self {
+        match self {
+            Self::Unproven { detail, blame, .. } => Self::Unproven { detail, challenge: Some(text), blame },
+            other @ (Self::Forged(_) | Self::Foreign(_) | Self::Unavailable(_)) => other,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod database;
 mod entry;
 mod errors;
 mod file;
+mod identity;
 mod invocation;
 mod mcp;
 mod policy;
@@ -30,10 +31,11 @@ use secrecy::ExposeSecret;
 pub(crate) use self::word::Word;
 pub use self::{
     database::{DatabaseUrl, RedisUrl},
+    identity::{AuthKind, UserHeader},
     invocation::{Invocation, TestedCall},
     tables::{Written, WrittenRule},
     url::Url,
-    value::{AuthKind, Duration, Origin, Secret, Size, Token},
+    value::{Duration, Origin, Secret, Size, Token},
 };
 use self::{
     source::Sources,
@@ -155,11 +157,23 @@ settings! {
         over "a run that is still at work ends its streams with `error` and goes on at another instance, or after the next start";
     /// AI SDK version served where a request names none: 5, 6 or 7.
     client: Profile = "6", "FERMATA_CLIENT";
-    /// Who may use the server: none (everybody who reaches it) or token.
+    /// Who may use the server: none (everybody who reaches it), or whoever proves who they are by a token, by a JSON Web Token (jwt), or
+    /// to a proxy in front (header).
     auth: AuthKind = "none", "FERMATA_AUTH";
     /// Owners and their bearer tokens of at least 16 characters, as owner:token,owner:token. For auth = token.
     tokens: List<Token> = "", "FERMATA_TOKENS";
-    /// Proxies whose x-forwarded-for is believed, as addresses or networks such as 10.0.0.0/8, separated by commas. The client that
+    /// Where the issuer of JSON Web Tokens publishes its keys (JWKS). For auth = jwt; the owner is the token's sub.
+    jwks_url: Option<Url>, "FERMATA_JWKS_URL";
+    /// The secret with which JSON Web Tokens are signed (HS256, HS384, HS512), of at least 32 bytes, instead of jwks_url.
+    jwt_secret: Option<Secret>, "FERMATA_JWT_SECRET";
+    /// The issuer (iss) that JSON Web Tokens must have. Unless it is set, any.
+    jwt_issuer: Option<String>, "FERMATA_JWT_ISSUER";
+    /// Audiences, separated by commas, one of which JSON Web Tokens must have (aud). Unless it is set, any.
+    jwt_audience: List<String> = "", "FERMATA_JWT_AUDIENCE";
+    /// Header in which a proxy in front says who asks, such as x-forwarded-user. It is believed of trusted_proxies alone, and makes auth
+    /// header.
+    user_header: Option<UserHeader>, "FERMATA_USER_HEADER";
+    /// Proxies whose x-forwarded-for and user_header are believed, as addresses or networks such as 10.0.0.0/8, separated by commas. The client that
     /// they name, and not they, is whom the log names and who is slowed down.
     trusted_proxies: List<ipnet::IpNet> = "", "FERMATA_TRUSTED_PROXIES";
     /// Origins of browser pages elsewhere that may call, as `https://app.example.com`, separated by commas.
@@ -280,11 +294,17 @@ impl Config {
 
     /// With the defaults that depend on other settings.
     fn resolved(self) -> Self {
-        let runs_per_owner = match self.auth {
-            AuthKind::None => self.runs_per_owner,
-            AuthKind::Token => self.runs_per_owner.or(RUNS_PER_OWNER),
+        // Whoever names the header wants people to be told apart by it.
+        let auth = match self.auth {
+            AuthKind::None if self.user_header.is_some() => AuthKind::Header,
+            auth => auth,
         };
-        Self { runs_per_owner, ..self }
+        match auth {
+            AuthKind::None => Self { auth, ..self },
+            AuthKind::Token | AuthKind::Jwt | AuthKind::Header => {
+                Self { auth, runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER), ..self }
+            }
+        }
     }
 
     /// The settings, where they go together.
@@ -313,23 +333,10 @@ impl Config {
                 &format!("{owners} have the same token; give each owner one of their own"),
             );
         }
-        match self.auth {
-            AuthKind::Token if self.tokens.0.is_empty() => fault(
-                "auth",
-                "auth is token but there are no tokens; set FERMATA_TOKENS to owner:token,owner:token",
-            ),
-            AuthKind::None if !self.tokens.0.is_empty() => fault(
-                "tokens",
-                "there are tokens but auth is none, so nobody would be asked for one; set auth to token",
-            ),
-            AuthKind::None if !self.bind.ip().is_loopback() && !self.insecure_bind => fault(
-                "bind",
-                "auth is none, so everybody who reaches this address could read every chat and use the model at your \
-                 cost. Set auth to token, or listen on 127.0.0.1, or say insecure_bind = true \
-                 (FERMATA_INSECURE_BIND=true, --insecure-bind true) if that is what you want",
-            ),
-            AuthKind::None | AuthKind::Token => Ok(self),
+        if let Err((key, words)) = identity::check(&self) {
+            return fault(key, &words);
         }
+        Ok(self)
     }
 }
 

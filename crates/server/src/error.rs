@@ -24,6 +24,7 @@ pub enum Code {
     InvalidRequest,
     Unauthorized,
     ForeignPage,
+    Forbidden,
     NotFound,
     MethodNotAllowed,
     SlowRequest,
@@ -89,6 +90,7 @@ impl Code {
             Self::InvalidRequest => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_request"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::ForeignPage => (StatusCode::FORBIDDEN, "foreign_page"),
+            Self::Forbidden => (StatusCode::FORBIDDEN, "forbidden"),
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::SlowRequest => (StatusCode::REQUEST_TIMEOUT, "slow_request"),
@@ -119,6 +121,7 @@ impl Code {
             Self::InvalidJson
             | Self::InvalidRequest
             | Self::ForeignPage
+            | Self::Forbidden
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::NothingToContinue

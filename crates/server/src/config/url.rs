@@ -31,7 +31,7 @@ impl Url {
     }
 
     /// What may be shown of it: a key may stand before the host, as a value of the query, or behind all of it.
-    pub(super) fn masked(url: &str) -> String {
+    pub(crate) fn masked(url: &str) -> String {
         let (rest, fragment) = cut(url, "#");
         let (rest, query) = cut(rest, "?");
         let (scheme, rest) = rest.find("://").map_or(("", rest), |at| rest.split_at(at + 3));

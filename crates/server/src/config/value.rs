@@ -44,15 +44,6 @@ pub struct Size(pub usize);
 #[derive(Clone, Debug)]
 pub struct Secret(pub SecretString);
 
-/// Whether owners are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthKind {
-    /// Nobody is asked who they are.
-    None,
-    /// A bearer token names the owner.
-    Token,
-}
-
 /// An owner and what proves it.
 #[derive(Clone, Debug)]
 pub struct Token {
@@ -288,25 +279,6 @@ impl Value for Secret {
 
     fn show(&self) -> Option<String> {
         quoted("(secret)")
-    }
-}
-
-// === impl AuthKind ===
-
-impl Value for AuthKind {
-    fn read(text: &str) -> Result<Self, String> {
-        match text {
-            "none" => Ok(Self::None),
-            "token" => Ok(Self::Token),
-            other => Err(format!("{other:?} is not a way to tell owners apart; use none or token")),
-        }
-    }
-
-    fn show(&self) -> Option<String> {
-        match self {
-            Self::None => quoted("none"),
-            Self::Token => quoted("token"),
-        }
     }
 }
 

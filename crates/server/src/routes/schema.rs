@@ -126,12 +126,12 @@ pub mod refusals {
             BTreeMap::from([
                 refusal(
                     "401",
-                    "`unauthorized`: the server asks for a token and knows none of this request",
+                    "`unauthorized`: nothing that this request carries proves who sends it; of a JSON Web Token, `www-authenticate` says what is wrong",
                     Some("www-authenticate"),
                 ),
                 refusal(
                     "403",
-                    "`foreign_page`: the server asks for no token, and a foreign page sent this",
+                    "`foreign_page`: the server asks for no token, and a foreign page sent this; `forbidden`: a header of the proxy's was sent by somebody else",
                     None,
                 ),
                 refusal("422", "`invalid_request`: the detail names the field and what it should be", None),

@@ -1,0 +1,147 @@
+//! How owners are told apart, and that what is set about it goes together.
+//!
+//! Invariant: no combination of settings leaves a server open that was meant to ask people who they are.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderName, Uri, header};
+use secrecy::ExposeSecret;
+
+use super::{
+    Config,
+    value::{Value, quoted},
+    word::Word,
+};
+
+/// Whether owners are told apart, and by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthKind {
+    /// Nobody is asked who they are.
+    None,
+    /// A bearer token names the owner.
+    Token,
+    /// A JSON Web Token does.
+    Jwt,
+    /// A header of the proxy in front does.
+    Header,
+}
+
+/// The name of the header in which a proxy says who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserHeader(pub HeaderName);
+
+/// A shorter secret than the hash that it keys is easier to guess than what it protects (RFC 7518, 3.2).
+const SHORTEST_SECRET: usize = 32;
+
+impl Word for AuthKind {
+    const KIND: &'static str = "a way to tell owners apart";
+    const ALL: &'static [Self] = &[Self::None, Self::Token, Self::Jwt, Self::Header];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Token => "token",
+            Self::Jwt => "jwt",
+            Self::Header => "header",
+        }
+    }
+}
+
+impl Value for UserHeader {
+    fn read(text: &str) -> Result<Self, String> {
+        let name: HeaderName =
+            text.trim().parse().map_err(|_| format!("{text:?} is not the name of a header"))?;
+        let others = [header::AUTHORIZATION, header::COOKIE, header::HOST, header::ORIGIN, header::FORWARDED];
+        if others.contains(&name) || name == "x-forwarded-for" {
+            return Err(format!(
+                "{name} says something else; name the header in which your proxy says who asks"
+            ));
+        }
+        Ok(Self(name))
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(self.0.as_str())
+    }
+}
+
+/// What does not go together: the key, and words about it.
+pub(super) fn check(config: &Config) -> Result<(), (&'static str, String)> {
+    let auth = config.auth.word();
+    if config.auth != AuthKind::Token && !config.tokens.is_empty() {
+        let words = format!(
+            "there are tokens but auth is {auth}, so nobody would be asked for one; set auth to token"
+        );
+        return Err(("tokens", words));
+    }
+    let about_jwt = [
+        ("jwks_url", config.jwks_url.is_some()),
+        ("jwt_secret", config.jwt_secret.is_some()),
+        ("jwt_issuer", config.jwt_issuer.is_some()),
+        ("jwt_audience", !config.jwt_audience.is_empty()),
+    ];
+    if config.auth != AuthKind::Jwt
+        && let Some((key, _)) = about_jwt.into_iter().find(|(_, is_set)| *is_set)
+    {
+        return Err((key, format!("it is for auth = jwt, and auth is {auth}; set auth to jwt")));
+    }
+    if config.auth != AuthKind::Header && config.user_header.is_some() {
+        return Err(("user_header", format!("auth is {auth}; leave out one of them, or set auth to header")));
+    }
+    match config.auth {
+        AuthKind::None if !config.bind.ip().is_loopback() && !config.insecure_bind => Err((
+            "bind",
+            "auth is none, so everybody who reaches this address could read every chat and use the model at your \
+             cost. Set auth to token, or listen on 127.0.0.1, or say insecure_bind = true \
+             (FERMATA_INSECURE_BIND=true, --insecure-bind true) if that is what you want"
+                .into(),
+        )),
+        AuthKind::Token if config.tokens.is_empty() => Err((
+            "auth",
+            "auth is token but there are no tokens; set FERMATA_TOKENS to owner:token,owner:token".into(),
+        )),
+        AuthKind::Jwt => check_jwt(config),
+        AuthKind::Header if config.user_header.is_none() => Err((
+            "auth",
+            "auth is header but nothing says which; set FERMATA_USER_HEADER to the header in which your proxy says who asks".into(),
+        )),
+        AuthKind::Header if config.trusted_proxies.is_empty() => Err((
+            "user_header",
+            "without trusted_proxies everybody could say who they are; set FERMATA_TRUSTED_PROXIES to the addresses of your proxy".into(),
+        )),
+        AuthKind::None | AuthKind::Token | AuthKind::Header => Ok(()),
+    }
+}
+
+fn check_jwt(config: &Config) -> Result<(), (&'static str, String)> {
+    match (&config.jwks_url, &config.jwt_secret) {
+        (None, None) => Err((
+            "auth",
+            "auth is jwt but nothing says by what tokens are checked; set FERMATA_JWKS_URL to where their issuer publishes its \
+             keys, or FERMATA_JWT_SECRET"
+                .into(),
+        )),
+        (Some(_), Some(_)) => {
+            Err(("jwt_secret", "jwks_url is set, too; keep the one by which your tokens are signed".into()))
+        }
+        (Some(url), None) if !is_safe(&url.0) => Err((
+            "jwks_url",
+            "it must begin with https://, because whoever changes the keys on their way can be anybody; http:// is for this \
+             machine alone"
+                .into(),
+        )),
+        (None, Some(secret)) if secret.0.expose_secret().len() < SHORTEST_SECRET => Err((
+            "jwt_secret",
+            format!("it is shorter than {SHORTEST_SECRET} bytes and could be guessed; make one with: openssl rand -hex 32"),
+        )),
+        (Some(_), None) | (None, Some(_)) => Ok(()),
+    }
+}
+
+/// Whether nobody in between can change what is fetched.
+fn is_safe(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else { return false };
+    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    uri.scheme_str() == Some("https") || is_here
+}

@@ -1,0 +1,132 @@
+//! Owners by JSON Web Tokens that are signed with a secret. Those of published keys are in the end-to-end tests.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::{
+    body::Body,
+    http::{Method, header},
+};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+
+use crate::{Answer, TestApp, app::says, scripted};
+
+const SECRET: &str = "a-secret-of-thirty-two-characters";
+const OPTIONS: &[&str] = &["--auth", "jwt", "--jwt-secret", SECRET];
+const STRICT: &[&str] = &["--jwt-issuer", "https://issuer.example", "--jwt-audience", "fermata, chat"];
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs()
+}
+
+fn signed(algorithm: Algorithm, secret: &str, claims: &Value) -> String {
+    encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret.as_bytes())).expect("a token")
+}
+
+/// A good token with other claims; null takes one out.
+fn token(other: Value) -> String {
+    let mut claims = json!({"sub": "alice", "exp": now() + 60});
+    for (name, value) in other.as_object().expect("an object") {
+        claims[name] = value.clone();
+    }
+    claims.as_object_mut().expect("an object").retain(|_, value| !value.is_null());
+    signed(Algorithm::HS256, SECRET, &claims)
+}
+
+async fn ask(app: &TestApp, token: &str) -> Answer {
+    let headers = [("authorization", &*format!("Bearer {token}"))];
+    app.ask(Method::GET, "/api/chats", &headers, Body::empty()).await
+}
+
+/// Asserts that a token is refused, and gives the reason.
+async fn refused(app: &TestApp, token: &str) -> String {
+    let answer = ask(app, token).await;
+    let detail = answer.problem(401, "unauthorized");
+    let challenge = answer.headers[header::WWW_AUTHENTICATE].to_str().expect("text");
+    assert!(challenge.starts_with("Bearer error=\"invalid_token\", error_description=\""), "{challenge}");
+    let signature = token.rsplit('.').next().unwrap_or_default();
+    assert!(signature.is_empty() || !detail.contains(signature), "the token is repeated: {detail}");
+    detail
+}
+
+#[tokio::test]
+async fn the_owner_is_whom_the_token_names() {
+    let app = TestApp::with(OPTIONS, [scripted::says("Hello.")]).await;
+    let alice = format!("Bearer {}", token(json!({})));
+    let bob = token(json!({"sub": "bob|7 @ örtlich"}));
+    let headers = [("authorization", alice.as_str())];
+    let begun = app.ask(Method::POST, "/api/chat", &headers, says("c", "hi").to_string()).await;
+    assert_eq!(begun.status, 200, "{}", begun.text);
+    assert_eq!(ask(&app, &bob).await.json(), json!({"chats": []}));
+    for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
+        let again = signed(algorithm, SECRET, &json!({"sub": "alice", "exp": now() + 60, "nbf": now()}));
+        assert_eq!(ask(&app, &again).await.json()["chats"][0]["id"], "c");
+    }
+    app.get("/api/chats").await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_token_is_said() {
+    let app = TestApp::with(&[OPTIONS, STRICT].concat(), []).await;
+    let fits = json!({"iss": "https://issuer.example", "aud": ["else", "chat"]});
+    let with = |other: Value| {
+        let mut claims = fits.clone();
+        claims.as_object_mut().expect("an object").extend(other.as_object().expect("an object").clone());
+        token(claims)
+    };
+    assert_eq!(ask(&app, &with(json!({}))).await.status, 200);
+    assert_eq!(ask(&app, &with(json!({"aud": "fermata"}))).await.status, 200);
+    // As many as these are no guesses, because the issuer has signed them.
+    for (claims, reason) in [
+        (json!({"exp": now() - 60}), "expired (exp)"),
+        (json!({"exp": null}), "exp is missing"),
+        (json!({"exp": "tomorrow"}), "exp is missing"),
+        (json!({"nbf": now() + 300}), "not valid yet (nbf)"),
+        (json!({"iss": "https://other.example"}), "issuer (iss)"),
+        (json!({"iss": null}), "iss is missing"),
+        (json!({"aud": "fermata2"}), "somebody else (aud)"),
+        (json!({"aud": []}), "somebody else (aud)"),
+        (json!({"aud": null}), "aud is missing"),
+        (json!({"sub": null}), "sub is missing"),
+        (json!({"sub": 7}), "sub"),
+        (json!({"sub": " "}), "sub is empty"),
+        (json!({"sub": "a\nb"}), "sub has a control character"),
+        (json!({"sub": "a".repeat(256)}), "sub is longer than 255"),
+    ] {
+        let detail = refused(&app, &with(claims.clone())).await;
+        assert!(detail.contains(reason), "{claims}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_its_issuer_has_not_signed_is_refused_and_counts_as_a_guess() {
+    let app = TestApp::with(OPTIONS, []).await;
+    let claims = json!({"sub": "alice", "exp": now() + 60});
+    let good = token(json!({}));
+    let (head, tail) = good.split_once('.').expect("three parts");
+    // {"alg":"none"}
+    let unsigned = format!("eyJhbGciOiJub25lIn0.{}.", tail.split('.').next().expect("claims"));
+    // {"alg":"RS256"}
+    let other_kind = format!("eyJhbGciOiJSUzI1NiJ9.{tail}");
+    // {"alg":"HS256","crit":["b64"],"b64":false}
+    let critical = format!("eyJhbGciOiJIUzI1NiIsImNyaXQiOlsiYjY0Il0sImI2NCI6ZmFsc2V9.{tail}");
+    for (forged, reason) in [
+        (signed(Algorithm::HS256, "another-secret-of-thirty-two-letters", &claims), "signature is wrong"),
+        (unsigned, "not a JSON Web Token"),
+        (other_kind, "algorithm that is not for the key"),
+        (critical, "crit"),
+        (head.to_owned(), "not a JSON Web Token"),
+        ("x".repeat(20_000), "longer than 16 kB"),
+        (String::new(), "not a JSON Web Token"),
+    ] {
+        let detail = refused(&app, &forged).await;
+        assert!(detail.contains(reason), "{detail}");
+    }
+    for _ in 0..3 {
+        refused(&app, "guess").await;
+    }
+    ask(&app, "guess").await.problem(429, "too_many_failures");
+    let expired = refused(&app, &token(json!({"exp": now() - 60}))).await;
+    assert!(expired.contains("expired"), "{expired}");
+    assert_eq!(ask(&app, &good).await.status, 200);
+}
