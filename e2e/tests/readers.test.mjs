@@ -127,7 +127,7 @@ scenario('the stream carries the headers that clients and proxies need', { versi
   world.model.script(says('Hello.'));
   const stream = await (await world.post('hello')).toEnd();
   assert.match(stream.headers.get('content-type') ?? '', /^text\/event-stream/);
-  assert.equal(stream.headers.get('cache-control'), 'no-cache');
+  assert.equal(stream.headers.get('cache-control'), 'no-cache, no-transform');
   assert.equal(stream.headers.get('x-vercel-ai-ui-message-stream'), 'v1');
   assert.equal(stream.headers.get('x-accel-buffering'), 'no');
   assert.equal(stream.headers.get('x-chat-id'), world.id);

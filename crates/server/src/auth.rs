@@ -96,7 +96,7 @@ impl Auth {
     /// As the settings say.
     pub fn build(config: &Config) -> Self {
         let way = match config.auth {
-            AuthKind::None => Way::None(LocalOnly::new(config.cors_origins.to_vec(), config.insecure_bind)),
+            AuthKind::None => Way::None(LocalOnly::new(config.cors_origins.to_vec(), config.hosts.to_vec())),
             AuthKind::Token => Way::Token(KnownTokens(RwLock::new(config.tokens.to_vec().into()))),
             // The settings were checked, so neither is missing.
             AuthKind::Jwt => Jwt::build(config).map_or(Way::Nothing, |jwt| Way::Jwt(Box::new(jwt))),
@@ -256,6 +256,19 @@ impl Refusal {
             other @ (Self::Forged(_) | Self::Foreign(_) | Self::Unavailable(_)) => other,
         }
     }
+}
+
+/// Refuses what a page elsewhere sent for something that belongs to no owner: pages, numbers, the description. Where owners are told
+/// apart there is nothing to protect, because a page elsewhere has no token.
+pub async fn keep_foreign_pages_out(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    if let Way::None(local) = &app.auth().way {
+        local.admit_visitor(request.headers())?;
+    }
+    Ok(next.run(request).await)
 }
 
 /// Finds the owner, or answers for the handler.

@@ -35,7 +35,7 @@ pub use self::{
     invocation::{Invocation, TestedCall},
     tables::{Written, WrittenRule},
     url::Url,
-    value::{Duration, Origin, Secret, Size, Token},
+    value::{Duration, HostName, Origin, Secret, Size, Token},
 };
 use self::{
     source::Sources,
@@ -178,6 +178,9 @@ settings! {
     trusted_proxies: List<ipnet::IpNet> = "", "FERMATA_TRUSTED_PROXIES";
     /// Origins of browser pages elsewhere that may call, as `https://app.example.com`, separated by commas.
     cors_origins: List<Origin> = "", "FERMATA_CORS_ORIGINS";
+    /// Names under which the server answers although auth is none, besides localhost, addresses and the names of cors_origins,
+    /// as chat.example.com, separated by commas.
+    hosts: List<HostName> = "", "FERMATA_HOSTS";
     /// Runs that one owner may have open. Default 64; no limit where auth is none.
     runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER",
         over "429 `too_many_runs` with `retry-after`";

@@ -10,10 +10,15 @@ mod schema;
 mod tool_result;
 mod tools;
 
-use axum::{Extension, Router, http::header, middleware};
+use axum::{
+    Extension, Router,
+    http::{HeaderName, HeaderValue, header},
+    middleware,
+};
 use tower_http::{
     catch_panic::CatchPanicLayer,
     cors::{AllowOrigin, Any, CorsLayer},
+    set_header::SetResponseHeaderLayer,
 };
 use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -34,14 +39,14 @@ pub fn router(app: App) -> Router {
 /// Everything that Fermata answers, with a web demo. The demo's pages know paths from the root, so this is not to be nested.
 pub fn site(app: App, demo: Demo) -> Router {
     let (api, description) = table(&app, &demo).split_for_parts();
-    api.layer(Extension(operators::Description::of(description)))
+    let api = api
+        .layer(Extension(operators::Description::of(description)))
         .layer(Extension(demo))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(ApiError::of_panic))
-        .layer(cors(app.cors_origins()))
-        .layer(middleware::from_fn(metrics::observe))
-        .with_state(app)
+        .layer(cors(app.cors_origins()));
+    told_to_browsers(api).layer(middleware::from_fn(metrics::observe)).with_state(app)
 }
 
 /// The description of everything that Fermata answers, as `/openapi.json` has it.
@@ -67,15 +72,23 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(page::welcome)) //               GET    /
         .routes(routes!(page::curl)) //                  GET    /curl
         .merge(demo::routes(demo)) //                    GET    /assistant-ui, /assets/…, each only where it is built
-        .route_layer(demo::compression());
+        .route_layer(demo::compression())
+        .route_layer(middleware::from_fn_with_state(app.clone(), auth::keep_foreign_pages_out));
+    let description = OpenApiRouter::new()
+        .routes(routes!(operators::openapi)) //          GET    /openapi.json
+        .route_layer(middleware::from_fn_with_state(app.clone(), auth::keep_foreign_pages_out));
+    let numbers = OpenApiRouter::new()
+        .routes(routes!(operators::metrics)) //          GET    /metrics
+        .route_layer(middleware::from_fn_with_state(app.clone(), auth::keep_foreign_pages_out));
     OpenApiRouter::with_openapi(schema::head())
         .merge(api)
         .merge(pages)
-        // What operators and their machines call; nobody is asked who they are.
+        // What operators and their machines call.
+        .merge(description)
+        .merge(numbers)
+        // Under any name, because load balancers ask by addresses and names of their own.
         .routes(routes!(operators::healthz)) //          GET    /healthz
         .routes(routes!(operators::readyz)) //           GET    /readyz
-        .routes(routes!(operators::metrics)) //          GET    /metrics
-        .routes(routes!(operators::openapi)) //          GET    /openapi.json
 }
 
 async fn not_found() -> ApiError {
@@ -87,6 +100,19 @@ async fn method_not_allowed() -> ApiError {
         Code::MethodNotAllowed,
         "This path has no such method; the header `allow` lists those it has.",
     )
+}
+
+/// Has every response that does not say otherwise itself, errors included, be what it says, kept nowhere, and loaded by no page
+/// elsewhere. The last is asked only of what a page loads without CORS, so pages of `cors_origins` read on.
+fn told_to_browsers(router: Router<App>) -> Router<App> {
+    router
+        .layer(unless_set(header::CACHE_CONTROL, "no-store"))
+        .layer(unless_set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(unless_set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
+}
+
+fn unless_set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
+    SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
 }
 
 /// Pages elsewhere, as far as the operator named them. No origin, no header.

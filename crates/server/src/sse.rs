@@ -1,7 +1,7 @@
 //! A run's log as a response.
 //!
 //! The body only reads: dropping it, reading it slowly or never changes nothing for the run. It must not be compressed,
-//! because a compressor holds back what is ready.
+//! because a compressor holds back what is ready; `no-transform` tells proxies and frameworks in between the same.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub fn stream(following: Following) -> Response {
     let name = |id: &str| HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("unnamed"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
         (HeaderName::from_static("x-vercel-ai-ui-message-stream"), HeaderValue::from_static("v1")),
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
         (CHAT_ID, name(following.chat.as_str())),

@@ -57,6 +57,10 @@ pub struct Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin(String);
 
+/// A host's name in lower case, with a port where only that port is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostName(String);
+
 /// Several values, separated by commas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct List<T>(pub Vec<T>);
@@ -366,6 +370,41 @@ impl Value for Origin {
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text)
             .ok_or_else(|| format!("{text:?} is not an origin; write it as https://app.example.com"))
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted(&self.0)
+    }
+}
+
+// === impl HostName ===
+
+impl HostName {
+    /// Reads a name, with a port or without.
+    pub fn parse(text: &str) -> Option<Self> {
+        let authority: axum::http::uri::Authority = text.trim().parse().ok()?;
+        let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+        let is_name = !authority.host().is_empty() && authority.as_str().bytes().all(fit);
+        is_name.then(|| Self(authority.as_str().to_ascii_lowercase()))
+    }
+
+    /// Whether a `Host` header names it.
+    pub fn is_named_by(&self, host: &str) -> bool {
+        let name = match (self.0.contains(':'), host.rsplit_once(':')) {
+            (false, Some((name, _port))) => name,
+            (true, _) | (false, None) => host,
+        };
+        name.eq_ignore_ascii_case(&self.0)
+    }
+}
+
+impl Value for HostName {
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| {
+            format!(
+                "{text:?} is not the name of a host; write it as chat.example.com or chat.example.com:8443"
+            )
+        })
     }
 
     fn show(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use axum::{
     Extension,
-    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -22,6 +22,11 @@ use crate::{
 const PAGE_POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data: blob: https: http:; font-src 'self' data:; connect-src 'self'; object-src 'none'; \
     base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+pub const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
+
+/// What of the person's devices a page may use: nothing. None of the demo's tools asks for any.
+pub const NO_DEVICES: &str = "camera=(), microphone=(), geolocation=(), display-capture=(), payment=(), usb=(), serial=(), hid=(), midi=()";
 
 /// What may be compressed: not what is already, and never a stream of events.
 pub type Compressible = And<DefaultPredicate, NotForContentType>;
@@ -61,6 +66,7 @@ pub fn send(file: &File, headers: &HeaderMap) -> Response {
         (header::CACHE_CONTROL, HeaderValue::from_static(keep)),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (PERMISSIONS_POLICY, HeaderValue::from_static(NO_DEVICES)),
     ]);
     if file.is_page() {
         about.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));

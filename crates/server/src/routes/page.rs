@@ -45,7 +45,13 @@ pub async fn curl(State(app): State<App>, headers: HeaderMap) -> impl IntoRespon
         .replace("{{model}}", &escape(app.model()));
     // The page needs nothing from anywhere, so nothing is allowed.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'";
-    ([(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-cache")], Html(page))
+    let about = [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (demo::PERMISSIONS_POLICY, demo::NO_DEVICES),
+    ];
+    (about, Html(page))
 }
 
 /// Under which URL the person reached this page. Only what a host can be made of gets into a line for a shell.

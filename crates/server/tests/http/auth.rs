@@ -126,6 +126,46 @@ async fn without_tokens_foreign_pages_are_kept_out() {
 }
 
 #[tokio::test]
+async fn without_tokens_only_names_that_the_operator_gave_lead_here() {
+    let open = ["--insecure-bind", "true", "--bind", "0.0.0.0:0"];
+    let ask = async |app: &TestApp, path: &str, host: &str| {
+        let request = axum::http::Request::get(path).header(header::HOST, host).body(Body::empty());
+        app.send(request.expect("a request")).await.status().as_u16()
+    };
+    for options in [&[] as &[&str], &open] {
+        let app = TestApp::with(&[options, &["--hosts", "chat.example.com"]].concat(), []).await;
+        for path in ["/api/chats", "/api/tools", "/", "/curl", "/metrics", "/openapi.json"] {
+            for host in ["localhost:3000", "192.168.1.7:3000", "chat.example.com", "chat.example.com:8443"] {
+                assert_eq!(ask(&app, path, host).await, 200, "{path} under {host}");
+            }
+            for host in ["evil.example", "evil.example:3000", "chat.example.com.evil.example", "rebind.it"] {
+                assert_eq!(ask(&app, path, host).await, 403, "{path} under {host}");
+            }
+        }
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(ask(&app, path, "evil.example").await, 200, "{path}");
+        }
+    }
+    let app = TestApp::with(TOKENS, []).await;
+    assert_eq!(ask(&app, "/", "evil.example").await, 200, "a page elsewhere has no token");
+}
+
+#[tokio::test]
+async fn without_tokens_what_another_site_loads_is_refused_and_its_links_are_not() {
+    let app = TestApp::new([]).await;
+    let from = async |path: &str, mode: &str| {
+        let headers = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode)];
+        app.ask(Method::GET, path, &headers, Body::empty()).await
+    };
+    for path in ["/api/chats", "/api/chat/c", "/metrics", "/openapi.json", "/"] {
+        let detail = from(path, "no-cors").await.problem(403, "foreign_page");
+        assert!(detail.contains("cors_origins"), "{detail}");
+    }
+    from("/api/chats", "navigate").await.problem(403, "foreign_page");
+    assert_eq!(from("/", "navigate").await.status, 200);
+}
+
+#[tokio::test]
 async fn only_origins_that_are_named_may_read_what_they_get() {
     let app = TestApp::with(&["--cors-origins", "https://app.example"], []).await;
     let preflight = |origin| {

@@ -88,7 +88,7 @@ async fn a_post_streams_a_message_to_its_end() {
     assert_eq!(stream.kinds().last(), Some(&"finish"));
     assert_eq!(stream.words(), "Hello.");
     let headers = &stream.headers;
-    assert_eq!(headers[header::CACHE_CONTROL], "no-cache");
+    assert_eq!(headers[header::CACHE_CONTROL], "no-cache, no-transform");
     assert_eq!(headers["x-vercel-ai-ui-message-stream"], "v1");
     assert_eq!(headers["x-accel-buffering"], "no");
     assert_eq!(headers["x-chat-id"], "c");

@@ -153,6 +153,7 @@ async fn the_page_has_lines_for_the_host_it_was_asked_under() {
     assert!(page.headers["content-type"].to_str().is_ok_and(|kind| kind.starts_with("text/html")));
     assert!(page.text.contains("curl -N http://127.0.0.1:3000/api/chat"), "{}", page.text);
     assert!(!page.text.contains("{{"), "a place was left empty");
+    let app = TestApp::with(&["--auth", "token", "--tokens", "alice:a-token-of-some-length"], []).await;
     let request = axum::http::Request::get("/curl")
         .header("host", "x';reboot;'")
         .body(Body::empty())

@@ -1,0 +1,74 @@
+//! What browsers, caches and proxies are told about every answer.
+
+use axum::{Router, body::Body, http::Method};
+use serde_json::json;
+
+use crate::{Answer, TestApp, app::says, scripted};
+
+fn check(answer: &Answer, cache: &str) {
+    let header = |name: &str| answer.headers.get(name).map_or("", |value| value.to_str().expect("text"));
+    let told = (header("x-content-type-options"), header("cross-origin-resource-policy"));
+    assert_eq!(told, ("nosniff", "same-origin"), "{answer:?}");
+    assert_eq!(header("cache-control"), cache, "{answer:?}");
+}
+
+#[tokio::test]
+async fn every_answer_is_what_it_says_for_nobody_else_and_kept_nowhere() {
+    let app = TestApp::new([scripted::says("Hello.")]).await;
+    app.open(says("c", "hi")).await.end().await;
+    for path in ["/api/chats", "/api/chat/c", "/api/chat/c/pending", "/api/tools", "/healthz", "/metrics"] {
+        let answer = app.get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        check(&answer, "no-store");
+    }
+    let refused = [
+        (404, app.get("/api/chat/nobody").await),
+        (404, app.get("/no/such/path").await),
+        (204, app.get("/api/chat/c/stream").await),
+        (405, app.ask(Method::PUT, "/api/chats", &[], Body::empty()).await),
+        (422, app.post("/api/chat", json!({"messages": 1})).await),
+        (400, app.ask(Method::POST, "/api/chat", &[], "{").await),
+        (403, app.ask(Method::GET, "/api/chats", &[("origin", "https://evil.example")], Body::empty()).await),
+    ];
+    for (status, answer) in refused {
+        assert_eq!(answer.status, status);
+        check(&answer, "no-store");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_not_to_be_held_back_by_what_is_in_between() {
+    let app = TestApp::new([scripted::says("Hello.")]).await;
+    let answer = app.post("/api/chat", says("c", "hi")).await;
+    check(&answer, "no-cache, no-transform");
+}
+
+#[tokio::test]
+async fn a_page_may_use_none_of_the_persons_devices() {
+    let app = TestApp::new([]).await;
+    let page = app.get("/curl").await;
+    check(&page, "no-cache");
+    let policy = page.headers["permissions-policy"].to_str().expect("text");
+    for device in ["camera=()", "microphone=()", "geolocation=()"] {
+        assert!(policy.contains(device), "{policy}");
+    }
+    assert!(page.headers.contains_key("content-security-policy"));
+}
+
+#[tokio::test]
+async fn a_router_that_is_mounted_elsewhere_says_the_same() {
+    let mut app = TestApp::new([]).await;
+    app.router = Router::new().nest("/assistant", app.router);
+    check(&app.get("/assistant/api/chats").await, "no-store");
+    check(&app.get("/assistant/api/chat/nobody").await, "no-store");
+}
+
+#[tokio::test]
+async fn pages_that_the_operator_named_may_read_what_they_ask_for() {
+    let app = TestApp::with(&["--cors-origins", "https://app.example"], []).await;
+    let answer =
+        app.ask(Method::GET, "/api/chats", &[("origin", "https://app.example")], Body::empty()).await;
+    assert_eq!(answer.headers["access-control-allow-origin"], "https://app.example");
+    // A browser asks for this header only if a page loads something without CORS.
+    check(&answer, "no-store");
+}
