@@ -12,6 +12,7 @@ use crate::{
     extract::BodyLimits,
     ids::{RandomIds, SystemClock},
     metrics::Metrics,
+    readers::Readers,
     tools,
 };
 
@@ -27,6 +28,8 @@ pub struct Parts {
     pub auth: Auth,
     /// How much a request body may take.
     pub body_limits: BodyLimits,
+    /// How many streams each owner reads.
+    pub readers: Readers,
     /// Pages elsewhere that may call.
     pub cors_origins: Vec<Origin>,
     /// What `/metrics` shows.
@@ -101,6 +104,7 @@ impl App {
             database: Some(database),
             auth,
             body_limits: BodyLimits::of(config),
+            readers: Readers::new(config.readers_per_owner),
             cors_origins: config.cors_origins.to_vec(),
             metrics: Metrics::install()?,
             model: name,
@@ -144,6 +148,11 @@ impl App {
     /// How much a request body may take.
     pub fn body_limits(&self) -> &BodyLimits {
         &self.0.body_limits
+    }
+
+    /// How many streams each owner reads.
+    pub fn readers(&self) -> &Readers {
+        &self.0.readers
     }
 
     /// Pages elsewhere that may call.

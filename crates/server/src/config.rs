@@ -184,6 +184,9 @@ settings! {
     /// Runs that one owner may have open. Default 64; no limit where auth is none.
     runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER",
         over "429 `too_many_runs` with `retry-after`";
+    /// Streams that one owner may read at a time from this instance. Default 256; no limit where auth is none.
+    readers_per_owner: Option<NonZeroUsize>, "FERMATA_READERS_PER_OWNER",
+        over "429 `too_many_readers` with `retry-after`";
     /// Model calls in one run.
     max_steps: std::num::NonZeroU32 = "20", "FERMATA_MAX_STEPS",
         over "the run ends with `finish`, and its open calls are settled";
@@ -238,9 +241,22 @@ settings! {
     /// How much of one tool output the model is told; what is over is cut out.
     max_model_output: Size = "400KB", "FERMATA_MAX_MODEL_OUTPUT",
         over "the middle of the output is cut out of what the model is told; clients are shown all of it";
+    /// Connections at a time, as far as the process's limit of open files allows. When all are taken, the one that has been without a
+    /// request for the longest is closed for a new one; if there is none, the new one is refused. Health checks are answered all the same.
+    max_connections: NonZeroUsize = "4096", "FERMATA_MAX_CONNECTIONS",
+        over "503 `unavailable` with `retry-after`, or, beyond the few that get it, a closed connection";
+    /// Connections from one address at a time; of IPv6, from one network of 64 bits. This machine itself and trusted_proxies have no limit.
+    max_connections_per_address: NonZeroUsize = "1024", "FERMATA_MAX_CONNECTIONS_PER_ADDRESS",
+        over "429 `too_many_connections` with `retry-after`, or, beyond the few that get it, a closed connection";
+    /// How long the head of a request may take, and how long a connection may stay open without a request.
+    header_timeout: Duration = "10s", "FERMATA_HEADER_TIMEOUT",
+        over "the connection is closed";
     /// How long the body of a request may take.
     body_timeout: Duration = "30s", "FERMATA_BODY_TIMEOUT",
         over "408 `slow_request`";
+    /// How long a client may take nothing of what is sent to it before it is disconnected.
+    reader_timeout: Duration = "30s", "FERMATA_READER_TIMEOUT",
+        over "the connection is closed; the run goes on and can be followed again";
     /// Calls of one chat that may wait for somebody at a time.
     max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS",
         over "the call has failed, and the model is told why";
@@ -269,6 +285,8 @@ settings! {
 const DEEPEST_JSON: usize = 120;
 /// Runs that one owner may have open where tokens tell owners apart and nobody set another number.
 const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
+/// The same for streams that one owner may read.
+const READERS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(256);
 
 // === impl Config ===
 
@@ -304,9 +322,12 @@ impl Config {
         };
         match auth {
             AuthKind::None => Self { auth, ..self },
-            AuthKind::Token | AuthKind::Jwt | AuthKind::Header => {
-                Self { auth, runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER), ..self }
-            }
+            AuthKind::Token | AuthKind::Jwt | AuthKind::Header => Self {
+                auth,
+                runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER),
+                readers_per_owner: self.readers_per_owner.or(READERS_PER_OWNER),
+                ..self
+            },
         }
     }
 

@@ -16,6 +16,8 @@ use fermata_tools::StateName;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::serve::Full;
+
 /// What a client can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those on the wire, and `of` gives their statuses")]
@@ -37,6 +39,8 @@ pub enum Code {
     UnknownTool,
     DeniedByPolicy,
     TooManyRuns,
+    TooManyConnections,
+    TooManyReaders,
     TooManyFailures,
     Internal,
     Unavailable,
@@ -103,6 +107,8 @@ impl Code {
             Self::UnknownTool => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_tool"),
             Self::DeniedByPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "denied_by_policy"),
             Self::TooManyRuns => (StatusCode::TOO_MANY_REQUESTS, "too_many_runs"),
+            Self::TooManyConnections => (StatusCode::TOO_MANY_REQUESTS, "too_many_connections"),
+            Self::TooManyReaders => (StatusCode::TOO_MANY_REQUESTS, "too_many_readers"),
             Self::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "too_many_failures"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
@@ -114,7 +120,9 @@ impl Code {
     fn hint(self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::Unauthorized => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Self::TooManyRuns => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
+            Self::TooManyRuns | Self::TooManyConnections | Self::TooManyReaders => {
+                Some((header::RETRY_AFTER, HeaderValue::from_static("5")))
+            }
             Self::Unavailable => Some((header::RETRY_AFTER, HeaderValue::from_static("2"))),
             // What is left of the body would be read as the next request.
             Self::SlowRequest => Some((header::CONNECTION, HeaderValue::from_static("close"))),
@@ -198,6 +206,21 @@ impl IntoResponse for ApiError {
         let mut headers = HeaderMap::from_iter(self.header.or_else(|| self.code.hint()));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         (status, headers, Json(problem)).into_response()
+    }
+}
+
+impl From<Full> for ApiError {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Server => Self::new(
+                Code::Unavailable,
+                "All of this server's connections are in use (max_connections); try again in a moment.",
+            ),
+            Full::Address => Self::new(
+                Code::TooManyConnections,
+                "Your address has as many connections as this server allows one address (max_connections_per_address); close some.",
+            ),
+        }
     }
 }
 

@@ -16,8 +16,10 @@ pub mod ids;
 pub mod metrics;
 pub mod migrate;
 pub mod policy_test;
+pub mod readers;
 pub mod reload;
 pub mod routes;
+pub mod serve;
 pub mod sse;
 pub mod tools;
 

@@ -8,12 +8,13 @@ use std::{
 };
 
 use anyhow::Context;
-use axum::serve::ListenerExt;
 use fermata_server::{
     App, Demo,
     config::{Config, ConfigError, Invocation},
     health, migrate, policy_test,
     reload::Reloader,
+    routes,
+    serve::{ConnectionLimits, Server},
     site,
 };
 use tikv_jemallocator::Jemalloc;
@@ -112,31 +113,26 @@ fn log_filter(wish: Option<&str>) -> EnvFilter {
 async fn serve(config: Config) -> anyhow::Result<()> {
     // Before anything else: until it is listened for, the signal would end the process.
     let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context(NO_SIGNALS)?;
-    let listener = TcpListener::bind(config.bind)
-        .await
-        .with_context(|| format!("{} cannot be listened on", config.bind))?;
+    let listener = listen(config.bind).await?;
     let address = listener.local_addr().context("the socket has no address")?;
     let app = App::build(&config).await?;
     let mut ends = Ends::listen()?;
     tracing::info!("listening on http://{address}, answered by the model {}", app.model());
     warn_of_demo(&config);
-    // A chunk is smaller than a packet; waiting for more to send would be what a reader sees as jerking.
-    let listener = listener.tap_io(|socket| {
-        if let Err(error) = socket.set_nodelay(true) {
-            tracing::debug!(%error, "a socket takes no options");
-        }
-    });
+    let server = Server {
+        routes: site(app.clone(), Demo::built()),
+        when_full: routes::when_full(app.clone()),
+        limits: ConnectionLimits::of(&config),
+        proxies: app.auth().proxies().clone(),
+    };
     let over = CancellationToken::new();
     let again = Reloader::new(app.clone(), config, Box::new(read_settings));
     let tasks = TaskTracker::new();
     tasks.spawn(tidy_metrics(app.clone(), over.clone()));
     tasks.spawn(again.on_signal(hangups, over.clone()));
-    let site = site(app.clone(), Demo::built());
-    let service = site.into_make_service_with_connect_info::<SocketAddr>();
-    let server = axum::serve(listener, service).with_graceful_shutdown(over.clone().cancelled_owned());
     let serving = async {
         tokio::select! {
-            ended = server.into_future() => ended.context("the server failed")?,
+            () = server.serve(listener, over.clone()) => {}
             () = grace(&over) => tracing::warn!("connections were still open and were cut"),
         }
         over.cancel();
@@ -149,6 +145,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         ended = serving => ended,
         () = ends.twice(&app, &over) => std::process::exit(1),
     }
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("{address} cannot be listened on"))
 }
 
 fn warn_of_demo(config: &Config) {

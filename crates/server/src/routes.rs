@@ -14,6 +14,7 @@ use axum::{
     Extension, Router,
     http::{HeaderName, HeaderValue, header},
     middleware,
+    routing::get,
 };
 use tower_http::{
     catch_panic::CatchPanicLayer,
@@ -28,7 +29,9 @@ use crate::{
     config::Origin,
     demo::Demo,
     error::{ApiError, Code},
-    metrics, sse,
+    metrics,
+    serve::Full,
+    sse,
 };
 
 /// Everything that Fermata answers but the web demo, for a program that mounts it wherever it likes.
@@ -47,6 +50,16 @@ pub fn site(app: App, demo: Demo) -> Router {
         .layer(CatchPanicLayer::custom(ApiError::of_panic))
         .layer(cors(app.cors_origins()));
     told_to_browsers(api).layer(middleware::from_fn(metrics::observe)).with_state(app)
+}
+
+/// What is answered on a connection for which there is no place: health checks, and a refusal of everything else.
+pub fn when_full(app: App) -> Router {
+    let api = Router::new()
+        .route("/healthz", get(operators::healthz))
+        .route("/readyz", get(operators::readyz))
+        .fallback(no_place)
+        .method_not_allowed_fallback(method_not_allowed);
+    told_to_browsers(api.layer(cors(app.cors_origins()))).with_state(app)
 }
 
 /// The description of everything that Fermata answers, as `/openapi.json` has it.
@@ -93,6 +106,10 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
 
 async fn not_found() -> ApiError {
     ApiError::new(Code::NotFound, "There is nothing at this path; GET /openapi.json lists what there is.")
+}
+
+async fn no_place(Extension(full): Extension<Full>) -> ApiError {
+    full.into()
 }
 
 async fn method_not_allowed() -> ApiError {

@@ -15,6 +15,8 @@ use fermata_protocol::KEEP_ALIVE;
 use futures::Stream;
 use tokio::time::{Instant, sleep_until};
 
+use crate::readers::ReaderPlace;
+
 /// Which chat a stream belongs to; curl, which may leave out the id, learns it here.
 pub const CHAT_ID: HeaderName = HeaderName::from_static("x-chat-id");
 /// Which run a stream reads.
@@ -22,8 +24,8 @@ pub const STREAM_ID: HeaderName = HeaderName::from_static("x-resumable-stream-id
 /// Proxies drop quiet streams after a minute or so; clients of the protocol expect a sign within 15 seconds.
 const QUIET_AT_MOST: Duration = Duration::from_secs(10);
 
-/// Streams what the reader reads.
-pub fn stream(following: Following) -> Response {
+/// Streams what the reader reads, who takes this place for as long.
+pub fn stream(following: Following, place: ReaderPlace) -> Response {
     let name = |id: &str| HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("unnamed"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -33,22 +35,25 @@ pub fn stream(following: Following) -> Response {
         (CHAT_ID, name(following.chat.as_str())),
         (STREAM_ID, name(following.run.as_str())),
     ];
-    (headers, Body::from_stream(frames(following))).into_response()
+    (headers, Body::from_stream(frames(following, place))).into_response()
 }
 
 /// Batches as they come, and a comment where none did.
 ///
 /// The timer is not set anew for each batch, which would cost more than the batch: it runs out at its time and looks back.
-fn frames(following: Following) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> {
+fn frames(
+    following: Following,
+    place: ReaderPlace,
+) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> {
     let timer = Box::pin(sleep_until(Instant::now() + QUIET_AT_MOST));
     futures::stream::unfold(
-        (following, timer, Instant::now()),
-        |(mut following, mut timer, mut last)| async move {
+        (following, timer, Instant::now(), place),
+        |(mut following, mut timer, mut last, place)| async move {
             loop {
                 tokio::select! {
                     biased;
                     batch = following.reader.next() => {
-                        return batch.map(|batch| (Ok(batch), (following, timer, Instant::now())));
+                        return batch.map(|batch| (Ok(batch), (following, timer, Instant::now(), place)));
                     }
                     () = timer.as_mut() => {
                         let quiet = last.elapsed() >= QUIET_AT_MOST;
@@ -57,7 +62,7 @@ fn frames(following: Following) -> impl Stream<Item = Result<Bytes, std::convert
                         }
                         timer.as_mut().reset(last + QUIET_AT_MOST);
                         if quiet {
-                            return Some((Ok(Bytes::from_static(KEEP_ALIVE)), (following, timer, last)));
+                            return Some((Ok(Bytes::from_static(KEEP_ALIVE)), (following, timer, last, place)));
                         }
                     }
                 }

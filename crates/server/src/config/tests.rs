@@ -46,7 +46,7 @@ fn nothing_set_gives_the_defaults_of_the_contract() {
     assert_eq!(config.drain.0.as_secs(), 10);
     assert_eq!(config.max_body.0, 10_000_000);
     assert_eq!(config.tool_timeout.0.as_secs(), 60);
-    assert_eq!(config.runs_per_owner, None);
+    assert_eq!((config.runs_per_owner, config.readers_per_owner), (None, None));
 }
 
 #[test]
@@ -168,6 +168,7 @@ fn variables_are_put_into_the_strings_of_the_file() {
     let secrets: Vec<&str> = config.tokens.iter().map(|token| token.secret.expose_secret()).collect();
     assert_eq!(secrets, ["one-one-one-one-one", "xtwo-two-two-twoy"]);
     assert_eq!(config.runs_per_owner, NonZeroUsize::new(64));
+    assert_eq!(config.readers_per_owner, NonZeroUsize::new(256));
 }
 
 #[test]

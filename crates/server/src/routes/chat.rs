@@ -29,7 +29,7 @@ use crate::{
     )),
     (status = 404, description = "`not_found`: the chat is somebody else's, or `fermata.exists` was wrong", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`nothing_to_continue`: the history holds nothing new", body = Problem, content_type = "application/problem+json"),
-    (status = 429, description = "`too_many_runs`", body = Problem, content_type = "application/problem+json",
+    (status = 429, description = "`too_many_runs` or `too_many_readers`", body = Problem, content_type = "application/problem+json",
         headers(("retry-after" = u32, description = "Seconds"))),
     refusals::Body,
 ))]
@@ -39,8 +39,10 @@ pub async fn post(
     ApiJson { body, room: _room }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
     let hold = body.fermata.hold.as_deref().map(hold).transpose()?;
+    // Before anything begins that nobody could read.
+    let place = app.readers().enter(&owner)?;
     let following = app.engine().submit(Submission { owner, body, hold }).await?;
-    Ok(sse::stream(following))
+    Ok(sse::stream(following, place))
 }
 
 fn hold(text: &str) -> Result<std::time::Duration, ApiError> {
@@ -63,6 +65,8 @@ fn hold(text: &str) -> Result<std::time::Duration, ApiError> {
             ("x-vercel-ai-ui-message-stream" = String, description = "Always v1"),
         )),
         (status = 204, description = "No run is open, or the chat is unknown"),
+        (status = 429, description = "`too_many_readers`", body = Problem, content_type = "application/problem+json",
+            headers(("retry-after" = u32, description = "Seconds"))),
         refusals::Any,
     )
 )]
@@ -76,8 +80,11 @@ pub async fn stream(
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let after = headers.get("last-event-id").and_then(|id| EventId::parse(id.to_str().ok()?));
-    let following = app.engine().resume(&owner, &chat, after).await?;
-    Ok(following.map_or_else(|| StatusCode::NO_CONTENT.into_response(), sse::stream))
+    let place = app.readers().enter(&owner)?;
+    match app.engine().resume(&owner, &chat, after).await? {
+        Some(following) => Ok(sse::stream(following, place)),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
 }
 
 /// Ends the open run.

@@ -9,9 +9,15 @@ use axum::{
     http::{HeaderMap, Method, Request, StatusCode, header},
     response::Response,
 };
-use fermata_server::{App, config::Invocation, router};
+use fermata_server::{
+    App,
+    config::Invocation,
+    router, routes,
+    serve::{ConnectionLimits, Server},
+};
 use futures::StreamExt;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::scripted::{Scripted, Turn};
@@ -134,9 +140,27 @@ impl TestApp {
 
     /// The same behind a socket, as long as the test runs.
     pub async fn serve(&self) -> SocketAddr {
+        self.serve_within(ConnectionLimits {
+            connections: 100,
+            per_address: 100,
+            header_timeout: PATIENCE,
+            reader_timeout: PATIENCE,
+        })
+        .await
+    }
+
+    /// The same, within these limits.
+    pub async fn serve_within(&self, limits: ConnectionLimits) -> SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        tokio::spawn(axum::serve(listener, self.router.clone()).into_future());
+        let when_full = routes::when_full(self.app.clone());
+        let server = Server {
+            routes: self.router.clone(),
+            when_full,
+            limits,
+            proxies: self.app.auth().proxies().clone(),
+        };
+        tokio::spawn(server.serve(listener, CancellationToken::new()));
         address
     }
 }

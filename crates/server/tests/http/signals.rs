@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStderr, Command, Stdio},
 };
 
-use crate::app::Settings;
+use crate::app::{PATIENCE, Settings};
 
 /// The program, until the test is over.
 struct Program {
@@ -18,7 +18,19 @@ struct Program {
 
 impl Program {
     fn start(file: &Settings) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_fermata"))
+        Self::run(Command::new(env!("CARGO_BIN_EXE_fermata")), file)
+    }
+
+    /// The same, with so many open files at most.
+    fn start_with_files(file: &Settings, files: u32) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        let line = format!("ulimit -n {files} && exec {} \"$@\"", env!("CARGO_BIN_EXE_fermata"));
+        shell.args(["-c", &line, "fermata"]);
+        Self::run(shell, file)
+    }
+
+    fn run(mut command: Command, file: &Settings) -> Self {
+        let mut child = command
             .args(["--config", file.path(), "--bind", "127.0.0.1:0", "--database-url", "sqlite::memory:"])
             .env_clear()
             .stderr(Stdio::piped())
@@ -36,6 +48,13 @@ impl Program {
     fn logs(&mut self, words: &str) -> String {
         let mut lines = self.log.by_ref().map(|line| line.expect("text"));
         lines.find(|line| line.contains(words)).unwrap_or_else(|| panic!("the log ended without {words:?}"))
+    }
+
+    /// A connection on which no answer is waited for for ever.
+    fn connect(&self) -> TcpStream {
+        let connection = TcpStream::connect(&self.address).expect("a connection");
+        connection.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        connection
     }
 
     fn signal(&self, name: &str) {
@@ -133,4 +152,26 @@ fn a_second_signal_ends_the_program_at_once_though_a_connection_is_open() {
     program.logs("a second signal ends at once");
     program.signal("TERM");
     assert_eq!(program.ends(), Some(1));
+}
+
+#[test]
+fn more_connections_than_open_files_do_not_keep_a_health_check_from_its_answer() {
+    let program = Program::start_with_files(&Settings::new(""), 128);
+    let head = format!("host: {}\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n", program.address);
+    let mut connections = Vec::new();
+    for number in 0..200 {
+        let mut connection = program.connect();
+        // Every second one begins a request, and is answered that its body is waited for, or that there is no place.
+        if number % 2 == 0 {
+            connection.write_all(format!("POST /api/chat HTTP/1.1\r\n{head}").as_bytes()).expect("a head");
+            connection.read_exact(&mut [0; 12]).expect("an answer");
+        }
+        connections.push(connection);
+    }
+    let mut health = program.connect();
+    let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", program.address);
+    health.write_all(request.as_bytes()).expect("a request");
+    let mut answer = [0; 12];
+    health.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }

@@ -6,6 +6,7 @@ use fermata_engine::{Engine, EngineParts, Rules, Settings, Submission, store::Me
 use fermata_protocol::ChatBody;
 use fermata_server::{
     ids::{RandomIds, SystemClock},
+    readers::Readers,
     sse,
 };
 use fermata_tools::Owner;
@@ -37,8 +38,10 @@ fn engine_in_memory(model: Scripted) -> Engine {
 async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
     let engine = engine_in_memory(Scripted::new([calls(&[("get_location", json!({}))])]));
     let body = ChatBody::parse(says_with_location("c", "where?")).expect("a body");
-    let submission = Submission { owner: Owner::anyone(), body, hold: None };
-    let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run")));
+    let owner = Owner::anyone();
+    let place = Readers::default().enter(&owner).expect("a place");
+    let submission = Submission { owner, body, hold: None };
+    let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run"), place));
     stream.until("tool-input-available").await;
     let mut last = tokio::time::Instant::now();
     for _ in 0..3 {
@@ -71,4 +74,19 @@ async fn what_is_said_reaches_the_socket_before_the_stream_ends() {
     assert!(!seen.to_lowercase().contains("content-encoding"), "{seen}");
     drop(socket);
     assert_eq!(app.get("/api/chat/c").await.json()["open"], true, "a client that goes away ends nothing");
+}
+
+#[tokio::test]
+async fn an_owner_reads_so_many_streams_at_a_time() {
+    let app = TestApp::with(&["--readers-per-owner", "2"], [calls(&[("get_location", json!({}))])]).await;
+    let mut first = app.open(says_with_location("c", "where?")).await;
+    first.until("tool-input-available").await;
+    let _second = app.follow("c").await;
+    let stream = app.get("/api/chat/c/stream").await;
+    assert!(stream.problem(429, "too_many_readers").contains("readers_per_owner"));
+    assert!(stream.headers.contains_key("retry-after"));
+    app.post("/api/chat", says("d", "hi")).await.problem(429, "too_many_readers");
+    app.get("/api/chat/d").await.problem(404, "not_found");
+    drop(first);
+    app.follow("c").await;
 }

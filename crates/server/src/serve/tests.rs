@@ -1,0 +1,229 @@
+//! Connections that keep the server waiting, and more of them than there are places. Time is paused.
+
+use std::{future::pending, sync::Mutex};
+
+use axum::{
+    Extension,
+    http::StatusCode,
+    routing::{get, post},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    net::TcpStream,
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+
+use super::*;
+
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    connections: 2,
+    per_address: 2,
+    header_timeout: Duration::from_secs(10),
+    reader_timeout: Duration::from_secs(30),
+};
+/// What a test's pipe holds, which stands for the buffers of two kernels.
+const PIPE: usize = 1 << 10;
+const GET: &str = "GET / HTTP/1.1\r\nhost: h\r\n\r\n";
+
+/// `/` says its peer's address, `/busy` never answers, `/endless` never stops answering.
+fn server() -> Server {
+    let address = async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.ip().to_string();
+    let refusal = async |Extension(full): Extension<Full>| {
+        let status = match full {
+            Full::Server => StatusCode::SERVICE_UNAVAILABLE,
+            Full::Address => StatusCode::TOO_MANY_REQUESTS,
+        };
+        (status, "full")
+    };
+    let endless = async || {
+        let piece = Bytes::from_static(&[b'x'; PIPE]);
+        Body::from_stream(futures::stream::repeat_with(move || Ok::<_, Infallible>(piece.clone())))
+    };
+    let routes = Router::new()
+        .route("/", get(address))
+        .route("/busy", post(async |_: Body| pending::<()>().await))
+        .route("/endless", get(endless));
+    let when_full = Router::new().route("/healthz", get(async || "ok")).fallback(refusal);
+    Server { routes, when_full, limits: LIMITS, proxies: TrustedProxies::default() }
+}
+
+/// The client's end of a connection, and the server's work for it.
+async fn connect(server: Server) -> (DuplexStream, impl Future<Output = ()>) {
+    let (client, io) = duplex(PIPE);
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    let place =
+        Places::new(&server.limits, TrustedProxies::default()).take(peer.ip()).await.expect("a place");
+    (client, server.connection(io, peer, place, CancellationToken::new()))
+}
+
+/// Until when the connection lasts while the client does this, and then nothing.
+async fn lasts(server: Server, does: impl AsyncFnOnce(&mut DuplexStream)) -> Duration {
+    let begun = Instant::now();
+    let (mut client, connection) = connect(server).await;
+    let client = async {
+        does(&mut client).await;
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = client => {}
+        () = connection => {}
+    }
+    begun.elapsed()
+}
+
+async fn answer(client: &mut (impl AsyncRead + Unpin), end: &str) -> String {
+    let mut answer = String::new();
+    while !answer.ends_with(end) {
+        let mut piece = [0; 256];
+        let read = client.read(&mut piece).await.expect("an answer");
+        assert!(read > 0, "the connection was closed after {answer:?}");
+        answer.push_str(std::str::from_utf8(&piece[..read]).expect("text"));
+    }
+    answer
+}
+
+/// A server behind a socket, and where it is.
+async fn listening(server: Server) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(server.serve(listener, CancellationToken::new()));
+    address
+}
+
+async fn ask(address: SocketAddr, request: &str) -> TcpStream {
+    let mut client = TcpStream::connect(address).await.expect("a connection");
+    client.write_all(request.as_bytes()).await.expect("sending");
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_nothing_is_disconnected() {
+    assert_eq!(lasts(server(), async |_| {}).await.as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_trickles_its_head_is_disconnected_as_soon() {
+    let trickle = async |client: &mut DuplexStream| {
+        client.write_all(b"GET / HTTP/1.1\r\n").await.expect("sending");
+        for _ in 0..100 {
+            client.write_all(b"x: y\r\n").await.expect("sending");
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    assert_eq!(lasts(server(), trickle).await.as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_another_request_is_closed() {
+    let ask_twice = async |client: &mut DuplexStream| {
+        for _ in 0..2 {
+            sleep(Duration::from_secs(8)).await;
+            client.write_all(GET.as_bytes()).await.expect("sending");
+            assert!(answer(client, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
+        }
+    };
+    assert_eq!(lasts(server(), ask_twice).await.as_secs(), 26);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_nothing_is_disconnected() {
+    let ask = async |client: &mut DuplexStream| {
+        client.write_all(b"GET /endless HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
+        let mut piece = [0; PIPE];
+        client.read_exact(&mut piece).await.expect("a piece");
+        sleep(Duration::from_secs(29)).await;
+        client.read_exact(&mut piece).await.expect("a piece");
+    };
+    assert_eq!(lasts(server(), ask).await.as_secs(), 59);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_on_which_nothing_is_said_is_kept() {
+    let (said, says) = mpsc::channel::<Result<Bytes, Infallible>>(1);
+    let says = Mutex::new(Some(says));
+    let quiet = async move || {
+        let mut says = says.lock().expect("a lock").take().expect("one request");
+        Body::from_stream(futures::stream::poll_fn(move |cx| says.poll_recv(cx)))
+    };
+    let quiet = Arc::new(quiet);
+    let routes = Router::new().route("/", get(move || async move { quiet().await }));
+    let (mut client, connection) = connect(Server { routes, ..server() }).await;
+    let client = async {
+        client.write_all(GET.as_bytes()).await.expect("sending");
+        for _ in 0..3 {
+            sleep(Duration::from_secs(300)).await;
+            said.send(Ok(Bytes::from_static(b"still here"))).await.expect("a reader");
+            answer(&mut client, "still here\r\n").await;
+        }
+    };
+    tokio::select! {
+        () = client => {}
+        () = connection => panic!("the connection ended"),
+    }
+}
+
+#[tokio::test]
+async fn connections_without_a_request_give_way() {
+    // So that nothing but giving way ends one.
+    let limits = ConnectionLimits { header_timeout: Duration::from_secs(3600), ..LIMITS };
+    let address = listening(Server { limits, ..server() }).await;
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(ask(address, "GET / HT").await);
+    }
+    let mut asking = ask(address, GET).await;
+    assert!(answer(&mut asking, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
+    // It is idle now, and gives way as well.
+    for _ in 0..2 {
+        silent.push(ask(address, "").await);
+    }
+    assert_eq!(asking.read(&mut [0]).await.expect("an end"), 0);
+}
+
+#[tokio::test]
+async fn health_is_answered_when_every_connection_is_busy() {
+    let address = listening(server()).await;
+    let busy = "POST /busy HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n";
+    let mut connections = Vec::new();
+    for _ in 0..2 {
+        connections.push(ask(address, "GET /endless HTTP/1.1\r\nhost: h\r\n\r\n").await);
+        connections.last_mut().expect("a connection").read_exact(&mut [0; 12]).await.expect("an answer");
+    }
+    for _ in 0..100 {
+        connections.push(ask(address, "").await);
+    }
+    let mut health = ask(address, "GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let mut answer = String::new();
+    health.read_to_string(&mut answer).await.expect("an answer, and the end of the connection");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+    let mut refused = ask(address, busy).await;
+    let mut answer = String::new();
+    refused.read_to_string(&mut answer).await.expect("an answer, and the end of the connection");
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("full"), "{answer}");
+}
+
+#[tokio::test]
+async fn when_the_server_ends_a_response_under_way_is_finished() {
+    let (said, says) = mpsc::channel::<Result<Bytes, Infallible>>(1);
+    let says = Arc::new(Mutex::new(Some(says)));
+    let quiet = move || async move {
+        let mut says = says.lock().expect("a lock").take().expect("one request");
+        Body::from_stream(futures::stream::poll_fn(move |cx| says.poll_recv(cx)))
+    };
+    let server = Server { routes: Router::new().route("/", get(quiet)), ..server() };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let over = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listener, over.clone()));
+    let mut client = ask(address, GET).await;
+    said.send(Ok(Bytes::from_static(b"begun"))).await.expect("a reader");
+    answer(&mut client, "begun\r\n").await;
+    over.cancel();
+    said.send(Ok(Bytes::from_static(b"done"))).await.expect("a reader");
+    drop(said);
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).await.expect("the rest");
+    assert!(rest.contains("done") && rest.ends_with("0\r\n\r\n"), "{rest}");
+    serving.await.expect("an end");
+}
