@@ -7,7 +7,7 @@ use fermata_mcp::Hub;
 use fermata_store::{BadRedisUrl, Database, OpenOptions, RedisMail};
 
 use crate::{
-    auth::Auth,
+    auth::{Auth, operators::Operators},
     config::{Config, Origin},
     extract::BodyLimits,
     ids::{RandomIds, SystemClock},
@@ -26,6 +26,8 @@ pub struct Parts {
     pub engine: Engine,
     /// Who is asking.
     pub auth: Auth,
+    /// Who may see the numbers.
+    pub operators: Operators,
     /// How much a request body may take.
     pub body_limits: BodyLimits,
     /// How many streams each owner reads.
@@ -103,6 +105,7 @@ impl App {
             mcp,
             database: Some(database),
             auth,
+            operators: Operators::build(config),
             body_limits: BodyLimits::of(config),
             readers: Readers::new(config.readers_per_owner),
             cors_origins: config.cors_origins.to_vec(),
@@ -143,6 +146,11 @@ impl App {
     /// Who is asking.
     pub fn auth(&self) -> &Auth {
         &self.0.auth
+    }
+
+    /// Who may see the numbers.
+    pub fn operators(&self) -> &Operators {
+        &self.0.operators
     }
 
     /// How much a request body may take.

@@ -7,6 +7,7 @@ mod failures;
 mod jwt;
 mod key_set;
 mod local;
+pub mod operators;
 mod proxied;
 
 use std::{

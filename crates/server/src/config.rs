@@ -39,7 +39,7 @@ pub use self::{
 };
 use self::{
     source::Sources,
-    value::{List, Value},
+    value::{List, SHORTEST_TOKEN, Value},
 };
 
 /// One thing that can be set.
@@ -181,6 +181,12 @@ settings! {
     /// Names under which the server answers although auth is none, besides localhost, addresses and the names of cors_origins,
     /// as chat.example.com, separated by commas.
     hosts: List<HostName> = "", "FERMATA_HOSTS";
+    /// Address for operators alone, with /metrics, /healthz and /readyz. Where it is set, /metrics is at this address only,
+    /// unless there is an operator_token.
+    operator_bind: Option<SocketAddr>, "FERMATA_OPERATOR_BIND";
+    /// Bearer token for /metrics at either address, of at least 16 characters. Where auth is not none, /metrics is shown only with
+    /// it or at operator_bind.
+    operator_token: Option<Secret>, "FERMATA_OPERATOR_TOKEN";
     /// Runs that one owner may have open. Default 64; no limit where auth is none.
     runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER",
         over "429 `too_many_runs` with `retry-after`";
@@ -350,6 +356,12 @@ impl Config {
         }
         if self.keep.is_some_and(|keep| keep.0.is_zero()) {
             return fault("keep", "0s would forget every chat at once; leave it out to keep chats for ever");
+        }
+        if self.operator_token.as_ref().is_some_and(|token| token.0.expose_secret().len() < SHORTEST_TOKEN) {
+            return fault(
+                "operator_token",
+                &format!("it is shorter than {SHORTEST_TOKEN} characters and could be guessed"),
+            );
         }
         if let Some(owners) = shared_token(&self.tokens) {
             return fault(

@@ -25,4 +25,4 @@ pub mod tools;
 
 pub use app::App;
 pub use demo::Demo;
-pub use routes::{router, site};
+pub use routes::{operators_site, router, site};

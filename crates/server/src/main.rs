@@ -11,7 +11,7 @@ use anyhow::Context;
 use fermata_server::{
     App, Demo,
     config::{Config, ConfigError, Invocation},
-    health, migrate, policy_test,
+    health, migrate, operators_site, policy_test,
     reload::Reloader,
     routes,
     serve::{ConnectionLimits, Server},
@@ -34,6 +34,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// The log targets of the libraries that talk to OpenAI and to MCP servers.
 const TALKATIVE: [&str; 2] = ["async_openai", "rmcp"];
 
+/// Connections at a time to the address of the operators.
+const OPERATORS: usize = 64;
 const NO_SIGNALS: &str = "signals cannot be received";
 
 /// The signals that end the server.
@@ -115,6 +117,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context(NO_SIGNALS)?;
     let listener = listen(config.bind).await?;
     let address = listener.local_addr().context("the socket has no address")?;
+    let operators = match config.operator_bind {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let app = App::build(&config).await?;
     let mut ends = Ends::listen()?;
     tracing::info!("listening on http://{address}, answered by the model {}", app.model());
@@ -130,6 +136,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let tasks = TaskTracker::new();
     tasks.spawn(tidy_metrics(app.clone(), over.clone()));
     tasks.spawn(again.on_signal(hangups, over.clone()));
+    if let Some(listener) = operators {
+        tracing::info!("listening for operators on http://{}", listener.local_addr()?);
+        let limits = ConnectionLimits { connections: OPERATORS, ..server.limits };
+        let server = Server { routes: operators_site(app.clone()), limits, ..server.clone() };
+        tasks.spawn(serve_operators(server, listener, over.clone()));
+    }
     let serving = async {
         tokio::select! {
             () = server.serve(listener, over.clone()) => {}
@@ -149,6 +161,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("{address} cannot be listened on"))
+}
+
+async fn serve_operators(server: Server, listener: TcpListener, over: CancellationToken) {
+    tokio::select! {
+        () = server.serve(listener, over.clone()) => {}
+        () = grace(&over) => {}
+    }
 }
 
 fn warn_of_demo(config: &Config) {

@@ -52,6 +52,17 @@ pub fn site(app: App, demo: Demo) -> Router {
     told_to_browsers(api).layer(middleware::from_fn(metrics::observe)).with_state(app)
 }
 
+/// What operators ask at an address of their own.
+pub fn operators_site(app: App) -> Router {
+    let numbers = Router::new()
+        .route("/metrics", get(operators::metrics))
+        .route_layer(middleware::from_fn_with_state(app.clone(), auth::operators::guard_own_address));
+    let api = numbers.route("/healthz", get(operators::healthz)).route("/readyz", get(operators::readyz));
+    told_to_browsers(api.fallback(not_found).method_not_allowed_fallback(method_not_allowed))
+        .layer(CatchPanicLayer::custom(ApiError::of_panic))
+        .with_state(app)
+}
+
 /// What is answered on a connection for which there is no place: health checks, and a refusal of everything else.
 pub fn when_full(app: App) -> Router {
     let api = Router::new()
@@ -92,7 +103,7 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .route_layer(middleware::from_fn_with_state(app.clone(), auth::keep_foreign_pages_out));
     let numbers = OpenApiRouter::new()
         .routes(routes!(operators::metrics)) //          GET    /metrics
-        .route_layer(middleware::from_fn_with_state(app.clone(), auth::keep_foreign_pages_out));
+        .route_layer(middleware::from_fn_with_state(app.clone(), auth::operators::guard));
     OpenApiRouter::with_openapi(schema::head())
         .merge(api)
         .merge(pages)

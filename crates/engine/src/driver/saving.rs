@@ -101,8 +101,7 @@ impl Driver {
             live.log.note_saved();
         }
         for place in &effects.changed {
-            let call = &live.run.calls[*place];
-            live.spans.note(call, live.toolbox.find(&call.tool).is_some());
+            live.spans.note(&live.run.calls[*place]);
         }
         record.always.extend(effects.always.iter().cloned());
         Ok(())

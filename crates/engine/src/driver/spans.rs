@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use fermata_protocol::ToolCallId;
-use fermata_tools::{Call, StateName};
+use fermata_tools::{Call, RunBy, StateName};
 use jiff::Timestamp;
 use tracing::{Span, field::Empty};
 
@@ -24,8 +24,8 @@ impl CallSpans {
         Self { run: run.id.to_string(), spans: HashMap::new() }
     }
 
-    /// Tells of the state that a call has come into. `is_known`: whether the tool exists, and not just in the model's mind.
-    pub fn note(&mut self, call: &Call, is_known: bool) {
+    /// Tells of the state that a call has come into.
+    pub fn note(&mut self, call: &Call) {
         let run = self.run.as_str();
         let span = self.spans.entry(call.id.clone()).or_insert_with(|| begin(run, call));
         let state = call.state().name();
@@ -36,7 +36,7 @@ impl CallSpans {
             }
             span.record("fermata.call.state", state.as_str());
             self.spans.remove(&call.id);
-            count(call, is_known);
+            count(call);
         }
     }
 
@@ -70,9 +70,18 @@ fn begin(run: &str, call: &Call) -> Span {
     )
 }
 
-fn count(call: &Call, is_known: bool) {
-    // A name that a model makes up must not become a label.
-    let tool = if is_known { call.tool.clone() } else { "unknown".to_owned() };
+/// The tool's name as a label of metrics. A label is kept for ever and shown to operators, so pages and models, which make up names
+/// as they like, share one each.
+fn tool_label(call: &Call) -> String {
+    match call.run_by {
+        Some(RunBy::Server | RunBy::Mcp) => call.tool.clone(),
+        Some(RunBy::Browser) => "browser".to_owned(),
+        None => "unknown".to_owned(),
+    }
+}
+
+fn count(call: &Call) {
+    let tool = tool_label(call);
     let state = call.state().name().as_str();
     let error_type = call.state().error_type().map_or("", |error_type| error_type.as_str());
     let labels = [

@@ -212,6 +212,13 @@ fn proxies_are_addresses_and_networks_and_never_everybody() {
 }
 
 #[test]
+fn an_operators_token_is_not_short() {
+    assert!(error(&[("FERMATA_OPERATOR_TOKEN", "fifteen-letters")], "").contains("shorter than 16"));
+    let (_, report) = read(&[], &[("FERMATA_OPERATOR_TOKEN", "sixteen-letters!")], "").expect("long enough");
+    assert!(!report.contains("sixteen"), "{report}");
+}
+
+#[test]
 fn files_by_url_are_named_by_a_word_or_by_their_hosts() {
     let hosts = "file_urls = [\"CDN.example.com\", \"*.files.example\", \"[::1]\"]\n";
     let (config, report) = read(&[], &[], hosts).expect("hosts");

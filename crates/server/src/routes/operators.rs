@@ -45,9 +45,14 @@ pub async fn readyz(State(app): State<App>) -> Result<&'static str, ApiError> {
 }
 
 /// Numbers, as Prometheus reads them.
-#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "operators",
-    responses((status = 200, description = "Prometheus text", body = String, content_type = "text/plain")), security(())
-)]
+///
+/// Where owners are told apart they are shown at the operators' own address only, or to the operator's token.
+#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "operators", security(()), responses(
+    (status = 200, description = "Prometheus text", body = String, content_type = "text/plain"),
+    (status = 401, description = "`unauthorized`: not without the operator's token", body = Problem, content_type = "application/problem+json"),
+    (status = 403, description = "`foreign_page`: a page elsewhere asked", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "`not_found`: not at this address", body = Problem, content_type = "application/problem+json"),
+))]
 pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics().render())
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use axum::{body::Body, http::Method};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::TestApp;
+use crate::{TestApp, scripted};
 
 #[tokio::test]
 async fn the_description_has_every_endpoint_of_the_contract() {
@@ -108,6 +108,102 @@ async fn the_numbers_count_requests_by_route_and_not_by_path() {
     assert!(numbers.contains("http_server_request_duration_seconds_count"), "{numbers}");
     assert!(numbers.contains("http_route=\"/api/chat/{id}\",http_response_status_code=\"404\""), "{numbers}");
     assert!(!numbers.contains("nobody-has") && !numbers.contains("no-such-path"), "{numbers}");
+}
+
+#[tokio::test]
+async fn the_numbers_name_no_tool_of_a_page_and_none_that_a_model_made_up() {
+    const NAMES: usize = 200;
+    let turns = (0..NAMES).flat_map(|n| {
+        let page = format!("tool_of_a_page_{n}");
+        let nobody = format!("tool_of_nobody_{n}");
+        let calls = [(page.as_str(), json!({})), (nobody.as_str(), json!({})), ("current_time", json!({}))];
+        [scripted::calls(&calls), scripted::says("Done.")]
+    });
+    let app = TestApp::new(turns).await;
+    for n in 0..NAMES {
+        let chat = format!("names-{n}");
+        let page = format!("tool_of_a_page_{n}");
+        let tools = json!({page.as_str(): {"parameters": {"type": "object"}}});
+        let body = json!({"id": chat, "tools": tools, "messages": [{"role": "user", "content": "go"}]});
+        let mut stream = app.open(body).await;
+        let is_parked =
+            |chunk: &Value| chunk["type"] == "tool-input-available" && chunk["toolName"] == page.as_str();
+        while !stream.chunks.iter().any(is_parked) {
+            assert!(stream.read_more().await, "the call is parked: {:?}", stream.kinds());
+        }
+        let call = app.pending(&chat).await[0]["toolCallId"].clone();
+        let answer = json!({"chatId": chat, "toolCallId": call, "output": 1});
+        assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+        stream.end().await;
+    }
+    let numbers = app.get("/metrics").await.text;
+    assert!(!numbers.contains("tool_of_"), "a name became a label");
+    for tool in ["browser", "unknown", "current_time"] {
+        let label = format!("fermata_calls_total{{gen_ai_tool_name=\"{tool}\"");
+        assert!(numbers.contains(&label), "{tool} is missing: {numbers}");
+    }
+}
+
+const OPERATOR: &str = "a-token-of-the-operator";
+
+/// The status of `/metrics` at the main address and at the operators' own, without a token and with the operator's.
+async fn numbers_of(options: &[&str]) -> [u16; 4] {
+    let app = TestApp::with(options, []).await;
+    let own = fermata_server::operators_site(app.app.clone());
+    let own = TestApp { router: own, app: app.app.clone(), model: app.model.clone() };
+    let bearer = format!("bearer {OPERATOR}");
+    let mut statuses = Vec::new();
+    for app in [&app, &own] {
+        for headers in [&[] as &[(&str, &str)], &[("authorization", bearer.as_str())]] {
+            let answer = app.ask(Method::GET, "/metrics", headers, Body::empty()).await;
+            assert_eq!(answer.text.contains("http_server_request"), answer.status == 200, "{}", answer.text);
+            statuses.push(answer.status.as_u16());
+        }
+        assert_eq!(app.get("/healthz").await.status, 200);
+        assert_eq!(app.get("/readyz").await.status, 200);
+    }
+    statuses.try_into().expect("four")
+}
+
+#[tokio::test]
+async fn the_numbers_are_shown_where_the_operator_wants_them_and_to_the_operator() {
+    // There is a number to show.
+    TestApp::new([]).await.get("/healthz").await;
+    let tokens = ["--auth", "token", "--tokens", "alice:a-token-of-some-length"];
+    let own = ["--operator-bind", "127.0.0.1:0"];
+    let token = ["--operator-token", OPERATOR];
+    assert_eq!(numbers_of(&[]).await, [200, 200, 200, 200]);
+    assert_eq!(numbers_of(&own).await, [404, 404, 200, 200]);
+    assert_eq!(numbers_of(&token).await, [401, 200, 401, 200]);
+    assert_eq!(numbers_of(&tokens).await, [404, 404, 200, 200]);
+    assert_eq!(numbers_of(&[&tokens[..], &own].concat()).await, [404, 404, 200, 200]);
+    assert_eq!(numbers_of(&[&tokens[..], &token].concat()).await, [401, 200, 401, 200]);
+    assert_eq!(numbers_of(&[&tokens[..], &own, &token].concat()).await, [401, 200, 401, 200]);
+}
+
+#[tokio::test]
+async fn an_owners_token_is_not_the_operators() {
+    let owner = "a-token-of-some-length";
+    let tokens = format!("alice:{owner}");
+    let options = ["--auth", "token", "--tokens", &tokens, "--operator-token", OPERATOR];
+    let app = TestApp::with(&options, []).await;
+    let headers = [("authorization", &*format!("Bearer {owner}"))];
+    app.ask(Method::GET, "/metrics", &headers, Body::empty()).await.problem(401, "unauthorized");
+    let headers = [("authorization", &*format!("Bearer {OPERATOR}"))];
+    app.ask(Method::GET, "/api/chats", &headers, Body::empty()).await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn the_operators_address_has_nothing_else_and_no_foreign_pages() {
+    let app = TestApp::with(&["--operator-bind", "127.0.0.1:0"], []).await;
+    let router = fermata_server::operators_site(app.app.clone());
+    let own = TestApp { router, app: app.app.clone(), model: app.model.clone() };
+    for path in ["/", "/api/chats", "/openapi.json"] {
+        own.get(path).await.problem(404, "not_found");
+    }
+    let request = axum::http::Request::get("/metrics").header("host", "evil.example").body(Body::empty());
+    assert_eq!(own.send(request.expect("a request")).await.status(), 403);
+    assert_eq!(own.get("/metrics").await.headers["x-content-type-options"], "nosniff");
 }
 
 #[tokio::test]

@@ -77,6 +77,29 @@ impl Drop for Program {
 }
 
 #[test]
+fn operators_have_an_address_of_their_own() {
+    let file = Settings::new("operator_bind = \"127.0.0.1:0\"\n");
+    let mut program = Program::start(&file);
+    let line = program.logs("listening for operators on");
+    let (_, operators) = line.split_once("http://").expect("an address");
+    let ask = |address: &str, path: &str| {
+        let mut socket = TcpStream::connect(address).expect("a connection");
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")
+            .expect("sending");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("an answer");
+        answer.split(' ').nth(1).expect("a status").to_owned()
+    };
+    assert_eq!((ask(operators, "/metrics"), ask(operators, "/api/chats")), ("200".into(), "404".into()));
+    assert_eq!(
+        (ask(&program.address, "/metrics"), ask(&program.address, "/api/chats")),
+        ("404".into(), "200".into())
+    );
+    program.signal("TERM");
+    assert_eq!(program.ends(), Some(0));
+}
+
+#[test]
 fn at_a_hangup_the_file_is_read_again_and_a_bad_one_is_refused() {
     let file = Settings::new("hold = \"1s\"\n");
     let mut program = Program::start(&file);

@@ -277,7 +277,13 @@ fn uncommented(example: &str) -> String {
 #[test]
 fn the_example_shows_every_table_with_all_that_it_can_have() {
     let example = uncommented(include_str!("../../../../../fermata.example.toml"));
-    let variables = [("OPENAI_API_KEY", "sk"), ("TICKETS_TOKEN", "t"), ("REDIS_PASSWORD", "p")];
+    let variables = [
+        ("OPENAI_API_KEY", "sk"),
+        ("TICKETS_TOKEN", "t"),
+        ("REDIS_PASSWORD", "p"),
+        ("OPERATOR_TOKEN", "sixteen-letters!"),
+        ("CLUSTER_KEY", "S1GA2b94PjbTYTdTTtDAkfRTBZbnMjrDxEIFSoRoAZU="),
+    ];
     let postgres = ["--database-url", "postgres://db.example.com/fermata"];
     let (config, report) = read(&postgres, &variables, &example).expect("all of the example can be used");
     for key in [
