@@ -1,11 +1,8 @@
 //! The binary: settings, log, socket, and an end in good order.
 
-use std::{
-    io::{IsTerminal, Write},
-    net::SocketAddr,
-    process::ExitCode,
-    time::Duration,
-};
+mod log;
+
+use std::{io::Write, net::SocketAddr, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use fermata_server::{
@@ -23,7 +20,6 @@ use tokio::{
     signal::unix::{Signal, SignalKind},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing_subscriber::EnvFilter;
 
 /// The system's allocator keeps what large requests have taken; this one gives it back within seconds.
 #[global_allocator]
@@ -31,9 +27,6 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// How long open connections may take to end after the last signal to them.
 const GRACE: Duration = Duration::from_secs(10);
-/// The log targets of the libraries that talk to OpenAI and to MCP servers.
-const TALKATIVE: [&str; 2] = ["async_openai", "rmcp"];
-
 /// Connections at a time to the address of the operators.
 const OPERATORS: usize = 64;
 const NO_SIGNALS: &str = "signals cannot be received";
@@ -69,7 +62,7 @@ fn start() -> anyhow::Result<()> {
     let runtime = || tokio::runtime::Runtime::new().context("the runtime cannot be started");
     match invocation {
         Invocation::Serve(config) => {
-            begin_log();
+            log::begin();
             runtime()?.block_on(serve(*config))
         }
         Invocation::Check(report) => print(&report),
@@ -91,25 +84,6 @@ fn print(report: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
-}
-
-fn begin_log() {
-    let filter = log_filter(std::env::var("RUST_LOG").ok().as_deref());
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
-    // Otherwise a panic would be on stderr in a form that no log collector reads.
-    std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-}
-
-/// What is logged: as `RUST_LOG` says, otherwise `info`.
-///
-/// Those that talk to providers and to MCP servers log what these answer, which may repeat keys and what persons wrote, so each is
-/// silent unless it is asked for by name.
-fn log_filter(wish: Option<&str>) -> EnvFilter {
-    let wish =
-        wish.filter(|wish| !wish.trim().is_empty() && EnvFilter::try_new(wish).is_ok()).unwrap_or("info");
-    let silent = TALKATIVE.into_iter().filter(|library| !wish.contains(library));
-    EnvFilter::new(silent.fold(wish.to_owned(), |wish, library| format!("{wish},{library}=off")))
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -220,42 +194,5 @@ impl Ends {
             () = ending => {}
             () = self.next() => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! What the log's filter lets through.
-
-    use tracing_subscriber::layer::SubscriberExt;
-
-    use super::*;
-
-    fn lets_through(wish: Option<&str>) -> (bool, bool) {
-        let log = tracing_subscriber::registry().with(log_filter(wish));
-        tracing::subscriber::with_default(log, || {
-            (
-                tracing::enabled!(target: "fermata_server::error", tracing::Level::INFO),
-                tracing::enabled!(target: "async_openai::client", tracing::Level::ERROR),
-            )
-        })
-    }
-
-    #[test]
-    fn what_a_provider_says_is_not_logged_unless_asked_for_by_name() {
-        for wish in [
-            None,
-            Some(""),
-            Some("info"),
-            Some("debug,hyper=warn"),
-            Some("fermata_server=trace"),
-            Some("=?="),
-        ] {
-            assert_eq!(lets_through(wish), (true, false), "{wish:?}");
-        }
-        for wish in ["info,async_openai=warn", "info,async_openai::client=error"] {
-            assert_eq!(lets_through(Some(wish)), (true, true), "{wish:?}");
-        }
-        assert_eq!(lets_through(Some("error")), (false, false));
     }
 }
