@@ -8,6 +8,9 @@ import { freePort } from '../harness/ports.mjs';
 import { Server } from '../harness/server.mjs';
 import { RandomModel, chatOf } from './model.mjs';
 
+/** Rounds kill servers more often than a run that gets nowhere is taken up. */
+const FERMATA_MAX_ATTEMPTS = '1000';
+
 /** @typedef {import('../harness/random.mjs').Random} Random */
 /** @typedef {import('../harness/events.mjs').Event} Event */
 
@@ -80,7 +83,7 @@ export class CrashWorld {
    */
   static async create(random, { settings = {}, instances = 1 }) {
     const world = new CrashWorld(random, await FakeOpenAi.start());
-    const api = { OPENAI_BASE_URL: world.api.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
+    const api = { OPENAI_BASE_URL: world.api.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model', FERMATA_MAX_ATTEMPTS };
     try {
       for (let place = 0; place < instances; place += 1) {
         const server = new Server(await freePort(), { ...api, ...settings });

@@ -430,6 +430,13 @@ impl Driver {
                 Ending::ToolFailed { tool, error_type } => {
                     tracing::warn!(chat = %self.chat, run = %live.run.id, tool, %error_type, "the run was ended by a tool's failure");
                 }
+                Ending::CrashLoop => {
+                    tracing::error!(
+                        chat = %self.chat,
+                        run = %live.run.id,
+                        "the run is given up: each process that took it up ended, failed or was cut off before the run got on"
+                    );
+                }
                 Ending::Finished(_)
                 | Ending::Stopped
                 | Ending::Superseded
@@ -449,11 +456,13 @@ impl Driver {
         self.retire();
         let Some(live) = &mut self.live else { return Ok(()) };
         live.log.leave(shutting_down());
-        if is_at_work || !live.is_saved_late {
+        // A run at work that this process took up has done it no harm: the end comes from outside, and is not counted against the run.
+        let attempts = if is_at_work { live.attempts.saturating_sub(1) } else { live.attempts };
+        if attempts == live.attempts && (is_at_work || !live.is_saved_late) {
             return Ok(());
         }
         let run = live.run.id.clone();
-        self.commit(vec![Change::Drive { run, driver: None }]).await
+        self.commit(vec![Change::Drive { run, driver: None, attempts }]).await
     }
 
     /// When something may be over.

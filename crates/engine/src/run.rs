@@ -272,6 +272,26 @@ impl Run {
         effects
     }
 
+    /// Ends a run that no process has got on with.
+    pub fn give_up(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        if self.state.phase == Phase::Speaking || self.step_calls().any(is_at_work) {
+            // As when it is resumed: readers may have seen more than was saved.
+            self.state.seq += LOST_PLACES;
+        }
+        self.withdraw_orphans(effects);
+        self.fail_cut_off_calls(context, effects);
+        self.end(Ending::CrashLoop, context, effects);
+    }
+
+    /// Whether something is saved with these effects that need not be done again if the process ends now. Taking up what another process
+    /// has left is not, unless a call of it has come to its end.
+    pub fn gets_on(&self, effects: &Effects, is_taken_up: bool) -> bool {
+        if is_taken_up {
+            return effects.changed.iter().any(|place| self.calls[*place].state().is_final());
+        }
+        effects.ask || !effects.changed.is_empty() || !effects.confirmed.is_empty()
+    }
+
     /// Opens the stream and asks the model for the first step.
     pub fn begin(&mut self) -> Effects {
         let mut effects = Effects { save: true, ..Effects::default() };

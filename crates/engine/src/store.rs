@@ -157,6 +157,10 @@ pub struct RunRecord {
     pub chunks: Vec<(u64, String)>,
     /// Its calls, in the order they were first put.
     pub calls: Vec<Call>,
+    /// Whether it goes on only when somebody answers, or its time is over.
+    pub waiting: bool,
+    /// How often it was taken up to be worked on since it last got on.
+    pub attempts: u32,
 }
 
 impl RunRecord {
@@ -203,6 +207,8 @@ pub enum Change {
         run: RunId,
         /// Who drives it.
         driver: Option<InstanceId>,
+        /// How often it was taken up to be worked on since it last got on.
+        attempts: u32,
     },
     /// Where the run is now.
     SaveRun {
@@ -220,6 +226,8 @@ pub enum Change {
         questions: usize,
         /// Who drives it from now on.
         driver: Option<InstanceId>,
+        /// How often it was taken up to be worked on since it last got on.
+        attempts: u32,
     },
     /// The log grew.
     AppendChunks {

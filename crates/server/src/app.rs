@@ -217,6 +217,7 @@ fn settings(config: &Config) -> Settings {
         file_urls: config.file_urls.clone(),
         limits: Limits {
             steps: config.max_steps.get(),
+            attempts: config.max_attempts.get(),
             messages: config.max_messages.get(),
             tools: config.max_tools.get(),
             system_bytes: config.max_system.0,

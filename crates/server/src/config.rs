@@ -196,6 +196,9 @@ settings! {
     /// Model calls in one run.
     max_steps: std::num::NonZeroU32 = "20", "FERMATA_MAX_STEPS",
         over "the run ends with `finish`, and its open calls are settled";
+    /// How often a run may be taken up after the end of the process that worked on it, without getting on in between.
+    max_attempts: std::num::NonZeroU32 = "3", "FERMATA_MAX_ATTEMPTS",
+        over "the last of these take-ups ends the run with `error`, and its open calls are settled";
     /// Which files by URL a model is handed: data (none but data URLs), https (those that do not lead to private addresses or
     /// names), or hosts, separated by commas, such as cdn.example.com or *.example.com.
     file_urls: FileUrls = "https", "FERMATA_FILE_URLS";

@@ -85,8 +85,10 @@ async fn apply(
         Change::OpenRun { run, message, driver } => {
             runs::open(transaction, chat, run, message, driver, at).await
         }
-        Change::Drive { run, driver } => runs::drive(transaction, chat, run, driver.as_ref()).await,
-        Change::SaveRun { run, state, expires, waiting, let_go, questions, driver } => {
+        Change::Drive { run, driver, attempts } => {
+            runs::drive(transaction, chat, run, driver.as_ref(), *attempts).await
+        }
+        Change::SaveRun { run, state, expires, waiting, let_go, questions, driver, attempts } => {
             let now = runs::Now {
                 state,
                 expires: *expires,
@@ -94,6 +96,7 @@ async fn apply(
                 let_go: *let_go,
                 questions: *questions,
                 driver: driver.as_ref(),
+                attempts: *attempts,
             };
             runs::save(transaction, chat, run, now).await
         }

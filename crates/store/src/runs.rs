@@ -23,6 +23,19 @@ pub struct Now<'a> {
     pub let_go: bool,
     pub questions: usize,
     pub driver: Option<&'a InstanceId>,
+    pub attempts: u32,
+}
+
+/// An open run as its rows have it.
+#[derive(sqlx::FromRow)]
+struct OpenRun {
+    id: Text,
+    message_id: Text,
+    state: String,
+    waiting: bool,
+    attempts: i64,
+    /// The instance that drives it, if that is alive.
+    driver: Option<Text>,
 }
 
 pub async fn open(
@@ -55,7 +68,8 @@ pub async fn save(
     now: Now<'_>,
 ) -> Result<(), Fault> {
     let saved = sqlx::query(
-        "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7, driver = $8
+        "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7, driver = $8,
+            attempts = $9
          where chat_id = $1 and id = $2 and outcome is null",
     )
     .bind(chat.as_str())
@@ -66,6 +80,7 @@ pub async fn save(
     .bind(now.let_go)
     .bind(i64::try_from(now.questions).unwrap_or(i64::MAX))
     .bind(now.driver.map(|driver| text(driver.as_str())))
+    .bind(i64::from(now.attempts))
     .execute(connection)
     .await
     .map_err(failed)?;
@@ -78,15 +93,18 @@ pub async fn drive(
     chat: &ChatId,
     run: &RunId,
     driver: Option<&InstanceId>,
+    attempts: u32,
 ) -> Result<(), Fault> {
-    let driven =
-        sqlx::query("update runs set driver = $3 where chat_id = $1 and id = $2 and outcome is null")
-            .bind(chat.as_str())
-            .bind(text(run.as_str()))
-            .bind(driver.map(|driver| text(driver.as_str())))
-            .execute(connection)
-            .await
-            .map_err(failed)?;
+    let driven = sqlx::query(
+        "update runs set driver = $3, attempts = $4 where chat_id = $1 and id = $2 and outcome is null",
+    )
+    .bind(chat.as_str())
+    .bind(text(run.as_str()))
+    .bind(driver.map(|driver| text(driver.as_str())))
+    .bind(i64::from(attempts))
+    .execute(connection)
+    .await
+    .map_err(failed)?;
     if driven.rows_affected() == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
@@ -193,24 +211,27 @@ pub async fn find_open(
     connection: &mut Connection,
     chat: &ChatId,
 ) -> Result<Option<(RunRecord, Option<InstanceId>)>, Fault> {
-    let found: Option<(Text, Text, String, Option<Text>)> = sqlx::query_as(
-        "select id, message_id, state, (select id from instances where instances.id = runs.driver)
+    let found: Option<OpenRun> = sqlx::query_as(
+        "select id, message_id, state, waiting, attempts,
+            (select id from instances where instances.id = runs.driver) as driver
          from runs where chat_id = $1 and outcome is null",
     )
     .bind(chat.as_str())
     .fetch_optional(&mut *connection)
     .await
     .map_err(failed)?;
-    let Some((Text(id), Text(message), state, driver)) = found else { return Ok(None) };
-    let id = RunId::new(id);
+    let Some(found) = found else { return Ok(None) };
+    let id = RunId::new(String::from(found.id));
     let run = RunRecord {
-        message: MessageId::new(message),
-        state: read_json("a run's state", &state)?,
+        message: MessageId::new(String::from(found.message_id)),
+        state: read_json("a run's state", &found.state)?,
         chunks: chunks(connection, chat, &id).await?,
         calls: calls::of_run(connection, chat, &id).await?,
+        waiting: found.waiting,
+        attempts: u32::try_from(found.attempts).unwrap_or(u32::MAX),
         id,
     };
-    Ok(Some((run, driver.map(|Text(driver)| InstanceId::new(driver)))))
+    Ok(Some((run, found.driver.map(|driver| InstanceId::new(String::from(driver))))))
 }
 
 /// Chats whose open run nobody alive drives and has a deadline at or before `now`, the earliest first.

@@ -39,6 +39,10 @@ pub(super) struct Live {
     pub spans: CallSpans,
     /// Whether it is saved that this instance drives it.
     pub is_driven: bool,
+    /// How often it was taken up to be worked on since it last got on, as it is saved.
+    pub attempts: u32,
+    /// Whether what is done now only takes up what was done before.
+    pub is_taken_up: bool,
     /// Whether it was saved after the server had begun to end.
     pub is_saved_late: bool,
     lot: ParkingLot,
@@ -104,6 +108,8 @@ impl Live {
         Self {
             spans: CallSpans::new(&run),
             is_driven: false,
+            attempts: 0,
+            is_taken_up: false,
             is_saved_late: false,
             run,
             log,

@@ -1,7 +1,8 @@
 //! The chat's record, read and written: what of a run is saved, and how a run is taken up that another process has left.
 
 use fermata_protocol::UiChunk;
-use fermata_tools::{Owner, always_allowed};
+use fermata_tools::{Call, CallState, Cancelled, Owner, always_allowed};
+use jiff::Timestamp;
 
 use super::{Driver, Live, Record};
 use crate::{
@@ -53,21 +54,71 @@ impl Driver {
     pub(super) async fn take_up(&mut self) -> Result<(), StoreError> {
         let Some(record) = &mut self.record else { return Ok(()) };
         let Some(saved) = record.saved_run.take().filter(|_| record.driver.is_none()) else { return Ok(()) };
-        let (run, log) = restore(*saved)?;
-        let current = self.inner.current();
-        // Nothing is built for its tools: a schema may be what no process survives.
-        let toolbox = current.toolbox.with_saved_tools(&run.state.tools);
-        let open = self.inner.open_runs.enter(&record.owner);
-        let mut live = Live::new(run, log, current, toolbox, open, self.inner.tasks.clone());
-        live.is_driven = record.is_mine;
+        let (id, counted) = (saved.id.clone(), saved.attempts);
+        let begins = begins_work(&saved, self.inner.clock.now());
+        let attempts = if begins { counted.saturating_add(1) } else { counted };
+        if begins {
+            // Before anything of it is looked at: whatever it does to this process, the next one knows of the attempt.
+            let driver = Some(self.inner.instances.me.clone());
+            self.commit(vec![Change::Drive { run: id.clone(), driver, attempts }]).await?;
+            if let Some(record) = &mut self.record {
+                record.is_mine = true;
+            }
+        }
+        let most = self.inner.settings.limits.attempts;
+        let gives_up = begins && attempts >= most;
+        if gives_up && attempts >= most.saturating_mul(2) {
+            return self.close_unread(*saved).await;
+        }
+        let mut live = match self.restore(*saved) {
+            Ok(live) => live,
+            Err(error) => {
+                if begins {
+                    // Another version of the server may be able to read it.
+                    self.commit(vec![Change::Drive { run: id, driver: None, attempts: counted }]).await?;
+                }
+                return Err(error);
+            }
+        };
+        (live.attempts, live.is_taken_up) = (attempts, true);
         self.live = Some(live);
-        let mut effects = self.decide(|run, context, effects| *effects = run.resume(context));
+        let mut effects = self.decide(|run, context, effects| {
+            if gives_up { run.give_up(context, effects) } else { *effects = run.resume(context) }
+        });
         // Nobody else is to take it up from now on. One that waits is only looked at until somebody follows it or answers; where it has
         // nothing any more for which this instance would keep it, it is nobody's.
         let may_rest = |live: &Live| live.is_driven && live.run.may_rest();
         effects.save |= self.is_at_work() || self.live.as_ref().is_some_and(may_rest);
         self.perform(effects).await?;
+        if let Some(live) = &mut self.live {
+            live.is_taken_up = false;
+        }
         self.keep_time().await
+    }
+
+    /// The run as it was saved. Nothing is built for its tools: a schema may be what no process survives.
+    fn restore(&self, saved: RunRecord) -> Result<Live, StoreError> {
+        let (run, log) = restore(saved)?;
+        let current = self.inner.current();
+        let toolbox = current.toolbox.with_saved_tools(&run.state.tools);
+        let owner = self.record.as_ref().map_or_else(Owner::anyone, |record| record.owner.clone());
+        let open = self.inner.open_runs.enter(&owner);
+        let mut live = Live::new(run, log, current, toolbox, open, self.inner.tasks.clone());
+        live.is_driven = self.record.as_ref().is_some_and(|record| record.is_mine);
+        Ok(live)
+    }
+
+    /// Ends a run that has ended each process which tried to end it in good order: by its rows alone, without a word to its readers.
+    async fn close_unread(&mut self, saved: RunRecord) -> Result<(), StoreError> {
+        let (run, now) = (saved.id, self.inner.clock.now());
+        tracing::error!(chat = %self.chat, %run, "the run is given up unread: no process that tried to end it survived");
+        let mut changes = Vec::new();
+        for mut call in saved.calls.into_iter().filter(|call| !call.state().is_final()) {
+            call.enter(CallState::Cancelled { cancelled: Cancelled::RunEnded }, now);
+            changes.push(Change::PutCall { run: run.clone(), call: Box::new(call) });
+        }
+        changes.push(Change::CloseRun { run, outcome: Ending::CrashLoop.name() });
+        self.commit(changes).await
     }
 
     /// Has others know that this instance drives the run, because somebody follows it here.
@@ -89,7 +140,10 @@ impl Driver {
 
     /// Saves what the run has decided, after these changes to the chat, in one commit.
     pub(super) async fn save(&mut self, before: Vec<Change>, effects: &Effects) -> Result<(), StoreError> {
-        let (Some(live), Some(record)) = (&self.live, &self.record) else { return Ok(()) };
+        let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return Ok(()) };
+        if live.run.gets_on(effects, live.is_taken_up) {
+            live.attempts = 0;
+        }
         let mut changes = before;
         changes.extend(changes_of(live, effects, &record.owner, &self.inner.instances.me)?);
         let is_closing = self.inner.closing.is_cancelled();
@@ -144,6 +198,7 @@ fn changes_of(
             questions: run.elicitations().count(),
             // Said each time: others may have been told meanwhile that nobody drives it.
             driver: (!run.may_rest()).then(|| me.clone()),
+            attempts: live.attempts,
         });
         let (first, chunks) = live.log.unsaved();
         changes.push(Change::AppendChunks { run: id(), first, chunks });
@@ -162,10 +217,18 @@ fn keeps_message(live: &Live, effects: &Effects) -> bool {
             | Ending::StepLimit
             | Ending::OutputLimit { .. }
             | Ending::Failed(_)
+            | Ending::CrashLoop
             | Ending::ToolFailed { .. },
         ) => live.run.has_content(),
         None => live.run.state.let_go,
     }
+}
+
+/// Whether a run that is taken up goes on by itself, and not only when somebody answers.
+fn begins_work(saved: &RunRecord, now: Timestamp) -> bool {
+    let is_due =
+        |call: &Call| call.waits_for_somebody() && call.expires.is_some_and(|expires| expires <= now);
+    !saved.waiting || saved.calls.iter().any(is_due)
 }
 
 fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {

@@ -35,6 +35,8 @@ pub struct Settings {
 pub struct Limits {
     /// Model calls in one run.
     pub steps: u32,
+    /// How often a run may be taken up to be worked on without getting on. The last of these take-ups ends it.
+    pub attempts: u32,
     /// Messages in one post.
     pub messages: usize,
     /// Tools in one post.
@@ -93,6 +95,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             steps: 20,
+            attempts: 3,
             messages: 2000,
             tools: 128,
             system_bytes: 256_000,

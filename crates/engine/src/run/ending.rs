@@ -33,6 +33,8 @@ pub(crate) enum Ending {
     },
     /// The model failed.
     Failed(ModelError),
+    /// Each process that worked on it ended, or failed, before it got on.
+    CrashLoop,
     /// A tool failed in a way that the settings do not let a run survive.
     ToolFailed {
         /// Which.
@@ -52,6 +54,7 @@ impl Ending {
             Self::Expired => "expired",
             Self::StepLimit => "step_limit",
             Self::OutputLimit { .. } | Self::Failed(_) | Self::ToolFailed { .. } => "failed",
+            Self::CrashLoop => "crash_loop",
         }
     }
 }
@@ -61,6 +64,9 @@ impl Ending {
     fn public(&self) -> Option<String> {
         match self {
             Self::Failed(error) => Some(error.public().into()),
+            Self::CrashLoop => Some(
+                "The server failed each time it worked on this answer, so it has given up. Send a message to go on.".into(),
+            ),
             Self::OutputLimit { bytes } => Some(format!(
                 "The model said more than {bytes} bytes in one step, and this server ends a run then (max_step_output)."
             )),
@@ -250,6 +256,7 @@ fn why(call: &Call, unheard: bool, ending: &Ending, context: &Context<'_>) -> Ca
         | Ending::StepLimit
         | Ending::OutputLimit { .. }
         | Ending::Failed(_)
+        | Ending::CrashLoop
         | Ending::ToolFailed { .. } => Cancelled::RunEnded,
     }
 }

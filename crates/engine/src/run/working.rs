@@ -149,6 +149,15 @@ impl Run {
         effects.park.extend(waits.map(|call| call.id.clone()));
     }
 
+    /// Calls that ran when the process ended have failed.
+    pub(super) fn fail_cut_off_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        for place in self.step_places() {
+            if is_at_work(&self.calls[place]) {
+                self.fail(place, ToolError::internal(CUT_OFF), context, effects);
+            }
+        }
+    }
+
     fn take_up_call(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         let call = &self.calls[place];
         let found = context.toolbox.find(&call.tool).map(|found| found.spec().retries());

@@ -56,6 +56,7 @@ struct Run {
     waiting: bool,
     let_go: bool,
     questions: usize,
+    attempts: u32,
     state: Value,
     expires: Option<Timestamp>,
     chunks: Vec<(u64, String)>,
@@ -369,9 +370,13 @@ impl Chat {
             Change::TruncateMessages { keep } => self.messages.truncate(keep),
             Change::PutMessage(message) => self.put_message(*message),
             Change::OpenRun { run, message, driver } => self.open(run, message, driver, at)?,
-            Change::Drive { run, driver } => self.run_in_progress(&run)?.driver = driver,
-            Change::SaveRun { run, state, expires, waiting, let_go, questions, driver } => {
+            Change::Drive { run, driver, attempts } => {
                 let run = self.run_in_progress(&run)?;
+                (run.driver, run.attempts) = (driver, attempts);
+            }
+            Change::SaveRun { run, state, expires, waiting, let_go, questions, driver, attempts } => {
+                let run = self.run_in_progress(&run)?;
+                run.attempts = attempts;
                 (run.state, run.expires, run.driver) = (state, expires, driver);
                 (run.waiting, run.let_go, run.questions) = (waiting, let_go, questions);
             }
@@ -451,6 +456,7 @@ impl Run {
             waiting: false,
             let_go: false,
             questions: 0,
+            attempts: 0,
             started: at,
             ended: None,
             state: Value::Null,
@@ -467,6 +473,8 @@ impl Run {
             state: self.state.clone(),
             chunks: self.chunks.clone(),
             calls: self.calls.clone(),
+            waiting: self.waiting,
+            attempts: self.attempts,
         }
     }
 

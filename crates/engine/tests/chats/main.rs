@@ -1,5 +1,6 @@
 //! Chats as their users see them, through the engine's public API: no HTTP, no SQL, no waiting (time is paused).
 
+mod attempts;
 mod instances;
 mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]
@@ -129,6 +130,7 @@ async fn what_could_not_be_saved_was_not_answered_and_can_be_answered_again() {
     assert!(!stream.read_out().await.contains("tool-output"), "what was not saved is not shown");
     world.store.fails.store(false, Ordering::SeqCst);
     assert_eq!(world.pending().await, [format!("{call} executing")]);
+
     let mut again = world.follow().await.unwrap();
     world.answer(output(&call, json!(2))).await.unwrap();
     again.read_out().await;

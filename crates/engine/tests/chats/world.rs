@@ -18,7 +18,7 @@ use fermata_engine::{
     SubmitError,
     mail::MemoryMail,
     model::{ModelError, ModelEvent, ModelRequest},
-    store::MemoryStore,
+    store::{MemoryStore, RunRecord, Store},
 };
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, ToolCallId, UiMessage,
@@ -26,7 +26,7 @@ use fermata_protocol::{
 use fermata_tools::{
     CallContext, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
 };
-use futures::{StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, stream::BoxStream};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -334,6 +334,11 @@ impl World {
                 Pending::Elicitation { id, question, .. } => format!("{id} asks {}", question.message),
             })
             .collect()
+    }
+
+    /// The chat's open run as it is saved.
+    pub fn open_run(&self) -> Option<RunRecord> {
+        self.store.store.chat(&self.chat).now_or_never().unwrap().unwrap().unwrap().open_run
     }
 
     pub async fn messages(&self) -> Vec<UiMessage> {

@@ -98,7 +98,7 @@ pub fn open_by(id: &str, driver: &str) -> Change {
 }
 
 pub fn drive(id: &str, driver: Option<&str>) -> Change {
-    Change::Drive { run: run(id), driver: driver.map(instance) }
+    Change::Drive { run: run(id), driver: driver.map(instance), attempts: 0 }
 }
 
 pub fn instance(id: &str) -> InstanceId {
@@ -122,6 +122,7 @@ pub fn save(id: &str, state: serde_json::Value, expires: Option<Timestamp>) -> C
         let_go: false,
         questions: 0,
         driver: None,
+        attempts: 0,
     }
 }
 
@@ -135,6 +136,7 @@ pub fn wait(id: &str, expires: Option<Timestamp>) -> Change {
         let_go: false,
         questions: 0,
         driver: None,
+        attempts: 0,
     }
 }
 
@@ -148,6 +150,7 @@ pub fn wait_at(id: &str, driver: &str, expires: Option<Timestamp>) -> Change {
         let_go: false,
         questions: 0,
         driver: Some(instance(driver)),
+        attempts: 0,
     }
 }
 

@@ -77,6 +77,7 @@ in_every_store! {
     messages_are_dropped_from_the_end
     a_message_of_one_chat_does_not_touch_another_with_its_id
     an_open_run_is_read_with_its_state_log_and_calls
+    it_is_kept_how_often_a_run_was_taken_up_in_vain
     a_call_put_again_keeps_its_place
     a_chat_has_one_open_run
     a_closed_run_is_gone_from_the_chat_and_takes_nothing_more
@@ -228,6 +229,22 @@ async fn an_open_run_is_read_with_its_state_log_and_calls(store: AnyStore) {
     assert_eq!(record.message, MessageId::new("answer"));
     assert_eq!(record.texts(), chunks);
     assert_eq!(record.calls, [first, second]);
+}
+
+async fn it_is_kept_how_often_a_run_was_taken_up_in_vain(store: AnyStore) {
+    let id = with_run(&store).await;
+    let kept = async || {
+        let run = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
+        (run.attempts, run.waiting)
+    };
+    assert_eq!(kept().await, (0, false));
+    for attempts in [1, 2] {
+        let driver = Some(instance("one"));
+        commit(&store, &id, vec![Change::Drive { run: run("r"), driver, attempts }]).await;
+        assert_eq!(kept().await, (attempts, false));
+    }
+    commit(&store, &id, vec![wait("r", None)]).await;
+    assert_eq!(kept().await, (0, true));
 }
 
 async fn a_call_put_again_keeps_its_place(store: AnyStore) {
@@ -556,6 +573,7 @@ async fn a_listed_chat_is_open_while_its_run_can_be_followed(store: AnyStore) {
         let_go,
         questions: 0,
         driver: None,
+        attempts: 0,
     };
     commit(&store, &id, vec![create(alice())]).await;
     assert!(!is_open().await, "nothing has begun");
@@ -614,6 +632,7 @@ async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
         let_go: false,
         questions,
         driver: Some(instance(driver)),
+        attempts: 0,
     };
     store.join(&instance("alive")).await.unwrap();
     commit(&store, &id, vec![asking(3, "alive")]).await;

@@ -84,6 +84,7 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
                 let_go: false,
                 questions: 0,
                 driver: None,
+                attempts: 0,
             },
         ];
         commit_at(&*store, &id, at(3), changes).await.unwrap();

@@ -357,7 +357,10 @@ async fn a_database_is_migrated_only_when_wanted() {
     assert!(matches!(error, OpenError::Behind { .. }), "{error}");
     assert!(error.to_string().ends_with("run fermata migrate"), "{error}");
     assert_eq!(place.number("select count(*) from pg_tables where schemaname = current_schema()").await, 0);
-    assert_eq!(fermata_store::migrate(&place.url).await.unwrap().applied, ["0001 schema", "0002 open runs"]);
+    assert_eq!(
+        fermata_store::migrate(&place.url).await.unwrap().applied,
+        ["0001 schema", "0002 open runs", "0003 taking up runs",]
+    );
     let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();
     database.store.ready().await.unwrap();
     database.close().await;

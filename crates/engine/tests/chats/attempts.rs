@@ -1,0 +1,138 @@
+//! Runs that end each process which works on them, and runs that only seem to.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::world::{World, calls, output, says};
+
+/// Long enough for another process to take up what nobody drives.
+async fn is_noticed() {
+    tokio::time::sleep(Duration::from_secs(3)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_each_process_is_given_up_when_it_is_taken_up_for_the_third_time() {
+    let mut world = World::first();
+    // Nobody ever gets to hear a word of them.
+    let _mouths: Vec<_> = (0..9).map(|_| world.speak()).collect();
+    let mut stream = world.say("end it all").await;
+    stream.until("start").await;
+    for killed in 1..=3 {
+        is_noticed().await;
+        assert_eq!(world.asked(), killed);
+        assert_eq!(world.open_run().unwrap().attempts as usize, killed - 1);
+        world = world.restarted();
+    }
+    is_noticed().await;
+    assert_eq!(world.asked(), 3, "the model is not asked again");
+    assert_eq!(world.open_run(), None);
+    assert!(world.messages().await.iter().all(|message| message.role == fermata_protocol::Role::User));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_readers_of_a_run_that_is_given_up_are_told() {
+    let mut world = World::first();
+    let _mouths: Vec<_> = (0..9).map(|_| world.speak()).collect();
+    let mut first = world.say("end it all").await;
+    first.until("start").await;
+    for _ in 0..2 {
+        world = world.restarted();
+        is_noticed().await;
+    }
+    let reading = world.another();
+    let mut stream = reading.follow().await.unwrap();
+    stream.until("start").await;
+    world.store.kill();
+    let types = stream.read_out().await;
+    assert!(types.ends_with("error"), "{types}");
+    let words = stream.find("error")["errorText"].as_str().unwrap().to_owned();
+    assert!(words.contains("given up"), "{words}");
+    assert!(stream.done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_has_done_before_it_is_given_up_stays_in_the_record() {
+    let mut world = World::first();
+    world.script([calls(&[("where", json!({}))])]);
+    let _mouths: Vec<_> = (0..9).map(|_| world.speak()).collect();
+    let mut stream = world.say_holding("where am I?", Some(0)).await;
+    let call = stream.until("tool-input-available").await;
+    stream.read_out().await;
+    assert_eq!(world.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
+    for _ in 0..3 {
+        is_noticed().await;
+        world = world.restarted();
+    }
+    is_noticed().await;
+    assert_eq!(world.open_run(), None);
+    let message = world.messages().await.pop().unwrap();
+    let parts = message.parts.iter().filter_map(fermata_protocol::UiPart::as_tool);
+    assert!(parts.clone().count() == 1 && parts.clone().all(|part| part.state.is_settled()), "{message:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_survives_any_number_of_restarts_and_looks() {
+    let mut world = World::new();
+    world.script([calls(&[("where", json!({}))])]);
+    let mut stream = world.say_holding("where am I?", Some(0)).await;
+    let call = stream.until("tool-input-available").await;
+    stream.read_out().await;
+    for _ in 0..8 {
+        world = world.restarted();
+        is_noticed().await;
+        assert_eq!(world.pending().await.len(), 1);
+        assert!(world.follow().await.is_none());
+        assert_eq!(world.open_run().unwrap().attempts, 0);
+    }
+    world.script([says("Bern.")]);
+    assert_eq!(world.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
+    is_noticed().await;
+    assert_eq!(world.open_run(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_gets_on_between_its_crashes_is_not_given_up() {
+    let mut world = World::new();
+    let mut mouths = vec![world.speak(), world.speak()];
+    world.script([calls(&[("where", json!({}))])]);
+    mouths.extend([world.speak(), world.speak()]);
+    world.script([says("Bern.")]);
+    drop(world.say("where am I?").await);
+    for _ in 0..2 {
+        is_noticed().await;
+        world = world.restarted();
+    }
+    is_noticed().await;
+    let run = world.open_run().unwrap();
+    assert_eq!((run.attempts, run.waiting), (0, true), "a step was saved");
+    let call = run.calls[0].id.to_string();
+    assert_eq!(world.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
+    for _ in 0..2 {
+        is_noticed().await;
+        world = world.restarted();
+    }
+    is_noticed().await;
+    assert_eq!((world.open_run(), world.asked()), (None, 6));
+    drop(mouths);
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_that_end_in_good_order_are_not_counted() {
+    let mut world = World::first();
+    let mouths: Vec<_> = (0..5).map(|_| world.speak()).collect();
+    world.script([says("Done.")]);
+    drop(world.say("take your time").await);
+    for asked in 1..=5 {
+        is_noticed().await;
+        assert_eq!(world.asked(), asked);
+        let next = world.another();
+        world.engine.shutdown().await;
+        world = next;
+    }
+    drop(mouths);
+    is_noticed().await;
+    assert_eq!(world.open_run(), None);
+    let message = world.messages().await.pop().unwrap();
+    assert!(message.parts.iter().any(|part| part.as_text() == Some("Done.")), "{message:?}");
+}
