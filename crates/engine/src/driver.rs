@@ -301,10 +301,10 @@ impl Driver {
         let request = prompt(
             history,
             &Asking {
-                system: live.run.state.system.as_deref(),
+                system: live.run.settings.system.as_deref(),
                 toolbox: &live.toolbox,
                 tool_choice: live.run.tool_choice(),
-                settings: &live.run.state.call_settings,
+                settings: &live.run.settings.call_settings,
                 strategies: &live.current.rules.strategies,
                 advice: &|call| live.run.advice(call, &live.current.rules.strategies),
                 output_limit: self.inner.settings.limits.model_output_bytes,

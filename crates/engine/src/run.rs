@@ -43,6 +43,7 @@ use crate::{Ids, Limits, Rules, model::Usage};
 pub(crate) struct Run {
     pub id: RunId,
     pub message: MessageId,
+    pub settings: RunSettings,
     pub state: RunState,
     /// All calls of the run, in the order the model made them.
     pub calls: Vec<Call>,
@@ -59,18 +60,24 @@ pub(crate) struct Run {
     speaking: speaking::Speaking,
 }
 
-/// What of a run is saved as one piece; the calls, the log and the message are saved apart, as they grow.
+/// What a run was asked for. It never changes, and is saved once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RunState {
+pub(crate) struct RunSettings {
     pub started: Timestamp,
     pub model: String,
-    pub profile: Profile,
-    pub hold: Duration,
     pub tools: Vec<PostedTool>,
     pub system: Option<String>,
     pub call_settings: Map<String, Value>,
     pub tool_choice: Option<ToolChoice>,
+}
+
+/// What of a run is saved as one piece each time; the calls, the log and the message are saved apart, as they grow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunState {
+    pub profile: Profile,
+    pub hold: Duration,
     pub phase: Phase,
     /// The model calls so far.
     pub step: u32,
@@ -125,6 +132,7 @@ pub(crate) struct RunRequest {
 pub(crate) struct SavedRun {
     pub id: RunId,
     pub message: MessageId,
+    pub settings: RunSettings,
     pub state: RunState,
     pub calls: Vec<Call>,
     pub log: Vec<(u64, UiChunk)>,
@@ -183,15 +191,17 @@ pub(crate) struct Effects {
 impl Run {
     /// A run that has not begun.
     pub fn new(request: RunRequest, now: Timestamp) -> Self {
-        let state = RunState {
+        let settings = RunSettings {
             started: now,
             model: request.model,
-            profile: request.profile,
-            hold: request.hold,
             tools: request.tools,
             system: request.system,
             call_settings: request.call_settings,
             tool_choice: request.tool_choice,
+        };
+        let state = RunState {
+            profile: request.profile,
+            hold: request.hold,
             phase: Phase::Speaking,
             step: 0,
             seq: 0,
@@ -205,6 +215,7 @@ impl Run {
             assembler: Assembler::new(request.message.clone()),
             id: request.id,
             message: request.message,
+            settings,
             state,
             calls: Vec::new(),
             elicited: Vec::new(),
@@ -220,11 +231,12 @@ impl Run {
     /// # Errors
     /// Where the log does not fold: it was written by something else.
     pub fn restore(saved: SavedRun) -> Result<Self, AssembleError> {
-        let SavedRun { id, message, state, calls, log } = saved;
+        let SavedRun { id, message, settings, state, calls, log } = saved;
         let mut run = Self {
             assembler: Assembler::new(message.clone()),
             id,
             message,
+            settings,
             state,
             calls,
             elicited: Vec::new(),
@@ -359,7 +371,7 @@ impl Run {
 
     /// What the next step must or may call. A call that is forced is forced in the first step only, or the run would never end.
     pub fn tool_choice(&self) -> Option<&ToolChoice> {
-        self.state
+        self.settings
             .tool_choice
             .as_ref()
             .filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))

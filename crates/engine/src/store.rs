@@ -151,6 +151,8 @@ pub struct RunRecord {
     pub id: RunId,
     /// The message it makes.
     pub message: MessageId,
+    /// What it was asked for, as [`Change::PutSettings`] has it; null where nothing was put.
+    pub settings: Value,
     /// The engine's own state of it; the store does not look inside.
     pub state: Value,
     /// Its log, in order: the place of each chunk, and the chunk as JSON text. Places grow, but may have gaps.
@@ -209,6 +211,13 @@ pub enum Change {
         driver: Option<InstanceId>,
         /// How often it was taken up to be worked on since it last got on.
         attempts: u32,
+    },
+    /// What an open run was asked for, which is put once and does not change.
+    PutSettings {
+        /// Which.
+        run: RunId,
+        /// The engine's own; the store does not look inside.
+        settings: Value,
     },
     /// Where the run is now.
     SaveRun {
@@ -326,9 +335,11 @@ impl Change {
             | Self::OpenRun { .. }
             | Self::Confirm { .. }
             | Self::CloseRun { .. } => true,
-            Self::Drive { .. } | Self::SaveRun { .. } | Self::AppendChunks { .. } | Self::PutCall { .. } => {
-                false
-            }
+            Self::Drive { .. }
+            | Self::PutSettings { .. }
+            | Self::SaveRun { .. }
+            | Self::AppendChunks { .. }
+            | Self::PutCall { .. } => false,
         }
     }
 }

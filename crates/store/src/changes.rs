@@ -88,6 +88,7 @@ async fn apply(
         Change::Drive { run, driver, attempts } => {
             runs::drive(transaction, chat, run, driver.as_ref(), *attempts).await
         }
+        Change::PutSettings { run, settings } => runs::put_settings(transaction, chat, run, settings).await,
         Change::SaveRun { run, state, expires, waiting, let_go, questions, driver, attempts } => {
             let now = runs::Now {
                 state,

@@ -36,6 +36,7 @@ struct OpenRun {
     attempts: i64,
     /// The instance that drives it, if that is alive.
     driver: Option<Text>,
+    settings: Option<String>,
 }
 
 pub async fn open(
@@ -85,6 +86,27 @@ pub async fn save(
     .await
     .map_err(failed)?;
     if saved.rows_affected() == 0 { Err(not_open(run)) } else { Ok(()) }
+}
+
+/// What the run was asked for, as long as it is open.
+pub async fn put_settings(
+    connection: &mut Connection,
+    chat: &ChatId,
+    run: &RunId,
+    settings: &Value,
+) -> Result<(), Fault> {
+    let put = sqlx::query(
+        "insert into run_settings (chat_id, run_id, settings)
+         select chat_id, id, $3 from runs where chat_id = $1 and id = $2 and outcome is null
+         on conflict (chat_id, run_id) do update set settings = excluded.settings",
+    )
+    .bind(chat.as_str())
+    .bind(text(run.as_str()))
+    .bind(json(settings)?)
+    .execute(connection)
+    .await
+    .map_err(failed)?;
+    if put.rows_affected() == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
 /// An instance drives the run from now on, or none.
@@ -139,7 +161,7 @@ pub async fn append(
     Ok(())
 }
 
-/// The run keeps its row and its calls; its log and state go.
+/// The run keeps its row and its calls; its log, state and settings go.
 pub async fn close(
     connection: &mut Connection,
     chat: &ChatId,
@@ -159,7 +181,16 @@ pub async fn close(
     .execute(&mut *connection)
     .await
     .map_err(failed)?;
-    if closed.rows_affected() == 0 { Err(not_open(run)) } else { Ok(()) }
+    if closed.rows_affected() == 0 {
+        return Err(not_open(run));
+    }
+    sqlx::query("delete from run_settings where chat_id = $1 and run_id = $2")
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .execute(connection)
+        .await
+        .map_err(failed)?;
+    Ok(())
 }
 
 /// The log of a run that is over, where it is still kept.
@@ -213,7 +244,8 @@ pub async fn find_open(
 ) -> Result<Option<(RunRecord, Option<InstanceId>)>, Fault> {
     let found: Option<OpenRun> = sqlx::query_as(
         "select id, message_id, state, waiting, attempts,
-            (select id from instances where instances.id = runs.driver) as driver
+            (select id from instances where instances.id = runs.driver) as driver,
+            (select settings from run_settings where run_settings.chat_id = runs.chat_id and run_settings.run_id = runs.id) as settings
          from runs where chat_id = $1 and outcome is null",
     )
     .bind(chat.as_str())
@@ -224,6 +256,10 @@ pub async fn find_open(
     let id = RunId::new(String::from(found.id));
     let run = RunRecord {
         message: MessageId::new(String::from(found.message_id)),
+        settings: match found.settings {
+            Some(settings) => read_json("a run's settings", &settings)?,
+            None => Value::Null,
+        },
         state: read_json("a run's state", &found.state)?,
         chunks: chunks(connection, chat, &id).await?,
         calls: calls::of_run(connection, chat, &id).await?,

@@ -39,6 +39,8 @@ pub(super) struct Live {
     pub spans: CallSpans,
     /// Whether it is saved that this instance drives it.
     pub is_driven: bool,
+    /// Whether what it was asked for is saved by itself.
+    pub has_settings: bool,
     /// How often it was taken up to be worked on since it last got on, as it is saved.
     pub attempts: u32,
     /// Whether what is done now only takes up what was done before.
@@ -108,6 +110,7 @@ impl Live {
         Self {
             spans: CallSpans::new(&run),
             is_driven: false,
+            has_settings: false,
             attempts: 0,
             is_taken_up: false,
             is_saved_late: false,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Driver, Live, Record};
 use crate::{
-    run::{Effects, Ending, Run, RunState, SavedRun},
+    run::{Effects, Ending, Run, RunSettings, RunState, SavedRun},
     run_log::Writer,
     store::{Change, InstanceId, RunRecord, StoreError},
 };
@@ -98,12 +98,14 @@ impl Driver {
 
     /// The run as it was saved. Nothing is built for its tools: a schema may be what no process survives.
     fn restore(&self, saved: RunRecord) -> Result<Live, StoreError> {
+        let has_settings = !saved.settings.is_null();
         let (run, log) = restore(saved)?;
         let current = self.inner.current();
-        let toolbox = current.toolbox.with_saved_tools(&run.state.tools);
+        let toolbox = current.toolbox.with_saved_tools(&run.settings.tools);
         let owner = self.record.as_ref().map_or_else(Owner::anyone, |record| record.owner.clone());
         let open = self.inner.open_runs.enter(&owner);
         let mut live = Live::new(run, log, current, toolbox, open, self.inner.tasks.clone());
+        live.has_settings = has_settings;
         live.is_driven = self.record.as_ref().is_some_and(|record| record.is_mine);
         Ok(live)
     }
@@ -152,6 +154,7 @@ impl Driver {
         live.is_driven = !live.run.may_rest();
         live.is_saved_late |= is_closing;
         if live.run.is_saved_by(effects) {
+            live.has_settings = true;
             live.log.note_saved();
         }
         for place in &effects.changed {
@@ -188,6 +191,10 @@ fn changes_of(
         changes.extend(rest.map(|(first, chunks)| Change::AppendChunks { run: id(), first, chunks }));
         changes.push(Change::CloseRun { run: id(), outcome: ending.name() });
     } else if run.is_saved_by(effects) {
+        if !live.has_settings {
+            let settings = serde_json::to_value(&run.settings).map_err(corrupt)?;
+            changes.push(Change::PutSettings { run: id(), settings });
+        }
         let state = serde_json::to_value(&run.state).map_err(corrupt)?;
         changes.push(Change::SaveRun {
             run: id(),
@@ -232,10 +239,13 @@ fn begins_work(saved: &RunRecord, now: Timestamp) -> bool {
 }
 
 fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
+    // Earlier versions saved both as one.
+    let settings = if saved.settings.is_null() { saved.state.clone() } else { saved.settings };
+    let settings: RunSettings = serde_json::from_value(settings).map_err(corrupt)?;
     let state: RunState = serde_json::from_value(saved.state).map_err(corrupt)?;
     let log = read_chunks(&saved.chunks)?;
     let writer = Writer::restore(saved.id.clone(), &log);
-    let run = SavedRun { id: saved.id, message: saved.message, state, calls: saved.calls, log };
+    let run = SavedRun { id: saved.id, message: saved.message, settings, state, calls: saved.calls, log };
     Ok((Run::restore(run).map_err(corrupt)?, writer))
 }
 

@@ -168,9 +168,9 @@ impl Run {
     }
 
     fn metadata(&self, context: &Context<'_>) -> Value {
-        let took = context.now.duration_since(self.state.started).as_millis().max(0);
+        let took = context.now.duration_since(self.settings.started).as_millis().max(0);
         let took = u64::try_from(took).unwrap_or(u64::MAX);
-        let mut metadata = json!({ "model": self.state.model, "durationMs": took });
+        let mut metadata = json!({ "model": self.settings.model, "durationMs": took });
         if let Some(usage) = self.state.usage {
             metadata["usage"] = json!(usage);
         }

@@ -1018,7 +1018,14 @@ fn a_saved_run_is_the_same_run() {
     let calls: Vec<Call> = serde_json::from_value(serde_json::to_value(&play.run.calls).unwrap()).unwrap();
     let records =
         log.iter().map(|(seq, chunk)| (*seq, UiChunk::from_record(&chunk.to_record()).unwrap())).collect();
-    let saved = SavedRun { id: RunId::new("r"), message: MessageId::new("m"), state, calls, log: records };
+    let saved = SavedRun {
+        id: RunId::new("r"),
+        message: MessageId::new("m"),
+        settings: play.run.settings.clone(),
+        state,
+        calls,
+        log: records,
+    };
     let again = Run::restore(saved).unwrap();
     assert_eq!(again.snapshot(), play.run.snapshot());
     assert_eq!(again.calls, play.run.calls);

@@ -57,6 +57,7 @@ struct Run {
     let_go: bool,
     questions: usize,
     attempts: u32,
+    settings: Value,
     state: Value,
     expires: Option<Timestamp>,
     chunks: Vec<(u64, String)>,
@@ -374,6 +375,7 @@ impl Chat {
                 let run = self.run_in_progress(&run)?;
                 (run.driver, run.attempts) = (driver, attempts);
             }
+            Change::PutSettings { run, settings } => self.run_in_progress(&run)?.settings = settings,
             Change::SaveRun { run, state, expires, waiting, let_go, questions, driver, attempts } => {
                 let run = self.run_in_progress(&run)?;
                 run.attempts = attempts;
@@ -459,6 +461,7 @@ impl Run {
             attempts: 0,
             started: at,
             ended: None,
+            settings: Value::Null,
             state: Value::Null,
             expires: None,
             chunks: Vec::new(),
@@ -470,6 +473,7 @@ impl Run {
         RunRecord {
             id: self.id.clone(),
             message: self.message.clone(),
+            settings: self.settings.clone(),
             state: self.state.clone(),
             chunks: self.chunks.clone(),
             calls: self.calls.clone(),
@@ -501,6 +505,7 @@ impl Run {
         self.open = false;
         self.ended = Some(at);
         self.driver = None;
+        self.settings = Value::Null;
         self.state = Value::Null;
         self.expires = None;
     }

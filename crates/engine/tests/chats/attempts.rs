@@ -118,6 +118,45 @@ async fn a_run_that_gets_on_between_its_crashes_is_not_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_run_was_asked_for_is_saved_once_and_also_found_where_earlier_versions_saved_it() {
+    let world = World::new();
+    world.script([calls(&[("where", json!({}))])]);
+    let tool = json!({"parameters": {"type": "object"}, "description": "y".repeat(30_000)});
+    let post = json!({
+        "id": "c",
+        "message": {"role": "user", "content": "where am I?"},
+        "system": "x".repeat(100_000),
+        "tools": {"where": tool},
+        "callSettings": {"temperature": 0.5},
+    });
+    let mut stream = crate::world::Read::new(world.try_post(post, Some(0)).await.unwrap().reader);
+    let call = stream.until("tool-input-available").await;
+    stream.read_out().await;
+    let run = world.open_run().unwrap();
+    let (state, settings) = (run.state.to_string(), run.settings.to_string());
+    assert!(state.len() < 2_000 && settings.len() > 130_000, "{} {}", state.len(), settings.len());
+
+    // Earlier versions knew of one value only.
+    let mut whole = run.settings.clone();
+    whole.as_object_mut().unwrap().extend(run.state.as_object().unwrap().clone());
+    world.put_state(run.id, whole).await;
+    let world = world.restarted();
+    assert_eq!(world.pending().await.len(), 1);
+    world.script([calls(&[("where", json!({}))]), says("Bern.")]);
+    assert_eq!(world.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
+    is_noticed().await;
+    let again = world.open_run().unwrap();
+    assert!(again.state.to_string().len() < 2_000, "from now on it is saved once, too");
+    assert_eq!(again.settings, run.settings);
+    let asked = world.model.asked.lock().unwrap().last().unwrap().clone();
+    assert!(
+        format!("{:?}", asked.messages).contains("xxxx") && asked.tools.len() == 3,
+        "{:?}",
+        asked.tools.len()
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn processes_that_end_in_good_order_are_not_counted() {
     let mut world = World::first();
     let mouths: Vec<_> = (0..5).map(|_| world.speak()).collect();

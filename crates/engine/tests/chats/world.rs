@@ -18,15 +18,16 @@ use fermata_engine::{
     SubmitError,
     mail::MemoryMail,
     model::{ModelError, ModelEvent, ModelRequest},
-    store::{MemoryStore, RunRecord, Store},
+    store::{Change, MemoryStore, RunRecord, Store},
 };
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, ToolCallId, UiMessage,
+    Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, RunId, ToolCallId, UiMessage,
 };
 use fermata_tools::{
     CallContext, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
 };
 use futures::{FutureExt, StreamExt, stream::BoxStream};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -339,6 +340,24 @@ impl World {
     /// The chat's open run as it is saved.
     pub fn open_run(&self) -> Option<RunRecord> {
         self.store.store.chat(&self.chat).now_or_never().unwrap().unwrap().unwrap().open_run
+    }
+
+    /// Saves a run as versions did that kept all of it in its state.
+    pub async fn put_state(&self, run: RunId, state: Value) {
+        let store = &self.store.store;
+        let fence = store.chat(&self.chat).await.unwrap().unwrap().fence;
+        let settings = Change::PutSettings { run: run.clone(), settings: Value::Null };
+        let save = Change::SaveRun {
+            run,
+            state,
+            expires: None,
+            waiting: true,
+            let_go: true,
+            questions: 0,
+            driver: None,
+            attempts: 0,
+        };
+        store.commit(&self.chat, fence, Timestamp::UNIX_EPOCH, vec![settings, save]).await.unwrap();
     }
 
     pub async fn messages(&self) -> Vec<UiMessage> {

@@ -126,6 +126,11 @@ pub fn save(id: &str, state: serde_json::Value, expires: Option<Timestamp>) -> C
     }
 }
 
+/// What a run was asked for.
+pub fn put_settings(id: &str, settings: serde_json::Value) -> Change {
+    Change::PutSettings { run: run(id), settings }
+}
+
 /// A run that nobody drives and that waits for somebody, until then.
 pub fn wait(id: &str, expires: Option<Timestamp>) -> Change {
     Change::SaveRun {

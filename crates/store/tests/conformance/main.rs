@@ -77,6 +77,7 @@ in_every_store! {
     messages_are_dropped_from_the_end
     a_message_of_one_chat_does_not_touch_another_with_its_id
     an_open_run_is_read_with_its_state_log_and_calls
+    what_a_run_was_asked_for_is_kept_beside_its_state
     it_is_kept_how_often_a_run_was_taken_up_in_vain
     a_call_put_again_keeps_its_place
     a_chat_has_one_open_run
@@ -229,6 +230,24 @@ async fn an_open_run_is_read_with_its_state_log_and_calls(store: AnyStore) {
     assert_eq!(record.message, MessageId::new("answer"));
     assert_eq!(record.texts(), chunks);
     assert_eq!(record.calls, [first, second]);
+}
+
+async fn what_a_run_was_asked_for_is_kept_beside_its_state(store: AnyStore) {
+    let id = with_run(&store).await;
+    let kept = async || {
+        let run = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
+        (run.settings, run.state)
+    };
+    commit(&store, &id, vec![save("r", json!({"z": 1, "a": 2}), None)]).await;
+    assert_eq!(kept().await, (json!(null), json!({"z": 1, "a": 2})));
+    let settings = json!({"z": "\u{0}", "a": [1.5]});
+    commit(&store, &id, vec![put_settings("r", settings.clone())]).await;
+    commit(&store, &id, vec![save("r", json!(7), None)]).await;
+    assert_eq!(kept().await, (settings, json!(7)));
+    commit(&store, &id, vec![close("r")]).await;
+    refused(&store, &id, vec![put_settings("r", json!(1))]).await;
+    commit(&store, &id, vec![open("s")]).await;
+    assert_eq!(kept().await.0, json!(null), "another run was asked for something else");
 }
 
 async fn it_is_kept_how_often_a_run_was_taken_up_in_vain(store: AnyStore) {

@@ -359,7 +359,7 @@ async fn a_database_is_migrated_only_when_wanted() {
     assert_eq!(place.number("select count(*) from pg_tables where schemaname = current_schema()").await, 0);
     assert_eq!(
         fermata_store::migrate(&place.url).await.unwrap().applied,
-        ["0001 schema", "0002 open runs", "0003 taking up runs",]
+        ["0001 schema", "0002 open runs", "0003 taking up runs", "0004 run settings",]
     );
     let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();
     database.store.ready().await.unwrap();

@@ -44,6 +44,7 @@ async fn fill(store: &SqliteStore) {
         append("r", 1, &["1", "2"]),
         put_call("r", &call("c", CallState::AwaitingApproval)),
         confirm("r", "tool", true, true),
+        put_settings("r", json!({"system": "\u{0}"})),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
     commit_at(store, &chat("a"), at(0), changes).await.unwrap();
@@ -136,7 +137,10 @@ async fn a_deleted_chat_has_no_row_left() {
     let store = opened(&folder).await;
     fill(&store).await;
     let tables = tables_of_chats(&folder).await;
-    assert_eq!(tables, ["chats", "confirmations", "messages", "run_chunks", "runs", "tool_calls"]);
+    assert_eq!(
+        tables,
+        ["chats", "confirmations", "messages", "run_chunks", "run_settings", "runs", "tool_calls"]
+    );
     for table in &tables {
         assert_eq!(count(&folder, table).await, 1, "{table}");
     }
@@ -158,11 +162,31 @@ async fn tables_of_chats(folder: &Folder) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn what_a_run_was_asked_for_is_not_written_again_with_each_change() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    let large = json!({"system": "x".repeat(200_000)});
+    commit_at(&store, &chat("a"), at(0), vec![put_settings("r", large.clone())]).await.unwrap();
+    let written = || folder.path().join("fermata.db-wal").metadata().unwrap().len();
+    let before = written();
+    for step in 0..4 {
+        let changes = vec![save("r", json!({ "step": step }), None)];
+        commit_at(&store, &chat("a"), at(step), changes).await.unwrap();
+    }
+    let grown = written() - before;
+    assert!(grown < 200_000, "four saves have written {grown} bytes");
+    let run = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap();
+    assert_eq!(run.settings, large);
+}
+
+#[tokio::test]
 async fn a_closed_run_keeps_its_row_and_its_calls_only() {
     let folder = Folder::new();
     let store = opened(&folder).await;
     fill(&store).await;
     commit_at(&store, &chat("a"), at(9), vec![close("r")]).await.unwrap();
+    assert_eq!(count(&folder, "run_settings").await, 0);
     assert_eq!(count(&folder, "run_chunks").await, 1, "readers may look for the rest of it");
     assert_eq!(store.forget_logs(at(10), 1).await.unwrap(), 1);
     assert_eq!(count(&folder, "run_chunks").await, 0);

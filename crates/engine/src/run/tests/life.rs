@@ -29,6 +29,7 @@ impl Play {
         let saved = SavedRun {
             id: self.run.id.clone(),
             message: self.run.message.clone(),
+            settings: self.run.settings.clone(),
             state: serde_json::from_value(serde_json::to_value(&self.run.state).unwrap()).unwrap(),
             calls: serde_json::from_value(serde_json::to_value(&self.run.calls).unwrap()).unwrap(),
             log: self.log.clone(),

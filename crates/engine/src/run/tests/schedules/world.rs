@@ -89,6 +89,7 @@ pub(super) enum Death {
 
 /// What the database holds.
 struct Saved {
+    settings: RunSettings,
     state: RunState,
     calls: Vec<Call>,
     log: Vec<(u64, UiChunk)>,
@@ -281,6 +282,7 @@ impl World {
         let live = self.live.as_mut().unwrap();
         let state = self.run.state.clone();
         let saved = self.saved.get_or_insert_with(|| Saved {
+            settings: self.run.settings.clone(),
             state: state.clone(),
             calls: Vec::new(),
             log: Vec::new(),
@@ -353,6 +355,7 @@ impl Saved {
         let run = SavedRun {
             id: RunId::new("r"),
             message: MessageId::new("m"),
+            settings: serde_json::from_value(serde_json::to_value(&self.settings).unwrap()).unwrap(),
             state: serde_json::from_value(serde_json::to_value(&self.state).unwrap()).unwrap(),
             calls: serde_json::from_value(serde_json::to_value(&self.calls).unwrap()).unwrap(),
             log: log.clone(),
