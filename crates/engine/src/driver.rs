@@ -14,10 +14,10 @@ mod spans;
 mod submit;
 mod tools;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatId, EventId, Profile, RunId};
-use fermata_tools::{ErrorType, Owner, Receipt, Strategy};
+use fermata_tools::{ErrorType, Grants, Owner, Receipt, Strategy};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tokio::{sync::oneshot, time::Instant};
@@ -26,7 +26,7 @@ use live::{Happening, Live};
 use spans::model_span;
 
 use crate::{
-    AnswerError, ChatView, Following, ReadError, Submission, SubmitError,
+    AnswerError, ChatView, Following, GrantedTool, ReadError, Submission, SubmitError,
     chats::Inbox,
     engine::Inner,
     model::{ModelError, ModelEvent},
@@ -59,6 +59,17 @@ pub(crate) enum Command {
     },
     Delete {
         owner: Owner,
+        reply: Reply<(), ReadError>,
+    },
+    /// What is allowed for always.
+    Grants {
+        owner: Owner,
+        reply: Reply<Vec<GrantedTool>, ReadError>,
+    },
+    /// A tool is no longer allowed for always.
+    EndGrant {
+        owner: Owner,
+        tool: String,
         reply: Reply<(), ReadError>,
     },
     /// As [`Command::Resume`], for a reader that has read this much of this run; `None` where it cannot go on.
@@ -107,7 +118,7 @@ pub(crate) struct Record {
     /// As of what was read or written last.
     fence: Fence,
     profile: Profile,
-    pub always: BTreeSet<String>,
+    pub grants: Grants,
     /// Who else drives its open run.
     driver: Option<InstanceId>,
     /// Whether it is saved that this instance drives it.

@@ -140,6 +140,15 @@ pub struct ChatView {
     pub open: bool,
 }
 
+/// A tool that a person has allowed for always in a chat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantedTool {
+    /// Which.
+    pub tool: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
 /// Something that waits for somebody.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Pending {
@@ -269,6 +278,24 @@ impl Engine {
     pub async fn chat(&self, owner: &Owner, chat: &ChatId) -> Result<ChatView, ReadError> {
         self.check_open(chat)?;
         self.inner.ask(chat, |reply| Command::View { owner: owner.clone(), reply }).await
+    }
+
+    /// The tools that a person has allowed for always in this chat, by name.
+    ///
+    /// # Errors
+    /// Where the chat is not this owner's or cannot be read.
+    pub async fn grants(&self, owner: &Owner, chat: &ChatId) -> Result<Vec<GrantedTool>, ReadError> {
+        self.check_open(chat)?;
+        self.inner.ask(chat, |reply| Command::Grants { owner: owner.clone(), reply }).await
+    }
+
+    /// Takes back that a tool is allowed for always. If it is not, that is fine too.
+    ///
+    /// # Errors
+    /// Where the chat is not this owner's or cannot be changed.
+    pub async fn end_grant(&self, owner: &Owner, chat: &ChatId, tool: String) -> Result<(), ReadError> {
+        self.check_open(chat)?;
+        self.inner.ask(chat, |reply| Command::EndGrant { owner: owner.clone(), tool, reply }).await
     }
 
     /// The owner's chats, newest first.
@@ -446,7 +473,7 @@ impl Inner {
             limits: &self.settings.limits,
             expire: self.settings.expire,
             owner: &record.owner,
-            always: &record.always,
+            grants: &record.grants,
         }
     }
 

@@ -27,7 +27,7 @@ use fermata_protocol::{
     AssembleError, Assembler, ElicitationId, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice,
     UiChunk, UiMessage,
 };
-use fermata_tools::{Call, CallState, Check, ElicitationReply, Owner, ResourceKey, Toolbox};
+use fermata_tools::{Call, CallState, Check, ElicitationReply, Grant, Grants, Owner, ResourceKey, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -151,8 +151,8 @@ pub(crate) struct Context<'a> {
     pub owner: &'a Owner,
     pub limits: &'a Limits,
     pub expire: Duration,
-    /// Tools that a person has approved for always in this chat.
-    pub always: &'a BTreeSet<String>,
+    /// What a person has allowed for always in this chat.
+    pub grants: &'a Grants,
 }
 
 /// What is to be done, in this order: check; stand in line; save; release, park and execute; publish; reply to tools; ask or end.
@@ -166,8 +166,8 @@ pub(crate) struct Effects {
     pub changed: BTreeSet<usize>,
     /// Calls that a person has decided about just now, as places in [`Run::calls`].
     pub confirmed: Vec<usize>,
-    /// Tools that are approved for always from now on.
-    pub always: Vec<String>,
+    /// Tools that are allowed for always from now on.
+    pub grants: Vec<(String, Grant)>,
     /// Calls that no longer wait although nobody answered them.
     pub release: Vec<ToolCallId>,
     /// Calls that wait for somebody from now on.

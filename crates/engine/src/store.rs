@@ -14,7 +14,7 @@ use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, RunId, UiMessage};
-use fermata_tools::{Call, Confirmation, Owner, ResourceKey};
+use fermata_tools::{Call, Confirmation, GrantEnd, Owner, ResourceKey};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -140,6 +140,8 @@ pub struct ChatRecord {
     pub profile: Profile,
     /// What people said about its calls, all of it, in order.
     pub confirmations: Vec<Confirmation>,
+    /// What people took back of what they had allowed for always, in order.
+    pub grant_ends: Vec<GrantEnd>,
     /// The run that is not over.
     pub open_run: Option<RunRecord>,
 }
@@ -262,6 +264,15 @@ pub enum Change {
         call: Box<Call>,
         /// Who decided.
         by: Owner,
+        /// What the tool is, if it was allowed for always.
+        fingerprint: Option<String>,
+    },
+    /// A tool is no longer allowed for always; kept for ever, never changed.
+    EndGrant {
+        /// Which.
+        tool: String,
+        /// Who took it back.
+        by: Owner,
     },
     /// The run is over; its state may go, and its log when [`Store::forget_logs`] says so.
     CloseRun {
@@ -334,6 +345,7 @@ impl Change {
             | Self::PutMessage(_)
             | Self::OpenRun { .. }
             | Self::Confirm { .. }
+            | Self::EndGrant { .. }
             | Self::CloseRun { .. } => true,
             Self::Drive { .. }
             | Self::PutSettings { .. }

@@ -56,6 +56,7 @@ impl McpTool {
             description: listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default().into(),
             input_schema: object_schema(&listed.input_schema),
             run_by: RunBy::Mcp,
+            server: Some(server.clone()),
             policy: if read_only { Decision::Allow } else { Decision::Ask },
             resource: None,
             timeout: None,

@@ -104,6 +104,7 @@ fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSp
         description: String::new(),
         input_schema: json!({"type": "object"}),
         run_by,
+        server: None,
         policy,
         resource: None,
         timeout: None,

@@ -3,6 +3,7 @@
 mod chat;
 mod chats;
 mod demo;
+mod grants;
 mod operators;
 mod page;
 mod pending;
@@ -88,6 +89,8 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(chat::stop)) //                  POST   /api/chat/{id}/stop
         .routes(routes!(chats::get, chats::delete)) //   GET    /api/chat/{id}, DELETE
         .routes(routes!(pending::list)) //               GET    /api/chat/{id}/pending
+        .routes(routes!(grants::list)) //                GET    /api/chat/{id}/grants
+        .routes(routes!(grants::delete)) //              DELETE /api/chat/{id}/grants/{tool}
         .routes(routes!(chats::list)) //                 GET    /api/chats
         .routes(routes!(tools::list)) //                 GET    /api/tools
         .route_layer(middleware::from_fn_with_state(app.clone(), auth::identify));

@@ -47,6 +47,7 @@ pub async fn record(snapshot: &mut Connection, chat: &ChatId) -> Result<Option<C
         owner: found.owner,
         profile: found.profile,
         confirmations: confirmations::all(snapshot, chat).await?,
+        grant_ends: confirmations::grant_ends(snapshot, chat).await?,
         open_run,
     }))
 }
@@ -105,7 +106,11 @@ async fn apply(
             runs::append(transaction, chat, run, *first, chunks).await
         }
         Change::PutCall { run, call } => calls::put(transaction, chat, run, call).await,
-        Change::Confirm { run, call, by } => confirmations::add(transaction, chat, run, call, by, at).await,
+        Change::Confirm { run, call, by, fingerprint } => {
+            let of = confirmations::Given { run, call, by, fingerprint: fingerprint.clone() };
+            confirmations::add(transaction, chat, of, at).await
+        }
+        Change::EndGrant { tool, by } => confirmations::end_grant(transaction, chat, tool, by, at).await,
         Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,
     }
 }

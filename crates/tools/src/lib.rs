@@ -25,7 +25,7 @@ pub use call::{
     Verdict,
 };
 pub use checker::{Check, Checker};
-pub use confirmation::{Confirmation, Consent, always_allowed};
+pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
 pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Pause, Surroundings};
 pub use execution::{Execution, WIND_UP};
 pub use failure::{ErrorType, MOST_RETRIES, Strategies, Strategy, ToolError};

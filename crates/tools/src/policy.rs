@@ -87,6 +87,11 @@ pub trait Policy: Send + Sync {
     /// Rules on one call with this input, in a chat of this owner.
     fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling;
 
+    /// Whether a person's earlier "always" answers what was ruled. It answers a tool's own default, and a rule only if that says so.
+    fn heeds_always(&self, ruling: &Ruling) -> bool {
+        ruling.by == RuledBy::Default
+    }
+
     /// Whether people are asked at all.
     fn approval(&self) -> ApprovalMode {
         ApprovalMode::Default

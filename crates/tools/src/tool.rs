@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use sha2::Digest;
 
 use crate::{CallContext, Decision, ErrorType, MOST_RETRIES, Resource, RunBy, ToolError};
 
@@ -21,6 +22,8 @@ pub struct ToolSpec {
     pub input_schema: Value,
     /// Who runs its calls.
     pub run_by: RunBy,
+    /// Which MCP server has it, by its name in the settings.
+    pub server: Option<String>,
     /// What happens to a call that no rule speaks of.
     pub policy: Decision,
     /// What its calls must not use side by side.
@@ -113,6 +116,7 @@ impl<T: TypedTool> Tool for Typed<T> {
             description: T::DESCRIPTION.into(),
             input_schema: schema,
             run_by: RunBy::Server,
+            server: None,
             policy: T::POLICY,
             resource: self.tool.resource(),
             timeout: self.tool.timeout(),
@@ -131,10 +135,31 @@ impl<T: TypedTool> Tool for Typed<T> {
 // === impl ToolSpec ===
 
 impl ToolSpec {
+    /// What makes the tool this one and no other: who runs it, on which server, what it says of itself and what it takes; SHA-256, in
+    /// hexadecimal. What an operator sets for it is not part of it, and neither is the order of keys in its schema.
+    pub fn fingerprint(&self) -> String {
+        let mut schema = self.input_schema.clone();
+        schema.sort_all_objects();
+        let whole = serde_json::json!([self.run_by.name(), self.server, self.description, schema]);
+        sha256(whole.to_string().as_bytes())
+    }
+
     /// How often a call may run again.
     pub fn retries(&self) -> u32 {
         if self.repeatable { MOST_RETRIES } else { 0 }
     }
+}
+
+/// The SHA-256 of some bytes, in hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+
+    let mut text = String::with_capacity(64);
+    for byte in sha2::Sha256::digest(bytes) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 // === impl ToolSettings ===

@@ -215,6 +215,7 @@ impl Entry {
             description: tool.description.clone().unwrap_or_default(),
             input_schema: tool.input_schema.clone(),
             run_by: RunBy::Browser,
+            server: None,
             policy: Decision::Allow,
             resource: None,
             timeout: None,

@@ -1,17 +1,17 @@
 //! What a chat is asked, except to be posted to.
 
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, Profile, RunId};
-use fermata_tools::{Call, Check, Owner, Receipt, Refusal, Verdict};
+use fermata_tools::{Call, Check, Grant, Owner, Receipt, Refusal, Verdict};
 use tokio::time::Instant;
 
 use super::{Checked, Command, Driver, Live, Reply, saving::read_chunks};
 use crate::{
-    AnswerError, ChatView, Following, Pending, ReadError, Reader,
+    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Reader,
     engine::Refused,
     instances::{Order, forward, home_of},
     run::{Ending, Given, Rejected, asker_in, goodbye},
     run_log::Writer,
-    store::StoreError,
+    store::{Change, StoreError},
 };
 
 /// How far an answer has come.
@@ -99,6 +99,14 @@ impl Driver {
             }
             Command::Delete { owner, reply } => {
                 let result = self.delete(owner).await;
+                self.settle(reply, result, is_last).await
+            }
+            Command::Grants { owner, reply } => {
+                let result = self.grants(owner);
+                self.settle(reply, result, is_last).await
+            }
+            Command::EndGrant { owner, tool, reply } => {
+                let result = self.end_grant(owner, tool).await;
                 self.settle(reply, result, is_last).await
             }
             Command::Wake => self.take_up().await,
@@ -381,6 +389,37 @@ impl Driver {
             pending: calls.chain(questions).collect(),
             open,
         })
+    }
+
+    /// What is allowed for always, as far as the tools are still what they were. Of a tool that is not there nobody can tell.
+    fn grants(&self, owner: &Owner) -> Result<Vec<GrantedTool>, ReadError> {
+        let Some(record) = self.record.as_ref().filter(|record| record.owner == *owner) else {
+            return Err(ReadError::NotFound);
+        };
+        let server_has = self.inner.current();
+        let toolbox = self.live.as_ref().map_or(&server_has.toolbox, |live| &live.toolbox);
+        let counts = |(tool, grant): &(&String, &Grant)| match toolbox.find(tool) {
+            Some(found) => grant.covers(found.spec()),
+            None => grant.fingerprint.is_some(),
+        };
+        let listed =
+            |(tool, grant): (&String, &Grant)| GrantedTool { tool: tool.clone(), since: grant.since };
+        Ok(record.grants.iter().filter(counts).map(listed).collect())
+    }
+
+    /// Takes back that a tool is allowed for always. If it is not, nothing happens.
+    async fn end_grant(&mut self, owner: &Owner, tool: &str) -> Result<(), ReadError> {
+        let Some(record) = self.record.as_ref().filter(|record| record.owner == *owner) else {
+            return Err(ReadError::NotFound);
+        };
+        if !record.grants.contains_key(tool) {
+            return Ok(());
+        }
+        self.commit(vec![Change::EndGrant { tool: tool.to_owned(), by: owner.clone() }]).await?;
+        if let Some(record) = &mut self.record {
+            record.grants.remove(tool);
+        }
+        Ok(())
     }
 
     async fn delete(&mut self, owner: &Owner) -> Result<(), ReadError> {

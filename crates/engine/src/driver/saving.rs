@@ -1,7 +1,7 @@
 //! The chat's record, read and written: what of a run is saved, and how a run is taken up that another process has left.
 
 use fermata_protocol::UiChunk;
-use fermata_tools::{Call, CallState, Cancelled, Owner, always_allowed};
+use fermata_tools::{Call, CallState, Cancelled, Owner, grants};
 use jiff::Timestamp;
 
 use super::{Driver, Live, Record};
@@ -21,7 +21,7 @@ impl Driver {
             owner: chat.owner,
             fence: chat.fence,
             profile: chat.profile,
-            always: always_allowed(&chat.confirmations),
+            grants: grants(&chat.confirmations, &chat.grant_ends),
             is_mine: chat.driver.as_ref() == Some(me),
             driver: chat.driver.filter(|driver| driver != me),
             saved_run: chat.open_run.map(Box::new),
@@ -160,7 +160,7 @@ impl Driver {
         for place in &effects.changed {
             live.spans.note(&live.run.calls[*place]);
         }
-        record.always.extend(effects.always.iter().cloned());
+        record.grants.extend(effects.grants.iter().cloned());
         Ok(())
     }
 }
@@ -181,6 +181,7 @@ fn changes_of(
         run: id(),
         call: call(place),
         by: owner.clone(),
+        fingerprint: fingerprint(&run.calls[*place], effects),
     }));
     if keeps_message(live, effects) {
         changes.push(Change::PutMessage(Box::new(run.snapshot())));
@@ -211,6 +212,13 @@ fn changes_of(
         changes.push(Change::AppendChunks { run: id(), first, chunks });
     }
     Ok(changes)
+}
+
+/// What the tool of a call is that was allowed for always just now.
+fn fingerprint(call: &Call, effects: &Effects) -> Option<String> {
+    let allows = call.decided.as_ref().is_some_and(|decided| decided.approved && decided.always);
+    let (_, grant) = effects.grants.iter().find(|(tool, _)| allows && *tool == call.tool)?;
+    grant.fingerprint.clone()
 }
 
 /// Whether the message so far goes into the record.

@@ -119,7 +119,7 @@ impl Driver {
             owner: owner.clone(),
             fence: Fence::NONE,
             profile,
-            always: Default::default(),
+            grants: Default::default(),
             driver: None,
             is_mine: false,
             saved_run: None,

@@ -136,6 +136,14 @@ async fn answer_letter(inner: Arc<Inner>, number: Number, from: InstanceId, chat
             let told = desk.tell(|reply| Command::Delete { owner, reply }).await;
             desk.write(told, |_, done| done)
         }
+        Ask::Grants { owner } => {
+            let told = desk.tell(|reply| Command::Grants { owner, reply }).await;
+            desk.write(told, |_, grants| grants)
+        }
+        Ask::EndGrant { owner, tool } => {
+            let told = desk.tell(|reply| Command::EndGrant { owner, tool, reply }).await;
+            desk.write(told, |_, done| done)
+        }
     };
     let Desk { feed, sending, .. } = desk;
     let letter = Letter::Reply { number, result, feed };

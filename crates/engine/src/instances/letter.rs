@@ -40,6 +40,8 @@ pub(super) enum Ask {
     Stop { owner: Owner },
     View { owner: Owner },
     Delete { owner: Owner },
+    Grants { owner: Owner },
+    EndGrant { owner: Owner, tool: String },
 }
 
 /// A feed that carries a run's log to the receiver.
@@ -73,7 +75,9 @@ impl Ask {
             | Self::Rejoin { .. }
             | Self::Stop { .. }
             | Self::View { .. }
-            | Self::Delete { .. } => true,
+            | Self::Delete { .. }
+            | Self::Grants { .. }
+            | Self::EndGrant { .. } => true,
         }
     }
 }

@@ -119,6 +119,15 @@ pub(crate) fn forward(inner: &Arc<Inner>, chat: &ChatId, to: InstanceId, order: 
             let ask = Ask::Delete { owner: owner.clone() };
             errand.run(ask, reply, identity, move |reply| Command::Delete { owner, reply }).boxed()
         }
+        Command::Grants { owner, reply } => {
+            let ask = Ask::Grants { owner: owner.clone() };
+            errand.run(ask, reply, identity, move |reply| Command::Grants { owner, reply }).boxed()
+        }
+        Command::EndGrant { owner, tool, reply } => {
+            let ask = Ask::EndGrant { owner: owner.clone(), tool: tool.clone() };
+            let again = move |reply| Command::EndGrant { owner, tool, reply };
+            errand.run(ask, reply, identity, again).boxed()
+        }
         // Whoever drives the chat keeps its time.
         Command::Wake | Command::Verify => return,
     };

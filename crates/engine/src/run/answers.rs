@@ -7,7 +7,8 @@ use fermata_protocol::{
     UiPart,
 };
 use fermata_tools::{
-    Call, CallState, Cancelled, Check, Decided, Decision, Receipt, Refusal, StateName, ToolError, Verdict,
+    Call, CallState, Cancelled, Check, Decided, Decision, Grant, Receipt, Refusal, StateName, ToolError,
+    Verdict,
 };
 use serde_json::{Map, Value};
 
@@ -131,7 +132,7 @@ impl Run {
             }
         }
         let places: Vec<usize> = found.into_iter().map(|about| self.call_of(about)).collect();
-        let receipts = self.receipts(&places, &taken);
+        let receipts = self.receipts(&places, &taken, context);
         Ok(Taken { answers: taken, elicited, receipts })
     }
 
@@ -187,13 +188,22 @@ impl Run {
     }
 
     /// What the givers are told: the states that the calls come into, before anything has run.
-    fn receipts(&self, places: &[usize], taken: &[(usize, AnswerKind)]) -> Vec<Receipt> {
+    fn receipts(
+        &self,
+        places: &[usize],
+        taken: &[(usize, AnswerKind)],
+        context: &Context<'_>,
+    ) -> Vec<Receipt> {
         let always: Vec<&str> = taken
             .iter()
             .filter(|(_, kind)| is_always(kind))
             .map(|(place, _)| self.calls[*place].tool.as_str())
             .collect();
-        let decided = |place: usize| taken.iter().any(|(answered, _)| *answered == place);
+        let decided = |place: usize| {
+            taken.iter().any(|(answered, _)| *answered == place)
+                || (always.contains(&self.calls[place].tool.as_str())
+                    && self.is_answered_by_always(place, context))
+        };
         places
             .iter()
             .map(|&place| {
@@ -201,7 +211,7 @@ impl Run {
                 let answer = taken.iter().find(|(answered, _)| *answered == place).map(|(_, kind)| kind);
                 let waiting_for = (0..self.calls.len())
                     .filter(|&other| self.calls[other].step == call.step && self.calls[other].is_asked())
-                    .filter(|&other| !decided(other) && !always.contains(&self.calls[other].tool.as_str()))
+                    .filter(|&other| !decided(other))
                     .map(|other| self.calls[other].id.clone())
                     .collect();
                 Receipt {
@@ -301,22 +311,21 @@ impl Run {
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
-        let (approved, always) = (decided.approved, decided.always);
+        let always = decided.approved && decided.always;
         effects.confirmed.push(place);
         self.decide_call(place, decided, given, context, effects);
-        if !(approved && always) {
-            return;
-        }
+        // What the tool is now is what is allowed; of one that is away nobody knows.
         let tool = self.calls[place].tool.clone();
+        let Some(found) = context.toolbox.find(&tool).filter(|_| always) else { return };
+        effects.grants.push((tool.clone(), Grant::of(found.spec(), context.now)));
         for sibling in self.step_places() {
-            if self.calls[sibling].is_asked() && self.calls[sibling].tool == tool {
-                effects.release.push(self.calls[sibling].id.clone());
-                let decided =
-                    Decided { by: context.owner.clone(), approved: true, reason: None, always: false };
-                self.decide_call(sibling, decided, Given::Aside, context, effects);
+            if self.calls[sibling].tool != tool || !self.is_answered_by_always(sibling, context) {
+                continue;
             }
+            effects.release.push(self.calls[sibling].id.clone());
+            let decided = Decided { by: context.owner.clone(), approved: true, reason: None, always: false };
+            self.decide_call(sibling, decided, Given::Aside, context, effects);
         }
-        effects.always.push(tool);
     }
 
     fn decide_call(

@@ -84,20 +84,35 @@ impl Run {
         state
     }
 
-    /// What the policy says, then what the turn has seen, then what a person has said for always: the later outvotes the earlier,
-    /// but nothing outvotes a denial.
+    /// What the policy says, then what the turn has seen, then what a person has said for always. Nothing outvotes a denial; what the turn has
+    /// seen is asked about whatever was said for always, and so is what a rule asks about, unless the rule says otherwise.
     fn ruling(&self, tool: &ToolSpec, input: &Value, context: &Context<'_>) -> Ruling {
-        let mut ruling = context.rules.policy.rule(context.owner, tool, input);
-        if ruling.decision == Decision::Deny {
+        let policy = &context.rules.policy;
+        let ruling = policy.rule(context.owner, tool, input);
+        let is_asked_by_rule = ruling.decision == Decision::Ask && !policy.heeds_always(&ruling);
+        if ruling.decision == Decision::Deny || is_asked_by_rule {
             return ruling;
         }
         if self.chain_asks(context) {
-            ruling = Ruling { decision: Decision::Ask, reason: None, by: RuledBy::Chain };
+            return Ruling { decision: Decision::Ask, reason: None, by: RuledBy::Chain };
         }
-        if ruling.decision == Decision::Ask && context.always.contains(&tool.name) {
-            ruling = Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Always };
+        let is_granted = context.grants.get(&tool.name).is_some_and(|grant| grant.covers(tool));
+        if ruling.decision == Decision::Ask && is_granted {
+            return Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Always };
         }
         ruling
+    }
+
+    /// Whether a call that waits for a person is one that "always", said of its tool by now, answers.
+    pub(super) fn is_answered_by_always(&self, place: usize, context: &Context<'_>) -> bool {
+        let call = &self.calls[place];
+        let is_of_chain = call.ruling.as_ref().is_some_and(|ruling| ruling.by == RuledBy::Chain);
+        let Some(found) = context.toolbox.find(&call.tool).filter(|_| call.is_asked() && !is_of_chain) else {
+            return false;
+        };
+        let policy = &context.rules.policy;
+        let ruling = policy.rule(context.owner, found.spec(), call.effective_input());
+        ruling.decision == Decision::Ask && policy.heeds_always(&ruling)
     }
 
     /// Whether the model may have been led on by what a tool told it.

@@ -5,7 +5,6 @@ mod life;
 mod schedules;
 
 use std::{
-    collections::BTreeSet,
     fmt::Write,
     sync::{
         Arc,
@@ -39,6 +38,7 @@ impl Tool for Named {
             description: String::new(),
             input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
             run_by: RunBy::Server,
+            server: None,
             policy: self.1,
             resource: None,
             timeout: None,
@@ -121,7 +121,7 @@ struct Scene {
     rules: Rules,
     owner: Owner,
     limits: Limits,
-    always: BTreeSet<String>,
+    grants: Grants,
 }
 
 impl Scene {
@@ -132,7 +132,7 @@ impl Scene {
             rules: Rules { policy: Arc::new(NothingOverNine), ..Rules::default() },
             owner: Owner::new("alice"),
             limits: Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() },
-            always: BTreeSet::new(),
+            grants: Grants::new(),
         }
     }
 
@@ -145,7 +145,7 @@ impl Scene {
             owner: &self.owner,
             limits: &self.limits,
             expire: Duration::from_secs(3600),
-            always: &self.always,
+            grants: &self.grants,
         }
     }
 }
@@ -181,7 +181,7 @@ impl Play {
         writeln!(self.transcript, "> {what}").unwrap();
         print(&effects, &mut self.transcript);
         self.log.extend(effects.publish);
-        self.scene.always.extend(effects.always);
+        self.scene.grants.extend(effects.grants);
         self
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, UiMessage};
-use fermata_tools::{Call, Confirmation, Owner, ResourceKey};
+use fermata_tools::{Call, Confirmation, GrantEnd, Owner, ResourceKey};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -43,6 +43,7 @@ struct Chat {
     messages: Vec<UiMessage>,
     runs: Vec<Run>,
     confirmations: Vec<Confirmation>,
+    grant_ends: Vec<GrantEnd>,
 }
 
 #[derive(Clone, Debug)]
@@ -320,6 +321,7 @@ impl Chat {
             messages: Vec::new(),
             runs: Vec::new(),
             confirmations: Vec::new(),
+            grant_ends: Vec::new(),
         }
     }
 
@@ -331,6 +333,7 @@ impl Chat {
             owner: self.owner.clone(),
             profile: self.profile,
             confirmations: self.confirmations.clone(),
+            grant_ends: self.grant_ends.clone(),
             open_run: self.open_run().map(Run::record),
         }
     }
@@ -387,7 +390,16 @@ impl Chat {
                 self.run_in_progress(&run)?.append(first, chunks)?
             }
             Change::PutCall { run, call } => self.put_call(&run, *call)?,
-            Change::Confirm { run, call, by } => self.confirm(&run, &call, by, at)?,
+            Change::Confirm { run, call, by, fingerprint } => {
+                self.run(&run)?;
+                let confirmation = Confirmation::of(&call, by, at, fingerprint)
+                    .ok_or_else(|| misfit(format!("nothing was decided about call {}", call.id)))?;
+                self.confirmations.push(confirmation);
+            }
+            Change::EndGrant { tool, by } => {
+                let (at, after) = (page::whole_microseconds(at), self.confirmations.len());
+                self.grant_ends.push(GrantEnd { tool, by, at, after });
+            }
             Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(at),
         }
         Ok(())
@@ -427,14 +439,6 @@ impl Chat {
             return Err(misfit(format!("call {} or its question belongs to another run or call", call.id)));
         }
         self.run(run)?.put_call(call);
-        Ok(())
-    }
-
-    fn confirm(&mut self, run: &RunId, call: &Call, by: Owner, at: Timestamp) -> Result<(), StoreError> {
-        self.run(run)?;
-        let confirmation = Confirmation::of(call, by, at)
-            .ok_or_else(|| misfit(format!("nothing was decided about call {}", call.id)))?;
-        self.confirmations.push(confirmation);
         Ok(())
     }
 }

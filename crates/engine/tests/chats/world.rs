@@ -107,6 +107,7 @@ impl Tool for Does {
             description: "Does what its input says.".into(),
             input_schema: json!({"type": "object"}),
             run_by: RunBy::Server,
+            server: None,
             policy: self.1,
             resource: self.2.clone(),
             timeout: None,

@@ -170,6 +170,7 @@ impl Tool for Deed {
             description: "Does what its input says.".into(),
             input_schema: json!({"type": "object"}),
             run_by: RunBy::Server,
+            server: None,
             policy: if self.kind.asked { Decision::Ask } else { Decision::Allow },
             resource: self.kind.locks.then(|| Resource::input("key")),
             timeout: None,

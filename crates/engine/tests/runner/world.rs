@@ -175,6 +175,7 @@ impl Doer {
             description: format!("does {name}"),
             input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
             run_by: RunBy::Server,
+            server: None,
             policy: Decision::Allow,
             resource: None,
             timeout: None,

@@ -11,20 +11,22 @@ const MATCHERS: [&str; 7] = ["under", "host", "one_of", "min", "max", "regex", "
 /// Reads a rule.
 pub(super) fn read(rule: &Entry<'_>) -> Result<Rule, Fault> {
     let (mut tool, mut from, mut owner, mut decision, mut reason) = (None, None, None, None, None);
+    let mut always = false;
     let mut input = Vec::new();
-    for entry in rule.entries_among(&["tool", "from", "owner", "input", "decision", "reason"])? {
+    for entry in rule.entries_among(&["tool", "from", "owner", "input", "decision", "reason", "always"])? {
         match entry.name {
             "tool" => tool = Some(Pattern::new(&entry.words()?)),
             "from" => from = Some(entry.read()?),
             "owner" => owner = Some(Pattern::new(&entry.words()?)),
             "decision" => decision = Some(entry.read()?),
             "reason" => reason = Some(entry.words()?),
+            "always" => always = entry.truth()?,
             _ => read_fields(&entry, "", &mut input)?,
         }
     }
     let decision =
         decision.ok_or_else(|| rule.fault("a rule needs decision = \"allow\", \"ask\" or \"deny\""))?;
-    Ok(Rule { tool, from, owner, input, decision, reason })
+    Ok(Rule { tool, from, owner, input, decision, reason, always })
 }
 
 /// Takes what a table says of fields. A table in it is what a field must be like, or, if it was made by dots in a key, more of a path.

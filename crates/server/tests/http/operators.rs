@@ -21,8 +21,10 @@ async fn the_description_has_every_endpoint_of_the_contract() {
         .collect();
     let contract = [
         "delete /api/chat/{id}",
+        "delete /api/chat/{id}/grants/{tool}",
         "get /",
         "get /api/chat/{id}",
+        "get /api/chat/{id}/grants",
         "get /api/chat/{id}/pending",
         "get /api/chat/{id}/stream",
         "get /api/chats",

@@ -280,5 +280,11 @@ pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
     call.tool = tool.into();
     call.decided = decided;
     call.edited = Some(json!({"z": 2, "a": tool}));
-    Change::Confirm { run: run(id), call: Box::new(call), by: alice() }
+    let fingerprint = (approved && always).then(|| format!("what {tool} is"));
+    Change::Confirm { run: run(id), call: Box::new(call), by: alice(), fingerprint }
+}
+
+/// The tool is no longer allowed for always.
+pub fn end_grant(tool: &str) -> Change {
+    Change::EndGrant { tool: tool.into(), by: alice() }
 }

@@ -64,7 +64,7 @@ use fermata_engine::{
 use fermata_protocol::{
     AnswerKind, AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage,
 };
-use fermata_tools::{Call, CallState, Cancelled, Confirmation, Consent, ErrorType, RunBy, always_allowed};
+use fermata_tools::{Call, CallState, Cancelled, Confirmation, Consent, ErrorType, GrantEnd, RunBy, grants};
 use fixtures::*;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -91,6 +91,7 @@ in_every_store! {
     an_answer_is_known_again_however_the_call_ended
     what_people_said_is_kept_in_order_and_whole
     what_is_allowed_for_always_outlives_its_run
+    what_was_taken_back_is_allowed_again_by_what_is_said_later_only
     a_failing_change_leaves_nothing
     what_does_not_fit_is_a_conflict
     chats_are_listed_newest_first_by_owner
@@ -446,18 +447,37 @@ async fn what_people_said_is_kept_in_order_and_whole(store: AnyStore) {
         at: at(3) + SignedDuration::from_micros(1),
         reason: Some("because".into()),
         input: json!({"z": 2, "a": "b"}),
+        fingerprint: None,
     };
     assert_eq!(history.last(), Some(&last));
+    assert_eq!(history[0].fingerprint.as_deref(), Some("what b is"));
 }
 
 async fn what_is_allowed_for_always_outlives_its_run(store: AnyStore) {
     let id = with_run(&store).await;
-    let allowed = async || always_allowed(&confirmations(&store, &id).await).into_iter().collect::<Vec<_>>();
+    let allowed = async || allowed(&store, &id).await;
     commit(&store, &id, vec![confirm("r", "once", true, false), confirm("r", "never", false, true)]).await;
     assert!(allowed().await.is_empty());
     commit(&store, &id, vec![confirm("r", "a", true, true), close("r"), open("next")]).await;
     commit(&store, &id, vec![confirm("next", "a", false, false)]).await;
     assert_eq!(allowed().await, ["a"], "a denial of one call takes back nothing");
+}
+
+/// The tools that are allowed for always.
+async fn allowed(store: &AnyStore, id: &ChatId) -> Vec<String> {
+    let record = store.chat(id).await.unwrap().unwrap();
+    grants(&record.confirmations, &record.grant_ends).into_keys().collect()
+}
+
+async fn what_was_taken_back_is_allowed_again_by_what_is_said_later_only(store: AnyStore) {
+    let id = with_run(&store).await;
+    commit(&store, &id, vec![confirm("r", "a", true, true), confirm("r", "b", true, true)]).await;
+    commit_at(&*store, &id, at(7), vec![end_grant("a")]).await.unwrap();
+    assert_eq!(allowed(&store, &id).await, ["b"]);
+    let ends = store.chat(&id).await.unwrap().unwrap().grant_ends;
+    assert_eq!(ends, [GrantEnd { tool: "a".into(), by: alice(), at: at(7), after: 2 }]);
+    commit(&store, &id, vec![confirm("r", "a", true, true), end_grant("b")]).await;
+    assert_eq!(allowed(&store, &id).await, ["a"]);
 }
 
 async fn a_failing_change_leaves_nothing(store: AnyStore) {
@@ -511,7 +531,8 @@ async fn what_does_not_fit_is_a_conflict(store: AnyStore) {
     }
     refused(&store, &id, vec![create(alice())]).await;
     refused(&store, &id, vec![create(bob())]).await;
-    let confirmed = Change::Confirm { run: run("r"), call: Box::new(undecided), by: alice() };
+    let confirmed =
+        Change::Confirm { run: run("r"), call: Box::new(undecided), by: alice(), fingerprint: None };
     refused(&store, &id, vec![confirmed]).await;
 }
 

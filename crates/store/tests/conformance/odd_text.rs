@@ -44,7 +44,12 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
             put(message.clone()),
             Change::OpenRun { run: opened, message: message_id, driver },
             Change::PutCall { run: run.clone(), call: Box::new(call.clone()) },
-            Change::Confirm { run: run.clone(), call: Box::new(call.clone()), by: Owner::new(text) },
+            Change::Confirm {
+                run: run.clone(),
+                call: Box::new(call.clone()),
+                by: Owner::new(text),
+                fingerprint: None,
+            },
             Change::CloseRun { run, outcome: "finished" },
         ]);
         messages.push(message);

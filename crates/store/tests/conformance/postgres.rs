@@ -26,6 +26,7 @@ async fn fill(store: &dyn Store) {
         append("r", 1, &["1", "2"]),
         put_call("r", &call("c", CallState::AwaitingApproval)),
         confirm("r", "tool", true, true),
+        end_grant("tool"),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
     store.commit(&chat("a"), Fence::NONE, at(0), changes).await.unwrap();
@@ -268,8 +269,11 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
         assert!(place.execute(statement).await.is_err(), "{statement}");
         assert_eq!(place.number("select count(*) from confirmations").await, 1, "{statement}");
     }
+    for statement in ["update grant_ends set tool = 'x'", "delete from grant_ends", "truncate grant_ends"] {
+        assert!(place.execute(statement).await.is_err(), "{statement}");
+    }
     delete(&*database.store, &chat("a")).await;
-    for table in ["chats", "messages", "runs", "run_chunks", "tool_calls", "confirmations"] {
+    for table in ["chats", "messages", "runs", "run_chunks", "tool_calls", "confirmations", "grant_ends"] {
         assert_eq!(place.number(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
     database.close().await;
@@ -359,7 +363,7 @@ async fn a_database_is_migrated_only_when_wanted() {
     assert_eq!(place.number("select count(*) from pg_tables where schemaname = current_schema()").await, 0);
     assert_eq!(
         fermata_store::migrate(&place.url).await.unwrap().applied,
-        ["0001 schema", "0002 open runs", "0003 taking up runs", "0004 run settings",]
+        ["0001 schema", "0002 open runs", "0003 taking up runs", "0004 run settings", "0005 grants",]
     );
     let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();
     database.store.ready().await.unwrap();

@@ -44,6 +44,7 @@ async fn fill(store: &SqliteStore) {
         append("r", 1, &["1", "2"]),
         put_call("r", &call("c", CallState::AwaitingApproval)),
         confirm("r", "tool", true, true),
+        end_grant("tool"),
         put_settings("r", json!({"system": "\u{0}"})),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
@@ -127,6 +128,14 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
         assert!(execute(&folder, statement).await.is_err(), "{statement}");
         assert_eq!(count(&folder, "confirmations").await, 1, "{statement}");
     }
+    for statement in [
+        "update grant_ends set tool = 'x'",
+        "delete from grant_ends",
+        "insert or replace into grant_ends select * from grant_ends",
+    ] {
+        assert!(execute(&folder, statement).await.is_err(), "{statement}");
+        assert_eq!(count(&folder, "grant_ends").await, 1, "{statement}");
+    }
     delete(&store, &chat("a")).await;
     assert_eq!(count(&folder, "confirmations").await, 0);
 }
@@ -139,7 +148,16 @@ async fn a_deleted_chat_has_no_row_left() {
     let tables = tables_of_chats(&folder).await;
     assert_eq!(
         tables,
-        ["chats", "confirmations", "messages", "run_chunks", "run_settings", "runs", "tool_calls"]
+        [
+            "chats",
+            "confirmations",
+            "grant_ends",
+            "messages",
+            "run_chunks",
+            "run_settings",
+            "runs",
+            "tool_calls"
+        ]
     );
     for table in &tables {
         assert_eq!(count(&folder, table).await, 1, "{table}");

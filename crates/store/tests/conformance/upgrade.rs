@@ -7,7 +7,7 @@ use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
 use fermata_store::SqliteStore;
 use fermata_tools::{
     Call, CallState, Cancelled, Consent, Decided, Decision, ErrorType, Owner, Question, Refusal, RuledBy,
-    Ruling, RunBy, StateName, Verdict, always_allowed,
+    Ruling, RunBy, StateName, Verdict, grants,
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection, migrate::Migrator};
@@ -254,7 +254,7 @@ async fn old_confirmations_are_carried_over_and_stay_append_only() {
     let said = store.chat(&chat("a")).await.unwrap().unwrap().confirmations;
     let answers: Vec<_> = said.iter().map(|said| said.answer).collect();
     assert_eq!(answers, [Consent::Yes, Consent::YesAlways, Consent::No, Consent::No]);
-    assert_eq!(always_allowed(&said).into_iter().collect::<Vec<_>>(), ["always"]);
+    assert_eq!(grants(&said, &[]).into_keys().collect::<Vec<_>>(), ["always"]);
     assert_eq!(
         (said[1].reason.as_deref(), said[1].input.to_string()),
         (Some("go on"), r#"{"z":1,"a":2}"#.into())

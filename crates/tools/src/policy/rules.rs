@@ -22,6 +22,8 @@ pub struct Rule {
     pub decision: Decision,
     /// Why, in words for the model and the person.
     pub reason: Option<String>,
+    /// Whether a person's "always" answers a rule that asks.
+    pub always: bool,
 }
 
 /// Rules in the order in which they are asked. If none matches, the tool's own default counts.
@@ -51,7 +53,7 @@ pub struct Condition {
 impl Rule {
     /// A rule without conditions.
     pub fn of_every_call(decision: Decision) -> Self {
-        Self { tool: None, from: None, owner: None, input: Vec::new(), decision, reason: None }
+        Self { tool: None, from: None, owner: None, input: Vec::new(), decision, reason: None, always: false }
     }
 
     /// Whether it is about a call of this tool with this input in a chat of this owner.
@@ -131,6 +133,16 @@ impl Policy for RulePolicy {
     fn approval(&self) -> ApprovalMode {
         self.approval
     }
+
+    fn heeds_always(&self, ruling: &Ruling) -> bool {
+        match ruling.by {
+            RuledBy::Default => true,
+            RuledBy::Rule(number) => {
+                number.checked_sub(1).and_then(|place| self.rules.get(place)).is_some_and(|rule| rule.always)
+            }
+            RuledBy::Auto | RuledBy::Chain | RuledBy::Always => false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -145,6 +157,7 @@ mod tests {
             description: String::new(),
             input_schema: json!({"type": "object"}),
             run_by,
+            server: None,
             policy,
             resource: None,
             timeout: None,
@@ -315,6 +328,23 @@ mod tests {
         let elements = json!({"files": [{"path": inside}, {"name": out}]});
         let rule = Rule { input: vec![("files.path".into(), safe)], ..any(Decision::Allow) };
         assert!(!rule.matches(&alice(), &tool("x", RunBy::Mcp, Decision::Ask), &elements), "one has no path");
+    }
+
+    #[test]
+    fn always_answers_a_default_and_a_rule_that_says_so() {
+        let ask = |always| Rule { always, ..any(Decision::Ask) };
+        let policy = RulePolicy { approval: ApprovalMode::Default, rules: vec![ask(false), ask(true)] };
+        let by = |by| Ruling { decision: Decision::Ask, reason: None, by };
+        for (ruled_by, heeds) in [
+            (RuledBy::Default, true),
+            (RuledBy::Rule(1), false),
+            (RuledBy::Rule(2), true),
+            (RuledBy::Rule(3), false),
+            (RuledBy::Rule(0), false),
+            (RuledBy::Chain, false),
+        ] {
+            assert_eq!(policy.heeds_always(&by(ruled_by)), heeds, "{ruled_by:?}");
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ test('a denied call does not run, and the model is told why', async () => {
 });
 
 test('"always" holds for the next call of the tool', async () => {
-  await start(ASK);
+  await start(`${ASK}always = true\n`);
   const again = (name: string) => calls({ name: 'create_record', input: { name } });
   world.model.script(again('Ann'), again('Bob'), says('Both.'));
   const { inputs, tool } = creating();

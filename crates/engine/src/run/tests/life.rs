@@ -164,12 +164,7 @@ fn after_the_first_result_of_a_turn_a_chain_is_asked_about() {
 }
 
 #[test]
-fn always_answers_a_chain_too_and_where_nothing_is_asked_a_chain_is_not() {
-    let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, ..rules });
-    play.scene.always.insert("time".into());
-    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!("noon"))).calls(&[("time", "{}")]);
-    assert_eq!(play.ruled()[1], Some((Decision::Allow, RuledBy::Always)));
-
+fn where_nothing_is_asked_a_chain_is_not() {
     struct Auto;
     impl Policy for Auto {
         fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {

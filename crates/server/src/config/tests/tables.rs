@@ -17,6 +17,7 @@ fn ruling(config: &Config, name: &str, input: &serde_json::Value) -> (Decision, 
         description: String::new(),
         input_schema: json!({"type": "object"}),
         run_by: RunBy::Server,
+        server: None,
         policy: Decision::Ask,
         resource: None,
         timeout: None,
@@ -145,6 +146,15 @@ fn a_matcher_that_cannot_be_used_is_told_with_its_line() {
         let error = error(&[], &format!("[[policy]]\ndecision = \"deny\"\ninput = {{ {fields} }}\n"));
         assert!(error.contains("fermata.toml:3: ") && error.contains(words), "{fields}: {error}");
     }
+}
+
+#[test]
+fn a_rule_may_name_an_owner_and_say_that_always_answers_it() {
+    let config = tables("[[policy]]\nowner = \"al*\"\nalways = true\ndecision = \"deny\"\n");
+    assert_eq!(ruling(&config, "x", &json!({})).1, RuledBy::Rule(1));
+    assert!(config.policy[0].rule.always);
+    let other = tables("[[policy]]\nowner = \"bob\"\ndecision = \"deny\"\n");
+    assert_eq!(ruling(&other, "x", &json!({})).1, RuledBy::Default);
 }
 
 #[test]
@@ -290,6 +300,7 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
         "tool",
         "from",
         "owner",
+        "always",
         "input",
         "decision",
         "reason",

@@ -305,7 +305,7 @@ impl World {
             saved.log.extend(unsaved);
             live.saved = live.log.len() + live.staged.len();
         }
-        self.scene.always.extend(effects.always.iter().cloned());
+        self.scene.grants.extend(effects.grants.iter().cloned());
     }
 
     /// As the driver, which cannot run what it does not have.
