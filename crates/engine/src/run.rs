@@ -76,6 +76,8 @@ pub(crate) struct RunSettings {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunState {
+    /// Of which the major version is saved, which is all that the run goes by and that earlier versions read.
+    #[serde(serialize_with = "major_version")]
     pub profile: Profile,
     pub hold: Duration,
     pub phase: Phase,
@@ -438,6 +440,10 @@ impl Run {
             self.state.parked_since = Some(now);
         }
     }
+}
+
+fn major_version<S: serde::Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(profile.major())
 }
 
 /// So much later, or as late as there is.

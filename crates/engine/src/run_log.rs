@@ -271,7 +271,7 @@ impl RunLog {
             return Some(Start { after: place, prelude: Vec::new() });
         }
         let step = read.iter().rfind(|entry| entry.role == Role::StepBegins)?;
-        (profile == Profile::V7).then(|| Start { after: step.seq, prelude: vec![UiChunk::ResetStep] })
+        (profile >= Profile::V7).then(|| Start { after: step.seq, prelude: vec![UiChunk::ResetStep] })
     }
 }
 

@@ -27,7 +27,7 @@ pub enum Frames {
     /// All profiles read the same bytes (every delta does).
     Same(Bytes),
     /// They differ; `None` where a profile is not sent the chunk. In the order of [`Profile::ALL`].
-    Split(Box<[Option<Bytes>; 3]>),
+    Split(Box<[Option<Bytes>; 4]>),
 }
 
 /// Encodes the chunk that stands at `seq` (counted from 1) in the run's log.

@@ -101,7 +101,7 @@ pub enum ToolChoice {
 /// The `fermata` object of a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientOptions {
-    /// The client's major version.
+    /// The client's version.
     pub client: Option<Profile>,
     /// How long a parked call holds the stream, as written (`30s`).
     pub hold: Option<String>,

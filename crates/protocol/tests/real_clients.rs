@@ -36,7 +36,7 @@ fn package(profile: Profile) -> &'static str {
     match profile {
         Profile::V5 => "ai-5.0.277",
         Profile::V6 => "ai-6.0.326",
-        Profile::V7 => "ai-7.0.173",
+        Profile::V7 | Profile::V7_0_82 => "ai-7.0.173",
     }
 }
 

@@ -155,7 +155,7 @@ settings! {
     /// How long runs that are at work may go on when the server is told to end; those that wait are saved and let go at once.
     drain: Duration = "10s", "FERMATA_DRAIN",
         over "a run that is still at work ends its streams with `error` and goes on at another instance, or after the next start";
-    /// AI SDK version served where a request names none: 5, 6 or 7.
+    /// AI SDK version served where a request names none: 5, 6, 7, or a whole version such as 7.0.173.
     client: Profile = "6", "FERMATA_CLIENT";
     /// Who may use the server: none (everybody who reaches it), or whoever proves who they are by a token, by a JSON Web Token (jwt), or
     /// to a proxy in front (header).

@@ -41,13 +41,15 @@ pub async fn create(
     at: Timestamp,
 ) -> Result<(), Fault> {
     let created = sqlx::query(
-        "insert into chats (id, fence, owner, profile, created_at, updated_at) values ($1, $2, $3, $4, $5, $5)
+        "insert into chats (id, fence, owner, profile, client, created_at, updated_at)
+         values ($1, $2, $3, $4, $5, $6, $6)
          on conflict (id) do nothing",
     )
     .bind(chat.as_str())
     .bind(number(Fence::NONE.next())?)
     .bind(text(owner.as_str()))
-    .bind(i64::from(u8::from(profile)))
+    .bind(i64::from(profile.major()))
+    .bind(profile.release())
     .bind(time(at))
     .execute(connection)
     .await
@@ -75,9 +77,10 @@ pub async fn advance(
 }
 
 pub async fn posted(connection: &mut Connection, chat: &ChatId, profile: Profile) -> Result<(), Fault> {
-    sqlx::query("update chats set profile = $2 where id = $1")
+    sqlx::query("update chats set profile = $2, client = $3 where id = $1")
         .bind(chat.as_str())
-        .bind(i64::from(u8::from(profile)))
+        .bind(i64::from(profile.major()))
+        .bind(profile.release())
         .execute(connection)
         .await
         .map_err(failed)?;
@@ -117,18 +120,21 @@ pub async fn old(
 }
 
 pub async fn find(connection: &mut Connection, chat: &ChatId) -> Result<Option<Found>, Fault> {
-    let found: Option<(i64, Text, i64)> =
-        sqlx::query_as("select fence, owner, profile from chats where id = $1")
+    let found: Option<(i64, Text, i64, Option<String>)> =
+        sqlx::query_as("select fence, owner, profile, client from chats where id = $1")
             .bind(chat.as_str())
             .fetch_optional(connection)
             .await
             .map_err(failed)?;
-    let Some((fence, Text(owner), profile)) = found else {
+    let Some((fence, Text(owner), major, release)) = found else {
         return Ok(None);
     };
-    let profile =
-        u8::try_from(profile).map_err(|error| StoreError::Corrupt(format!("a profile: {error}")))?;
-    let profile = Profile::try_from(profile).map_err(StoreError::Corrupt)?;
+    // The version before this one changes the major version alone.
+    let release = release.and_then(|release| Profile::of_version(&release).ok());
+    let profile = match release.filter(|profile| i64::from(profile.major()) == major) {
+        Some(profile) => profile,
+        None => Profile::of_version(&major.to_string()).map_err(StoreError::Corrupt)?,
+    };
     Ok(Some(Found { fence: Fence(fence.unsigned_abs()), owner: Owner::new(owner), profile }))
 }
 

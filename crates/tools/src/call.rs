@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub use state::{CallState, Cancelled, Entered, StateName};
 
-use crate::{ResourceKey, Ruling};
+use crate::{Decision, ResourceKey, Ruling};
 
 mod state;
 
@@ -268,6 +268,12 @@ impl Call {
     /// Whether this process or an MCP server runs it.
     pub fn runs_here(&self) -> bool {
         matches!(self.run_by, Some(RunBy::Server | RunBy::Mcp))
+    }
+
+    /// Why a person is asked about it, in the words of the rule that asks, if it has any.
+    pub fn why_asked(&self) -> Option<&str> {
+        let ruling = self.ruling.as_ref().filter(|ruling| ruling.decision == Decision::Ask)?;
+        ruling.reason.as_deref()
     }
 
     /// The input that runs and that the model is told: the edited one, where a person edited it.

@@ -16,6 +16,9 @@ use super::{Context, Effects, Phase, Run, later, speaking::MadeCall};
 /// How deep an input may be. A client posts it again inside its history, whose nesting is limited to a hundred levels.
 const DEEPEST_INPUT: usize = 90;
 
+/// What a person is told who is asked because of `chain`.
+const CHAIN_ASKS: &str = "a tool's result asked for this";
+
 impl Run {
     /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
     pub(super) fn decide(&mut self, made: Vec<MadeCall>, context: &Context<'_>, effects: &mut Effects) {
@@ -94,7 +97,7 @@ impl Run {
             return ruling;
         }
         if self.chain_asks(context) {
-            return Ruling { decision: Decision::Ask, reason: None, by: RuledBy::Chain };
+            return Ruling { decision: Decision::Ask, reason: Some(CHAIN_ASKS.into()), by: RuledBy::Chain };
         }
         let is_granted = context.grants.get(&tool.name).is_some_and(|grant| grant.covers(tool));
         if ruling.decision == Decision::Ask && is_granted {
@@ -159,6 +162,7 @@ impl Run {
     ) {
         let id = ApprovalId::new(context.ids.next("appr_"));
         self.calls[place].question = Some(Question { id: id.clone(), required });
+        let reason = self.calls[place].why_asked().map(str::to_owned);
         effects.changed.insert(place);
         let chunk = UiChunk::ToolApprovalRequest {
             approval_id: id,
@@ -166,7 +170,7 @@ impl Run {
             tool_name: self.calls[place].tool.clone(),
             approval_descriptor: None,
             input_schema_input: None,
-            reason: None,
+            reason,
             is_automatic: None,
             signature: None,
         };

@@ -135,7 +135,7 @@ impl World {
                 }
             }
         }
-        let body = body(&client.chat, u8::from(client.profile), &json!({ "message": message }));
+        let body = body(&client.chat, client.profile.major(), &json!({ "message": message }));
         let follow = self.follower(&slot, Some(message), None);
         self.submits(&slot, &client.chat, body, None, None, None, follow);
     }

@@ -114,7 +114,7 @@ impl Facts {
             return;
         }
         let mut state = self.lock();
-        let known = state.events.entry((u8::from(profile), id.to_owned())).or_insert_with(|| chunk.clone());
+        let known = state.events.entry((profile.major(), id.to_owned())).or_insert_with(|| chunk.clone());
         if !is_same(known, chunk) {
             let words = format!("{id} names {known} and {chunk}");
             drop(state);

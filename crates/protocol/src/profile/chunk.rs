@@ -6,9 +6,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::json;
-
-use super::{DATA_TOOL_APPROVAL, Profile, denial_text_of};
+use super::{DATA_TOOL_APPROVAL, Profile, denial_text_of, question_data};
 use crate::{DataChunk, FinishReason, UiChunk};
 
 /// The chunk as this version may see it; `None` where it must not.
@@ -42,11 +40,11 @@ fn is_of_version_7(chunk: &UiChunk) -> bool {
 
 /// What version 5 has no chunk for, said in chunks it has.
 fn for_version_5(chunk: &UiChunk) -> Option<UiChunk> {
-    if let UiChunk::ToolApprovalRequest { approval_id, tool_call_id, tool_name, .. } = chunk {
+    if let UiChunk::ToolApprovalRequest { approval_id, tool_call_id, tool_name, reason, .. } = chunk {
         return Some(UiChunk::Data(DataChunk {
             kind: DATA_TOOL_APPROVAL.to_owned(),
             id: Some(approval_id.to_string()),
-            data: json!({ "approvalId": approval_id, "toolCallId": tool_call_id, "toolName": tool_name }),
+            data: question_data(approval_id, tool_call_id, tool_name, reason.as_deref()),
             transient: None,
         }));
     }
@@ -66,6 +64,7 @@ fn for_version_5(chunk: &UiChunk) -> Option<UiChunk> {
 /// Whether the oldest clients of this version would refuse the chunk over a field.
 fn has_unknown_fields(profile: Profile, chunk: &UiChunk) -> bool {
     let (five, six) = (profile == Profile::V5, profile <= Profile::V6);
+    let no_reason = profile < Profile::V7_0_82;
     match chunk {
         UiChunk::Abort { reason } => six && reason.is_some(),
         UiChunk::Finish { finish_reason, .. } => {
@@ -94,7 +93,7 @@ fn has_unknown_fields(profile: Profile, chunk: &UiChunk) -> bool {
         } => {
             approval_descriptor.is_some()
                 || input_schema_input.is_some()
-                || reason.is_some()
+                || (no_reason && reason.is_some())
                 || (six && (is_automatic.is_some() || signature.is_some()))
         }
         UiChunk::ToolOutputAvailable { provider_metadata, tool_metadata, .. }
@@ -127,6 +126,7 @@ fn has_unknown_fields(profile: Profile, chunk: &UiChunk) -> bool {
 /// The other half of [`has_unknown_fields`]: what it finds is gone afterwards.
 fn drop_unknown_fields(profile: Profile, chunk: &mut UiChunk) {
     let (five, six) = (profile == Profile::V5, profile <= Profile::V6);
+    let no_reason = profile < Profile::V7_0_82;
     match chunk {
         UiChunk::Abort { reason } => drop_if(six, reason),
         UiChunk::Finish { finish_reason, .. } => {
@@ -160,7 +160,8 @@ fn drop_unknown_fields(profile: Profile, chunk: &mut UiChunk) {
             signature,
             ..
         } => {
-            (*approval_descriptor, *input_schema_input, *reason) = (None, None, None);
+            (*approval_descriptor, *input_schema_input) = (None, None);
+            drop_if(no_reason, reason);
             drop_if(six, is_automatic);
             drop_if(six, signature);
         }

@@ -3,9 +3,9 @@
 //! The record can tell all but one thing: provider metadata that only `tool-input-start` carried, which versions 5 and 6
 //! are not sent. Whoever writes chunks repeats it on `tool-input-available`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{DATA_TOOL_APPROVAL, Profile};
+use super::{DATA_TOOL_APPROVAL, Profile, question_data};
 use crate::{
     DataPart, ToolPart, ToolState, UiPart, denial_text,
     message::steps::{questions_place, steps},
@@ -33,9 +33,12 @@ fn questions_of(step: &[UiPart]) -> Vec<UiPart> {
             UiPart::Data(DataPart {
                 kind: DATA_TOOL_APPROVAL.to_owned(),
                 id: Some(approval.id.to_string()),
-                data: json!({
-                    "approvalId": approval.id, "toolCallId": part.tool_call_id, "toolName": part.name.as_str(),
-                }),
+                data: question_data(
+                    &approval.id,
+                    &part.tool_call_id,
+                    part.name.as_str(),
+                    approval.extra.get("requestReason").and_then(Value::as_str),
+                ),
                 extra: Map::new(),
             })
         })
@@ -78,8 +81,11 @@ fn shown_tool(profile: Profile, part: &ToolPart) -> ToolPart {
     read_as_json(&mut part);
     hide_record(profile, &mut part);
     if let Some(approval) = &mut part.approval {
-        for field in ["descriptor", "inputSchemaInput", "requestReason"] {
+        for field in ["descriptor", "inputSchemaInput"] {
             approval.extra.shift_remove(field);
+        }
+        if profile < Profile::V7_0_82 {
+            approval.extra.shift_remove("requestReason");
         }
         if profile < Profile::V7 {
             approval.extra.shift_remove("isAutomatic");

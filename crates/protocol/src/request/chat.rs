@@ -201,9 +201,14 @@ fn client_options(fields: &Fields<'_>) -> Result<ClientOptions, RequestError> {
     let client = match options.value("client") {
         None => None,
         Some(value) => {
-            let version = value.as_u64().and_then(|version| u8::try_from(version).ok());
-            let profile = version.and_then(|version| Profile::try_from(version).ok());
-            Some(profile.ok_or_else(|| wrong("fermata.client", value, "5, 6 or 7"))?)
+            let version = match value {
+                Value::Number(major) => Some(major.to_string()),
+                // A major version alone is a number.
+                Value::String(version) if version.contains('.') => Some(version.clone()),
+                _ => None,
+            };
+            let profile = version.and_then(|version| Profile::of_version(&version).ok());
+            Some(profile.ok_or_else(|| wrong("fermata.client", value, Profile::VERSIONS))?)
         }
     };
     Ok(ClientOptions {

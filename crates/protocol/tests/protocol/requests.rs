@@ -295,8 +295,8 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
             `toolChoice.toolName` is missing; it must be the name of a tool.
             `selectedToolName` is empty; it must be a string that is not empty.
             `fermata` is 6; it must be an object.
-            `fermata.client` is 4; it must be 5, 6 or 7.
-            `fermata.client` is "6"; it must be 5, 6 or 7.
+            `fermata.client` is 4; it must be 5, 6, 7 or a whole version such as "7.0.173".
+            `fermata.client` is "6"; it must be 5, 6, 7 or a whole version such as "7.0.173".
             `fermata.hold` is 30; it must be a string.
             `fermata.exists` is "yes"; it must be true or false.
             `tools` is "t"; it must be an object of tools by name, or a list of tools.

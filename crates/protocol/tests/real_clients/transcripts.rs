@@ -24,7 +24,7 @@ pub enum Event {
 }
 
 const ALL: &[Profile] = &Profile::ALL;
-const NEWEST: &[Profile] = &[Profile::V7];
+const NEWEST: &[Profile] = &[Profile::V7, Profile::V7_0_82];
 
 fn transcript(name: &'static str, chunks: Vec<Value>) -> Transcript {
     let framed = [vec![json!({"type": "start", "messageId": "m1"})], chunks, vec![finish()]].concat();

@@ -135,7 +135,7 @@ fn a_bad_file_says_file_line_and_reason() {
         ("\ngaet = \"step\"\n", "fermata.toml:2:", "gaet"),
         ("hold = \"1s\"\n\nexpire = \"soon\"\n", "fermata.toml:3:", "\"soon\" is not a time"),
         ("hold = \"1s\nexpire = \"1h\"\n", "fermata.toml:1:", "string"),
-        ("client = 4\n", "fermata.toml:1:", "use 5, 6 or 7"),
+        ("client = 4\n", "fermata.toml:1:", "use 5, 6, 7 or a whole version"),
         ("bind = \"here\"\n", "fermata.toml:1:", "an address with a port"),
         ("max_body = \"much\"\n", "fermata.toml:1:", "not a size"),
         ("max_steps = 0\n", "fermata.toml:1:", "above zero"),

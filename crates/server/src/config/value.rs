@@ -134,11 +134,14 @@ impl Value for String {
 
 impl Value for Profile {
     fn read(text: &str) -> Result<Self, String> {
-        parsed::<u8>(text, "a client version; use 5, 6 or 7").and_then(Self::try_from)
+        Self::of_version(text.trim())
     }
 
     fn show(&self) -> Option<String> {
-        Some(u8::from(*self).to_string())
+        match self.release() {
+            Some(release) => quoted(release),
+            None => Some(self.major().to_string()),
+        }
     }
 }
 

@@ -39,6 +39,9 @@ pub struct Pending {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     approval_id: Option<ApprovalId>,
+    /// Why a person is asked, in the words of the rule that asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     /// What an elicitation asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
@@ -88,6 +91,7 @@ impl From<Waiting> for Pending {
                 state: call.state().name(),
                 since: call.since(),
                 input: call.effective_input().clone(),
+                reason: call.why_asked().filter(|_| call.is_asked()).map(str::to_owned),
                 approval_id: call.question.map(|question| question.id),
                 id: call.id.to_string(),
                 tool_call_id: call.id,
@@ -102,6 +106,7 @@ impl From<Waiting> for Pending {
                 since,
                 input: call.effective_input().clone(),
                 approval_id: None,
+                reason: None,
                 id: id.to_string(),
                 tool_call_id: call.id,
                 tool: call.tool,

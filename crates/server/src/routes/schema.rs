@@ -48,13 +48,25 @@ pub struct ChatRequest {
 /// Fermata's own options.
 #[derive(ToSchema)]
 pub struct FermataOptions {
-    /// The client's major version of the AI SDK: 5, 6 or 7.
-    client: Option<u8>,
+    /// The client's version of the AI SDK: 5, 6 or 7, which means the oldest of it, or a whole version.
+    client: Option<ClientVersion>,
     /// How long a parked call holds this stream.
     #[schema(example = "30s")]
     hold: Option<String>,
     /// Only for a chat that the server has: one that it does not have is 404 instead of a new one. For a post that carries no history.
     exists: Option<bool>,
+}
+
+/// A version of the AI SDK.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum ClientVersion {
+    /// The oldest of a major version.
+    #[schema(example = 7)]
+    Major(u8),
+    /// A whole version.
+    #[schema(example = "7.0.173")]
+    Whole(String),
 }
 
 /// One answer, or several as `answers`, which are taken together or not at all.

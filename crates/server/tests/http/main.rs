@@ -7,6 +7,7 @@ mod chat;
 mod commands;
 mod demo;
 mod ending;
+mod grants;
 mod headers;
 mod jwt;
 mod malformed;

@@ -158,6 +158,10 @@ async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
     let record = store.chat(&id).await.unwrap().unwrap();
     assert_eq!(record.owner, alice());
     assert_eq!(record.profile, Profile::V7);
+    for profile in Profile::ALL {
+        commit(&store, &id, vec![Change::Posted { profile }]).await;
+        assert_eq!(store.chat(&id).await.unwrap().unwrap().profile, profile);
+    }
     assert_eq!(messages(&store, &id).await, said);
     assert_eq!(record.confirmations, []);
     assert_eq!(record.open_run, None);

@@ -1,0 +1,125 @@
+//! What is allowed for always, seen from outside, and why a person is asked.
+
+use axum::{body::Body, http::Method};
+use serde_json::{Value, json};
+
+use crate::{
+    TestApp,
+    app::{Settings, Stream, says},
+    scripted::{Turn, calls, says as model_says},
+};
+
+fn note(title: &str) -> Value {
+    json!({"title": title, "body": "b"})
+}
+
+fn writes(title: &str) -> [Turn; 2] {
+    [calls(&[("write_note", note(title))]), model_says("ok")]
+}
+
+/// Lets the model write a note, and approves it for always.
+async fn allow_for_always(app: &TestApp) {
+    let mut stream = app.open(says("c", "go")).await;
+    let question = stream.until("tool-approval-request").await;
+    let answer =
+        json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true, "always": true});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    stream.end().await;
+}
+
+fn is_asked(stream: &Stream) -> bool {
+    stream.kinds().contains(&"tool-approval-request")
+}
+
+async fn grants(app: &TestApp, chat: &str) -> Value {
+    app.get(&format!("/api/chat/{chat}/grants")).await.json()["grants"].clone()
+}
+
+#[tokio::test]
+async fn what_is_allowed_for_always_is_listed_and_can_be_taken_back() {
+    let app = TestApp::new([writes("one"), writes("two"), writes("three")].concat()).await;
+    allow_for_always(&app).await;
+    let listed = grants(&app, "c").await;
+    assert_eq!(listed[0]["tool"], "write_note");
+    assert!(listed[0]["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{listed}");
+    let mut stream = app.open(says("c", "again")).await;
+    stream.end().await;
+    assert!(!is_asked(&stream));
+    let end = async |path: &str| app.ask(Method::DELETE, path, &[], Body::empty()).await;
+    assert_eq!(end("/api/chat/c/grants/write_note").await.status, 204);
+    assert_eq!(grants(&app, "c").await, json!([]));
+    assert_eq!(end("/api/chat/c/grants/write_note").await.status, 204, "nothing is left to take back");
+    let mut stream = app.open(says("c", "once more")).await;
+    stream.until("tool-approval-request").await;
+    for path in ["/api/chat/unknown/grants/write_note", "/api/chat/b%20d/grants/x"] {
+        end(path).await.problem(404, "not_found");
+    }
+    app.get("/api/chat/unknown/grants").await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn always_does_not_answer_a_rule_that_asks_and_its_reason_reaches_the_person() {
+    let file = Settings::new(
+        "[[policy]]\ntool = \"write_*\"\ninput = { title = \"*salary*\" }\ndecision = \"ask\"\nreason = \"Salaries are private.\"\n",
+    );
+    let turns = [writes("milk"), writes("salary of bob")].concat();
+    let app = TestApp::with(&["--config", file.path()], turns).await;
+    allow_for_always(&app).await;
+    let mut stream = app.open(says("c", "again")).await;
+    stream.until("tool-approval-request").await;
+    let pending = app.pending("c").await;
+    assert_eq!(pending[0]["reason"], "Salaries are private.");
+}
+
+#[tokio::test]
+async fn version_5_reads_the_reason_in_its_data_part() {
+    let file =
+        Settings::new("[[policy]]\ntool = \"write_*\"\ndecision = \"ask\"\nreason = \"Look at it.\"\n");
+    let app = TestApp::with(&["--config", file.path()], writes("milk")).await;
+    let mut post = says("c", "go");
+    post["fermata"] = json!({"client": 5, "hold": "0s"});
+    let mut stream = app.open(post).await;
+    let asked = stream.until("data-tool-approval").await;
+    assert_eq!(asked["data"]["reason"], "Look at it.");
+    stream.end().await;
+    let messages = app.get("/api/chat/c").await.json()["messages"].to_string();
+    assert!(messages.contains("Look at it."), "the message is as the stream made it: {messages}");
+}
+
+#[tokio::test]
+async fn version_7_reads_the_reason_from_the_release_that_knows_it_on() {
+    let file =
+        Settings::new("[[policy]]\ntool = \"write_*\"\ndecision = \"ask\"\nreason = \"Look at it.\"\n");
+    for (client, reason) in [
+        (json!(7), Value::Null),
+        (json!("7.0.81"), Value::Null),
+        (json!("7.0.82"), json!("Look at it.")),
+        (json!("7.0.173"), json!("Look at it.")),
+        (json!(6), Value::Null),
+    ] {
+        let app = TestApp::with(&["--config", file.path()], writes("milk")).await;
+        let mut post = says("c", "go");
+        post["fermata"] = json!({"client": client, "hold": "0s"});
+        let mut stream = app.open(post).await;
+        let asked = stream.until("tool-approval-request").await;
+        assert_eq!(asked["reason"], reason, "{client}");
+        stream.end().await;
+        let messages = app.get("/api/chat/c").await.json()["messages"].to_string();
+        assert_eq!(
+            messages.contains("\"requestReason\":\"Look at it.\""),
+            reason.is_string(),
+            "{client}: {messages}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_served_is_refused_with_those_that_are() {
+    let app = TestApp::new([]).await;
+    for client in [json!("7.0"), json!("8.0.0"), json!(8), json!("latest"), json!("7")] {
+        let mut post = says("c", "go");
+        post["fermata"] = json!({ "client": client });
+        let detail = app.post("/api/chat", post).await.problem(422, "invalid_request");
+        assert!(detail.contains("5, 6, 7 or a whole version such as \"7.0.173\""), "{detail}");
+    }
+}
