@@ -470,6 +470,7 @@ impl Inner {
             ids: &*self.ids,
             toolbox,
             rules,
+            newest: self.current.borrow().rules.policy.clone(),
             limits: &self.settings.limits,
             expire: self.settings.expire,
             owner: &record.owner,

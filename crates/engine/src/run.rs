@@ -20,6 +20,7 @@ mod working;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -27,7 +28,9 @@ use fermata_protocol::{
     AssembleError, Assembler, ElicitationId, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice,
     UiChunk, UiMessage,
 };
-use fermata_tools::{Call, CallState, Check, ElicitationReply, Grant, Grants, Owner, ResourceKey, Toolbox};
+use fermata_tools::{
+    Call, CallState, Check, ElicitationReply, Grant, Grants, Owner, Policy, ResourceKey, Toolbox,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -149,6 +152,8 @@ pub(crate) struct Context<'a> {
     pub ids: &'a dyn Ids,
     pub toolbox: &'a Toolbox,
     pub rules: &'a Rules,
+    /// The policy that is in force by now, which may be newer than the step's: what it denies does not run.
+    pub newest: Arc<dyn Policy>,
     /// Whose chat it is: who answers, decides.
     pub owner: &'a Owner,
     pub limits: &'a Limits,

@@ -262,6 +262,15 @@ impl Driver {
         let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return Ok(Vec::new()) };
         let context = self.inner.context(&live.current.rules, &live.toolbox, record);
         let taken = live.run.judge(answers, &context)?;
+        if given == Given::Aside
+            && let Some((_, first)) = taken.denied.first()
+        {
+            let words = first.reason.clone().unwrap_or_else(|| "A rule denies this call by now.".into());
+            let effects =
+                self.decide(|run, context, effects| run.deny_approved(taken.denied, context, effects));
+            self.perform(effects).await?;
+            return Err(AnswerError::DeniedByPolicy(words));
+        }
         let to_wake = taken
             .answers
             .iter()

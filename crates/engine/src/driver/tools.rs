@@ -45,6 +45,9 @@ impl Driver {
             {
                 let context = self.inner.context(&current.rules, &toolbox, record);
                 live.run.take_turn(&call, &context, effects);
+                if !effects.execute.contains(&call) {
+                    live.drop_lock(&call);
+                }
             }
         }
     }
@@ -105,10 +108,14 @@ impl Driver {
                 self.perform(effects).await
             }
             Signal::Repeats { call, noted } => {
-                let effects = self.decide(|run, context, effects| run.repeat(&call, context, effects));
+                let mut repeats = false;
+                let effects =
+                    self.decide(|run, context, effects| repeats = run.repeat(&call, context, effects));
                 self.perform(effects).await?;
-                // A tool that was cancelled meanwhile does not wait.
-                let _ = noted.send(());
+                if repeats {
+                    // A tool that was cancelled meanwhile does not wait.
+                    let _ = noted.send(());
+                }
                 Ok(())
             }
             Signal::Elicits { call, question, asked } => {

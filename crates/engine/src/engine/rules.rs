@@ -9,7 +9,7 @@ use fermata_tools::{
     ToolSpec, Toolbox, ToolboxError,
 };
 
-/// What decides about calls. A step keeps the rules that were in force when it began.
+/// What decides about calls. A step keeps the rules that were in force when it began, but what the newest deny does not run.
 #[derive(Clone)]
 pub struct Rules {
     /// Allows, asks, denies.

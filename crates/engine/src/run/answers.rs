@@ -7,8 +7,8 @@ use fermata_protocol::{
     UiPart,
 };
 use fermata_tools::{
-    Call, CallState, Cancelled, Check, Decided, Decision, Grant, Receipt, Refusal, StateName, ToolError,
-    Verdict,
+    Call, CallState, Cancelled, Check, Decided, Decision, Grant, Receipt, Refusal, Ruling, StateName,
+    ToolError, Verdict,
 };
 use serde_json::{Map, Value};
 
@@ -24,6 +24,8 @@ pub(crate) struct Taken {
     pub answers: Vec<(usize, AnswerKind)>,
     pub elicited: Vec<TakenElicited>,
     pub receipts: Vec<Receipt>,
+    /// Calls that the answers approve and that the newest rules deny.
+    pub denied: Vec<(usize, Ruling)>,
 }
 
 /// How an answer came.
@@ -113,6 +115,7 @@ impl Run {
         let mut found = Vec::with_capacity(answers.len());
         let mut taken = Vec::new();
         let mut elicited = Vec::new();
+        let mut denied = Vec::new();
         for answer in answers {
             let about = self.find(&answer.of).ok_or_else(|| Rejected::Unknown(answer.of.clone()))?;
             if found.contains(&about) {
@@ -125,6 +128,11 @@ impl Run {
                     Ok(Verdict::Same) => {}
                     Ok(Verdict::Take) => {
                         self.check_answer(place, &answer.kind, context)?;
+                        if let AnswerKind::Decision { approved: true, input: None, .. } = &answer.kind {
+                            let input = self.calls[place].effective_input();
+                            let ruling = self.newest_denial(place, input, context);
+                            denied.extend(ruling.map(|ruling| (place, ruling)));
+                        }
                         taken.push((place, answer.kind.clone()));
                     }
                     Err(refusal) => return Err(Rejected::of(refusal, &self.calls[place])),
@@ -133,7 +141,20 @@ impl Run {
         }
         let places: Vec<usize> = found.into_iter().map(|about| self.call_of(about)).collect();
         let receipts = self.receipts(&places, &taken, context);
-        Ok(Taken { answers: taken, elicited, receipts })
+        Ok(Taken { answers: taken, elicited, receipts, denied })
+    }
+
+    /// Settles calls that somebody wanted to approve and that the newest rules deny.
+    pub fn deny_approved(
+        &mut self,
+        denied: Vec<(usize, Ruling)>,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        for (place, ruling) in denied {
+            self.settle_as_denied(place, ruling, context, effects);
+        }
+        self.go_on(context, effects);
     }
 
     fn call_of(&self, about: Found) -> usize {
@@ -177,13 +198,14 @@ impl Run {
 
     fn check_edit(&self, place: usize, input: &Value, context: &Context<'_>) -> Result<(), Rejected> {
         let Some(found) = context.toolbox.find(&self.calls[place].tool) else { return Ok(()) };
+        // A person has read what they wrote, so the edit is the approval: only a denial counts.
         let ruling = context.rules.policy.rule(context.owner, found.spec(), input);
-        match ruling.decision {
-            Decision::Deny => {
+        let denied = Some(ruling).filter(|ruling| ruling.decision == Decision::Deny);
+        match denied.or_else(|| self.newest_denial(place, input, context)) {
+            Some(ruling) => {
                 Err(Rejected::Denied(ruling.reason.unwrap_or_else(|| "A rule denies this input.".into())))
             }
-            // A person has read what they wrote: the edit is the approval.
-            Decision::Allow | Decision::Ask => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -365,10 +387,27 @@ impl Run {
             self.assembler.decide(&question, decided.approved, decided.reason.as_deref());
             return;
         }
+        self.show_response(question, decided.approved, decided.reason.clone(), effects);
+    }
+
+    /// A rule has taken a question off the person: whoever shows it sees that it is answered.
+    pub(super) fn refuse_question(&mut self, place: usize, reason: Option<String>, effects: &mut Effects) {
+        if let Some(question) = self.calls[place].question.as_ref().map(|question| question.id.clone()) {
+            self.show_response(question, false, reason, effects);
+        }
+    }
+
+    fn show_response(
+        &mut self,
+        approval_id: ApprovalId,
+        approved: bool,
+        reason: Option<String>,
+        effects: &mut Effects,
+    ) {
         let response = UiChunk::ToolApprovalResponse {
-            approval_id: question,
-            approved: decided.approved,
-            reason: decided.reason.clone(),
+            approval_id,
+            approved,
+            reason,
             provider_executed: None,
             provider_metadata: None,
         };

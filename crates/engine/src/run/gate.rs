@@ -19,6 +19,9 @@ const DEEPEST_INPUT: usize = 90;
 /// What a person is told who is asked because of `chain`.
 const CHAIN_ASKS: &str = "a tool's result asked for this";
 
+/// What is added to the reason of a denial that keeps a call from running again.
+const RAN_BEFORE: &str = "The call had begun to run before that, and may have had its effect.";
+
 impl Run {
     /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
     pub(super) fn decide(&mut self, made: Vec<MadeCall>, context: &Context<'_>, effects: &mut Effects) {
@@ -116,6 +119,71 @@ impl Run {
         let policy = &context.rules.policy;
         let ruling = policy.rule(context.owner, found.spec(), call.effective_input());
         ruling.decision == Decision::Ask && policy.heeds_always(&ruling)
+    }
+
+    /// What the newest rules say about a call with this input, if that is a denial. Nothing else counts by now, because the step's own
+    /// rules have decided whether a person is asked. A tool that is away is ruled by what the call knows of it.
+    pub(super) fn newest_denial(&self, place: usize, input: &Value, context: &Context<'_>) -> Option<Ruling> {
+        let call = &self.calls[place];
+        let ruling = match context.toolbox.find(&call.tool) {
+            Some(found) => context.newest.rule(context.owner, found.spec(), input),
+            None => context.newest.rule(
+                context.owner,
+                &ToolSpec {
+                    name: call.tool.clone(),
+                    description: String::new(),
+                    input_schema: Value::Null,
+                    run_by: call.run_by?,
+                    server: None,
+                    policy: Decision::Allow,
+                    resource: None,
+                    timeout: None,
+                    repeatable: false,
+                },
+                input,
+            ),
+        };
+        (ruling.decision == Decision::Deny).then_some(ruling)
+    }
+
+    /// Settles a call that is about to run as denied, if the newest rules deny it. Returns whether they do.
+    pub(super) fn deny_by_newest_rules(
+        &mut self,
+        place: usize,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(ruling) = self.newest_denial(place, self.calls[place].effective_input(), context) else {
+            return false;
+        };
+        self.settle_as_denied(place, ruling, context, effects);
+        true
+    }
+
+    /// A rule denies a call that the step's own rules had let pass or had asked about.
+    pub(super) fn settle_as_denied(
+        &mut self,
+        place: usize,
+        ruling: Ruling,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        let id = self.calls[place].id.clone();
+        self.absent.remove(&id);
+        self.repeated.remove(&id);
+        if self.calls[place].takes_decision() {
+            effects.release.push(id);
+            self.refuse_question(place, ruling.reason.clone(), effects);
+        }
+        let mut reason = ruling.reason.clone();
+        if self.calls[place].times_run() > 0 {
+            let words = reason.unwrap_or_else(|| "A rule denies it by now.".into());
+            reason = Some(format!("{words} {RAN_BEFORE}"));
+        }
+        self.calls[place].ruling = Some(ruling);
+        let cancelled = Cancelled::Denied { reason: reason.clone() };
+        self.change(place, CallState::Cancelled { cancelled }, context, effects);
+        self.show_denial(place, reason, effects);
     }
 
     /// Whether the model may have been led on by what a tool told it.

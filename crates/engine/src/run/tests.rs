@@ -1,6 +1,7 @@
 //! Runs as transcripts: what happens on the left of `>`, what is to be done below it.
 
 mod bench;
+mod last_word;
 mod life;
 mod schedules;
 
@@ -119,6 +120,8 @@ struct Scene {
     ids: Counting,
     toolbox: Toolbox,
     rules: Rules,
+    /// What was put in force after the run's step began.
+    newest: Option<Arc<dyn Policy>>,
     owner: Owner,
     limits: Limits,
     grants: Grants,
@@ -130,6 +133,7 @@ impl Scene {
             ids: Counting::default(),
             toolbox,
             rules: Rules { policy: Arc::new(NothingOverNine), ..Rules::default() },
+            newest: None,
             owner: Owner::new("alice"),
             limits: Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() },
             grants: Grants::new(),
@@ -142,6 +146,7 @@ impl Scene {
             ids: &self.ids,
             toolbox: &self.toolbox,
             rules: &self.rules,
+            newest: self.newest.clone().unwrap_or_else(|| self.rules.policy.clone()),
             owner: &self.owner,
             limits: &self.limits,
             expire: Duration::from_secs(3600),
@@ -220,6 +225,14 @@ impl Play {
 
     fn refusal(&self, answers: &[Answer]) -> Rejected {
         self.run.judge(answers, &self.scene.context(self.now)).unwrap_err()
+    }
+
+    /// Why a rule denies an edit.
+    fn denial_of_edit(&self, answers: &[Answer]) -> String {
+        match self.refusal(answers) {
+            Rejected::Denied(words) => words,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// What is wrong with the inputs of these answers.
@@ -966,7 +979,7 @@ fn a_batch_is_judged_as_a_whole_and_changes_nothing() {
     let unknown = play.refusal(&[decision("call_9", true)]);
     assert!(matches!(unknown, Rejected::Unknown(_)));
     assert!(play.misfit(&[edit("call_1", json!({"n": "x"}))]).contains("integer"));
-    assert_eq!(play.refusal(&[edit("call_1", json!({"n": 11}))]), Rejected::Denied("at most nine".into()));
+    assert_eq!(play.denial_of_edit(&[edit("call_1", json!({"n": 11}))]), "at most nine");
     assert_eq!(play.run.pending().count(), 1);
 }
 

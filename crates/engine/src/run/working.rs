@@ -40,6 +40,9 @@ impl Run {
     }
 
     fn stand_in_line(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
+        if self.deny_by_newest_rules(place, context, effects) {
+            return;
+        }
         let call = &self.calls[place];
         let Some(found) = context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
             // Tools come and go while a call waits.
@@ -109,9 +112,13 @@ impl Run {
     /// It is a call's turn to use its resource. Whoever asks keeps the lock if the call is to be executed, and only then.
     pub fn take_turn(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
         let Some(place) = self.place_of(call) else { return };
-        if self.calls[place].is_in_line() || self.repeated.remove(call) {
-            self.execute(place, context, effects);
+        if !(self.calls[place].is_in_line() || self.repeated.remove(call)) {
+            return;
         }
+        if self.deny_by_newest_rules(place, context, effects) {
+            return self.go_on(context, effects);
+        }
+        self.execute(place, context, effects);
     }
 
     /// A call has waited for its resource long enough.
@@ -127,6 +134,9 @@ impl Run {
     }
 
     fn park(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
+        if self.deny_by_newest_rules(place, context, effects) {
+            return;
+        }
         if self.is_full(context) {
             return self.fail(place, too_many_wait(context), context, effects);
         }
@@ -169,11 +179,18 @@ impl Run {
         self.stand_in_line(place, context, effects);
     }
 
-    /// A call that failed runs again.
-    pub fn repeat(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
-        if let Some(place) = self.place_of(call).filter(|&place| is_at_work(&self.calls[place])) {
-            self.change(place, CallState::Executing, context, effects);
+    /// A call that failed runs again, unless the newest rules deny it. Whether it does.
+    pub fn repeat(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) -> bool {
+        let Some(place) = self.place_of(call).filter(|&place| is_at_work(&self.calls[place])) else {
+            return false;
+        };
+        if self.deny_by_newest_rules(place, context, effects) {
+            self.withdraw_elicitations(place, effects);
+            self.go_on(context, effects);
+            return false;
         }
+        self.change(place, CallState::Executing, context, effects);
+        true
     }
 
     /// A running call shows partial output.

@@ -168,6 +168,69 @@ async fn a_file_read_again_counts_for_the_steps_that_begin_afterwards_and_a_bad_
     assert_eq!(outcome("three").await, "tool-output-available");
 }
 
+const DENY_WRITING: &str =
+    "[[policy]]\ntool = \"write_*\"\ndecision = \"deny\"\nreason = \"Closed for today.\"\n";
+
+#[tokio::test]
+async fn a_call_that_waits_is_not_approved_against_the_newest_rules() {
+    let file = Settings::new("");
+    let (app, mut reloader) =
+        reloading(&file, [calls(&[("write_note", note("x"))]), model_says("I may not.")]).await;
+    let mut stream = app.open(says("c", "go")).await;
+    let question = stream.until("tool-approval-request").await;
+    file.write(DENY_WRITING);
+    reloader.again().expect("a good file");
+    let answer = json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true});
+    let refused = app.post("/chat/tool-result", answer.clone()).await;
+    assert_eq!(refused.problem(422, "denied_by_policy"), "Closed for today.");
+    stream.end().await;
+    assert_eq!(outcomes(&stream), ["tool-output-denied"]);
+    assert_eq!(stream.words(), "I may not.");
+    assert!(results(&app)[0].contains("Closed for today."), "{:?}", results(&app));
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 409, "the call has its outcome");
+}
+
+#[tokio::test]
+async fn an_approval_that_is_posted_in_the_message_reads_the_denial_of_the_newest_rules() {
+    let file = Settings::new("");
+    let (app, mut reloader) =
+        reloading(&file, [calls(&[("write_note", note("x"))]), model_says("I may not.")]).await;
+    let mut post = says("c", "go");
+    post["fermata"] = json!({"hold": "0s"});
+    let mut stream = app.open(post).await;
+    stream.end().await;
+    file.write(DENY_WRITING);
+    reloader.again().expect("a good file");
+    let mut messages = app.get("/api/chat/c").await.json()["messages"].clone();
+    let part = &mut messages[1]["parts"][1];
+    part["state"] = "approval-responded".into();
+    part["approval"]["approved"] = true.into();
+    let mut stream = app.open(json!({"id": "c", "messages": messages})).await;
+    stream.end().await;
+    assert_eq!(outcomes(&stream), ["tool-output-denied"]);
+    assert_eq!(stream.words(), "I may not.");
+}
+
+#[tokio::test]
+async fn a_browsers_call_that_waited_for_the_gate_is_not_permitted_against_the_newest_rules() {
+    let file = Settings::new("");
+    let step = [("get_location", json!({})), ("write_note", note("x"))];
+    let (app, mut reloader) = reloading(&file, [calls(&step), model_says("ok")]).await;
+    let mut stream = app.open(says_with_location("c", "go")).await;
+    let question = stream.until("tool-approval-request").await;
+    file.write("[[policy]]\nfrom = \"browser\"\ndecision = \"deny\"\n");
+    reloader.again().expect("a good file");
+    let answer = json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    stream.end().await;
+    let permitted: Vec<_> =
+        stream.chunks.iter().filter(|chunk| chunk["type"] == "tool-input-available").collect();
+    assert!(permitted.iter().all(|chunk| chunk["toolName"] == "write_note"), "{permitted:?}");
+    let mut outcomes = outcomes(&stream);
+    outcomes.sort_unstable();
+    assert_eq!(outcomes, ["tool-output-available", "tool-output-denied"]);
+}
+
 #[tokio::test]
 async fn a_file_that_is_gone_is_no_file_without_rules() {
     let file = Settings::new(GUARDED);

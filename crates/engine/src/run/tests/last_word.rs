@@ -1,0 +1,207 @@
+//! The newest rules have the last word: whatever waited, it does not run if they deny it by now.
+
+use super::*;
+
+/// Denies every call.
+struct Nothing;
+
+impl Policy for Nothing {
+    fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {
+        Ruling { decision: Decision::Deny, reason: Some("closed".into()), by: RuledBy::Rule(1) }
+    }
+}
+
+/// Asks about every call.
+struct AskAll;
+
+impl Policy for AskAll {
+    fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {
+        Ruling { decision: Decision::Ask, reason: None, by: RuledBy::Rule(1) }
+    }
+}
+
+impl Play {
+    fn close(&mut self) -> &mut Self {
+        self.scene.newest = Some(Arc::new(Nothing));
+        self.transcript.clear();
+        self
+    }
+
+    /// The calls that these answers approve and that are denied by now are settled, as the driver has it done.
+    fn approve_denied(&mut self, answers: &[Answer]) -> &mut Self {
+        self.tell("approved", |run, context, effects| {
+            let taken = run.judge(answers, context).unwrap();
+            run.deny_approved(taken.denied, context, effects);
+        })
+    }
+
+    fn take_turn(&mut self, call: &str) -> &mut Self {
+        let id = ToolCallId::new(call);
+        self.tell(&format!("turn of {call}"), |run, context, effects| run.take_turn(&id, context, effects))
+    }
+}
+
+#[test]
+fn a_call_that_waited_for_a_person_is_settled_as_denied_when_it_is_approved() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("note", "{}")]).close();
+    play.approve_denied(&[decision("call_1", true)]).check(expect![[r#"
+        > approved
+        save
+        release call_1
+        tool-approval-response false
+        tool-output-error call_1 Denied: closed
+    "#]]);
+    assert_eq!(
+        play.refusal(&[decision("call_1", true)]),
+        Rejected::of(fermata_tools::Refusal::AlreadyAnswered, &play.run.calls[0])
+    );
+    assert!(play.run.calls[0].decided.is_none(), "nobody has said no");
+    play.approve_denied(&[decision("call_2", true)]).check(expect![[r#"
+        > approved
+        save
+        release call_2
+        tool-approval-response false
+        tool-output-denied call_2
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn an_approval_that_is_denied_takes_no_other_of_its_batch() {
+    let mut play = Play::new();
+    play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":2}"#)]);
+    play.scene.newest = Some(Arc::new(NothingOver(1)));
+    play.transcript.clear();
+    play.approve_denied(&[decision("call_1", true), decision("call_2", true)]).check(expect![[r#"
+        > approved
+        save
+        release call_2
+        tool-approval-response false
+        tool-output-error call_2 Denied: closed above
+    "#]]);
+}
+
+#[test]
+fn an_edit_that_the_newest_rules_deny_leaves_the_call_waiting() {
+    let mut play = Play::new();
+    play.calls(&[("note", r#"{"n":1}"#)]);
+    play.scene.newest = Some(Arc::new(NothingOver(5)));
+    assert_eq!(play.denial_of_edit(&[edited("call_1", json!({"n": 6}))]), "closed above");
+    assert!(play.run.calls[0].is_asked());
+}
+
+#[test]
+fn a_call_that_waited_for_the_gate_does_not_run() {
+    Play::new()
+        .calls(&[("time", "{}"), ("where", "{}"), ("note", "{}")])
+        .close()
+        .answer(vec![decision("call_3", false)])
+        .check(expect![[r#"
+            > answered call_3 no
+            save
+            tool-approval-response false
+            tool-output-error call_3 Denied: the call was not approved.
+            tool-output-error call_1 Denied: closed
+            tool-output-denied call_2
+            finish-step
+            start-step
+            ask
+        "#]]);
+}
+
+#[test]
+fn a_call_that_waited_for_its_resource_does_not_run() {
+    Play::new().calls(&[("file", r#"{"n":1}"#)]).close().take_turn("call_1").check(expect![[r#"
+        > turn of call_1
+        save
+        tool-output-denied call_1
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn a_call_that_waited_for_its_tool_does_not_run() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}")]);
+    // Its server goes away before it is approved.
+    play.scene.toolbox = Toolbox::default();
+    play.answer(vec![decision("call_1", true)]);
+    assert!(play.run.waits_for_tools());
+    play.close();
+    play.tell("tools", Run::find_tools).check(expect![[r#"
+        > tools
+        save
+        tool-output-denied call_1
+        finish-step
+        start-step
+        ask
+    "#]]);
+    assert!(!play.run.waits_for_tools());
+}
+
+#[test]
+fn a_call_that_was_cut_off_does_not_run_again() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}")]).close();
+    play.tell("taken up", |run, context, effects| *effects = run.resume(context)).check(expect![[r#"
+        > taken up
+        save
+        tool-output-denied call_1
+        finish-step
+        start-step
+        ask
+    "#]]);
+    let reason = "closed The call had begun to run before that, and may have had its effect.";
+    let cancelled = fermata_tools::Cancelled::Denied { reason: Some(reason.into()) };
+    assert_eq!(*play.run.calls[0].state(), CallState::Cancelled { cancelled });
+}
+
+#[test]
+fn a_call_that_failed_does_not_run_again() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}")]).close();
+    let mut repeats = true;
+    play.tell("repeats", |run, context, effects| {
+        repeats = run.repeat(&ToolCallId::new("call_1"), context, effects);
+    })
+    .check(expect![[r#"
+        > repeats
+        save
+        tool-output-denied call_1
+        finish-step
+        start-step
+        ask
+    "#]]);
+    assert!(!repeats);
+}
+
+#[test]
+fn only_a_denial_counts_for_a_call_that_the_step_has_let_pass() {
+    let mut play = Play::new();
+    play.calls(&[("file", r#"{"n":1}"#)]);
+    play.scene.newest = Some(Arc::new(AskAll));
+    play.transcript.clear();
+    play.take_turn("call_1").check(expect![[r#"
+        > turn of call_1
+        save
+        execute call_1
+    "#]]);
+}
+
+/// Denies what has `n` over this.
+struct NothingOver(i64);
+
+impl Policy for NothingOver {
+    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling {
+        if input["n"].as_i64().is_some_and(|n| n > self.0) {
+            let reason = Some("closed above".into());
+            return Ruling { decision: Decision::Deny, reason, by: RuledBy::Rule(1) };
+        }
+        DefaultPolicy.rule(owner, tool, input)
+    }
+}
