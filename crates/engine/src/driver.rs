@@ -14,7 +14,7 @@ mod spans;
 mod submit;
 mod tools;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatId, EventId, Profile, RunId};
 use fermata_tools::{ErrorType, Grants, Owner, Receipt, Strategy};
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Submit(Box<Submission>, Reply<Following, SubmitError>),
     Answer {
         owner: Owner,
+        /// Where the answers come from.
+        address: Option<IpAddr>,
         answers: Vec<Answer>,
         checked: Checked,
         reply: Reply<Vec<Receipt>, AnswerError>,
@@ -69,6 +71,7 @@ pub(crate) enum Command {
     /// A tool is no longer allowed for always.
     EndGrant {
         owner: Owner,
+        address: Option<IpAddr>,
         tool: String,
         reply: Reply<(), ReadError>,
     },
@@ -110,6 +113,8 @@ pub(crate) struct Driver {
     was_woken: bool,
     record: Option<Record>,
     live: Option<Live>,
+    /// Where the command comes from that is being done.
+    address: Option<IpAddr>,
 }
 
 /// What is known of a chat that exists.
@@ -163,6 +168,7 @@ impl Driver {
                 was_woken: false,
                 record: None,
                 live: None,
+                address: None,
             };
             driver.work().await;
         });
@@ -255,7 +261,8 @@ impl Driver {
     fn decide(&mut self, decision: impl FnOnce(&mut Run, &Context<'_>, &mut Effects)) -> Effects {
         let mut effects = Effects::default();
         if let (Some(live), Some(record)) = (&mut self.live, &self.record) {
-            let context = self.inner.context(&live.current.rules, &live.toolbox, record);
+            let mut context = self.inner.context(&live.current.rules, &live.toolbox, record);
+            context.address = self.address;
             decision(&mut live.run, &context, &mut effects);
         }
         effects

@@ -5,7 +5,7 @@ mod open_runs;
 mod rules;
 mod settings;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatBody, ChatId, ElicitationId, EventId, RunId, UiMessage};
 use fermata_tools::{
@@ -115,6 +115,9 @@ pub struct Submission {
     pub body: ChatBody,
     /// How long a parked call of this run holds its stream; `None`: as the settings say.
     pub hold: Option<Duration>,
+    /// From which address, for the record of decisions; `None` if it is not known.
+    #[serde(default)]
+    pub address: Option<IpAddr>,
 }
 
 /// A reader of a run, and whose run it is.
@@ -225,7 +228,7 @@ impl Engine {
         self.inner.ask(&chat, |reply| Command::Submit(Box::new(submission), reply)).await
     }
 
-    /// Delivers answers to calls that wait, all or none.
+    /// Delivers answers to calls that wait, all or none. Where they come from is noted with the decisions.
     ///
     /// # Errors
     /// Why none was taken; see [`AnswerError`].
@@ -233,6 +236,7 @@ impl Engine {
         &self,
         owner: &Owner,
         chat: &ChatId,
+        address: Option<IpAddr>,
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
         if self.inner.is_closed_to(chat) {
@@ -241,6 +245,7 @@ impl Engine {
         self.inner
             .ask(chat, |reply| Command::Answer {
                 owner: owner.clone(),
+                address,
                 answers,
                 checked: Checked::NotYet,
                 reply,
@@ -293,9 +298,15 @@ impl Engine {
     ///
     /// # Errors
     /// Where the chat is not this owner's or cannot be changed.
-    pub async fn end_grant(&self, owner: &Owner, chat: &ChatId, tool: String) -> Result<(), ReadError> {
+    pub async fn end_grant(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        address: Option<IpAddr>,
+        tool: String,
+    ) -> Result<(), ReadError> {
         self.check_open(chat)?;
-        self.inner.ask(chat, |reply| Command::EndGrant { owner: owner.clone(), tool, reply }).await
+        self.inner.ask(chat, |reply| Command::EndGrant { owner: owner.clone(), address, tool, reply }).await
     }
 
     /// The owner's chats, newest first.
@@ -475,6 +486,7 @@ impl Inner {
             expire: self.settings.expire,
             owner: &record.owner,
             grants: &record.grants,
+            address: None,
         }
     }
 

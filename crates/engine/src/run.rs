@@ -20,6 +20,7 @@ mod working;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -29,7 +30,7 @@ use fermata_protocol::{
     UiChunk, UiMessage,
 };
 use fermata_tools::{
-    Call, CallState, Check, ElicitationReply, Grant, Grants, Owner, Policy, ResourceKey, Toolbox,
+    AuditEvent, Call, CallState, Check, ElicitationReply, Grant, Grants, Owner, Policy, ResourceKey, Toolbox,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -160,6 +161,8 @@ pub(crate) struct Context<'a> {
     pub expire: Duration,
     /// What a person has allowed for always in this chat.
     pub grants: &'a Grants,
+    /// Where the request comes from that has the run decide, if one does and it is known.
+    pub address: Option<IpAddr>,
 }
 
 /// What is to be done, in this order: check; stand in line; save; release, park and execute; publish; reply to tools; ask or end.
@@ -175,6 +178,8 @@ pub(crate) struct Effects {
     pub confirmed: Vec<usize>,
     /// Tools that are allowed for always from now on.
     pub grants: Vec<(String, Grant)>,
+    /// What is noted of decisions for ever.
+    pub audit: Vec<AuditEvent>,
     /// Calls that no longer wait although nobody answered them.
     pub release: Vec<ToolCallId>,
     /// Calls that wait for somebody from now on.

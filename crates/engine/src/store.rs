@@ -14,7 +14,7 @@ use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, RunId, UiMessage};
-use fermata_tools::{Call, Confirmation, GrantEnd, Owner, ResourceKey};
+use fermata_tools::{AuditEvent, Call, Confirmation, GrantEnd, Owner, ResourceKey};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -77,6 +77,9 @@ pub trait Store: Send + Sync {
 
     /// Forgets the logs of runs that ended before `before`, of at most `limit` runs. Returns of how many.
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
+
+    /// Forgets what was noted of decisions before `before`, at most `limit` of them. Returns how many. Nothing else forgets any.
+    async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     /// Counts this instance among those alive. Where the store can have one instance only, all others are no longer alive: theirs are
     /// the runs of a process that has ended.
@@ -274,6 +277,15 @@ pub enum Change {
         /// Who took it back.
         by: Owner,
     },
+    /// A decision to be noted for ever, also after the chat was forgotten.
+    Audit {
+        /// To whom the chat belongs.
+        owner: Owner,
+        /// In which run, if in one.
+        run: Option<RunId>,
+        /// The decision.
+        event: Box<AuditEvent>,
+    },
     /// The run is over; its state may go, and its log when [`Store::forget_logs`] says so.
     CloseRun {
         /// Which.
@@ -351,7 +363,8 @@ impl Change {
             | Self::PutSettings { .. }
             | Self::SaveRun { .. }
             | Self::AppendChunks { .. }
-            | Self::PutCall { .. } => false,
+            | Self::PutCall { .. }
+            | Self::Audit { .. } => false,
         }
     }
 }

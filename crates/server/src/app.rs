@@ -214,6 +214,7 @@ fn settings(config: &Config) -> Settings {
         client: config.client,
         drain: config.drain.0,
         keep: config.keep.map(|keep| keep.0),
+        audit_keep: config.audit_keep.map(|keep| keep.0),
         file_urls: config.file_urls.clone(),
         limits: Limits {
             steps: config.max_steps.get(),

@@ -152,6 +152,9 @@ settings! {
     /// How long chats are kept in which nothing happens. Unless it is set, for ever.
     keep: Option<Duration>, "FERMATA_KEEP",
         over "the chat is forgotten: 404 `not_found`";
+    /// How long decisions about calls are kept in the table audit_events, also those of chats that are forgotten. Unless it is set, for ever.
+    audit_keep: Option<Duration>, "FERMATA_AUDIT_KEEP",
+        over "the record of the decision is deleted";
     /// How long runs that are at work may go on when the server is told to end; those that wait are saved and let go at once.
     drain: Duration = "10s", "FERMATA_DRAIN",
         over "a run that is still at work ends its streams with `error` and goes on at another instance, or after the next start";
@@ -359,6 +362,12 @@ impl Config {
         }
         if self.keep.is_some_and(|keep| keep.0.is_zero()) {
             return fault("keep", "0s would forget every chat at once; leave it out to keep chats for ever");
+        }
+        if self.audit_keep.is_some_and(|keep| keep.0.is_zero()) {
+            return fault(
+                "audit_keep",
+                "0s would keep no decision at all; leave it out to keep them for ever",
+            );
         }
         if self.operator_token.as_ref().is_some_and(|token| token.0.expose_secret().len() < SHORTEST_TOKEN) {
             return fault(

@@ -11,7 +11,7 @@ use crate::{
     text::text,
 };
 
-mod row;
+pub mod row;
 mod timing;
 
 /// A query for whole rows of calls.

@@ -6,7 +6,7 @@ use fermata_engine::store::{Change, ChatRecord, Fence, StoreError};
 use fermata_protocol::ChatId;
 use jiff::Timestamp;
 
-use super::{Connection, calls, chats, confirmations, messages, runs};
+use super::{Connection, audit, calls, chats, confirmations, messages, runs};
 use crate::error::{Fault, misfit};
 
 /// Makes all of the changes; what it has done where it fails is for the transaction to undo.
@@ -111,6 +111,9 @@ async fn apply(
             confirmations::add(transaction, chat, of, at).await
         }
         Change::EndGrant { tool, by } => confirmations::end_grant(transaction, chat, tool, by, at).await,
+        Change::Audit { owner, run, event } => {
+            audit::add(transaction, chat, owner, run.as_ref(), event, at).await
+        }
         Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,
     }
 }

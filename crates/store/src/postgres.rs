@@ -21,7 +21,7 @@ use crate::{
     Notes, OpenError, OpenOptions,
     error::{Fault, failed},
 };
-use queries::{calls, changes, chats, instances, locks, messages, runs};
+use queries::{audit, calls, changes, chats, instances, locks, messages, runs};
 use sessions::Sessions;
 
 pub mod open;
@@ -107,6 +107,13 @@ impl PostgresStore {
     async fn forget_old_logs(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
         let mut transaction = self.pool.begin().await.map_err(failed)?;
         let forgotten = runs::forget_logs(&mut transaction, before, limit).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(forgotten)
+    }
+
+    async fn forget_old_audit(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
+        let mut transaction = self.pool.begin().await.map_err(failed)?;
+        let forgotten = audit::forget(&mut transaction, before, limit).await?;
         transaction.commit().await.map_err(failed)?;
         Ok(forgotten)
     }
@@ -205,6 +212,10 @@ impl Store for PostgresStore {
 
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         persist(|| self.forget_old_logs(before, limit)).await
+    }
+
+    async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        persist(|| self.forget_old_audit(before, limit)).await
     }
 
     async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@
 
 use super::{Connection, Db, MIGRATIONS, SEARCH_NOTES, TABLE_EXISTS};
 
+pub mod audit;
 pub mod calls;
 pub mod changes;
 pub mod chats;

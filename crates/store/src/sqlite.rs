@@ -18,7 +18,7 @@ use crate::{
     error::{Fault, failed},
     text::text,
 };
-use queries::{calls, changes, chats, instances, locks, messages, runs};
+use queries::{audit, calls, changes, chats, instances, locks, messages, runs};
 
 pub mod open;
 #[path = "queries.rs"]
@@ -183,6 +183,13 @@ impl Store for SqliteStore {
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         let mut transaction = self.begin().await?;
         let forgotten = runs::forget_logs(&mut transaction, before, limit).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(forgotten)
+    }
+
+    async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mut transaction = self.begin().await?;
+        let forgotten = audit::forget(&mut transaction, before, limit).await?;
         transaction.commit().await.map_err(failed)?;
         Ok(forgotten)
     }

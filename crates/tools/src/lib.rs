@@ -3,6 +3,7 @@
 //! This crate knows tools, the states of a call, who decides about it, where it waits and which locks it takes. It does not
 //! know models, messages, HTTP or SQL.
 
+mod audit;
 mod call;
 mod checker;
 mod confirmation;
@@ -20,6 +21,7 @@ mod schema;
 mod tool;
 mod toolbox;
 
+pub use audit::{AuditEvent, Audited, input_hash};
 pub use call::{
     Call, CallState, Cancelled, Decided, Entered, Owner, Question, Receipt, Refusal, Reply, RunBy, StateName,
     Verdict,

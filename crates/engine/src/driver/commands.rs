@@ -1,7 +1,9 @@
 //! What a chat is asked, except to be posted to.
 
+use std::net::IpAddr;
+
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, Profile, RunId};
-use fermata_tools::{Call, Check, Grant, Owner, Receipt, Refusal, Verdict};
+use fermata_tools::{AuditEvent, Audited, Call, Check, Grant, Owner, Receipt, Refusal, Verdict};
 use tokio::time::Instant;
 
 use super::{Checked, Command, Driver, Live, Reply, saving::read_chunks};
@@ -59,7 +61,10 @@ impl Driver {
     async fn attempt(&mut self, order: &mut Order, is_last: bool) -> Result<(), StoreError> {
         // Reading needs no commit, which would tell that others have gone on with the run.
         self.verify_in_doubt().await?;
-        self.dispatch(order, is_last).await
+        self.address = order.command.address();
+        let done = self.dispatch(order, is_last).await;
+        self.address = None;
+        done
     }
 
     async fn dispatch(&mut self, order: &mut Order, is_last: bool) -> Result<(), StoreError> {
@@ -69,12 +74,12 @@ impl Driver {
                 let result = self.submit(submission).await;
                 self.settle(reply, result, is_last).await
             }
-            Command::Answer { owner, answers, checked, reply } => {
+            Command::Answer { owner, answers, checked, reply, address } => {
                 let result = self.answer(owner, answers, checked).await;
                 if let Ok(Answering::Checks(checks)) = result {
-                    let owner = owner.clone();
+                    let (owner, address) = (owner.clone(), *address);
                     let (answers, reply) = (std::mem::take(answers), reply.take());
-                    let command = move |checked| Command::Answer { owner, answers, checked, reply };
+                    let command = move |checked| Command::Answer { owner, address, answers, checked, reply };
                     self.check_apart(checks, until, from_afar, command);
                     return Ok(());
                 }
@@ -105,7 +110,7 @@ impl Driver {
                 let result = self.grants(owner);
                 self.settle(reply, result, is_last).await
             }
-            Command::EndGrant { owner, tool, reply } => {
+            Command::EndGrant { owner, tool, reply, address: _ } => {
                 let result = self.end_grant(owner, tool).await;
                 self.settle(reply, result, is_last).await
             }
@@ -260,8 +265,18 @@ impl Driver {
         given: Given,
     ) -> Result<Vec<Receipt>, AnswerError> {
         let (Some(live), Some(record)) = (&mut self.live, &self.record) else { return Ok(Vec::new()) };
-        let context = self.inner.context(&live.current.rules, &live.toolbox, record);
-        let taken = live.run.judge(answers, &context)?;
+        let mut context = self.inner.context(&live.current.rules, &live.toolbox, record);
+        context.address = self.address;
+        let taken = match live.run.judge(answers, &context) {
+            Ok(taken) => taken,
+            Err(rejected) => {
+                if let Rejected::Denied(event) = &rejected {
+                    let (owner, run) = (record.owner.clone(), Some(live.run.id.clone()));
+                    self.commit(vec![Change::Audit { owner, run, event: event.clone() }]).await?;
+                }
+                return Err(rejected.into());
+            }
+        };
         if given == Given::Aside
             && let Some((_, first)) = taken.denied.first()
         {
@@ -424,7 +439,18 @@ impl Driver {
         if !record.grants.contains_key(tool) {
             return Ok(());
         }
-        self.commit(vec![Change::EndGrant { tool: tool.to_owned(), by: owner.clone() }]).await?;
+        let event = AuditEvent {
+            event: Audited::GrantRevoked,
+            decided_by: Some(owner.clone()),
+            address: self.address,
+            call: None,
+            tool: tool.to_owned(),
+            rule: None,
+            reason: None,
+            input_hash: None,
+        };
+        let audit = Change::Audit { owner: owner.clone(), run: None, event: Box::new(event) };
+        self.commit(vec![Change::EndGrant { tool: tool.to_owned(), by: owner.clone() }, audit]).await?;
         if let Some(record) = &mut self.record {
             record.grants.remove(tool);
         }
@@ -448,6 +474,24 @@ impl Driver {
     }
 }
 
+impl Command {
+    /// Where it comes from, if that is noted.
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Submit(submission, _) => submission.address,
+            Self::Answer { address, .. } | Self::EndGrant { address, .. } => *address,
+            Self::Resume { .. }
+            | Self::Stop { .. }
+            | Self::View { .. }
+            | Self::Delete { .. }
+            | Self::Grants { .. }
+            | Self::Rejoin { .. }
+            | Self::Wake
+            | Self::Verify => None,
+        }
+    }
+}
+
 // === errors ===
 
 impl From<Rejected> for AnswerError {
@@ -466,7 +510,9 @@ impl From<Rejected> for AnswerError {
             Rejected::Twice(id) => {
                 Self::Invalid(format!("The batch answers the call {id} twice; answer each call once."))
             }
-            Rejected::Denied(words) => Self::DeniedByPolicy(words),
+            Rejected::Denied(event) => {
+                Self::DeniedByPolicy(event.reason.unwrap_or_else(|| "A rule denies this input.".into()))
+            }
             Rejected::TooLarge(words) => Self::TooLarge(words),
             Rejected::Refused { refusal, call, tool, state } => match refusal {
                 Refusal::AlreadyAnswered => Self::AlreadyAnswered {

@@ -183,6 +183,11 @@ fn changes_of(
         by: owner.clone(),
         fingerprint: fingerprint(&run.calls[*place], effects),
     }));
+    changes.extend(effects.audit.iter().map(|event| Change::Audit {
+        owner: owner.clone(),
+        run: Some(id()),
+        event: Box::new(event.clone()),
+    }));
     if keeps_message(live, effects) {
         changes.push(Change::PutMessage(Box::new(run.snapshot())));
     }

@@ -87,7 +87,7 @@ impl Driver {
         beginning: Beginning,
     ) -> Result<Following, SubmitError> {
         let Beginning { current, toolbox, open, keep, add } = beginning;
-        let Submission { owner, body, hold } = submission;
+        let Submission { owner, body, hold, address: _ } = submission;
         let request = RunRequest {
             id: RunId::new(self.inner.ids.next("run_")),
             message: MessageId::new(self.inner.ids.next("msg_")),

@@ -24,6 +24,8 @@ pub struct Settings {
     pub drain: Duration,
     /// For how long chats are kept that nothing happens in; `None`: for ever.
     pub keep: Option<Duration>,
+    /// For how long decisions about calls are kept on record; `None`: for ever.
+    pub audit_keep: Option<Duration>,
     /// Which files by URL a model is handed.
     pub file_urls: FileUrls,
     /// What is too much.
@@ -85,6 +87,7 @@ impl Default for Settings {
             client: Profile::V6,
             drain: Duration::from_secs(10),
             keep: None,
+            audit_keep: None,
             file_urls: FileUrls::default(),
             limits: Limits::default(),
         }

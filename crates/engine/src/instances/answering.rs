@@ -111,9 +111,10 @@ async fn answer_letter(inner: Arc<Inner>, number: Number, from: InstanceId, chat
             let told = desk.tell(|reply| Command::Submit(submission, reply)).await;
             desk.write(told, |desk, following| desk.depart(following))
         }
-        Ask::Answer { owner, answers } => {
-            let told =
-                desk.tell(|reply| Command::Answer { owner, answers, checked: Checked::NotYet, reply }).await;
+        Ask::Answer { owner, address, answers } => {
+            let told = desk
+                .tell(|reply| Command::Answer { owner, address, answers, checked: Checked::NotYet, reply })
+                .await;
             desk.write(told, |_, receipts| receipts)
         }
         Ask::Resume { owner, after } => {
@@ -140,8 +141,8 @@ async fn answer_letter(inner: Arc<Inner>, number: Number, from: InstanceId, chat
             let told = desk.tell(|reply| Command::Grants { owner, reply }).await;
             desk.write(told, |_, grants| grants)
         }
-        Ask::EndGrant { owner, tool } => {
-            let told = desk.tell(|reply| Command::EndGrant { owner, tool, reply }).await;
+        Ask::EndGrant { owner, address, tool } => {
+            let told = desk.tell(|reply| Command::EndGrant { owner, address, tool, reply }).await;
             desk.write(told, |_, done| done)
         }
     };

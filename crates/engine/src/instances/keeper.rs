@@ -116,6 +116,11 @@ async fn forget(inner: &Inner) -> Result<(), StoreError> {
             tokio::task::yield_now().await;
         }
     }
+    if let Some(Ok(before)) = inner.settings.audit_keep.map(|keep| now.saturating_sub(keep)) {
+        while inner.store.forget_audit(before, FORGOTTEN_AT_ONCE).await? == FORGOTTEN_AT_ONCE {
+            tokio::task::yield_now().await;
+        }
+    }
     if let Some(Ok(before)) = inner.settings.keep.map(|keep| now.saturating_sub(keep)) {
         while inner.store.forget(before, FORGOTTEN_AT_ONCE).await? == FORGOTTEN_AT_ONCE {
             tokio::task::yield_now().await;

@@ -3,6 +3,8 @@
 //! Instances of two versions may write to each other while a new one is rolled out: fields are only added, with a default, and a letter that
 //! cannot be read is as good as lost.
 
+use std::net::IpAddr;
+
 use fermata_protocol::{Answer, ChatId, EventId, Profile, RunId, UiChunk};
 use fermata_tools::Owner;
 use serde::{Deserialize, Serialize};
@@ -34,14 +36,39 @@ pub(super) enum Letter {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ask {
     Submit(Box<Submission>),
-    Answer { owner: Owner, answers: Vec<Answer> },
-    Resume { owner: Owner, after: Option<EventId> },
-    Rejoin { owner: Owner, run: RunId, place: u64, profile: Profile },
-    Stop { owner: Owner },
-    View { owner: Owner },
-    Delete { owner: Owner },
-    Grants { owner: Owner },
-    EndGrant { owner: Owner, tool: String },
+    Answer {
+        owner: Owner,
+        #[serde(default)]
+        address: Option<IpAddr>,
+        answers: Vec<Answer>,
+    },
+    Resume {
+        owner: Owner,
+        after: Option<EventId>,
+    },
+    Rejoin {
+        owner: Owner,
+        run: RunId,
+        place: u64,
+        profile: Profile,
+    },
+    Stop {
+        owner: Owner,
+    },
+    View {
+        owner: Owner,
+    },
+    Delete {
+        owner: Owner,
+    },
+    Grants {
+        owner: Owner,
+    },
+    EndGrant {
+        owner: Owner,
+        address: Option<IpAddr>,
+        tool: String,
+    },
 }
 
 /// A feed that carries a run's log to the receiver.

@@ -89,9 +89,10 @@ pub(crate) fn forward(inner: &Arc<Inner>, chat: &ChatId, to: InstanceId, order: 
             errand.run(ask, reply, move |letter| here.arrive(letter), again).boxed()
         }
         // Whoever drives the chat checks by itself.
-        Command::Answer { owner, answers, checked: _, reply } => {
-            let ask = Ask::Answer { owner: owner.clone(), answers: answers.clone() };
-            let again = move |reply| Command::Answer { owner, answers, checked: Checked::NotYet, reply };
+        Command::Answer { owner, address, answers, checked: _, reply } => {
+            let ask = Ask::Answer { owner: owner.clone(), address, answers: answers.clone() };
+            let again =
+                move |reply| Command::Answer { owner, address, answers, checked: Checked::NotYet, reply };
             errand.run(ask, reply, identity, again).boxed()
         }
         Command::Resume { owner, after, reply } => {
@@ -123,9 +124,9 @@ pub(crate) fn forward(inner: &Arc<Inner>, chat: &ChatId, to: InstanceId, order: 
             let ask = Ask::Grants { owner: owner.clone() };
             errand.run(ask, reply, identity, move |reply| Command::Grants { owner, reply }).boxed()
         }
-        Command::EndGrant { owner, tool, reply } => {
-            let ask = Ask::EndGrant { owner: owner.clone(), tool: tool.clone() };
-            let again = move |reply| Command::EndGrant { owner, tool, reply };
+        Command::EndGrant { owner, address, tool, reply } => {
+            let ask = Ask::EndGrant { owner: owner.clone(), address, tool: tool.clone() };
+            let again = move |reply| Command::EndGrant { owner, address, tool, reply };
             errand.run(ask, reply, identity, again).boxed()
         }
         // Whoever drives the chat keeps its time.

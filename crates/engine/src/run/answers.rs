@@ -7,8 +7,8 @@ use fermata_protocol::{
     UiPart,
 };
 use fermata_tools::{
-    Call, CallState, Cancelled, Check, Decided, Decision, Grant, Receipt, Refusal, Ruling, StateName,
-    ToolError, Verdict,
+    AuditEvent, Audited, Call, CallState, Cancelled, Check, Decided, Decision, Grant, Receipt, Refusal,
+    RuledBy, Ruling, StateName, ToolError, Verdict,
 };
 use serde_json::{Map, Value};
 
@@ -62,8 +62,8 @@ pub(crate) enum Rejected {
     },
     /// Two answers of the batch are about one call.
     Twice(ToolCallId),
-    /// The edited input may not run.
-    Denied(String),
+    /// The edited input may not run; what is to be noted of it.
+    Denied(Box<AuditEvent>),
     /// The output is larger than allowed.
     TooLarge(String),
 }
@@ -201,12 +201,12 @@ impl Run {
         // A person has read what they wrote, so the edit is the approval: only a denial counts.
         let ruling = context.rules.policy.rule(context.owner, found.spec(), input);
         let denied = Some(ruling).filter(|ruling| ruling.decision == Decision::Deny);
-        match denied.or_else(|| self.newest_denial(place, input, context)) {
-            Some(ruling) => {
-                Err(Rejected::Denied(ruling.reason.unwrap_or_else(|| "A rule denies this input.".into())))
-            }
-            None => Ok(()),
-        }
+        let Some(ruling) = denied.or_else(|| self.newest_denial(place, input, context)) else {
+            return Ok(());
+        };
+        let event = AuditEvent::ruled(&self.calls[place], input, &ruling);
+        let (decided_by, address) = (Some(context.owner.clone()), context.address);
+        Err(Rejected::Denied(Box::new(AuditEvent { decided_by, address, ..event })))
     }
 
     /// What the givers are told: the states that the calls come into, before anything has run.
@@ -288,6 +288,7 @@ impl Run {
             self.calls[place].ruling = Some(context.rules.policy.rule(context.owner, found.spec(), &input));
         }
         self.calls[place].edited = Some(input);
+        self.audit(Audited::Edited, place, None, context, effects);
         if self.calls[place].is_asked() {
             self.change(place, CallState::AwaitingApproval, context, effects);
         }
@@ -335,19 +336,39 @@ impl Run {
     ) {
         let always = decided.approved && decided.always;
         effects.confirmed.push(place);
+        let event = if decided.approved { Audited::Approved } else { Audited::Denied };
+        self.audit(event, place, decided.reason.clone(), context, effects);
         self.decide_call(place, decided, given, context, effects);
         // What the tool is now is what is allowed; of one that is away nobody knows.
         let tool = self.calls[place].tool.clone();
         let Some(found) = context.toolbox.find(&tool).filter(|_| always) else { return };
         effects.grants.push((tool.clone(), Grant::of(found.spec(), context.now)));
+        self.audit(Audited::Granted, place, None, context, effects);
         for sibling in self.step_places() {
             if self.calls[sibling].tool != tool || !self.is_answered_by_always(sibling, context) {
                 continue;
             }
             effects.release.push(self.calls[sibling].id.clone());
-            let decided = Decided { by: context.owner.clone(), approved: true, reason: None, always: false };
+            let ruling = Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Always };
+            let call = &self.calls[sibling];
+            let event = AuditEvent::ruled(call, call.effective_input(), &ruling);
+            let (by, address) = (context.owner.clone(), context.address);
+            effects.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
+            let decided = Decided { by, approved: true, reason: None, always: false };
             self.decide_call(sibling, decided, Given::Aside, context, effects);
         }
+    }
+
+    fn audit(
+        &self,
+        event: Audited,
+        place: usize,
+        reason: Option<String>,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        let (by, address) = (context.owner.clone(), context.address);
+        effects.audit.push(AuditEvent::by_person(event, &self.calls[place], by, address, reason));
     }
 
     fn decide_call(

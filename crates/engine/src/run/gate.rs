@@ -6,8 +6,8 @@
 
 use fermata_protocol::{ApprovalId, UiChunk};
 use fermata_tools::{
-    ApprovalMode, Call, CallState, Cancelled, ChainMode, Decision, ErrorType, GateMode, Question, RuledBy,
-    Ruling, ToolError, ToolSpec,
+    ApprovalMode, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision, ErrorType, GateMode, Question,
+    RuledBy, Ruling, ToolError, ToolSpec,
 };
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ impl Run {
             }
             Ok(input) => {
                 self.calls[place].input = input;
-                let state = self.rule(place, context);
+                let state = self.rule(place, context, effects);
                 let is_full = state == CallState::AwaitingApproval && self.is_full(context);
                 if self.calls[place].runs_here() {
                     self.show_input(place, effects);
@@ -75,7 +75,7 @@ impl Run {
     }
 
     /// What the policy says about a valid call, as the state it comes into.
-    fn rule(&mut self, place: usize, context: &Context<'_>) -> CallState {
+    fn rule(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) -> CallState {
         let call = &self.calls[place];
         let Some(found) = context.toolbox.find(&call.tool) else { return CallState::Scheduled };
         let ruling = self.ruling(found.spec(), call.effective_input(), context);
@@ -86,6 +86,7 @@ impl Run {
             Decision::Ask => CallState::AwaitingApproval,
             Decision::Allow => CallState::Scheduled,
         };
+        effects.audit.push(AuditEvent::ruled(call, call.effective_input(), &ruling));
         self.calls[place].ruling = Some(ruling);
         state
     }
@@ -180,6 +181,8 @@ impl Run {
             let words = reason.unwrap_or_else(|| "A rule denies it by now.".into());
             reason = Some(format!("{words} {RAN_BEFORE}"));
         }
+        let call = &self.calls[place];
+        effects.audit.push(AuditEvent::ruled(call, call.effective_input(), &ruling));
         self.calls[place].ruling = Some(ruling);
         let cancelled = Cancelled::Denied { reason: reason.clone() };
         self.change(place, CallState::Cancelled { cancelled }, context, effects);

@@ -1,5 +1,6 @@
 //! Runs as transcripts: what happens on the left of `>`, what is to be done below it.
 
+mod always;
 mod bench;
 mod last_word;
 mod life;
@@ -151,6 +152,7 @@ impl Scene {
             limits: &self.limits,
             expire: Duration::from_secs(3600),
             grants: &self.grants,
+            address: None,
         }
     }
 }
@@ -230,7 +232,7 @@ impl Play {
     /// Why a rule denies an edit.
     fn denial_of_edit(&self, answers: &[Answer]) -> String {
         match self.refusal(answers) {
-            Rejected::Denied(words) => words,
+            Rejected::Denied(event) => event.reason.unwrap(),
             other => panic!("{other:?}"),
         }
     }

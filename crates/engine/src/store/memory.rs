@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, UiMessage};
-use fermata_tools::{Call, Confirmation, GrantEnd, Owner, ResourceKey};
+use fermata_tools::{AuditEvent, Call, Confirmation, GrantEnd, Owner, ResourceKey};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -31,6 +31,22 @@ struct Inner {
     chats: BTreeMap<ChatId, Chat>,
     alive: BTreeSet<InstanceId>,
     locks: HashMap<ResourceKey, InstanceId>,
+    audit: Vec<AuditRecord>,
+}
+
+/// A decision as it was noted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuditRecord {
+    /// When.
+    pub at: Timestamp,
+    /// To whom the chat belongs.
+    pub owner: Owner,
+    /// In which chat.
+    pub chat: ChatId,
+    /// In which run, if in one.
+    pub run: Option<RunId>,
+    /// The decision.
+    pub event: AuditEvent,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +84,11 @@ struct Run {
 // === impl MemoryStore ===
 
 impl MemoryStore {
+    /// The decisions that were noted and not forgotten, in order.
+    pub fn audit(&self) -> Vec<AuditRecord> {
+        self.lock().audit.clone()
+    }
+
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
@@ -119,10 +140,11 @@ impl Store for MemoryStore {
         if changes.is_empty() {
             return Ok(fence);
         }
-        let chats = &mut self.lock().chats;
+        let Inner { chats, audit, .. } = &mut *self.lock();
         check(chats, chat, fence)?;
         let mut changed = chats.get(chat).cloned();
         let is_news = changes.iter().any(Change::is_news);
+        let noted: Vec<AuditRecord> = changes.iter().filter_map(|change| noted(chat, at, change)).collect();
         for change in changes {
             changed = Some(apply(changed, change, at)?);
         }
@@ -133,6 +155,7 @@ impl Store for MemoryStore {
             changed.fence = fence.next();
             chats.insert(chat.clone(), changed);
         }
+        audit.extend(noted);
         Ok(fence.next())
     }
 
@@ -209,6 +232,14 @@ impl Store for MemoryStore {
         let runs = chats.values_mut().flat_map(|chat| &mut chat.runs);
         let over = runs.filter(|run| !run.chunks.is_empty() && run.ended.is_some_and(|ended| ended < before));
         Ok(over.take(limit).map(|run| run.chunks.clear()).count())
+    }
+
+    async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let audit = &mut self.lock().audit;
+        let old: Vec<usize> =
+            (0..audit.len()).filter(|&place| audit[place].at < before).take(limit).collect();
+        old.iter().rev().for_each(|&place| _ = audit.remove(place));
+        Ok(old.len())
     }
 
     async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
@@ -307,6 +338,14 @@ impl Inner {
     }
 }
 
+/// A decision among the changes of a commit, as it is noted.
+fn noted(chat: &ChatId, at: Timestamp, change: &Change) -> Option<AuditRecord> {
+    let Change::Audit { owner, run, event } = change else { return None };
+    let at = page::whole_microseconds(at);
+    let (owner, run) = (owner.clone(), run.clone());
+    Some(AuditRecord { at, owner, chat: chat.clone(), run, event: AuditEvent::clone(event) })
+}
+
 // === impl Chat ===
 
 impl Chat {
@@ -400,6 +439,8 @@ impl Chat {
                 let (at, after) = (page::whole_microseconds(at), self.confirmations.len());
                 self.grant_ends.push(GrantEnd { tool, by, at, after });
             }
+            // It is no part of the chat.
+            Change::Audit { .. } => {}
             Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(at),
         }
         Ok(())

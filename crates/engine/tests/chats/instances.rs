@@ -4,10 +4,11 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use fermata_engine::{AnswerError, Mail, ReadError, SubmitError, model::ModelEvent};
 use fermata_protocol::{ChatId, EventId};
+use fermata_tools::{Audited, Owner};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
-use crate::world::{Read, Turn, World, calls, decision, finished, output, says};
+use crate::world::{Read, Turn, World, always, calls, decision, finished, output, says};
 
 const WAITS: (&str, fn() -> Value) = ("where", || json!({}));
 
@@ -59,10 +60,48 @@ async fn an_answer_at_another_instance_goes_on_on_the_same_stream() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_comes_through_as_it_is() {
     let (here, there, _stream, call) = parked().await;
-    let refused = there.engine.answer(&there.owner, &there.chat, vec![decision(&call, true)]).await;
+    let refused = there.engine.answer(&there.owner, &there.chat, None, vec![decision(&call, true)]).await;
     assert!(matches!(refused, Err(AnswerError::WrongAnswer { .. })), "{refused:?}");
     let unknown = there.answer(output("call_none", json!(1))).await.unwrap_err();
     assert_eq!(unknown, here.answer(output("call_none", json!(1))).await.unwrap_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_allowed_for_always_is_listed_and_taken_back_at_another_instance() {
+    let here = World::first();
+    here.script([calls(&[("note", json!({})), ("where", json!({}))]), says("ok")]);
+    let mut stream = here.say("go").await;
+    let call = stream.until("tool-approval-request").await;
+    let there = here.another();
+    let address = Some("192.0.2.7".parse().unwrap());
+    let (owner, chat) = (&there.owner, &there.chat);
+    there.engine.answer(owner, chat, address, vec![always(&call)]).await.unwrap();
+    let granted = there.engine.grants(owner, chat).await.unwrap();
+    assert_eq!(granted, here.engine.grants(owner, chat).await.unwrap());
+    assert_eq!(granted.iter().map(|grant| grant.tool.as_str()).collect::<Vec<_>>(), ["note"]);
+    there.engine.end_grant(owner, chat, address, "note".into()).await.unwrap();
+    assert_eq!(here.engine.grants(owner, chat).await.unwrap(), []);
+    let stranger = there.engine.grants(&Owner::new("bob"), chat).await;
+    assert!(matches!(stranger, Err(ReadError::NotFound)), "{stranger:?}");
+    // Each decision is on record with the address that the other instance was asked from, also when the chat is gone.
+    here.engine.delete(owner, chat).await.unwrap();
+    let audit = here.store.store.audit();
+    let by_person: Vec<_> = audit
+        .iter()
+        .filter(|record| record.event.decided_by.is_some())
+        .map(|record| (record.event.event, record.event.address, record.owner == *owner))
+        .collect();
+    assert_eq!(
+        by_person,
+        [
+            (Audited::Approved, address, true),
+            (Audited::Granted, address, true),
+            (Audited::GrantRevoked, address, true)
+        ]
+    );
+    assert!(
+        audit.iter().any(|record| record.event.event == Audited::RuleAsked && record.event.address.is_none())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,7 +373,7 @@ async fn without_mail_chats_go_on_where_they_are_and_the_others_say_so() {
     copy.until("tool-input-available").await;
     let mail = here.mail.clone().unwrap();
     mail.set_down(true);
-    let away = there.engine.answer(&there.owner, &there.chat, vec![output(&call, json!(1))]).await;
+    let away = there.engine.answer(&there.owner, &there.chat, None, vec![output(&call, json!(1))]).await;
     assert!(matches!(away, Err(AnswerError::Away)), "{away:?}");
     let away = there.engine.resume(&there.owner, &there.chat, None).await;
     assert!(matches!(away, Err(ReadError::Away)));

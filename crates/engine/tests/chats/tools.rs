@@ -31,7 +31,7 @@ fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
 async fn say_in(world: &World, chat: &str) -> Read {
     let body = json!({"id": chat, "message": {"role": "user", "content": "go"}});
     let body = ChatBody::parse(body).unwrap();
-    let submission = Submission { owner: world.owner.clone(), body, hold: None };
+    let submission = Submission { owner: world.owner.clone(), body, hold: None, address: None };
     Read::new(world.engine.submit(submission).await.unwrap().reader)
 }
 

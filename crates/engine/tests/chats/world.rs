@@ -289,7 +289,7 @@ impl World {
     pub async fn try_post(&self, body: Value, hold: Option<u64>) -> Result<Following, SubmitError> {
         let body = ChatBody::parse(body).unwrap();
         let hold = hold.map(Duration::from_secs);
-        self.engine.submit(Submission { owner: self.owner.clone(), body, hold }).await
+        self.engine.submit(Submission { owner: self.owner.clone(), body, hold, address: None }).await
     }
 
     /// A user's words, with two browser tools; the reader of the response.
@@ -320,7 +320,7 @@ impl World {
     }
 
     pub async fn answer_all(&self, answers: Vec<Answer>) -> Result<String, String> {
-        let receipts = self.engine.answer(&self.owner, &self.chat, answers).await;
+        let receipts = self.engine.answer(&self.owner, &self.chat, None, answers).await;
         let states = |receipts: Vec<fermata_tools::Receipt>| {
             receipts.iter().map(|r| r.state.as_str()).collect::<Vec<_>>().join(" ")
         };

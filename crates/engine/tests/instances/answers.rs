@@ -164,7 +164,7 @@ impl World {
         let (facts, asked, sent) = (self.facts().clone(), Instant::now(), answers.clone());
         let what = format!("answer {answers:?}");
         let (told, chat) = (what.clone(), chat.clone());
-        let work = async move { engine.answer(&owner, &named, sent).await };
+        let work = async move { engine.answer(&owner, &named, None, sent).await };
         self.ask(slot, what, work, move |done: Option<Result<Vec<Receipt>, AnswerError>>| {
             facts.log(format!("{told}: {done:?}"));
             match done {

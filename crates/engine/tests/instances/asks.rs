@@ -59,7 +59,7 @@ impl World {
         let body = ChatBody::parse(body).unwrap();
         let hold = hold.map(Duration::from_secs);
         let (engine, owner) = (slot.engine.clone(), self.owner.clone());
-        let work = async move { engine.submit(Submission { owner, body, hold }).await };
+        let work = async move { engine.submit(Submission { owner, body, hold, address: None }).await };
         let (facts, chat, asked) = (self.facts().clone(), chat.clone(), Instant::now());
         let told = what.clone();
         self.ask(slot, what, work, move |done| {

@@ -223,7 +223,7 @@ impl World {
         let body = ChatBody::parse(body(&chat, 6, &json!({ "message": message }))).unwrap();
         let (owner, facts) = (self.owner.clone(), self.facts().clone());
         let turn = async move {
-            let following = slot.engine.submit(Submission { owner, body, hold: None }).await;
+            let following = slot.engine.submit(Submission { owner, body, hold: None, address: None }).await;
             let mut reader = following.map_err(|error| error.to_string())?.reader;
             let mut all = String::new();
             while let Some(bytes) = reader.next().await {

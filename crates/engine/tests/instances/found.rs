@@ -29,7 +29,7 @@ async fn says(world: &World, slot: &Slot, words: &str) -> Result<Following, Stri
     let message = json!({"role": "user", "content": words});
     let body = ChatBody::parse(body(&chat, 6, &json!({ "message": message }))).unwrap();
     let owner = world.owner.clone();
-    let submission = Submission { owner, body, hold: None };
+    let submission = Submission { owner, body, hold: None, address: None };
     slot.engine.submit(submission).await.map_err(|error| error.to_string())
 }
 
@@ -49,7 +49,7 @@ async fn followed() -> (World, Following, ToolCallId) {
 async fn answers(world: &World, slot: &Slot, call: &ToolCallId) {
     let kind = AnswerKind::Output { output: json!("Bern") };
     let answer = Answer { of: AnswerTarget::Call(call.clone()), kind };
-    slot.engine.answer(&world.owner, &world.chat(0), vec![answer]).await.unwrap();
+    slot.engine.answer(&world.owner, &world.chat(0), None, vec![answer]).await.unwrap();
 }
 
 async fn read(following: &mut Following) -> String {

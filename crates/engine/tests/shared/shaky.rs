@@ -182,6 +182,10 @@ impl Store for Shaky {
         self.check().await?;
         self.store.forget_logs(before, limit).await
     }
+    async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.check().await?;
+        self.store.forget_audit(before, limit).await
+    }
     async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
         self.check().await?;
         *self.instance.lock().unwrap() = Some(instance.clone());

@@ -12,6 +12,7 @@ use super::schema::{ChatRequest, refusals};
 use crate::{
     App,
     auth::Identity,
+    client::Client,
     config::Duration,
     error::{ApiError, Code, Problem},
     extract::{ApiJson, ChatPath},
@@ -36,12 +37,14 @@ use crate::{
 pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
+    client: Client,
     ApiJson { body, room: _room }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
     let hold = body.fermata.hold.as_deref().map(hold).transpose()?;
     // Before anything begins that nobody could read.
     let place = app.readers().enter(&owner)?;
-    let following = app.engine().submit(Submission { owner, body, hold }).await?;
+    let submission = Submission { owner, body, hold, address: client.address };
+    let following = app.engine().submit(submission).await?;
     Ok(sse::stream(following, place))
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::schema::refusals;
-use crate::{App, auth::Identity, error::ApiError, extract::ChatPath};
+use crate::{App, auth::Identity, client::Client, error::ApiError, extract::ChatPath};
 
 /// A tool whose calls are not asked about in the chat, unless a rule or `chain` does.
 #[derive(Serialize, ToSchema)]
@@ -55,11 +55,12 @@ pub async fn list(
 pub async fn delete(
     State(app): State<App>,
     Identity(owner): Identity,
+    client: Client,
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     // What is no UTF-8 is no chat's id either.
     let Path((chat, tool)) = path.map_err(|_| InvalidId)?;
-    app.engine().end_grant(&owner, &ChatId::parse(&chat)?, tool).await?;
+    app.engine().end_grant(&owner, &ChatId::parse(&chat)?, client.address, tool).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

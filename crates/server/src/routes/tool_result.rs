@@ -10,6 +10,7 @@ use super::schema::{AnswerRequest, AnsweredCall, refusals};
 use crate::{
     App,
     auth::Identity,
+    client::Client,
     error::{ApiError, Problem},
     extract::ApiJson,
 };
@@ -34,9 +35,10 @@ pub struct Answered {
 pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
+    client: Client,
     ApiJson { body, room: _room }: ApiJson<ToolResultBody>,
 ) -> Result<Json<Answered>, ApiError> {
-    let calls = app.engine().answer(&owner, &body.chat_id, body.answers).await?;
+    let calls = app.engine().answer(&owner, &body.chat_id, client.address, body.answers).await?;
     Ok(Json(Answered { calls }))
 }
 
@@ -51,7 +53,8 @@ pub async fn post(
 pub async fn post_under_api(
     app: State<App>,
     owner: Identity,
+    client: Client,
     body: ApiJson<ToolResultBody>,
 ) -> Result<Json<Answered>, ApiError> {
-    post(app, owner, body).await
+    post(app, owner, client, body).await
 }

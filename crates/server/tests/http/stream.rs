@@ -40,7 +40,7 @@ async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
     let body = ChatBody::parse(says_with_location("c", "where?")).expect("a body");
     let owner = Owner::anyone();
     let place = Readers::default().enter(&owner).expect("a place");
-    let submission = Submission { owner, body, hold: None };
+    let submission = Submission { owner, body, hold: None, address: None };
     let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run"), place));
     stream.until("tool-input-available").await;
     let mut last = tokio::time::Instant::now();

@@ -253,7 +253,7 @@ fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
 }
 
 /// What made a ruling, in words that an operator can search for.
-fn ruled_by(by: RuledBy) -> Result<String, StoreError> {
+pub fn ruled_by(by: RuledBy) -> Result<String, StoreError> {
     match by {
         RuledBy::Rule(place) => Ok(format!("{RULE}{place}")),
         RuledBy::Default | RuledBy::Auto | RuledBy::Chain | RuledBy::Always => name(&by),

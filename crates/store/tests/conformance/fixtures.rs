@@ -13,8 +13,8 @@ use fermata_protocol::{
     AnswerKind, ApprovalId, ChatId, MessageId, Profile, Role, RunId, ToolCallId, UiMessage, UiPart,
 };
 use fermata_tools::{
-    Call, CallState, Cancelled, Decided, Decision, ErrorType, Owner, Question, ResourceKey, RuledBy, Ruling,
-    RunBy,
+    AuditEvent, Audited, Call, CallState, Cancelled, Decided, Decision, ErrorType, Owner, Question,
+    ResourceKey, RuledBy, Ruling, RunBy, input_hash,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, json};
@@ -287,4 +287,19 @@ pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
 /// The tool is no longer allowed for always.
 pub fn end_grant(tool: &str) -> Change {
     Change::EndGrant { tool: tool.into(), by: alice() }
+}
+
+/// A decision about a call, noted for ever.
+pub fn audit(reason: &str) -> Change {
+    let event = AuditEvent {
+        event: Audited::Approved,
+        decided_by: Some(alice()),
+        address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+        call: Some(ToolCallId::new("c")),
+        tool: "tool".into(),
+        rule: Some(RuledBy::Rule(3)),
+        reason: Some(reason.into()),
+        input_hash: Some(input_hash(&json!({"a": 1}))),
+    };
+    Change::Audit { owner: alice(), run: Some(run("r")), event: Box::new(event) }
 }

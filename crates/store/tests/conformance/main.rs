@@ -92,6 +92,7 @@ in_every_store! {
     what_people_said_is_kept_in_order_and_whole
     what_is_allowed_for_always_outlives_its_run
     what_was_taken_back_is_allowed_again_by_what_is_said_later_only
+    decisions_are_forgotten_by_their_own_age_alone
     a_failing_change_leaves_nothing
     what_does_not_fit_is_a_conflict
     chats_are_listed_newest_first_by_owner
@@ -482,6 +483,20 @@ async fn what_was_taken_back_is_allowed_again_by_what_is_said_later_only(store: 
     assert_eq!(ends, [GrantEnd { tool: "a".into(), by: alice(), at: at(7), after: 2 }]);
     commit(&store, &id, vec![confirm("r", "a", true, true), end_grant("b")]).await;
     assert_eq!(allowed(&store, &id).await, ["a"]);
+}
+
+async fn decisions_are_forgotten_by_their_own_age_alone(store: AnyStore) {
+    let id = with_run(&store).await;
+    for second in [1, 2, 3] {
+        commit_at(&*store, &id, at(second), vec![audit("yes")]).await.unwrap();
+    }
+    let fence = store.chat(&id).await.unwrap().unwrap().fence;
+    store.delete(&id, fence).await.unwrap();
+    assert_eq!(store.forget_audit(at(1), 10).await.unwrap(), 0, "only what is older");
+    assert_eq!(store.forget_audit(at(3), 1).await.unwrap(), 1);
+    assert_eq!(store.forget_audit(at(3), 10).await.unwrap(), 1);
+    assert_eq!(store.forget_audit(at(9), 10).await.unwrap(), 1);
+    assert_eq!(store.forget_audit(at(9), 10).await.unwrap(), 0);
 }
 
 async fn a_failing_change_leaves_nothing(store: AnyStore) {

@@ -27,6 +27,7 @@ async fn fill(store: &dyn Store) {
         put_call("r", &call("c", CallState::AwaitingApproval)),
         confirm("r", "tool", true, true),
         end_grant("tool"),
+        audit("yes"),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
     store.commit(&chat("a"), Fence::NONE, at(0), changes).await.unwrap();
@@ -272,7 +273,13 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
     for statement in ["update grant_ends set tool = 'x'", "delete from grant_ends", "truncate grant_ends"] {
         assert!(place.execute(statement).await.is_err(), "{statement}");
     }
+    for statement in
+        ["update audit_events set owner = 'bob'", "delete from audit_events", "truncate audit_events"]
+    {
+        assert!(place.execute(statement).await.is_err(), "{statement}");
+    }
     delete(&*database.store, &chat("a")).await;
+    assert_eq!(place.number("select count(*) from audit_events where chat_id = 'a'").await, 1);
     for table in ["chats", "messages", "runs", "run_chunks", "tool_calls", "confirmations", "grant_ends"] {
         assert_eq!(place.number(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
@@ -363,7 +370,14 @@ async fn a_database_is_migrated_only_when_wanted() {
     assert_eq!(place.number("select count(*) from pg_tables where schemaname = current_schema()").await, 0);
     assert_eq!(
         fermata_store::migrate(&place.url).await.unwrap().applied,
-        ["0001 schema", "0002 open runs", "0003 taking up runs", "0004 run settings", "0005 grants",]
+        [
+            "0001 schema",
+            "0002 open runs",
+            "0003 taking up runs",
+            "0004 run settings",
+            "0005 grants",
+            "0006 audit events",
+        ]
     );
     let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();
     database.store.ready().await.unwrap();

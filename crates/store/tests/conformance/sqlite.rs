@@ -45,6 +45,7 @@ async fn fill(store: &SqliteStore) {
         put_call("r", &call("c", CallState::AwaitingApproval)),
         confirm("r", "tool", true, true),
         end_grant("tool"),
+        audit("yes"),
         put_settings("r", json!({"system": "\u{0}"})),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
@@ -141,6 +142,29 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
 }
 
 #[tokio::test]
+async fn a_decision_on_record_is_never_changed_and_outlives_its_chat() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    for statement in [
+        "update audit_events set owner = 'bob'",
+        "delete from audit_events",
+        "insert or replace into audit_events select * from audit_events",
+    ] {
+        assert!(execute(&folder, statement).await.is_err(), "{statement}");
+    }
+    delete(&store, &chat("a")).await;
+    let kept = "select count(*) from audit_events where at = 1700000000000000 and owner = 'alice' and decided_by = 'alice'
+        and address = '127.0.0.1' and chat_id = 'a' and run_id = 'r' and call_id = 'c' and tool = 'tool'
+        and event = 'approved' and rule = 'rule 3' and reason = 'yes'
+        and input_hash = '015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862'";
+    let mut connection = raw(&folder).await;
+    let count: i64 = sqlx::query_scalar(kept).fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    assert_eq!(count, 1);
+}
+
+#[tokio::test]
 async fn a_deleted_chat_has_no_row_left() {
     let folder = Folder::new();
     let store = opened(&folder).await;
@@ -172,7 +196,7 @@ async fn a_deleted_chat_has_no_row_left() {
 async fn tables_of_chats(folder: &Folder) -> Vec<String> {
     let query = "select name from sqlite_schema where type = 'table' and (name = 'chats' or exists (
                      select 1 from pragma_table_info(sqlite_schema.name) as c where c.name = 'chat_id'
-                 )) order by name";
+                 )) and name <> 'audit_events' order by name";
     let mut connection = raw(folder).await;
     let tables = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
     connection.close().await.unwrap();

@@ -1,0 +1,163 @@
+//! What "always" answers: a tool's own default, for as long as it is that tool, and nothing that a rule or a chain asks.
+
+use fermata_tools::{Audited, ChainMode, Grant};
+
+use super::*;
+
+/// Asks about what has `n` over this, in words, and about the rest if its tool's default says so.
+struct AskOver {
+    n: i64,
+    heeds_always: bool,
+}
+
+impl Policy for AskOver {
+    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling {
+        if input["n"].as_i64().is_some_and(|n| n > self.n) {
+            let reason = Some("Look at n.".into());
+            return Ruling { decision: Decision::Ask, reason, by: RuledBy::Rule(1) };
+        }
+        DefaultPolicy.rule(owner, tool, input)
+    }
+
+    fn heeds_always(&self, ruling: &Ruling) -> bool {
+        ruling.by == RuledBy::Default || self.heeds_always
+    }
+}
+
+impl Play {
+    fn asking_over(n: i64, heeds_always: bool) -> Self {
+        let mut play = Self::new();
+        play.scene.rules.policy = Arc::new(AskOver { n, heeds_always });
+        play
+    }
+
+    /// "Always" was said of the tool, as it is, before.
+    fn granted(mut self, tool: &str) -> Self {
+        let spec = self.scene.toolbox.find(tool).unwrap().spec().clone();
+        self.scene.grants.insert(tool.into(), Grant::of(&spec, self.now));
+        self
+    }
+
+    fn rulings(&self) -> Vec<(Decision, RuledBy, Option<&str>)> {
+        let rulings = self.run.calls.iter().map(|call| call.ruling.as_ref().unwrap());
+        rulings.map(|ruling| (ruling.decision, ruling.by, ruling.reason.as_deref())).collect()
+    }
+
+    fn states(&self) -> Vec<&str> {
+        self.run.calls.iter().map(|call| call.state().name().as_str()).collect()
+    }
+}
+
+#[test]
+fn always_does_not_answer_a_rule_that_asks() {
+    let mut play = Play::asking_over(5, false).granted("note");
+    play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":6}"#)]);
+    assert_eq!(
+        play.rulings(),
+        [(Decision::Allow, RuledBy::Always, None), (Decision::Ask, RuledBy::Rule(1), Some("Look at n."))]
+    );
+}
+
+#[test]
+fn always_answers_a_rule_that_says_so() {
+    let mut play = Play::asking_over(5, true).granted("note");
+    play.calls(&[("note", r#"{"n":6}"#)]);
+    assert_eq!(play.rulings(), [(Decision::Allow, RuledBy::Always, None)]);
+}
+
+#[test]
+fn always_does_not_answer_a_chain_and_a_rules_own_words_come_first() {
+    let mut play = Play::asking_over(5, false).granted("note");
+    play.scene.rules.chain = ChainMode::Ask;
+    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!("noon")));
+    play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":6}"#)]);
+    assert_eq!(
+        play.rulings()[1..],
+        [
+            (Decision::Ask, RuledBy::Chain, Some("a tool's result asked for this")),
+            (Decision::Ask, RuledBy::Rule(1), Some("Look at n."))
+        ]
+    );
+}
+
+#[test]
+fn always_does_not_answer_a_tool_that_has_become_another_one() {
+    let mut play = Play::new().granted("note");
+    let grant = play.scene.grants["note"].clone();
+    play.scene
+        .grants
+        .insert("note".into(), Grant { fingerprint: Some("what it was".into()), ..grant.clone() });
+    play.calls(&[("note", "{}")]);
+    assert_eq!(play.rulings(), [(Decision::Ask, RuledBy::Default, None)]);
+    // Of a database of earlier versions nobody knows what the tool was.
+    let mut play = Play::new();
+    play.scene.grants.insert("note".into(), Grant { fingerprint: None, ..grant });
+    play.calls(&[("note", "{}")]);
+    assert_eq!(play.rulings(), [(Decision::Allow, RuledBy::Always, None)], "a server's own tool");
+}
+
+#[test]
+fn saying_always_decides_the_waiting_calls_that_it_covers_and_no_other() {
+    let mut play = Play::asking_over(5, false);
+    play.calls(&[("note", "{}"), ("note", r#"{"n":1}"#), ("note", r#"{"n":6}"#)]);
+    let receipts = play.run.judge(&[always("call_1")], &play.scene.context(play.now)).unwrap().receipts;
+    assert_eq!(receipts[0].waiting_for, [ToolCallId::new("call_3")]);
+    play.answer(vec![always("call_1")]);
+    assert_eq!(play.states(), ["scheduled", "scheduled", "awaiting_approval"]);
+    assert!(play.scene.grants.contains_key("note"));
+}
+
+#[test]
+fn every_decision_is_noted_with_who_made_it_and_about_which_input() {
+    let mut play = Play::asking_over(5, false);
+    let mut noted = Vec::new();
+    let mut note = |effects: &Effects| {
+        let told = |event: &AuditEvent| {
+            let by = event.decided_by.as_ref().map(ToString::to_string).unwrap_or_default();
+            let hash = event.input_hash.clone().unwrap_or_default();
+            (
+                event.call.as_ref().map(ToString::to_string).unwrap_or_default(),
+                event.event,
+                event.rule,
+                by,
+                hash,
+            )
+        };
+        noted.extend(effects.audit.iter().map(told));
+    };
+    for (key, input) in ["{}", r#"{"n":1}"#, r#"{"n":6}"#].into_iter().enumerate() {
+        play.hear(ModelEvent::CallStart { key, tool: "note".into() });
+        play.hear(ModelEvent::CallDelta { key, arguments: input.into() });
+    }
+    play.tell("finished", |run, context, effects| {
+        run.hear(finished(), context, effects);
+        check_inputs(run, context, effects);
+        note(effects);
+    });
+    let answers = [always("call_1"), edited("call_3", json!({"n": 7}))];
+    play.tell("answered", |run, context, effects| {
+        let taken = run.judge(&answers, context).unwrap();
+        run.take(taken.answers, taken.elicited, Given::Aside, context, effects);
+        note(effects);
+    });
+    let hash = |text: &str| fermata_tools::input_hash(&serde_json::from_str(text).unwrap());
+    let by_rule = |call: &str, event, rule, input: &str| {
+        (call.to_owned(), event, Some(rule), String::new(), hash(input))
+    };
+    let by_alice = |call: &str, event, rule, input: &str| {
+        (call.to_owned(), event, rule, "alice".to_owned(), hash(input))
+    };
+    assert_eq!(
+        noted,
+        [
+            by_rule("call_1", Audited::RuleAsked, RuledBy::Default, "{}"),
+            by_rule("call_2", Audited::RuleAsked, RuledBy::Default, r#"{"n":1}"#),
+            by_rule("call_3", Audited::RuleAsked, RuledBy::Rule(1), r#"{"n":6}"#),
+            by_alice("call_1", Audited::Approved, None, "{}"),
+            by_alice("call_1", Audited::Granted, None, "{}"),
+            by_alice("call_2", Audited::RuleAllowed, Some(RuledBy::Always), r#"{"n":1}"#),
+            by_alice("call_3", Audited::Edited, None, r#"{"n":7}"#),
+            by_alice("call_3", Audited::Approved, None, r#"{"n":7}"#),
+        ]
+    );
+}
