@@ -225,6 +225,9 @@ impl Engine {
         let system = submission.body.system.as_ref().map_or(0, String::len);
         within("bytes of `system`", system, limits.system_bytes)?;
         let chat = submission.body.id.clone().unwrap_or_else(|| ChatId::new(self.inner.ids.next("chat_")));
+        if !self.inner.may_ask(&submission.owner, &chat).await? {
+            return Err(SubmitError::NotFound);
+        }
         self.inner.ask(&chat, |reply| Command::Submit(Box::new(submission), reply)).await
     }
 
@@ -241,6 +244,9 @@ impl Engine {
     ) -> Result<Vec<Receipt>, AnswerError> {
         if self.inner.is_closed_to(chat) {
             return Err(AnswerError::ShuttingDown);
+        }
+        if !self.inner.may_ask(owner, chat).await? {
+            return Err(AnswerError::NotFound("There is no chat with this id.".into()));
         }
         self.inner
             .ask(chat, |reply| Command::Answer {
@@ -264,6 +270,9 @@ impl Engine {
         after: Option<EventId>,
     ) -> Result<Option<Following>, ReadError> {
         self.check_open(chat)?;
+        if !self.inner.may_ask(owner, chat).await? {
+            return Ok(None);
+        }
         self.inner.ask(chat, |reply| Command::Resume { owner: owner.clone(), after, reply }).await
     }
 
@@ -273,6 +282,9 @@ impl Engine {
     /// Where the chat cannot be read or saved.
     pub async fn stop(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
         self.check_open(chat)?;
+        if !self.inner.may_ask(owner, chat).await? {
+            return Ok(());
+        }
         self.inner.ask(chat, |reply| Command::Stop { owner: owner.clone(), reply }).await
     }
 
@@ -282,6 +294,9 @@ impl Engine {
     /// Where it is not this owner's or cannot be read.
     pub async fn chat(&self, owner: &Owner, chat: &ChatId) -> Result<ChatView, ReadError> {
         self.check_open(chat)?;
+        if !self.inner.may_ask(owner, chat).await? {
+            return Err(ReadError::NotFound);
+        }
         self.inner.ask(chat, |reply| Command::View { owner: owner.clone(), reply }).await
     }
 
@@ -291,6 +306,9 @@ impl Engine {
     /// Where the chat is not this owner's or cannot be read.
     pub async fn grants(&self, owner: &Owner, chat: &ChatId) -> Result<Vec<GrantedTool>, ReadError> {
         self.check_open(chat)?;
+        if !self.inner.may_ask(owner, chat).await? {
+            return Err(ReadError::NotFound);
+        }
         self.inner.ask(chat, |reply| Command::Grants { owner: owner.clone(), reply }).await
     }
 
@@ -306,6 +324,9 @@ impl Engine {
         tool: String,
     ) -> Result<(), ReadError> {
         self.check_open(chat)?;
+        if !self.inner.may_ask(owner, chat).await? {
+            return Err(ReadError::NotFound);
+        }
         self.inner.ask(chat, |reply| Command::EndGrant { owner: owner.clone(), address, tool, reply }).await
     }
 
@@ -328,6 +349,9 @@ impl Engine {
     /// Where it is not this owner's or cannot be changed.
     pub async fn delete(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
         self.check_open(chat)?;
+        if !self.inner.may_ask(owner, chat).await? {
+            return Err(ReadError::NotFound);
+        }
         self.inner.ask(chat, |reply| Command::Delete { owner: owner.clone(), reply }).await
     }
 
@@ -418,6 +442,15 @@ impl Inner {
     /// Whether the server ends and nothing of this chat is at work here any more.
     pub fn is_closed_to(&self, chat: &ChatId) -> bool {
         self.closing.is_cancelled() && !self.chats.is_driven(chat)
+    }
+
+    /// Whether the chat is this owner's, or nobody's yet. Looked at before anything else of the chat is read, and before its driver is
+    /// disturbed, so that strangers cost its owner nothing. The driver looks once more: the chat may have changed hands.
+    pub async fn may_ask(&self, owner: &Owner, chat: &ChatId) -> Result<bool, StoreError> {
+        if self.chats.is_known_as(chat, owner) {
+            return Ok(true);
+        }
+        Ok(self.store.owner(chat).await?.is_none_or(|whose| whose == *owner))
     }
 
     /// A command for whoever drives the chat.

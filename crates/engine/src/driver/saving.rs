@@ -26,6 +26,8 @@ impl Driver {
             driver: chat.driver.filter(|driver| driver != me),
             saved_run: chat.open_run.map(Box::new),
         });
+        let owner = self.record.as_ref().map(|record| record.owner.clone());
+        self.inner.chats.note_owner(&self.chat, owner);
         self.has_read = true;
         Ok(())
     }

@@ -124,6 +124,7 @@ impl Driver {
             is_mine: false,
             saved_run: None,
         });
+        self.inner.chats.note_owner(&self.chat, Some(owner.clone()));
         let run = Run::new(request, self.inner.clock.now());
         let log = Writer::new(run.id.clone());
         let reader = log.read(profile, Start::default());

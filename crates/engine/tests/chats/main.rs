@@ -32,6 +32,34 @@ async fn an_answer_goes_on_on_the_same_stream() {
     assert_eq!(world.asked(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stranger_has_nothing_of_a_chat_read() {
+    let world = World::new();
+    world.script([calls(&[("where", json!({}))]), says("Bern.")]);
+    let mut stream = world.say_holding("where am I?", Some(0)).await;
+    let call = stream.until("tool-input-available").await;
+    stream.read_out().await;
+    let mut stranger = world.another();
+    stranger.owner = fermata_tools::Owner::new("mallory");
+    for engine in [&world.engine, &stranger.engine] {
+        let (whose, chat) = (&stranger.owner, &world.chat);
+        let read = || world.store.reads.load(Ordering::SeqCst) + stranger.store.reads.load(Ordering::SeqCst);
+        let before = read();
+        assert!(matches!(engine.chat(whose, chat).await, Err(fermata_engine::ReadError::NotFound)));
+        assert!(engine.resume(whose, chat, None).await.unwrap().is_none());
+        engine.stop(whose, chat).await.unwrap();
+        assert!(matches!(engine.delete(whose, chat).await, Err(fermata_engine::ReadError::NotFound)));
+        let answered = engine.answer(whose, chat, None, vec![output(&call, json!("Zug"))]).await;
+        assert_eq!(answered.unwrap_err().to_string(), "There is no chat with this id.");
+        let posted =
+            stranger.try_post(json!({"id": "c", "message": {"role": "user", "content": "hi"}}), None);
+        assert!(matches!(posted.await, Err(fermata_engine::SubmitError::NotFound)));
+        assert_eq!(read(), before, "only whose it is was looked at");
+    }
+    assert_eq!(world.pending().await.len(), 1, "nothing has become of it");
+    assert_eq!(world.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_answer_in_the_instant_the_call_is_shown_finds_its_place() {
     for _ in 0..50 {

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -23,6 +23,8 @@ use tokio::time::Instant;
 pub struct Shaky {
     pub store: Arc<MemoryStore>,
     pub fails: AtomicBool,
+    /// How often more of a chat was read than whose it is.
+    pub reads: AtomicUsize,
     is_dead: AtomicBool,
     instance: Mutex<Option<InstanceId>>,
     trouble: Option<Arc<dyn Trouble>>,
@@ -110,6 +112,7 @@ impl Shaky {
 impl Store for Shaky {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
         self.check().await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
         let read = self.store.chat(chat).await;
         // As with a real database others may be first.
         tokio::task::yield_now().await;
@@ -117,6 +120,7 @@ impl Store for Shaky {
     }
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
         self.check().await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.messages(chat).await
     }
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
@@ -125,6 +129,7 @@ impl Store for Shaky {
     }
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
         self.check().await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.call(chat, target).await
     }
     async fn commit(
