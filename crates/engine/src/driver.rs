@@ -28,7 +28,7 @@ use spans::model_span;
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, ReadError, Submission, SubmitError,
     chats::Inbox,
-    engine::Inner,
+    engine::{Detail, Inner},
     model::{ModelError, ModelEvent},
     prompt::{Asking, prompt},
     run::{Context, Effects, Ending, Phase, Run, goodbye, shutting_down},
@@ -57,6 +57,7 @@ pub(crate) enum Command {
     },
     View {
         owner: Owner,
+        detail: Detail,
         reply: Reply<ChatView, ReadError>,
     },
     Delete {

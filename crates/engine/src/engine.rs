@@ -2,6 +2,7 @@
 
 mod errors;
 mod open_runs;
+mod pages;
 mod rules;
 mod settings;
 
@@ -34,6 +35,8 @@ use crate::{
 pub(crate) use errors::Refused;
 pub use errors::{AnswerError, ReadError, SubmitError};
 pub(crate) use open_runs::{OpenRun, OpenRuns};
+pub use pages::ChatPages;
+pub(crate) use pages::{Detail, SHORT_CHAT, Unread};
 pub(crate) use rules::Current;
 pub use rules::Rules;
 pub use settings::{Limits, Settings};
@@ -141,6 +144,9 @@ pub struct ChatView {
     pub pending: Vec<Pending>,
     /// Whether a run is open and can be followed.
     pub open: bool,
+    /// The messages, where there are too many to be read at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread: Option<Unread>,
 }
 
 /// A tool that a person has allowed for always in a chat.
@@ -293,11 +299,40 @@ impl Engine {
     /// # Errors
     /// Where it is not this owner's or cannot be read.
     pub async fn chat(&self, owner: &Owner, chat: &ChatId) -> Result<ChatView, ReadError> {
+        let mut pages = self.chat_in_pages(owner, chat).await?;
+        let mut messages = Vec::new();
+        loop {
+            let page = pages.next().await?;
+            if page.is_empty() {
+                return Ok(ChatView { messages, ..pages.chat });
+            }
+            messages.extend(page);
+        }
+    }
+
+    /// The same, with the messages to be read one page after the other.
+    ///
+    /// # Errors
+    /// Where it is not this owner's or cannot be read.
+    pub async fn chat_in_pages(&self, owner: &Owner, chat: &ChatId) -> Result<ChatPages, ReadError> {
+        let chat = self.view(owner, chat, Detail::InPages).await?;
+        Ok(ChatPages::new(chat, self.inner.store.clone()))
+    }
+
+    /// What waits for somebody in the chat.
+    ///
+    /// # Errors
+    /// Where it is not this owner's or cannot be read.
+    pub async fn pending(&self, owner: &Owner, chat: &ChatId) -> Result<Vec<Pending>, ReadError> {
+        Ok(self.view(owner, chat, Detail::Pending).await?.pending)
+    }
+
+    async fn view(&self, owner: &Owner, chat: &ChatId, detail: Detail) -> Result<ChatView, ReadError> {
         self.check_open(chat)?;
         if !self.inner.may_ask(owner, chat).await? {
             return Err(ReadError::NotFound);
         }
-        self.inner.ask(chat, |reply| Command::View { owner: owner.clone(), reply }).await
+        self.inner.ask(chat, |reply| Command::View { owner: owner.clone(), detail, reply }).await
     }
 
     /// The tools that a person has allowed for always in this chat, by name.

@@ -19,8 +19,8 @@ pub mod runner;
 pub mod store;
 
 pub use engine::{
-    AnswerError, ChatView, Clock, Engine, EngineParts, Following, GrantedTool, Ids, Limits, Pending,
-    ReadError, Rules, Settings, Submission, SubmitError,
+    AnswerError, ChatPages, ChatView, Clock, Engine, EngineParts, Following, GrantedTool, Ids, Limits,
+    Pending, ReadError, Rules, Settings, Submission, SubmitError,
 };
 pub use file_urls::FileUrls;
 pub use mail::Mail;

@@ -10,7 +10,7 @@
 pub mod memory;
 pub mod page;
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Range, time::Duration};
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, RunId, UiMessage};
@@ -29,6 +29,13 @@ pub trait Store: Send + Sync {
 
     /// The chat's messages, in order.
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError>;
+
+    /// What messages the chat has, in order, without their contents.
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError>;
+
+    /// The chat's messages at these positions, as far as it has them.
+    async fn messages_at(&self, chat: &ChatId, positions: Range<usize>)
+    -> Result<Vec<UiMessage>, StoreError>;
 
     /// To whom a chat belongs; `None` where there is no such chat.
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError>;
@@ -107,6 +114,15 @@ pub trait Store: Send + Sync {
 
     /// Whether the store can be used at all.
     async fn ready(&self) -> Result<(), StoreError>;
+}
+
+/// A message without its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outlined {
+    /// Which.
+    pub id: MessageId,
+    /// How long it is as JSON.
+    pub bytes: usize,
 }
 
 /// How long an instance counts as alive after it was heard of last.

@@ -1,13 +1,15 @@
 //! The messages of a chat, in order. Positions have no gaps: messages are added at the end and dropped from the end.
 
-use fermata_engine::store::page::title;
-use fermata_protocol::{ChatId, Role, UiMessage};
+use std::ops::Range;
+
+use fermata_engine::store::{Outlined, page::title};
+use fermata_protocol::{ChatId, MessageId, Role, UiMessage};
 
 use super::Connection;
 use crate::{
     column::{count, json, read_json},
     error::{Fault, failed},
-    text::text,
+    text::{Text, text},
 };
 
 pub async fn put(connection: &mut Connection, chat: &ChatId, message: &UiMessage) -> Result<(), Fault> {
@@ -45,6 +47,39 @@ pub async fn all(connection: &mut Connection, chat: &ChatId) -> Result<Vec<UiMes
             .fetch_all(connection)
             .await
             .map_err(failed)?;
+    bodies.iter().map(|body| Ok(read_json("a message", body)?)).collect()
+}
+
+pub async fn outline(connection: &mut Connection, chat: &ChatId) -> Result<Vec<Outlined>, Fault> {
+    // Neither database reads a body for its length alone.
+    let rows: Vec<(Text, i64)> = sqlx::query_as(
+        "select id, cast(octet_length(body) as bigint) from messages where chat_id = $1 order by position",
+    )
+    .bind(chat.as_str())
+    .fetch_all(connection)
+    .await
+    .map_err(failed)?;
+    let outlined = |(Text(id), bytes)| Outlined {
+        id: MessageId::new(id),
+        bytes: usize::try_from(bytes).unwrap_or_default(),
+    };
+    Ok(rows.into_iter().map(outlined).collect())
+}
+
+pub async fn at(
+    connection: &mut Connection,
+    chat: &ChatId,
+    positions: &Range<usize>,
+) -> Result<Vec<UiMessage>, Fault> {
+    let bodies: Vec<String> = sqlx::query_scalar(
+        "select body from messages where chat_id = $1 and position >= $2 and position < $3 order by position",
+    )
+    .bind(chat.as_str())
+    .bind(count(positions.start))
+    .bind(count(positions.end))
+    .fetch_all(connection)
+    .await
+    .map_err(failed)?;
     bodies.iter().map(|body| Ok(read_json("a message", body)?)).collect()
 }
 

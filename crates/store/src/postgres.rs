@@ -4,13 +4,13 @@
 //! lock; a chat is read in one snapshot. What the database has undone because two were in each other's way is done again; what may
 //! have been done is never done again, but told as unavailable.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use async_trait::async_trait;
 use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::{
     Store,
-    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, StoreError, page::Cursor},
+    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Outlined, StoreError, page::Cursor},
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -138,6 +138,18 @@ impl Store for PostgresStore {
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
         persist(|| async { messages::all(&mut *self.connection().await?, chat).await }).await
+    }
+
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+        persist(|| async { messages::outline(&mut *self.connection().await?, chat).await }).await
+    }
+
+    async fn messages_at(
+        &self,
+        chat: &ChatId,
+        positions: Range<usize>,
+    ) -> Result<Vec<UiMessage>, StoreError> {
+        persist(|| async { messages::at(&mut *self.connection().await?, chat, &positions).await }).await
     }
 
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {

@@ -3,10 +3,12 @@
 //! Invariants: a commit is one transaction on the one connection that writes; a chat is read in one transaction, so that
 //! its parts fit one another. A file has one server: whoever joins takes the place of all others.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 use fermata_engine::{
     Store,
-    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, StoreError, page::Cursor},
+    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Outlined, StoreError, page::Cursor},
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -109,6 +111,18 @@ impl Store for SqliteStore {
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
         Ok(messages::all(&mut *self.reader().await?, chat).await?)
+    }
+
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+        Ok(messages::outline(&mut *self.reader().await?, chat).await?)
+    }
+
+    async fn messages_at(
+        &self,
+        chat: &ChatId,
+        positions: Range<usize>,
+    ) -> Result<Vec<UiMessage>, StoreError> {
+        Ok(messages::at(&mut *self.reader().await?, chat, &positions).await?)
     }
 
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {

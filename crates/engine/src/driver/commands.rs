@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, Profile, RunId};
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, MessageId, Profile, RunId};
 use fermata_tools::{AuditEvent, Audited, Call, Check, Grant, Owner, Receipt, Refusal, Verdict};
 use tokio::time::Instant;
 
 use super::{Checked, Command, Driver, Live, Reply, saving::read_chunks};
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Reader,
-    engine::Refused,
+    engine::{Detail, Refused, SHORT_CHAT, Unread},
     instances::{Order, forward, home_of},
     run::{Ending, Given, Rejected, asker_in, goodbye},
     run_log::Writer,
@@ -98,8 +98,8 @@ impl Driver {
                 let result = self.stop(owner).await;
                 self.settle(reply, result, is_last).await
             }
-            Command::View { owner, reply } => {
-                let result = self.view(owner).await;
+            Command::View { owner, detail, reply } => {
+                let result = self.view(owner, *detail).await;
                 self.settle(reply, result, is_last).await
             }
             Command::Delete { owner, reply } => {
@@ -384,7 +384,7 @@ impl Driver {
         Ok(self.perform(effects).await?)
     }
 
-    async fn view(&mut self, owner: &Owner) -> Result<ChatView, ReadError> {
+    async fn view(&mut self, owner: &Owner, detail: Detail) -> Result<ChatView, ReadError> {
         if !self.belongs_to(owner) {
             return Err(ReadError::NotFound);
         }
@@ -392,18 +392,33 @@ impl Driver {
         let Some(profile) = self.record.as_ref().map(|record| record.profile) else {
             return Err(ReadError::NotFound);
         };
-        let mut messages = self.inner.store.messages(&self.chat).await?;
-        let open = self.live.as_ref().filter(|live| !live.run.state.let_go);
-        if let Some(live) = open {
-            messages.retain(|message| message.id != live.run.message);
+        let outline = match detail {
+            Detail::InPages => self.inner.store.outline(&self.chat).await?,
+            Detail::Everything | Detail::Pending => Vec::new(),
+        };
+        let is_long = outline.iter().map(|message| message.bytes).sum::<usize>() > SHORT_CHAT;
+        let mut messages = if is_long || detail == Detail::Pending {
+            Vec::new()
+        } else {
+            self.inner.store.messages(&self.chat).await?
+        };
+        let open = self.live.as_ref().is_some_and(|live| !live.run.state.let_go);
+        if open {
+            messages.retain(|message| !self.is_writing(&message.id));
         }
-        let open = open.is_some();
-        if let Some(live) = &self.live
-            && let Some(message) = messages.iter_mut().find(|message| message.id == live.run.message)
-        {
-            // Decisions that came since the readers were sent away.
-            *message = live.run.snapshot();
+        // Decisions that came since the readers were sent away.
+        let let_go = self.live.as_ref().filter(|_| !open).map(|live| live.run.snapshot());
+        for message in &mut messages {
+            if let Some(newer) = let_go.as_ref().filter(|newer| newer.id == message.id) {
+                *message = newer.clone();
+            }
         }
+        let unread = is_long.then(|| Unread {
+            profile,
+            left_out: self.live.as_ref().filter(|_| open).map(|live| live.run.message.clone()),
+            newer: let_go,
+            outline,
+        });
         let calls = self.live.iter().flat_map(|live| live.run.pending());
         let calls = calls.map(|call: &Call| Pending::Call(Box::new(call.clone())));
         let questions = self.live.iter().flat_map(|live| live.run.pending_questions());
@@ -412,7 +427,12 @@ impl Driver {
             messages: messages.iter().map(|message| profile.message(message)).collect(),
             pending: calls.chain(questions).collect(),
             open,
+            unread,
         })
+    }
+
+    fn is_writing(&self, message: &MessageId) -> bool {
+        self.live.as_ref().is_some_and(|live| live.run.message == *message)
     }
 
     /// What is allowed for always, as far as the tools are still what they were. Of a tool that is not there nobody can tell.

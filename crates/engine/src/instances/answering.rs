@@ -129,8 +129,8 @@ async fn answer_letter(inner: Arc<Inner>, number: Number, from: InstanceId, chat
             let told = desk.tell(|reply| Command::Stop { owner, reply }).await;
             desk.write(told, |_, done| done)
         }
-        Ask::View { owner } => {
-            let told = desk.tell(|reply| Command::View { owner, reply }).await;
+        Ask::View { owner, detail } => {
+            let told = desk.tell(|reply| Command::View { owner, detail, reply }).await;
             desk.write(told, |_, view| view)
         }
         Ask::Delete { owner } => {

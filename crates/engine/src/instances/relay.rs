@@ -112,9 +112,9 @@ pub(crate) fn forward(inner: &Arc<Inner>, chat: &ChatId, to: InstanceId, order: 
             let ask = Ask::Stop { owner: owner.clone() };
             errand.run(ask, reply, identity, move |reply| Command::Stop { owner, reply }).boxed()
         }
-        Command::View { owner, reply } => {
-            let ask = Ask::View { owner: owner.clone() };
-            errand.run(ask, reply, identity, move |reply| Command::View { owner, reply }).boxed()
+        Command::View { owner, detail, reply } => {
+            let ask = Ask::View { owner: owner.clone(), detail };
+            errand.run(ask, reply, identity, move |reply| Command::View { owner, detail, reply }).boxed()
         }
         Command::Delete { owner, reply } => {
             let ask = Ask::Delete { owner: owner.clone() };

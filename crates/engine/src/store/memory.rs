@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,7 +15,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Beat, Change, ChatPage, ChatRecord, ChatSummary, Fence, InstanceId, RunRecord, Store, StoreError,
+    Beat, Change, ChatPage, ChatRecord, ChatSummary, Fence, InstanceId, Outlined, RunRecord, Store,
+    StoreError,
     page::{self, Cursor},
 };
 
@@ -116,6 +118,24 @@ impl Store for MemoryStore {
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
         Ok(self.lock().chats.get(chat).map(|chat| chat.messages.clone()).unwrap_or_default())
+    }
+
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+        let messages = self.messages(chat).await?;
+        let outlined = |message: UiMessage| Outlined {
+            bytes: serde_json::to_vec(&message).map_or(0, |json| json.len()),
+            id: message.id,
+        };
+        Ok(messages.into_iter().map(outlined).collect())
+    }
+
+    async fn messages_at(
+        &self,
+        chat: &ChatId,
+        positions: Range<usize>,
+    ) -> Result<Vec<UiMessage>, StoreError> {
+        let messages = self.messages(chat).await?;
+        Ok(messages.into_iter().skip(positions.start).take(positions.len()).collect())
     }
 
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {

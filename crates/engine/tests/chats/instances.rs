@@ -241,6 +241,21 @@ async fn stopping_and_forgetting_reach_the_instance_that_drives_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_a_long_chat_another_instance_is_told_what_there_is_and_reads_it_itself() {
+    let here = World::first();
+    here.script([calls(&[(WAITS.0, WAITS.1())])]);
+    let mut stream = here.say(&"x".repeat(2 << 20)).await;
+    stream.until("tool-input-available").await;
+    let there = here.another();
+    let pages = there.engine.chat_in_pages(&there.owner, &there.chat).await.unwrap();
+    assert!(pages.is_long() && pages.chat.open && pages.chat.messages.is_empty());
+    assert_eq!(pages.chat.pending.len(), 1);
+    let messages = there.messages().await;
+    assert_eq!(messages.len(), 1, "the message that is being written is not among them");
+    assert_eq!(messages, here.messages().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_parked_run_outlives_its_instance_and_its_readers_elsewhere_notice_nothing() {
     let (here, there, stream, call) = parked().await;
     let mut copy = there.follow().await.unwrap();

@@ -1,6 +1,7 @@
 //! An instance's store, and what may become of it.
 
 use std::{
+    ops::Range,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -11,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use fermata_engine::{
     Store,
-    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, MemoryStore, StoreError},
+    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, MemoryStore, Outlined, StoreError},
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey, StateName};
@@ -122,6 +123,18 @@ impl Store for Shaky {
         self.check().await?;
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.messages(chat).await
+    }
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+        self.check().await?;
+        self.store.outline(chat).await
+    }
+    async fn messages_at(
+        &self,
+        chat: &ChatId,
+        positions: Range<usize>,
+    ) -> Result<Vec<UiMessage>, StoreError> {
+        self.check().await?;
+        self.store.messages_at(chat, positions).await
     }
     async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
         self.check().await?;

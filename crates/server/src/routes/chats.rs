@@ -1,8 +1,15 @@
 //! The record: one chat, all of an owner's chats, forgetting one.
 
-use axum::{Json, extract::State, http::StatusCode};
-use fermata_engine::{ChatView, store::ChatSummary};
+use axum::{
+    BoxError, Json,
+    body::{Body, Bytes},
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use fermata_engine::{ChatPages, ChatView, store::ChatSummary};
 use fermata_protocol::{ChatId, UiMessage};
+use futures::Stream;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -71,6 +78,8 @@ pub struct Page {
 }
 
 /// The chat.
+///
+/// Of a long one the messages are sent as fast as they are taken. When one of them is edited away meanwhile, the response breaks off.
 #[utoipa::path(get, path = "/api/chat/{id}", operation_id = "getChat", tag = "record",
     params(("id" = String, Path, description = "The chat")),
     responses((status = 200, description = "The chat", body = Chat), refusals::Chat)
@@ -79,8 +88,40 @@ pub async fn get(
     State(app): State<App>,
     Identity(owner): Identity,
     ChatPath(chat): ChatPath,
-) -> Result<Json<Chat>, ApiError> {
-    Ok(Json(app.engine().chat(&owner, &chat?).await?.into()))
+) -> Result<Response, ApiError> {
+    let mut pages = app.engine().chat_in_pages(&owner, &chat?).await?;
+    if pages.is_long() {
+        let json = Body::from_stream(long_chat(pages));
+        return Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response());
+    }
+    pages.chat.messages = pages.next().await?;
+    Ok(Json(Chat::from(pages.chat)).into_response())
+}
+
+/// A [`Chat`] as JSON, of which one page is in memory at a time.
+fn long_chat(pages: ChatPages) -> impl Stream<Item = Result<Bytes, BoxError>> {
+    futures::stream::try_unfold((Some(pages), true), async |(pages, is_first)| {
+        let Some(mut pages) = pages else { return Ok(None) };
+        let page = pages.next().await.inspect_err(|error| {
+            tracing::warn!(chat = %pages.chat.id, %error, "a long chat could not be read to its end");
+        })?;
+        let mut json = match is_first {
+            true => format!("{{\"id\":{},\"messages\":[", serde_json::to_string(&pages.chat.id)?),
+            false if page.is_empty() => String::new(),
+            false => ",".to_owned(),
+        };
+        if page.is_empty() {
+            let open = pages.chat.open;
+            let pending: Vec<Pending> = pages.chat.pending.into_iter().map(Into::into).collect();
+            let pending = serde_json::to_string(&pending)?;
+            json.push_str(&format!("],\"pending\":{pending},\"open\":{open}}}"));
+            return Ok(Some((json.into(), (None, false))));
+        }
+        // Without the brackets of a list.
+        let page = serde_json::to_string(&page)?;
+        json.push_str(&page[1..page.len() - 1]);
+        Ok(Some((json.into(), (Some(pages), false))))
+    })
 }
 
 /// The owner's chats, newest first.

@@ -79,8 +79,8 @@ pub async fn list(
     Identity(owner): Identity,
     ChatPath(chat): ChatPath,
 ) -> Result<Json<PendingList>, ApiError> {
-    let chat = app.engine().chat(&owner, &chat?).await?;
-    Ok(Json(PendingList { pending: chat.pending.into_iter().map(Into::into).collect() }))
+    let pending = app.engine().pending(&owner, &chat?).await?;
+    Ok(Json(PendingList { pending: pending.into_iter().map(Into::into).collect() }))
 }
 
 impl From<Waiting> for Pending {

@@ -1,6 +1,10 @@
 //! What is stored: chats, their list, forgetting one.
 
-use axum::{body::Body, http::Method};
+use axum::{
+    body::Body,
+    http::{Method, Request},
+};
+use futures::StreamExt;
 use serde_json::json;
 
 use crate::{
@@ -107,4 +111,49 @@ async fn a_chat_that_is_forgotten_is_gone() {
     app.get("/api/chat/c").await.problem(404, "not_found");
     app.ask(Method::DELETE, "/api/chat/c", &[], Body::empty()).await.problem(404, "not_found");
     assert_eq!(app.get("/api/chats").await.json(), json!({"chats": []}));
+}
+
+#[tokio::test]
+async fn a_long_chat_is_the_same_as_a_short_one_though_it_comes_in_pieces() {
+    let app = TestApp::new([scripted::calls(&[("get_location", json!({}))])]).await;
+    let history: Vec<_> = (0..40)
+        .map(|n| {
+            let role = if n % 2 == 0 { "user" } else { "assistant" };
+            json!({"id": format!("m{n}"), "role": role, "parts": [{"type": "text", "text": format!("{n} {}", "ü\"".repeat(20_000))}]})
+        })
+        .chain([json!({"id": "last", "role": "user", "parts": [{"type": "text", "text": "where?"}]})])
+        .collect();
+    let mut body = says_with_location("c", "");
+    body["messages"] = json!(history);
+    app.open(body).await.until("tool-input-available").await;
+    let answer = app.get("/api/chat/c").await;
+    assert!(!answer.headers.contains_key("content-length"), "it was put together before it was sent");
+    assert_eq!(answer.headers["content-type"], "application/json");
+    let chat = answer.json();
+    let fields: Vec<_> = chat.as_object().expect("an object").keys().collect();
+    assert_eq!(fields, ["id", "messages", "pending", "open"]);
+    assert_eq!((&chat["id"], &chat["open"]), (&json!("c"), &json!(true)));
+    assert_eq!(chat["messages"], json!(history), "the message that is being written is not among them");
+    assert_eq!(chat["pending"][0]["tool"], "get_location");
+    assert_eq!(app.pending("c").await, *chat["pending"].as_array().expect("a list"));
+}
+
+#[tokio::test]
+async fn of_a_long_chat_only_what_is_taken_is_read() {
+    let app = TestApp::new([scripted::calls(&[("get_location", json!({}))]), scripted::says("Done.")]).await;
+    let message = |id: &str| json!({"id": id, "role": "user", "parts": [{"type": "text", "text": "x".repeat(900_000)}]});
+    let mut body = says_with_location("c", "");
+    body["messages"] = json!([message("1"), message("2"), message("3")]);
+    app.open(body).await.until("tool-input-available").await;
+    let request = Request::get("/api/chat/c").header("host", "127.0.0.1:3000").body(Body::empty());
+    let mut pieces = app.send(request.expect("a request")).await.into_body().into_data_stream();
+    let first = pieces.next().await.expect("a piece").expect("the first message");
+    assert!((900_000..1_000_000).contains(&first.len()), "{} bytes at once", first.len());
+    // The rest has not been read: an edit of the second message takes the third away, and what was begun cannot be ended.
+    let mut edit = says_with_location("c", "");
+    edit["messages"] = json!([message("1"), {"id": "2", "role": "user", "content": "shorter"}]);
+    app.open(edit).await.until("start").await;
+    let second = pieces.next().await.expect("a piece").expect("the second message as it is now");
+    assert!(String::from_utf8_lossy(&second).contains("shorter"));
+    assert!(pieces.next().await.expect("an end").is_err());
 }

@@ -75,6 +75,7 @@ in_every_store! {
     a_commit_without_changes_changes_nothing
     a_message_put_again_keeps_its_place
     messages_are_dropped_from_the_end
+    messages_are_outlined_and_read_in_part
     a_message_of_one_chat_does_not_touch_another_with_its_id
     an_open_run_is_read_with_its_state_log_and_calls
     what_a_run_was_asked_for_is_kept_beside_its_state
@@ -202,6 +203,23 @@ async fn messages_are_dropped_from_the_end(store: AnyStore) {
     assert_eq!(messages(&store, &id).await, [user("1", "one"), user("3", "again")]);
     commit(&store, &id, vec![Change::TruncateMessages { keep: 0 }]).await;
     assert_eq!(messages(&store, &id).await, []);
+}
+
+async fn messages_are_outlined_and_read_in_part(store: AnyStore) {
+    let id = chat("a");
+    assert_eq!(store.outline(&id).await.unwrap(), []);
+    assert_eq!(store.messages_at(&id, 0..9).await.unwrap(), []);
+    let said = [user("1", "one"), user("2", "zwölf \u{1f980}"), user("3\u{0}", "x".repeat(100_000).as_str())];
+    commit(&store, &id, [vec![create(alice())], said.clone().map(put).to_vec()].concat()).await;
+    let outline = store.outline(&id).await.unwrap();
+    for (outlined, said) in outline.iter().zip(&said) {
+        assert_eq!(outlined.id, said.id);
+        assert_eq!(outlined.bytes, serde_json::to_string(said).unwrap().len());
+    }
+    assert_eq!(outline.len(), 3);
+    assert_eq!(store.messages_at(&id, 0..9).await.unwrap(), said);
+    assert_eq!(store.messages_at(&id, 1..2).await.unwrap(), said[1..2]);
+    assert_eq!(store.messages_at(&id, 3..9).await.unwrap(), []);
 }
 
 async fn a_message_of_one_chat_does_not_touch_another_with_its_id(store: AnyStore) {
