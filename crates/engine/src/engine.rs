@@ -26,7 +26,7 @@ use crate::{
     Mail, Model, Reader, Store,
     chats::{Chats, Lost},
     driver::{Checked, Command, Driver, Record, Reply},
-    instances::{Instances, Order, free_locks, keep_alive, read_letters, sweep},
+    instances::{Heartbeat, Instances, Order, follow_beats, free_locks, keep_alive, read_letters, sweep},
     model::Usage,
     run::{Context, shutting_down},
     store::{ChatPage, InstanceId, StoreError},
@@ -186,12 +186,13 @@ impl Engine {
     /// # Errors
     /// Where two tools have one name, or a schema is none.
     pub fn new(parts: EngineParts) -> Result<Self, ToolboxError> {
+        let heartbeat = heartbeat(&parts);
         let (current, left_out) = Current::new(parts.rules, parts.tools, Vec::new());
         if let Some(error) = left_out.into_iter().next() {
             return Err(error);
         }
         let inner = Arc::new(Inner {
-            instances: Instances::new(InstanceId::new(parts.ids.next("ins_")), parts.mail),
+            instances: Instances::new(InstanceId::new(parts.ids.next("ins_")), parts.mail, heartbeat),
             current: watch::Sender::new(Arc::new(current)),
             model: parts.model,
             store: parts.store,
@@ -209,7 +210,12 @@ impl Engine {
             gone: CancellationToken::new(),
         });
         inner.keep_up(&inner.closing, sweep(inner.clone()));
-        inner.keep_up(&inner.gone, keep_alive(inner.clone()));
+        inner.keep_up(&inner.gone, follow_beats(inner.clone()));
+        let (gone, alive) = (inner.gone.clone(), Arc::downgrade(&inner));
+        let beating = async move {
+            gone.run_until_cancelled(keep_alive(alive)).await;
+        };
+        inner.instances.heartbeat.keep_up(&inner.upkeep, beating);
         if inner.instances.mail.is_some() {
             inner.keep_up(&inner.gone, read_letters(inner.clone()));
             inner.keep_up(&inner.gone, free_locks(inner.clone()));
@@ -449,7 +455,7 @@ impl Engine {
         if let Some(mail) = &inner.instances.mail {
             mail.close(&inner.instances.me).await;
         }
-        if let Err(error) = inner.store.leave(&inner.instances.me).await {
+        if let Err(error) = inner.instances.leave(&inner.store).await {
             tracing::warn!(%error, "the database could not be told that this instance ends; it will be noticed");
         }
     }
@@ -457,6 +463,17 @@ impl Engine {
     fn check_open(&self, chat: &ChatId) -> Result<(), ReadError> {
         if self.inner.is_closed_to(chat) { Err(ReadError::ShuttingDown) } else { Ok(()) }
     }
+}
+
+/// Where this instance says that it is alive. On a store of its own nobody asks.
+fn heartbeat(parts: &EngineParts) -> Heartbeat {
+    if !parts.settings.heartbeat_thread || !parts.store.is_shared() {
+        return Heartbeat::Shared;
+    }
+    Heartbeat::thread().unwrap_or_else(|error| {
+        tracing::warn!(%error, "no thread can be started to say that this instance is alive; when it is busy, it may be taken for dead");
+        Heartbeat::Shared
+    })
 }
 
 fn within(what: &str, count: usize, limit: usize) -> Result<(), SubmitError> {

@@ -6,6 +6,7 @@
 
 mod answering;
 mod feeds;
+mod heartbeat;
 mod home;
 mod keeper;
 mod letter;
@@ -28,8 +29,9 @@ use tokio::{
 };
 
 pub(crate) use answering::read_letters;
+pub(crate) use heartbeat::Heartbeat;
 pub(crate) use home::home_of;
-pub(crate) use keeper::{keep_alive, sweep};
+pub(crate) use keeper::{follow_beats, keep_alive, sweep};
 pub(crate) use locks::{Lock, free_locks};
 pub(crate) use relay::{Order, forward};
 
@@ -51,6 +53,7 @@ pub(crate) struct Instances {
     pub relay: relay::Relay,
     pub feeds: feeds::Feeds,
     pub locks: locks::LocksToFree,
+    pub heartbeat: Heartbeat,
     joined: OnceCell<()>,
     alive: watch::Sender<Arc<BTreeSet<InstanceId>>>,
     /// Chats whose driver has failed here: nobody else takes them up while this instance is alive. Held for a push or a take.
@@ -71,10 +74,11 @@ pub(crate) struct Instances {
 // === impl Instances ===
 
 impl Instances {
-    pub fn new(me: InstanceId, mail: Option<Arc<dyn Mail>>) -> Self {
+    pub fn new(me: InstanceId, mail: Option<Arc<dyn Mail>>, heartbeat: Heartbeat) -> Self {
         Self {
             me,
             mail,
+            heartbeat,
             relay: relay::Relay::default(),
             feeds: feeds::Feeds::default(),
             locks: locks::LocksToFree::new(),
@@ -90,8 +94,18 @@ impl Instances {
     }
 
     /// Counts this instance among those alive, once. What it drives is its own only from then on.
-    pub async fn join(&self, store: &dyn Store) -> Result<(), StoreError> {
-        self.joined.get_or_try_init(|| store.join(&self.me)).await.copied()
+    pub async fn join(&self, store: &Arc<dyn Store>) -> Result<(), StoreError> {
+        let joining = || {
+            let (store, me) = (store.clone(), self.me.clone());
+            self.heartbeat.run(async move { store.join(&me).await })
+        };
+        self.joined.get_or_try_init(joining).await.copied()
+    }
+
+    /// This instance is no longer alive.
+    pub async fn leave(&self, store: &Arc<dyn Store>) -> Result<(), StoreError> {
+        let (store, me) = (store.clone(), self.me.clone());
+        self.heartbeat.run(async move { store.leave(&me).await }).await
     }
 
     /// Notes a chat that is to be taken up again when the store is there again.

@@ -215,6 +215,7 @@ fn settings(config: &Config) -> Settings {
         drain: config.drain.0,
         keep: config.keep.map(|keep| keep.0),
         audit_keep: config.audit_keep.map(|keep| keep.0),
+        heartbeat_thread: true,
         file_urls: config.file_urls.clone(),
         limits: Limits {
             steps: config.max_steps.get(),

@@ -14,7 +14,7 @@ use crate::{
 impl Driver {
     /// Reads what is known of the chat.
     pub(super) async fn read(&mut self) -> Result<(), StoreError> {
-        self.inner.instances.join(&*self.inner.store).await?;
+        self.inner.instances.join(&self.inner.store).await?;
         self.deaths = self.inner.instances.deaths();
         let me = &self.inner.instances.me;
         self.record = self.inner.store.chat(&self.chat).await?.map(|chat| Record {

@@ -26,6 +26,10 @@ pub struct Settings {
     pub keep: Option<Duration>,
     /// For how long decisions about calls are kept on record; `None`: for ever.
     pub audit_keep: Option<Duration>,
+    /// Whether a thread of its own says that this instance is alive, if others share the store. Without it, whatever keeps the threads of
+    /// the program's runtime busy for long makes the instance look dead. For programs whose time is not the machine's, such as tests
+    /// with paused time, which a thread of its own does not see.
+    pub heartbeat_thread: bool,
     /// Which files by URL a model is handed.
     pub file_urls: FileUrls,
     /// What is too much.
@@ -88,6 +92,7 @@ impl Default for Settings {
             drain: Duration::from_secs(10),
             keep: None,
             audit_keep: None,
+            heartbeat_thread: true,
             file_urls: FileUrls::default(),
             limits: Limits::default(),
         }

@@ -1,10 +1,13 @@
 //! Staying alive among the others, and taking up what nobody drives.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::answering::unfollow;
+use super::{Instances, answering::unfollow};
 use crate::{
     driver::Command,
     engine::Inner,
@@ -26,20 +29,20 @@ const FORGOTTEN_AT_ONCE: usize = 100;
 /// How long the log of a run that is over is kept: for as long as its readers may look for it.
 const KEEP_LOGS: Duration = Duration::from_secs(120);
 
-/// Keeps this instance alive, until it is dropped.
-pub(crate) async fn keep_alive(inner: Arc<Inner>) {
-    let instances = &inner.instances;
+/// Keeps this instance alive, until it is dropped. Needs nothing of the drivers' runtime, see [`super::heartbeat`].
+pub(crate) async fn keep_alive(inner: Weak<Inner>) {
     let mut is_known = true;
-    loop {
+    while let Some(inner) = inner.upgrade() {
+        let instances = &inner.instances;
         let at = Instant::now();
         let beat = async {
-            instances.join(&*inner.store).await?;
+            instances.join(&inner.store).await?;
             inner.store.beat(&instances.me).await
         };
         match beat.await {
             Ok(beat) => {
                 is_known = true;
-                note(&inner, beat, at);
+                note(instances, beat, at);
             }
             Err(error) => {
                 if is_known {
@@ -48,15 +51,12 @@ pub(crate) async fn keep_alive(inner: Arc<Inner>) {
                 is_known = false;
             }
         }
-        for (from, feed) in instances.feeds.take_idle() {
-            inner.tasks.spawn(unfollow(inner.clone(), from, feed));
-        }
+        drop(inner);
         sleep(BEAT_EVERY).await;
     }
 }
 
-fn note(inner: &Arc<Inner>, beat: Beat, at: Instant) {
-    let instances = &inner.instances;
+fn note(instances: &Instances, beat: Beat, at: Instant) {
     let alive = beat.alive.into_iter().collect();
     // A beat that broke off may have been the one that would have told.
     let was_dead = beat.was_dead || instances.may_be_dead();
@@ -65,13 +65,28 @@ fn note(inner: &Arc<Inner>, beat: Beat, at: Instant) {
         instances.note_death();
     }
     instances.set_alive(alive, at);
-    instances.feeds.lose(|from| !instances.is_alive(from));
-    if was_dead {
-        tracing::warn!(
-            "this instance was taken for dead, or may have been; others may have taken up its runs"
-        );
-        for chat in inner.chats.driven() {
-            inner.tell(&chat, inner.order(Command::Verify));
+}
+
+/// Does what follows from beats for readers and drivers, until it is dropped.
+pub(crate) async fn follow_beats(inner: Arc<Inner>) {
+    let instances = &inner.instances;
+    let mut alive = instances.alive.subscribe();
+    let mut deaths = instances.deaths();
+    loop {
+        for (from, feed) in instances.feeds.take_idle() {
+            inner.tasks.spawn(unfollow(inner.clone(), from, feed));
+        }
+        // Feeds are looked at also while the store does not answer; the sender is never dropped.
+        let _ = timeout(BEAT_EVERY, alive.changed()).await;
+        instances.feeds.lose(|from| !instances.is_alive(from));
+        if instances.deaths() != deaths {
+            deaths = instances.deaths();
+            tracing::warn!(
+                "this instance was taken for dead, or may have been; others may have taken up its runs"
+            );
+            for chat in inner.chats.driven() {
+                inner.tell(&chat, inner.order(Command::Verify));
+            }
         }
     }
 }
@@ -95,7 +110,7 @@ pub(crate) async fn sweep(inner: Arc<Inner>) {
 
 async fn take_up(inner: &Arc<Inner>) -> Result<(), StoreError> {
     let instances = &inner.instances;
-    instances.join(&*inner.store).await?;
+    instances.join(&inner.store).await?;
     // Those that are shunned come first, as they grow old, and must not hide the others.
     let shunned = instances.shunned();
     let mut chats = inner.store.due(inner.clock.now(), DUE_AT_ONCE + shunned.len()).await?;

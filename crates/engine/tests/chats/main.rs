@@ -1,6 +1,7 @@
 //! Chats as their users see them, through the engine's public API: no HTTP, no SQL, no waiting (time is paused).
 
 mod attempts;
+mod heartbeat;
 mod instances;
 mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]

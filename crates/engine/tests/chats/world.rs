@@ -29,7 +29,10 @@ use fermata_tools::{
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::mpsc,
+};
 
 use crate::shared::{Counting, Paused, Shaky, assert_paired};
 
@@ -239,6 +242,8 @@ impl World {
             settings: Settings {
                 hold: Duration::from_secs(300),
                 expire: Duration::from_secs(3600),
+                // Paused time is that of a runtime with one thread, which no other thread sees.
+                heartbeat_thread: Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread,
                 drain: Duration::from_secs(3),
                 client: Profile::V6,
                 limits: Limits {

@@ -235,6 +235,7 @@ fn settings() -> Settings {
         hold: Duration::from_secs(60),
         // Short, because every second that passes costs some real time.
         expire: Duration::from_secs(400),
+        heartbeat_thread: false,
         drain: Duration::from_secs(3),
         client: Profile::V6,
         limits: Limits {

@@ -26,6 +26,8 @@ pub struct Shaky {
     pub fails: AtomicBool,
     /// How often more of a chat was read than whose it is.
     pub reads: AtomicUsize,
+    /// Told of each beat.
+    pub beats: Mutex<Option<std::sync::mpsc::Sender<()>>>,
     is_dead: AtomicBool,
     instance: Mutex<Option<InstanceId>>,
     trouble: Option<Arc<dyn Trouble>>,
@@ -211,6 +213,9 @@ impl Store for Shaky {
     }
     async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
         self.check().await?;
+        if let Some(beats) = &*self.beats.lock().unwrap() {
+            let _ = beats.send(());
+        }
         self.store.beat(instance).await
     }
     async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {
