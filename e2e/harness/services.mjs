@@ -92,6 +92,16 @@ export class Redis {
     }, 'Redis to listen');
   }
 
+  /**
+   * Runs a Lua script in it, as whoever can write to it may.
+   *
+   * @param {string} script
+   * @param {string[]} args
+   */
+  evaluate(script, ...args) {
+    execFileSync('redis-cli', ['-p', String(this.#port), '-e', 'EVAL', script, '0', ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  }
+
   async stop() {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;

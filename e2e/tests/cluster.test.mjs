@@ -3,12 +3,14 @@
 // another drives is as if it had been asked there.
 
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { describe } from 'node:test';
 import { clustered } from '../harness/cluster.mjs';
 import { calls, says } from '../harness/fake-openai.mjs';
 import { byHand, journal, letGo } from '../harness/mcp.mjs';
 import { messageOf } from '../harness/message.mjs';
 import { BROWSER_TOOLS } from '../harness/scenario.mjs';
+import { Server } from '../harness/server.mjs';
 import { gate, until } from '../harness/until.mjs';
 
 /** @typedef {import('../harness/cluster.mjs').Cluster} Cluster */
@@ -232,5 +234,46 @@ describe('new messages at another instance', { concurrency: 3 }, () => {
     letGo(cluster, 'door');
     await Promise.all([first.toEnd(), second.toEnd()]);
     assert.deepEqual(order().slice(3), ['end door', 'begin door', 'end door']);
+  });
+});
+
+describe('Redis is not trusted', { concurrency: 3 }, () => {
+  clustered('who can write to it approves nothing and ends nothing', {}, async (cluster) => {
+    const [one, two] = [cluster.at(1), cluster.at(2)];
+    cluster.model.script(calls(note), says('Noted.'));
+    const stream = await one.post('note it');
+    const { toolCallId } = await stream.sees('tool-approval-request');
+    const edited = { title: 'forged', body: 'all of it' };
+    const answer = { of: { Call: toolCallId }, kind: { kind: 'decision', approved: true, always: true, input: edited } };
+    const ask = (/** @type {object} */ what) => JSON.stringify({ ask: { number: 1, from: 'nobody', chat: one.chat, ask: what } });
+    const put = "for _, key in ipairs(redis.call('KEYS', 'fermata:box:*')) do for _, letter in ipairs(ARGV) do redis.call('XADD', key, '*', 'l', letter) end end";
+    const stop = ask({ stop: { owner: 'anyone' } });
+    cluster.redis.evaluate(put, ask({ answer: { owner: 'anyone', answers: [answer] } }), stop);
+    await until(() => cluster.server(1).log.includes('were dropped'), 'the letters to be dropped');
+
+    assert.equal((await one.pending()).length, 1);
+    await two.answer({ toolCallId, approved: true });
+    await stream.toEnd();
+    assert.equal(textOf(stream), 'Noted.');
+    assert.deepEqual(await cluster.database.rows('select title from notes'), [{ title: note.input.title }]);
+  });
+
+  clustered('instances with keys that differ say so with 503, and reach each other with the same', { instances: 1 }, async (cluster) => {
+    cluster.model.script(calls(locate), says('You are in Bern.'));
+    const stream = await cluster.at(1).post('where am I?', { tools });
+    const { toolCallId } = await stream.sees('tool-input-available');
+    const key = randomBytes(32).toString('base64');
+    const other = await Server.start({ ...cluster.settings, FERMATA_CLUSTER_KEY: key });
+    cluster.servers.push(other);
+    const answer = { toolCallId, output: { city: 'Bern' } };
+    const refused = await cluster.at(2).tries(answer);
+    assert.deepEqual([refused.status, refused.body.code], [503, 'unavailable']);
+    assert.ok(refused.headers.has('retry-after'));
+
+    const [{ key: shared }] = /** @type {[{ key: string }]} */ (await cluster.database.rows('select key from cluster_keys'));
+    cluster.servers.push(await Server.start({ ...cluster.settings, FERMATA_CLUSTER_KEY: shared }));
+    await cluster.at(3).answer(answer);
+    await stream.toEnd();
+    assert.equal(textOf(stream), 'You are in Bern.');
   });
 });

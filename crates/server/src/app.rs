@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use fermata_engine::{Engine, EngineParts, Limits, Mail, Model, Settings};
 use fermata_mcp::Hub;
-use fermata_store::{BadRedisUrl, Database, OpenOptions, RedisMail};
+use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisMail};
 
 use crate::{
     auth::{Auth, operators::Operators},
@@ -47,7 +47,7 @@ pub struct Parts {
 /// How long the start waits for MCP servers to list their tools. Those that take longer are used when they are there.
 const MCP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What all keys in Redis begin with. Instances have ids that no other has, so deployments that share a Redis do not meet.
+/// What all keys in Redis begin with. Deployments that share a Redis are kept apart by their cluster keys.
 const REDIS_PREFIX: &str = "fermata";
 
 /// Why the parts cannot be put together.
@@ -59,7 +59,9 @@ pub enum BuildError {
     #[error(transparent)]
     Store(#[from] fermata_store::OpenError),
     #[error(transparent)]
-    Mail(#[from] BadRedisUrl),
+    Mail(#[from] ConnectError),
+    #[error(transparent)]
+    ClusterKey(#[from] NoClusterKey),
     #[error(transparent)]
     Tools(#[from] fermata_tools::ToolboxError),
     #[error("numbers cannot be recorded: {0}")]
@@ -85,8 +87,8 @@ impl App {
     /// # Errors
     /// In words for the operator.
     pub async fn build_with(config: &Config, model: Arc<dyn Model>) -> Result<Self, BuildError> {
-        let mail = mail(config)?;
         let database = open(config).await?;
+        let mail = mail(config, &database).await?;
         let name = model.name().to_owned();
         let engine = Engine::new(EngineParts {
             model,
@@ -185,11 +187,20 @@ async fn open(config: &Config) -> Result<Database, BuildError> {
 }
 
 /// How instances reach each other. Nothing is connected yet, because the server starts and serves without Redis, too.
-fn mail(config: &Config) -> Result<Option<Arc<dyn Mail>>, BuildError> {
+async fn mail(config: &Config, database: &Database) -> Result<Option<Arc<dyn Mail>>, BuildError> {
     let Some(url) = &config.redis_url else {
         return Ok(None);
     };
-    Ok(Some(Arc::new(RedisMail::connect(url.as_str(), REDIS_PREFIX)?)))
+    let (key, from) = match &config.cluster_key {
+        Some(key) => (key.clone(), "the one that is set"),
+        None => (database.cluster_key().await?, "the one in the database"),
+    };
+    // Instances that do not reach each other have different keys; this shows it, and not the keys.
+    tracing::info!(
+        "what instances write to each other is sealed with the cluster key {}, {from}",
+        key.name()
+    );
+    Ok(Some(Arc::new(RedisMail::connect(url.as_str(), REDIS_PREFIX, &key)?)))
 }
 
 async fn start_mcp(config: &Config, engine: &Engine) -> Hub {

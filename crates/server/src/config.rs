@@ -143,6 +143,9 @@ settings! {
     /// Redis (7 or later) or Valkey, through which instances that share a PostgreSQL database reach each other, as
     /// `redis://:password@host:6379`.
     redis_url: Option<RedisUrl>, "REDIS_URL";
+    /// The key with which instances seal what they write to each other through Redis: at least 32 random bytes, in hexadecimal or
+    /// base64, the same for all of them. Unless it is set, they keep one in the database.
+    cluster_key: Option<fermata_store::ClusterKey>, "FERMATA_CLUSTER_KEY";
     /// For how long parked calls keep a stream open, unless the request says otherwise.
     hold: Duration = "5m", "FERMATA_HOLD",
         over "the stream ends cleanly, and the call waits on";

@@ -2,10 +2,10 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use fermata_engine::Store;
+use fermata_engine::{Store, store::StoreError};
 
 use crate::{
-    Notes, SqliteStore,
+    BadClusterKey, ClusterKey, Notes, SqliteStore,
     postgres::{self, PostgresStore},
     sqlite,
 };
@@ -142,6 +142,20 @@ pub enum OpenError {
     },
 }
 
+/// Why a database has no key for its instances.
+#[derive(Debug, thiserror::Error)]
+pub enum NoClusterKey {
+    /// The database has failed.
+    #[error("the key of the instances cannot be read from the database: {0}")]
+    Store(#[from] StoreError),
+    /// Somebody has changed it.
+    #[error("the key of the instances in the database (cluster_keys) cannot be used: {0}")]
+    Bad(#[from] BadClusterKey),
+    /// None can be made.
+    #[error("the system has no random numbers")]
+    NoRandomNumbers,
+}
+
 /// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>`, `sqlite::memory:`, `postgres://…` or `postgresql://…`.
 ///
 /// # Errors
@@ -179,6 +193,19 @@ impl Default for OpenOptions {
 // === impl Database ===
 
 impl Database {
+    /// The key that all instances on this database share, which is made when it is asked for the first time.
+    ///
+    /// # Errors
+    /// Where the database does not give it.
+    pub async fn cluster_key(&self) -> Result<ClusterKey, NoClusterKey> {
+        let new = ClusterKey::draw().map_err(|_| NoClusterKey::NoRandomNumbers)?;
+        let kept = match &self.kind {
+            Kind::Sqlite(store) => store.cluster_key(&new).await?,
+            Kind::Postgres(store) => store.cluster_key(&new).await?,
+        };
+        Ok(ClusterKey::parse(&kept)?)
+    }
+
     /// Waits for what is under way and closes all connections, also those of clones.
     pub async fn close(&self) {
         match &self.kind {

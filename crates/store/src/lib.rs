@@ -17,7 +17,7 @@ mod redis;
 mod sqlite;
 mod text;
 
-pub use self::redis::{BadRedisUrl, BoxLimits, RedisMail};
-pub use database::{Database, Migrated, OpenError, OpenOptions, migrate, open};
+pub use self::redis::{BadClusterKey, BadRedisUrl, BoxLimits, ClusterKey, ConnectError, RedisMail, seal};
+pub use database::{Database, Migrated, NoClusterKey, OpenError, OpenOptions, migrate, open};
 pub use notes::{Note, Notes};
 pub use sqlite::SqliteStore;

@@ -21,7 +21,7 @@ use crate::{
     Notes, OpenError, OpenOptions,
     error::{Fault, failed},
 };
-use queries::{audit, calls, changes, chats, instances, locks, messages, runs};
+use queries::{audit, calls, changes, chats, cluster_keys, instances, locks, messages, runs};
 use sessions::Sessions;
 
 pub mod open;
@@ -72,6 +72,11 @@ impl PostgresStore {
     /// The notes that live in the same database.
     pub fn notes(&self) -> Notes {
         Notes::in_postgres(self.pool.clone())
+    }
+
+    /// The key that this database keeps, which is `new` if it has none yet.
+    pub async fn cluster_key(&self, new: &str) -> Result<String, StoreError> {
+        persist(|| async { cluster_keys::find_or_keep(&mut *self.connection().await?, new).await }).await
     }
 
     /// Waits for what is under way and closes all connections; instances that have not left are dead to others then.

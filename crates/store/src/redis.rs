@@ -1,7 +1,11 @@
 //! Letters between instances, in Redis 7 or Valkey.
 //!
-//! A box is a stream under the key `<prefix>:box:<instance>`. It expires where nobody reads it, and holds a limited number of letters;
-//! Redis keeps nothing else, and nothing that may not be lost. What a letter says is not known here.
+//! A box is a stream under the key `<prefix>:box:<instance>:<name of the cluster's key>`. It expires where nobody reads it, and holds a
+//! limited number of letters; Redis keeps nothing else, and nothing that may not be lost. What a letter says is not known here.
+//!
+//! Redis is not trusted with what letters say: they are sealed (see [`seal`]), and what does not open is dropped. It can lose letters,
+//! and it can tell who writes to whom and how much. As a box is named by the key with which its letters are sealed, instances with
+//! different keys, and versions that did not seal, find no box of one another, and know at once that nothing was asked.
 //!
 //! Invariant: letters that are lost are noticed by the box's owner. Redis itself numbers the letters of an opening without gaps (see
 //! [`reading`]), so whoever reads sees what fell out; a box that is gone, a connection that broke and a Redis that does not answer end
@@ -10,12 +14,13 @@
 
 mod connection;
 mod reading;
+pub mod seal;
 
 use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use async_trait::async_trait;
@@ -32,15 +37,24 @@ use tokio::{
 pub use connection::BadRedisUrl;
 use connection::{Server, Shared};
 use reading::Reading;
+pub use seal::{BadClusterKey, ClusterKey};
+use seal::{Opener, Refusal, Seal};
 
 /// How long a Redis that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the log says that letters were dropped.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Boxes in Redis, which are reached as soon as Redis is.
 pub struct RedisMail {
     server: Server,
     prefix: String,
     limits: BoxLimits,
+    cluster: ClusterKey,
+    seal: Seal,
+    /// Outlives openings, so that a letter of an earlier one is known. Held while some letters are opened, never across an await.
+    opener: Mutex<Opener>,
+    dropped: Mutex<Dropped>,
     /// All letters go through one connection; a box is read on one of its own, which waits most of the time.
     sending: Shared,
     /// The boxes that were opened here. Held for a few instructions, never across an await.
@@ -55,6 +69,24 @@ pub struct BoxLimits {
     pub letters: usize,
     /// After what time without a reader a box vanishes.
     pub expiry: Duration,
+}
+
+/// Letters that did not open, and of which the log has not spoken yet.
+#[derive(Default)]
+struct Dropped {
+    letters: u64,
+    told_at: Option<Instant>,
+}
+
+/// Why letters cannot be sent and received.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL is none of Redis's. The text does not quote it, because it may hold a password.
+    #[error(transparent)]
+    Url(#[from] BadRedisUrl),
+    /// Nothing can be sealed.
+    #[error("the system has no random numbers")]
+    NoRandomNumbers,
 }
 
 struct OpenBox {
@@ -78,17 +110,21 @@ impl Default for BoxLimits {
 
 impl RedisMail {
     /// Mail through the Redis of this URL (`redis://`, `rediss://` with TLS, or `unix://` with a path), whose keys all begin with
-    /// `<prefix>:`. Deployments that share a Redis have a prefix each.
+    /// `<prefix>:`, and which opens only what was sealed with this key. Deployments that share a Redis have a key each.
     ///
     /// Redis need not be there: each operation connects where it has to.
     ///
     /// # Errors
-    /// Where the URL is none of Redis's. The text does not quote it, because it may hold a password.
-    pub fn connect(url: &str, prefix: &str) -> Result<Self, BadRedisUrl> {
+    /// Where the URL is none of Redis's, or nothing can be sealed.
+    pub fn connect(url: &str, prefix: &str, cluster: &ClusterKey) -> Result<Self, ConnectError> {
         Ok(Self {
             server: Server::new(url)?,
             prefix: prefix.to_owned(),
             limits: BoxLimits::default(),
+            cluster: cluster.clone(),
+            seal: Seal::new(cluster).map_err(|_| ConnectError::NoRandomNumbers)?,
+            opener: Mutex::new(Opener::new(cluster.clone())),
+            dropped: Mutex::default(),
             sending: Shared::default(),
             boxes: Mutex::default(),
         })
@@ -101,11 +137,36 @@ impl RedisMail {
     }
 
     fn key(&self, instance: &InstanceId) -> String {
-        format!("{}:box:{instance}", self.prefix)
+        format!("{}:box:{instance}:{}", self.prefix, self.cluster.name())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, OpenBox>> {
         self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The letters among what was found in a box.
+    fn open_all(&self, at: &str, found: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let now = SystemTime::now();
+        let mut opener = self.opener.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut letters = Vec::new();
+        for sealed in found {
+            match opener.open(at, sealed, now) {
+                Ok(letter) => letters.push(letter),
+                Err(refusal) => self.complain(refusal),
+            }
+        }
+        letters
+    }
+
+    /// Says in the log that a letter was dropped, and now and then how many were, because whoever writes to Redis can send any number.
+    fn complain(&self, refusal: Refusal) {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        dropped.letters += 1;
+        if dropped.told_at.is_none_or(|told_at| told_at.elapsed() >= COMPLAIN_EVERY) {
+            let letters = std::mem::take(&mut dropped.letters);
+            tracing::warn!(letters, reason = %refusal, "letters in this instance's box in Redis were dropped");
+            dropped.told_at = Some(Instant::now());
+        }
     }
 
     /// Ends an opening whose letters can no longer be trusted to be all.
@@ -132,7 +193,11 @@ impl Mail for RedisMail {
         if letters.is_empty() {
             return Ok(());
         }
-        let question = putting(&self.key(to), self.limits.letters, &letters);
+        let (key, now) = (self.key(to), SystemTime::now());
+        let sealed: Result<Vec<_>, _> =
+            letters.into_iter().map(|letter| self.seal.seal(&key, letter, now)).collect();
+        let sealed = sealed.map_err(|_| MailError::Unavailable("a letter cannot be sealed".into()))?;
+        let question = putting(&key, self.limits.letters, &sealed);
         let put: Vec<Option<String>> =
             self.sending.ask(&self.server, &question, Instant::now() + PATIENCE).await?;
         if put.iter().any(Option::is_none) { Err(MailError::NoBox) } else { Ok(()) }
@@ -144,14 +209,20 @@ impl Mail for RedisMail {
             .get(instance)
             .map(|open| (open.reading.clone(), open.opening.subscribe()))
             .ok_or(MailError::NoBox)?;
-        let taken = tokio::select! {
-            taken = async { reading.lock().await.next().await } => taken,
-            _ = opening.changed() => Err(MailError::NoBox),
-        };
-        if taken.is_err() {
-            self.give_up(instance, &reading);
+        let key = self.key(instance);
+        loop {
+            let taken = tokio::select! {
+                taken = async { reading.lock().await.next().await } => taken,
+                _ = opening.changed() => Err(MailError::NoBox),
+            };
+            if taken.is_err() {
+                self.give_up(instance, &reading);
+            }
+            let letters = self.open_all(&key, &taken?);
+            if !letters.is_empty() {
+                return Ok(letters);
+            }
         }
-        taken
     }
 
     async fn close(&self, instance: &InstanceId) {

@@ -20,7 +20,7 @@ use crate::{
     error::{Fault, failed},
     text::text,
 };
-use queries::{audit, calls, changes, chats, instances, locks, messages, runs};
+use queries::{audit, calls, changes, chats, cluster_keys, instances, locks, messages, runs};
 
 pub mod open;
 #[path = "queries.rs"]
@@ -67,6 +67,11 @@ impl SqliteStore {
     /// The notes that live in the same database.
     pub fn notes(&self) -> Notes {
         Notes::in_sqlite(self.writer.clone(), self.readers.clone())
+    }
+
+    /// The key that this database keeps, which is `new` if it has none yet.
+    pub(crate) async fn cluster_key(&self, new: &str) -> Result<String, StoreError> {
+        Ok(cluster_keys::find_or_keep(&mut *self.writer().await?, new).await?)
     }
 
     /// Waits for what is under way and closes the file, for this store and its clones.

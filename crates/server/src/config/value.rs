@@ -10,6 +10,7 @@ use std::{
 
 use fermata_engine::{FileUrls, file_urls::parse_host};
 use fermata_protocol::Profile;
+use fermata_store::ClusterKey;
 use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -282,6 +283,16 @@ impl PartialEq for Secret {
 impl Value for Secret {
     fn read(text: &str) -> Result<Self, String> {
         Ok(Self(text.into()))
+    }
+
+    fn show(&self) -> Option<String> {
+        quoted("(secret)")
+    }
+}
+
+impl Value for ClusterKey {
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text).map_err(|error| error.to_string())
     }
 
     fn show(&self) -> Option<String> {

@@ -377,6 +377,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0004 run settings",
             "0005 grants",
             "0006 audit events",
+            "0007 cluster key"
         ]
     );
     let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();
@@ -469,4 +470,18 @@ async fn who_may_not_change_the_schema_opens_a_database_that_is_up_to_date() {
     }
     place.execute(&format!("drop owned by {role}; drop role {role}")).await.unwrap();
     assert!(opened.is_ok(), "{:?}", opened.err());
+}
+
+#[tokio::test]
+async fn instances_on_one_database_get_the_same_key_whoever_asks_first() {
+    let Some(place) = Place::schema().await else { return };
+    let (one, two) = (place.open().await, place.open().await);
+    let (first, second) = tokio::join!(one.cluster_key(), two.cluster_key());
+    assert_eq!(first.unwrap(), second.unwrap());
+    assert_eq!(one.cluster_key().await.unwrap(), two.cluster_key().await.unwrap());
+    place.execute("update cluster_keys set key = 'worn'").await.unwrap();
+    let refused = one.cluster_key().await.unwrap_err().to_string();
+    assert!(refused.contains("cluster_keys") && !refused.contains("worn"), "{refused}");
+    one.close().await;
+    two.close().await;
 }

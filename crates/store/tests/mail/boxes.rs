@@ -7,7 +7,7 @@ use fermata_store::BoxLimits;
 
 use crate::{
     letters::{collect, instance, letter, send_from_many},
-    server::{PREFIX, Server, query},
+    server::{PREFIX, Server, box_of, connect, query},
 };
 
 const SMALL: BoxLimits = BoxLimits { letters: 200, expiry: Duration::from_secs(30) };
@@ -25,7 +25,7 @@ async fn instances_with_connections_of_their_own_lose_nothing() {
 async fn deployments_with_a_prefix_each_share_a_redis() {
     let Some(server) = Server::start(&[]) else { return };
     let (ours, a) = (server.mail(), instance("a"));
-    let theirs = fermata_store::RedisMail::connect(&server.url(), "theirs").unwrap();
+    let theirs = connect(&server.url(), "theirs");
     ours.open(&a).await.unwrap();
     assert_eq!(theirs.send(&a, vec![letter("astray")]).await, Err(MailError::NoBox));
     theirs.open(&a).await.unwrap();
@@ -35,7 +35,7 @@ async fn deployments_with_a_prefix_each_share_a_redis() {
     assert_eq!(theirs.receive(&a).await.unwrap(), [letter("theirs")]);
     let mut keys: Vec<String> = server.ask(&["KEYS", "*"]).await;
     keys.sort();
-    assert_eq!(keys, [format!("{PREFIX}:box:a"), "theirs:box:a".to_owned()]);
+    assert_eq!(keys, [box_of("a"), box_of("a").replace(PREFIX, "theirs")]);
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn letters_that_were_taken_leave_the_box() {
     // They go with the next question.
     let (taken, ()) = tokio::join!(mail.receive(&a), async {
         server.until_someone_waits().await;
-        assert_eq!(server.ask::<u64>(&["XLEN", "test:box:a"]).await, 0);
+        assert_eq!(server.ask::<u64>(&["XLEN", &box_of("a")]).await, 0);
         mail.send(&a, vec![letter("three")]).await.unwrap();
     });
     assert_eq!(taken.unwrap(), [letter("three")]);
@@ -79,7 +79,7 @@ async fn a_box_stays_while_its_owner_waits() {
         // Until what is left of its life has grown twice.
         for _ in 0..2 {
             loop {
-                let left: i64 = query(&mut connection, &["PTTL", "test:box:a"]).await;
+                let left: i64 = query(&mut connection, &["PTTL", &box_of("a")]).await;
                 assert!(left > 0, "the box is gone");
                 if left > std::mem::replace(&mut last, left) {
                     break;
@@ -97,7 +97,7 @@ async fn a_box_that_was_too_full_says_so() {
     let (mail, a) = (server.mail().with_limits(SMALL), instance("a"));
     mail.open(&a).await.unwrap();
     mail.send(&a, (0..1_000).map(|number| letter(&number.to_string())).collect()).await.unwrap();
-    let held: u64 = server.ask(&["XLEN", "test:box:a"]).await;
+    let held: u64 = server.ask(&["XLEN", &box_of("a")]).await;
     assert!((200..400).contains(&held), "{held} letters are held");
     let Err(MailError::Unavailable(reason)) = mail.receive(&a).await else {
         panic!("the loss is not noticed")
@@ -137,7 +137,7 @@ async fn one_missing_letter_is_noticed() {
     let (mail, a) = (server.mail(), instance("a"));
     mail.open(&a).await.unwrap();
     mail.send(&a, vec![letter("lost")]).await.unwrap();
-    assert_eq!(server.ask::<u64>(&["XTRIM", "test:box:a", "MAXLEN", "0"]).await, 1);
+    assert_eq!(server.ask::<u64>(&["XTRIM", &box_of("a"), "MAXLEN", "0"]).await, 1);
     mail.send(&a, vec![letter("left")]).await.unwrap();
     assert!(matches!(mail.receive(&a).await, Err(MailError::Unavailable(_))));
 }

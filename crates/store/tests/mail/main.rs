@@ -6,6 +6,7 @@
 mod boxes;
 mod letters;
 mod outages;
+mod seals;
 mod server;
 mod urls;
 

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use fermata_store::RedisMail;
+use fermata_store::{ClusterKey, RedisMail};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 
 /// What the tests' keys begin with.
@@ -17,6 +17,20 @@ pub const PREFIX: &str = "test";
 
 /// What keeps a server's data when it is killed.
 pub const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
+/// The key of the tests' instances.
+pub fn key() -> ClusterKey {
+    ClusterKey::parse("S1GA2b94PjbTYTdTTtDAkfRTBZbnMjrDxEIFSoRoAZU=").unwrap()
+}
+
+pub fn connect(url: &str, prefix: &str) -> RedisMail {
+    RedisMail::connect(url, prefix, &key()).unwrap()
+}
+
+/// Where the letters to an instance are.
+pub fn box_of(instance: &str) -> String {
+    format!("{PREFIX}:box:{instance}:{}", key().name())
+}
 
 pub struct Server {
     port: u16,
@@ -100,7 +114,7 @@ impl Server {
     }
 
     pub fn mail(&self) -> RedisMail {
-        RedisMail::connect(&self.url(), PREFIX).unwrap()
+        connect(&self.url(), PREFIX)
     }
 
     /// Runs a command of Redis's.

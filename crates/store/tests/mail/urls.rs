@@ -5,7 +5,7 @@ use fermata_store::RedisMail;
 
 use crate::{
     letters::{instance, letter},
-    server::Server,
+    server::{Server, connect, key},
 };
 
 #[test]
@@ -25,7 +25,7 @@ fn a_url_that_is_none_of_redis_is_refused_without_being_quoted() {
         "rediss://:hunter2@localhost#hunter2",
     ];
     for url in urls {
-        let text = RedisMail::connect(url, "test").unwrap_err().to_string();
+        let text = RedisMail::connect(url, "test", &key()).unwrap_err().to_string();
         assert!(text.contains("REDIS_URL") && !text.contains("hunt"), "{url}: {text}");
     }
 }
@@ -33,7 +33,7 @@ fn a_url_that_is_none_of_redis_is_refused_without_being_quoted() {
 #[test]
 fn what_is_shown_holds_no_secret() {
     for scheme in ["redis", "rediss"] {
-        let mail = RedisMail::connect(&format!("{scheme}://me:hunter2@redis.test:6380/3"), "shop").unwrap();
+        let mail = connect(&format!("{scheme}://me:hunter2@redis.test:6380/3"), "shop");
         for text in [mail.to_string(), format!("{mail:?}")] {
             assert!(text.contains("redis.test:6380") && text.contains("shop"), "{text}");
             assert!(!text.contains("hunter2") && !text.contains("me:"), "{text}");
@@ -45,10 +45,10 @@ fn what_is_shown_holds_no_secret() {
 async fn a_password_that_is_wrong_is_not_shown() {
     let Some(server) = Server::start(&["--requirepass", "swordfish"]) else { return };
     let (port, a) = (server.port(), instance("a"));
-    let mail = RedisMail::connect(&format!("redis://:hunter2@127.0.0.1:{port}"), "test").unwrap();
+    let mail = connect(&format!("redis://:hunter2@127.0.0.1:{port}"), "test");
     let Err(MailError::Unavailable(text)) = mail.open(&a).await else { panic!("it was let in") };
     assert!(text.contains(&port.to_string()) && !text.contains("hunter2"), "{text}");
-    let mail = RedisMail::connect(&format!("redis://:swordfish@127.0.0.1:{port}"), "test").unwrap();
+    let mail = connect(&format!("redis://:swordfish@127.0.0.1:{port}"), "test");
     mail.open(&a).await.unwrap();
     mail.send(&a, vec![letter("let in")]).await.unwrap();
     assert_eq!(mail.receive(&a).await.unwrap(), [letter("let in")]);
@@ -58,7 +58,7 @@ async fn a_password_that_is_wrong_is_not_shown() {
 async fn a_redis_without_tls_is_not_spoken_to_where_tls_is_wanted() {
     let Some(server) = Server::start(&[]) else { return };
     let url = format!("rediss://:hunter2@127.0.0.1:{}", server.port());
-    let mail = RedisMail::connect(&url, "test").unwrap();
+    let mail = connect(&url, "test");
     let Err(MailError::Unavailable(text)) = mail.open(&instance("a")).await else { panic!("it was let in") };
     assert!(!text.contains("hunter2"), "{text}");
 }
@@ -69,7 +69,7 @@ async fn a_redis_behind_a_socket_in_the_file_system_is_reached() {
     let socket =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.sock", std::process::id()));
     let Some(_server) = Server::start(&["--unixsocket", socket.to_str().unwrap()]) else { return };
-    let mail = RedisMail::connect(&format!("unix://{}", socket.display()), "test").unwrap();
+    let mail = connect(&format!("unix://{}", socket.display()), "test");
     let a = instance("a");
     mail.open(&a).await.unwrap();
     mail.send(&a, vec![letter("near")]).await.unwrap();

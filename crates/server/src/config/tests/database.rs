@@ -100,3 +100,16 @@ fn chats_that_would_be_forgotten_at_once_are_not_meant() {
     let words = error(&[("FERMATA_KEEP", "0s")], "");
     assert!(words.starts_with("FERMATA_KEEP: 0s would forget every chat at once"), "{words}");
 }
+
+#[test]
+fn a_cluster_key_is_random_bytes_and_is_not_shown() {
+    let key = "4b5180d9be0f8e36d361375343b4c091f453059667323ac3c442054a84680195";
+    let (config, report) = read(&[], &[("FERMATA_CLUSTER_KEY", key)], "").expect("a key");
+    assert!(report.contains("cluster_key = \"(secret)\"  # FERMATA_CLUSTER_KEY\n"), "{report}");
+    assert!(!format!("{config:?}{report}").contains(&key[..8]));
+    for bad in ["hush-hush", &"ab".repeat(32), &key[..62]] {
+        let words = error(&[("FERMATA_CLUSTER_KEY", bad)], "");
+        assert!(words.starts_with("FERMATA_CLUSTER_KEY: cluster_key: it"), "{words}");
+        assert!(words.contains("openssl rand -hex 32") && !words.contains(bad), "{words}");
+    }
+}
