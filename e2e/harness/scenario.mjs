@@ -40,6 +40,7 @@ export const BROWSER_TOOLS = {
  *
  * @typedef {object} WorldOptions
  * @property {Record<string, string>} [settings] of the server
+ * @property {string[]} [through] a command that starts the server when the binary is its last argument
  * @property {string | ((place: Place) => string | Promise<string>)} [config] what its `fermata.toml` says
  */
 /**
@@ -142,10 +143,10 @@ export class World {
    * @param {Client} client
    * @param {WorldOptions} options
    */
-  static async create(client, { settings, config }) {
+  static async create(client, { settings, through, config }) {
     const model = await FakeOpenAi.start();
     const api = { OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
-    const world = new World(client, model, new Server(await freePort(), { ...api, ...settings }));
+    const world = new World(client, model, new Server(await freePort(), { ...api, ...settings }, through));
     try {
       if (config !== undefined) world.server.configure(typeof config === 'string' ? config : await config(world));
       await world.server.start();

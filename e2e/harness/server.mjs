@@ -36,16 +36,20 @@ export class Server {
   #child;
   #port;
   #settings;
+  /** @type {string[]} */
+  #through;
   /** Everything it has written, over all restarts. */
   log = '';
 
   /**
    * @param {number} port
    * @param {Record<string, string>} settings environment variables
+   * @param {string[]} [through] a command that becomes the server when the binary is its last argument
    */
-  constructor(port, settings) {
+  constructor(port, settings, through = []) {
     this.#port = port;
     this.#settings = settings;
+    this.#through = through;
   }
 
   /**
@@ -68,7 +72,8 @@ export class Server {
   }
 
   async start() {
-    const child = spawn(binary(), [], {
+    const [command = '', ...args] = [...this.#through, binary()];
+    const child = spawn(command, args, {
       cwd: this.folder,
       stdio: ['ignore', 'pipe', 'pipe'],
       env: {

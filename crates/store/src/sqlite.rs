@@ -3,7 +3,11 @@
 //! Invariants: a commit is one transaction on the one connection that writes; a chat is read in one transaction, so that
 //! its parts fit one another. A file has one server: whoever joins takes the place of all others.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use fermata_engine::{
@@ -40,11 +44,18 @@ const SEARCH_NOTES: &str = "select id, title, body, created_at from notes
      order by created_at desc, id desc
      limit $3";
 
+/// For how long a write that has failed is reason enough to say that the store cannot be used.
+const DISTRUST: Duration = Duration::from_secs(10);
+
 /// A store in a SQLite file. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
+    /// Keeps a database in memory alive.
+    anchor: Option<SqlitePool>,
+    /// When the last write failed, and why, unless one has worked since: the disk may be full. Held for a copy or a change.
+    failure: Arc<Mutex<Option<(Instant, String)>>>,
 }
 
 // === impl SqliteStore ===
@@ -60,8 +71,8 @@ impl SqliteStore {
     }
 
     pub(crate) async fn open_with(url: &str, migrate: bool) -> Result<Self, OpenError> {
-        let pools = open::open(url, migrate).await?;
-        Ok(Self { writer: pools.writer, readers: pools.readers })
+        let open::Pools { writer, readers, anchor } = open::open(url, migrate).await?;
+        Ok(Self { writer, readers, anchor, failure: Arc::default() })
     }
 
     /// The notes that live in the same database.
@@ -78,11 +89,45 @@ impl SqliteStore {
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
+        if let Some(anchor) = &self.anchor {
+            anchor.close().await;
+        }
     }
 
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>, Fault> {
         // A transaction that begins by reading could not become a writing one while another process writes.
         self.writer.begin_with("begin immediate").await.map_err(failed)
+    }
+
+    /// Notes whether writing works, which [`Store::ready`] tells.
+    fn noted<T>(&self, written: Result<T, Fault>) -> Result<T, StoreError> {
+        let written = written.map_err(StoreError::from);
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match &written {
+            Ok(_) => *failure = None,
+            Err(StoreError::Unavailable(reason)) => *failure = Some((Instant::now(), reason.clone())),
+            Err(_) => {}
+        }
+        written
+    }
+
+    async fn write(
+        &self,
+        chat: &ChatId,
+        fence: Fence,
+        at: Timestamp,
+        changes: &[Change],
+    ) -> Result<Fence, Fault> {
+        let mut transaction = self.begin().await?;
+        let next = changes::make(&mut transaction, chat, fence, at, changes).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(next)
+    }
+
+    async fn remove(&self, chat: &ChatId, fence: Fence) -> Result<(), Fault> {
+        let mut transaction = self.begin().await?;
+        changes::delete(&mut transaction, chat, fence).await?;
+        transaction.commit().await.map_err(failed)
     }
 
     async fn writer(&self) -> Result<PoolConnection<Sqlite>, Fault> {
@@ -148,10 +193,7 @@ impl Store for SqliteStore {
         if changes.is_empty() {
             return Ok(fence);
         }
-        let mut transaction = self.begin().await?;
-        let next = changes::make(&mut transaction, chat, fence, at, &changes).await?;
-        transaction.commit().await.map_err(failed)?;
-        Ok(next)
+        self.noted(self.write(chat, fence, at, &changes).await)
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
@@ -160,9 +202,7 @@ impl Store for SqliteStore {
     }
 
     async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
-        let mut transaction = self.begin().await?;
-        changes::delete(&mut transaction, chat, fence).await?;
-        Ok(transaction.commit().await.map_err(failed)?)
+        self.noted(self.remove(chat, fence).await)
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
@@ -255,7 +295,18 @@ impl Store for SqliteStore {
     async fn ready(&self) -> Result<(), StoreError> {
         chats::find(&mut *self.reader().await?, &ChatId::new("")).await?;
         // Taking the write lock is what fails on a disk or a file that can only be read.
-        Ok(self.begin().await?.rollback().await.map_err(failed)?)
+        let mut probe = self.begin().await?;
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match failure {
+            None => Ok(probe.rollback().await.map_err(failed)?),
+            // There may be room for a small write where a larger one has failed just now.
+            Some((at, reason)) if at.elapsed() < DISTRUST => Err(StoreError::Unavailable(reason)),
+            Some(_) => {
+                // Only a write tells whether there is room again. This one changes nothing but goes to the disk like any other.
+                sqlx::query("pragma user_version = 0").execute(&mut *probe).await.map_err(failed)?;
+                Ok(probe.commit().await.map_err(failed)?)
+            }
+        }
     }
 }
 
@@ -283,14 +334,19 @@ mod tests {
     async fn in_memory() -> (SqliteStore, ChatId) {
         let store = SqliteStore::open("sqlite::memory:").await.unwrap();
         let chat = ChatId::new("a");
+        begin(&store, &chat).await;
+        (store, chat)
+    }
+
+    /// A chat with an open run.
+    async fn begin(store: &SqliteStore, chat: &ChatId) {
         let create = Change::CreateChat { owner: Owner::anyone(), profile: fermata_protocol::Profile::V6 };
         let open = Change::OpenRun {
             run: RunId::new("r"),
             message: MessageId::new("m"),
             driver: InstanceId::new("i"),
         };
-        store.commit(&chat, Fence::NONE, Timestamp::UNIX_EPOCH, vec![create, open]).await.unwrap();
-        (store, chat)
+        store.commit(chat, Fence::NONE, Timestamp::UNIX_EPOCH, vec![create, open]).await.unwrap();
     }
 
     fn append(first: u64, chunk: String) -> Vec<Change> {
@@ -310,6 +366,49 @@ mod tests {
         assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
         set(&store, "pragma max_page_count = 1000000").await;
         store.commit(&chat, Fence(1), Timestamp::UNIX_EPOCH, append(1, "x".into())).await.unwrap();
+    }
+
+    /// Changes for which SQLite, if there is no room, ends the whole transaction by itself.
+    fn say(words: String) -> Vec<Change> {
+        vec![Change::PutMessage(Box::new(UiMessage {
+            id: MessageId::new(format!("m{}", words.len())),
+            role: fermata_protocol::Role::User,
+            metadata: None,
+            parts: vec![fermata_protocol::UiPart::Text {
+                text: words,
+                streaming: None,
+                provider_metadata: None,
+                extra: serde_json::Map::new(),
+            }],
+        }))]
+    }
+
+    async fn fills_up_and_goes_on(store: &SqliteStore, chat: &ChatId) {
+        for attempt in 1..=3 {
+            set(store, "pragma max_page_count = 1").await;
+            let full = store
+                .commit(chat, Fence(1), Timestamp::UNIX_EPOCH, say("x".repeat(1_000_000 * attempt)))
+                .await;
+            assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+            assert!(store.ready().await.is_err(), "it says that it cannot write");
+        }
+        set(store, "pragma max_page_count = 1000000").await;
+        store.commit(chat, Fence(1), Timestamp::UNIX_EPOCH, say("x".into())).await.unwrap();
+        assert_eq!(store.messages(chat).await.unwrap().len(), 1, "what failed has left nothing");
+        store.ready().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_sqlite_has_ended_by_itself_leaves_a_writer_that_works() {
+        let (store, chat) = in_memory().await;
+        fills_up_and_goes_on(&store, &chat).await;
+        let file = std::env::temp_dir().join(format!("fermata-full-{}.db", uuid::Uuid::new_v4()));
+        let store = SqliteStore::open(&format!("sqlite://{}", file.display())).await.unwrap();
+        begin(&store, &chat).await;
+        fills_up_and_goes_on(&store, &chat).await;
+        store.delete(&chat, Fence(2)).await.unwrap();
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
     }
 
     #[tokio::test]

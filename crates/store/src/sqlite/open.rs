@@ -1,13 +1,22 @@
 //! Opening a SQLite file: where it is, how it behaves, and its migrations.
 //!
 //! Invariants: one connection writes, so writers wait in the pool's queue and not in SQLite's busy loop; a commit is on the
-//! disk before it returns (WAL with `synchronous = full`), so what was acknowledged survives a power cut.
+//! disk before it returns (WAL with `synchronous = full`), so what was acknowledged survives a power cut; a connection whose
+//! transaction SQLite has ended by itself, as it does when the disk is full, is not used again; the files of the database can be
+//! read and written by their owner only.
 
-use std::{path::Path, str::FromStr, time::Duration};
+use std::{
+    fs::{OpenOptions, Permissions},
+    io,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use backon::{ExponentialBuilder, Retryable};
 use sqlx::{
-    SqlitePool,
+    Connection as _, SqliteConnection, SqlitePool,
     migrate::MigrateError,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
@@ -23,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const QUEUE: Duration = Duration::from_secs(15);
 /// Each connection has a thread of its own.
 const READERS: u32 = 4;
+/// The mode of each file of the database: chats are nobody's but their owner's.
+const PRIVATE: u32 = 0o600;
 
 /// SQLite's primary result codes for a file that cannot be used as it is.
 mod code {
@@ -38,6 +49,8 @@ pub struct Pools {
     pub writer: SqlitePool,
     /// Those that read; the writer itself where the database is in memory.
     pub readers: SqlitePool,
+    /// A connection that nobody uses. A database in memory lives as long as it has one, and the writer's may be replaced.
+    pub anchor: Option<SqlitePool>,
 }
 
 /// Opens the database that the URL names; creates and migrates it where needed and wanted.
@@ -46,13 +59,15 @@ pub async fn open(url: &str, migrate: bool) -> Result<Pools, OpenError> {
     let path = options.get_filename().to_owned();
     if is_in_memory(url) {
         // Nobody else could have migrated it.
-        let (writer, _) = writer(options, &path, true).await?;
-        return Ok(Pools { readers: writer.clone(), writer });
+        let (writer, _) = writer(options.clone(), &path, true).await?;
+        let anchor = single().connect_with(options).await.map_err(|error| refused(&path, &error))?;
+        return Ok(Pools { readers: writer.clone(), writer, anchor: Some(anchor) });
     }
     check_place(&path)?;
     if !migrate && !path.exists() {
         return Err(OpenError::Behind { database: path.display().to_string() });
     }
+    make_private(&path);
     let (writer, _) = writer(options.clone(), &path, migrate).await?;
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
@@ -60,7 +75,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<Pools, OpenError> {
         .acquire_timeout(QUEUE)
         .test_before_acquire(false)
         .connect_lazy_with(options.create_if_missing(false).pragma("query_only", "on"));
-    Ok(Pools { writer, readers })
+    Ok(Pools { writer, readers, anchor: None })
 }
 
 /// Brings the file that the URL names up to date.
@@ -69,6 +84,7 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
     let path = options.get_filename().to_owned();
     if !is_in_memory(url) {
         check_place(&path)?;
+        make_private(&path);
     }
     let (writer, migrated) = writer(options, &path, true).await?;
     writer.close().await;
@@ -109,6 +125,44 @@ fn check_place(path: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// Makes the file, if there is none, and sees to it that nobody but its owner reads the files of the database. SQLite gives the files
+/// beside it the mode of the database.
+///
+/// What goes wrong here is left to SQLite to say, or, if the files can be used all the same, told to the operator.
+fn make_private(path: &Path) {
+    let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path);
+    if made.is_ok() {
+        return;
+    }
+    for ending in ["", "-wal", "-shm", "-journal"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(ending);
+        let file = PathBuf::from(file);
+        if let Err(error) = tighten(&file) {
+            tracing::warn!(
+                file = %file.display(),
+                %error,
+                "others can read this file of the database, and its mode cannot be changed to 0600"
+            );
+        }
+    }
+}
+
+fn tighten(file: &Path) -> io::Result<()> {
+    let metadata = match file.metadata() {
+        Ok(metadata) if metadata.is_file() => metadata,
+        Ok(_) | Err(_) => return Ok(()),
+    };
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    // What the owner may not do is left so: a file that can only be read stays one.
+    std::fs::set_permissions(file, Permissions::from_mode(mode & PRIVATE))?;
+    tracing::info!(file = %file.display(), "others could read this file of the database (mode {mode:04o}), and no longer can");
+    Ok(())
+}
+
 async fn writer(
     options: SqliteConnectOptions,
     path: &Path,
@@ -131,18 +185,35 @@ fn is_busy(misfit: &Misfit) -> bool {
 }
 
 async fn connect(options: SqliteConnectOptions, migrate: bool) -> Result<(SqlitePool, Migrated), Misfit> {
-    let writer = SqlitePoolOptions::new()
+    let writer =
+        single().after_release(|connection, _| Box::pin(is_usable(connection))).connect_with(options).await?;
+    let migrated = bring_up(&writer, migrate).await?;
+    Ok((writer, migrated))
+}
+
+/// A pool of one connection that stays open.
+fn single() -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
         .max_connections(1)
-        // A database in memory lives as long as its connection.
         .min_connections(1)
         .idle_timeout(None)
         .max_lifetime(None)
         .acquire_timeout(QUEUE)
         .test_before_acquire(false)
-        .connect_with(options)
-        .await?;
-    let migrated = bring_up(&writer, migrate).await?;
-    Ok((writer, migrated))
+}
+
+/// Whether the pool may hand out this connection again; otherwise it opens another one.
+///
+/// SQLite ends a transaction by itself when the disk is full, cannot be read or written, or there is no memory. The `rollback` that
+/// follows fails then, and sqlx goes on believing that there is a transaction: no other could ever begin on the connection.
+async fn is_usable(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    // The rollback of a transaction that was dropped is on its way to the connection's thread; the answer comes after it.
+    connection.ping().await?;
+    if connection.is_in_transaction() {
+        tracing::warn!("SQLite has ended a transaction by itself, so its connection is replaced");
+        return Ok(false);
+    }
+    Ok(true)
 }
 
 /// Migrates in one transaction that holds the write lock, so that two processes that start together do not both do it.

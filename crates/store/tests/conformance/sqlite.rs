@@ -1,5 +1,7 @@
 //! What only a SQLite file can do, or be in the way of: opening, reopening, sharing, and what the schema itself refuses.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::fixtures::{open as open_run, *};
 use fermata_engine::{
     Store,
@@ -65,6 +67,55 @@ async fn a_file_opened_again_has_everything() {
     let target = AnswerTarget::Call(ToolCallId::new("c"));
     assert_eq!(store.call(&chat("a"), &target).await.unwrap(), Some(call("c", CallState::AwaitingApproval)));
     store.close().await;
+}
+
+/// Who may do what with each file of the database that is there.
+fn modes(folder: &Folder) -> Vec<(String, u32)> {
+    let files = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap);
+    let mode = |file: std::fs::DirEntry| {
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        (file.file_name().into_string().unwrap(), mode)
+    };
+    let mut modes: Vec<_> = files.map(mode).collect();
+    modes.sort();
+    modes
+}
+
+const ALL_PRIVATE: [(&str, u32); 3] =
+    [("fermata.db", 0o600), ("fermata.db-shm", 0o600), ("fermata.db-wal", 0o600)];
+
+fn assert_private(folder: &Folder) {
+    assert_eq!(modes(folder), ALL_PRIVATE.map(|(name, mode)| (name.to_owned(), mode)));
+}
+
+#[tokio::test]
+async fn the_files_of_a_database_are_its_owners_only() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    fill(&store).await;
+    assert_private(&folder);
+    // As they are after a process that made them with a wider mode was killed.
+    for (name, _) in ALL_PRIVATE {
+        let wider = std::fs::Permissions::from_mode(0o664);
+        std::fs::set_permissions(folder.path().join(name), wider).unwrap();
+    }
+    let again = opened(&folder).await;
+    assert_private(&folder);
+    assert_eq!(again.chat(&chat("a")).await.unwrap(), store.chat(&chat("a")).await.unwrap());
+    store.close().await;
+    again.close().await;
+}
+
+#[tokio::test]
+async fn a_file_that_may_only_be_read_is_not_made_writable() {
+    let folder = Folder::new();
+    opened(&folder).await.close().await;
+    std::fs::set_permissions(folder.file(), std::fs::Permissions::from_mode(0o444)).unwrap();
+    // Whoever runs the tests may be allowed to write to everything, so it may be opened or not.
+    if let Ok(store) = SqliteStore::open(&folder.url()).await {
+        store.close().await;
+    }
+    assert_eq!(folder.file().metadata().unwrap().permissions().mode() & 0o777, 0o400);
 }
 
 #[tokio::test]
