@@ -245,9 +245,13 @@ export class World {
     assert.equal(response.status, 204, await response.text());
   }
 
-  /** The calls that wait for somebody. */
-  async pending() {
-    const response = await this.request('GET', `/api/chat/${this.id}/pending`);
+  /**
+   * The calls that wait for somebody.
+   *
+   * @param {string} [chat] the world's own, if left out
+   */
+  async pending(chat = this.id) {
+    const response = await this.request('GET', `/api/chat/${chat}/pending`);
     assert.equal(response.status, 200);
     return /** @type {{ pending: Pending[] }} */ (await response.json()).pending;
   }
@@ -347,5 +351,5 @@ export class World {
   }
 }
 
-/** @typedef {{ id: string, tool: string, input: unknown, kind: string, state: string }} Pending */
+/** @typedef {{ id: string, tool: string, input: unknown, kind: string, state: string, since: string, expires?: string, server?: string }} Pending */
 /** @typedef {{ name: string, description: string, inputSchema: object, runBy: string, policy: string, resource?: string }} ListedTool */

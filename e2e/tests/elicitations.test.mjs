@@ -10,7 +10,7 @@ import { until } from '../harness/until.mjs';
 
 /** @typedef {import('../harness/scenario.mjs').World} World */
 /** @typedef {import('../harness/scenario.mjs').ScenarioOptions} ScenarioOptions */
-/** @typedef {{ elicitationId: string, toolCallId: string, message: string, requestedSchema: any, state: string }} Question */
+/** @typedef {{ elicitationId: string, toolCallId: string, message: string, requestedSchema: any, server: string, state: string }} Question */
 
 const TOOL = 'everything__trigger-elicitation-request';
 const ask = { name: TOOL, input: {} };
@@ -69,8 +69,12 @@ for (const [transport, config] of TRANSPORTS) {
     assert.equal(question.toolCallId, page.calls[0]?.toolCallId);
     assert.match(question.message, /inputs/);
     assert.deepEqual(question.requestedSchema.required, ['name']);
+    assert.equal(question.server, 'everything');
     const waiting = await world.pending();
-    assert.deepEqual(waiting.map(({ kind, id, tool, state }) => [kind, id, tool, state]), [['elicitation', elicitationId, TOOL, 'executing']]);
+    assert.deepEqual(
+      waiting.map(({ kind, id, tool, state, server }) => [kind, id, tool, state, server]),
+      [['elicitation', elicitationId, TOOL, 'executing', 'everything']],
+    );
     assert.equal(await listedAsPending(world), 1);
     const taken = await world.answer({ elicitationId, action: 'accept', content: good });
     assert.deepEqual(taken.map(({ toolCallId, waitingFor }) => [toolCallId, waitingFor]), [[question.toolCallId, []]]);

@@ -121,6 +121,29 @@ scenario('no resource is held while a person is asked', { versions: [6], config:
   assert.ok(first.done);
 });
 
+const unanswered = (/** @type {Place} */ place) => `elicit_timeout = "1s"\n${parked(place)}`;
+
+scenario('a question that nobody answers keeps a resource no longer than its limit', { versions: [6], config: unanswered }, async (world) => {
+  const { model } = world;
+  await world.offers('hand__ask');
+  model.script(calls({ name: 'hand__ask', input: { key: 'Ann' } }));
+  const first = await world.post('ask me', { id: 'one' });
+  await first.sees('data-elicitation');
+  const [question] = await world.pending('one');
+  assert.equal(Date.parse(question?.expires ?? '') - Date.parse(question?.since ?? ''), 1000);
+  model.script(says('Not answered.'));
+  await first.toEnd();
+  const ended = first.chunks.findLast(({ type }) => type === 'data-elicitation')?.data;
+  const { state, reason } = /** @type {{ state: string, reason: string }} */ (ended);
+  assert.equal(state, 'cancelled');
+  assert.match(reason, /nobody answered within 1s.*elicit_timeout/);
+  const told = model.request(2).results[0]?.text ?? '';
+  assert.match(told, /"action":"cancel".*hand asked the person was not answered: nobody answered within 1s/s);
+  model.script(calls({ name: 'hand__look', input: { key: 'x' } }), says('Seen.'));
+  const second = await (await world.post('look', { id: 'two' })).toEnd();
+  assert.ok(second.chunks.some(({ type }) => type === 'tool-output-available'));
+});
+
 const impatient = (/** @type {Place} */ place) => `lock_timeout = "1s"\n${byKey(place)}`;
 
 scenario('a wait for a resource ends with a clear error', { config: impatient }, async (world) => {

@@ -402,6 +402,10 @@ impl Driver {
             let effects = self.hear(vec![Err(ModelError::Timeout)]);
             return self.perform(effects).await;
         }
+        if live.run.first_question_ends().is_some_and(|ends| ends <= now) {
+            let effects = self.decide(Run::end_questions);
+            return self.perform(effects).await;
+        }
         if live.run.is_expired(now) {
             let effects = self.decide(|run, context, effects| run.end(Ending::Expired, context, effects));
             return self.perform(effects).await;

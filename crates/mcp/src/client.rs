@@ -6,7 +6,7 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
         ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability, Implementation,
-        ProgressNotificationParam,
+        JsonObject, MetaObject, ProgressNotificationParam,
     },
     service::{InboundStreamOrigin, NotificationContext, RequestContext},
 };
@@ -19,6 +19,9 @@ use crate::{
 
 /// The question that is understood.
 const ELICIT: &str = "elicitation/create";
+
+/// The key in `_meta` of a cancellation that no person has made: the reason for it.
+const REASON: &str = "fermata/reason";
 
 /// Fermata, as one server sees it.
 pub(crate) struct Client {
@@ -51,7 +54,12 @@ impl Client {
                 return ElicitationReply::Cancel;
             }
         };
-        let elicitation = Elicitation { message, requested_schema, or_of: asker.or_of.clone() };
+        let elicitation = Elicitation {
+            message,
+            requested_schema,
+            server: Some(self.server.clone()),
+            or_of: asker.or_of.clone(),
+        };
         tokio::select! {
             biased;
             () = asker.ended() => ElicitationReply::Cancel,
@@ -69,6 +77,11 @@ fn answer(reply: ElicitationReply) -> ElicitResult {
         }
         ElicitationReply::Decline => ElicitResult::new(ElicitationAction::Decline),
         ElicitationReply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+        ElicitationReply::Unanswered { reason } => {
+            let mut result = ElicitResult::new(ElicitationAction::Cancel);
+            result.meta = Some(MetaObject(JsonObject::from_iter([(REASON.to_owned(), reason.into())])));
+            result
+        }
     }
 }
 

@@ -249,6 +249,7 @@ fn settings(config: &Config) -> Settings {
             model_call_timeout: config.model_call_timeout.0,
             tool_timeout: config.tool_timeout.0,
             lock_timeout: config.lock_timeout.0,
+            elicit_timeout: config.elicit_timeout.0,
         },
     }
 }

@@ -288,6 +288,10 @@ settings! {
     /// How long a call may wait for its resource while other calls use it.
     lock_timeout: Duration = "5m", "FERMATA_LOCK_TIMEOUT",
         over "the call has failed, and the model is told why";
+    /// How long a question of a running tool (elicitation) waits for its answer if its call uses a resource, which it keeps from
+    /// other calls meanwhile. Other questions wait as long as calls do (expire).
+    elicit_timeout: Duration = "5m", "FERMATA_ELICIT_TIMEOUT",
+        over "the question is cancelled, the tool goes on without an answer, and the person and the model are told why";
     /// Whether people are asked about calls: default (where the policy says so) or auto (never; what is denied stays denied).
     approval: ApprovalMode = "default", "FERMATA_APPROVAL";
     /// When calls run: step (once all calls of the step are decided) or progressive (each once it is decided itself).

@@ -483,7 +483,8 @@ mod tests {
         assert_eq!(withheld.judge(&decision(false, None)), Err(Refusal::WrongAnswer));
         withheld.question = Some(Question { id: ApprovalId::new("q"), required: false });
         assert_eq!(withheld.judge(&decision(false, None)), Ok(Verdict::Take));
-        withheld.resource = Some(ResourceKey { name: "a".into(), owner: None });
+        withheld.resource =
+            Some(ResourceKey { named_by: crate::NamedBy::Settings, name: "a".into(), owner: None });
         assert_eq!(
             withheld.judge(&decision(false, None)),
             Err(Refusal::WrongAnswer),

@@ -53,6 +53,9 @@ pub struct Elicitation {
     pub message: String,
     /// JSON Schema of the answer's content, an object schema.
     pub requested_schema: Value,
+    /// The MCP server that asks, by its name in the settings; `None` for any other tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// Other running calls of the chat that may be the one that asks, where that cannot be told: the question lives as long as one of
     /// them does.
     pub or_of: Vec<ToolCallId>,
@@ -65,8 +68,13 @@ pub enum ElicitationReply {
     Accept(Value),
     /// Said no.
     Decline,
-    /// Did not decide, or could not be asked.
+    /// Did not decide.
     Cancel,
+    /// Was not asked, or is asked no longer. The tool is to take it for [`ElicitationReply::Cancel`].
+    Unanswered {
+        /// Why, as a sentence for whoever reads the call's outcome.
+        reason: String,
+    },
 }
 
 /// Nobody listens: reports go nowhere, and there is no person to ask.

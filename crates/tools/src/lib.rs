@@ -38,7 +38,7 @@ pub use policy::{
     ApprovalMode, ChainMode, Condition, Decision, DefaultPolicy, GateMode, Policy, Rule, RulePolicy, RuledBy,
     Ruling,
 };
-pub use resource::{Resource, ResourceKey, ResourcePart};
+pub use resource::{NamedBy, Resource, ResourceKey, ResourcePart};
 pub use scheduler::{Guard, Locks, Ticket};
 pub use tool::{Tool, ToolSettings, ToolSpec, TypedTool, typed};
 pub use toolbox::{Found, InputError, PostedLimits, Toolbox, ToolboxError};

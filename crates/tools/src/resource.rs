@@ -38,15 +38,39 @@ pub enum ResourcePart {
     Host,
 }
 
-/// The lock of one resource.
+/// The lock of one resource. What an input says never takes the lock of a name, whatever it says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResourceKey {
+    /// Who says the name.
+    #[serde(skip_serializing_if = "NamedBy::is_settings", default)]
+    pub named_by: NamedBy,
     /// The resource's name, or the value that stands for it.
     pub name: String,
     /// Whose it is, where each owner has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner: Option<Owner>,
 }
+
+/// Who says what a resource is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NamedBy {
+    /// The operator, or the tool itself.
+    #[default]
+    Settings,
+    /// The input of the call.
+    Input,
+}
+
+// === impl NamedBy ===
+
+impl NamedBy {
+    fn is_settings(&self) -> bool {
+        *self == Self::Settings
+    }
+}
+
+// === impl Resource ===
 
 impl Resource {
     /// One for the whole deployment.
@@ -68,7 +92,8 @@ impl Resource {
     pub fn key(&self, input: &Value, owner: &Owner) -> Option<ResourceKey> {
         match self {
             Self::Named { name, per_owner } => {
-                Some(ResourceKey { name: name.clone(), owner: per_owner.then(|| owner.clone()) })
+                let owner = per_owner.then(|| owner.clone());
+                Some(ResourceKey { named_by: NamedBy::Settings, name: name.clone(), owner })
             }
             Self::Input { field, part } => {
                 let name = field::texts(input, field).into_iter().next()?;
@@ -76,7 +101,7 @@ impl Resource {
                     ResourcePart::Whole => name,
                     ResourcePart::Host => host(&name).unwrap_or(name),
                 };
-                Some(ResourceKey { name, owner: None })
+                Some(ResourceKey { named_by: NamedBy::Input, name, owner: None })
             }
         }
     }
@@ -135,6 +160,19 @@ mod tests {
         }
         assert_eq!(key(&host, json!({"url": "https://[::1]:80/"})), Some("::1".into()));
         assert_eq!(key(&host, json!({"url": "no url"})), Some("no url".into()));
+    }
+
+    #[test]
+    fn an_input_cannot_take_the_lock_of_a_name() {
+        let alice = Owner::new("alice");
+        let of_input = Resource::input("path").key(&json!({"path": "files"}), &alice).unwrap();
+        let by_name = Resource::named("files").key(&json!({}), &alice).unwrap();
+        assert_ne!(of_input, by_name);
+        let (of_input, by_name) = (json!(of_input), json!(by_name));
+        assert_ne!(of_input, by_name, "the database knows a lock by this");
+        assert_eq!(by_name, json!({"name": "files"}), "as earlier builds write it");
+        let read: ResourceKey = serde_json::from_value(of_input).unwrap();
+        assert_eq!(read.named_by, NamedBy::Input);
     }
 
     #[test]

@@ -30,11 +30,7 @@ pub(super) enum Signal {
     /// It has ended.
     Settled(ToolCallId, Result<Value, ToolError>),
     /// It asks the person something. The id goes back first, so that the question can be withdrawn.
-    Elicits {
-        call: ToolCallId,
-        question: Elicitation,
-        asked: oneshot::Sender<(ElicitationId, oneshot::Receiver<ElicitationReply>)>,
-    },
+    Elicits { call: ToolCallId, question: Elicitation, asked: oneshot::Sender<Asking> },
     /// It does not want to know any more.
     Withdraws(ElicitationId),
     /// It is about to run again, and waits until that is noted: a crash after it must not make it run too often.
@@ -42,6 +38,9 @@ pub(super) enum Signal {
     /// Some of them show something.
     Reports(Vec<(ToolCallId, Value)>),
 }
+
+/// The question's id and where its answer comes; or that it cannot be asked.
+type Asking = Result<(ElicitationId, oneshot::Receiver<ElicitationReply>), ElicitationReply>;
 
 /// The tools of one run.
 pub(super) struct Jobs {
@@ -106,15 +105,11 @@ impl Jobs {
     }
 
     /// Keeps a tool that waits for an answer, and what it is told first.
-    pub fn ask(
-        &mut self,
-        id: ElicitationId,
-        asked: oneshot::Sender<(ElicitationId, oneshot::Receiver<ElicitationReply>)>,
-    ) {
+    pub fn ask(&mut self, id: ElicitationId, asked: oneshot::Sender<Asking>) {
         let (sender, reply) = oneshot::channel();
         self.questions.insert(id.clone(), sender);
         // A tool that has gone meanwhile has dropped what withdraws the question, so that is done here.
-        if let (Err(_), Some(channel)) = (asked.send((id.clone(), reply)), &self.channel) {
+        if let (Err(_), Some(channel)) = (asked.send(Ok((id.clone(), reply))), &self.channel) {
             let _ = channel.outlet.signals.send(Signal::Withdraws(id));
         }
     }
@@ -209,8 +204,11 @@ impl Surroundings for Outlet {
         let (asked, answer) = oneshot::channel();
         let signal = Signal::Elicits { call: call.clone(), question, asked };
         let Ok(()) = self.signals.send(signal) else { return ElicitationReply::Cancel };
-        // Nobody can be asked where the run does not take the question.
-        let Ok((id, reply)) = answer.await else { return ElicitationReply::Cancel };
+        let (id, reply) = match answer.await {
+            Ok(Ok(asked)) => asked,
+            Ok(Err(reply)) => return reply,
+            Err(_) => return ElicitationReply::Cancel,
+        };
         let _asked = Asked { id, signals: self.signals.clone() };
         reply.await.unwrap_or(ElicitationReply::Cancel)
     }

@@ -1,7 +1,7 @@
 //! The run's tools: started, heard, and told what the person said.
 
 use fermata_protocol::ToolCallId;
-use fermata_tools::{Call, CallContext, Execution};
+use fermata_tools::{Call, CallContext, ElicitationReply, Execution};
 
 use super::{Driver, jobs::Signal};
 use crate::{
@@ -119,12 +119,13 @@ impl Driver {
                 Ok(())
             }
             Signal::Elicits { call, question, asked } => {
-                let mut id = None;
-                let effects =
-                    self.decide(|run, context, effects| id = run.elicit(&call, question, context, effects));
-                // Where it cannot be asked, dropping `asked` tells the tool so.
-                if let (Some(live), Some(id)) = (&mut self.live, id) {
-                    live.jobs.ask(id, asked);
+                let mut taken = Err(ElicitationReply::Cancel);
+                let effects = self
+                    .decide(|run, context, effects| taken = run.elicit(&call, question, context, effects));
+                match (&mut self.live, taken) {
+                    (Some(live), Ok(id)) => live.jobs.ask(id, asked),
+                    (_, Err(reply)) => _ = asked.send(Err(reply)),
+                    (None, Ok(_)) => {}
                 }
                 self.perform(effects).await
             }

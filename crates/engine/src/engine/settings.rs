@@ -79,6 +79,8 @@ pub struct Limits {
     pub tool_timeout: Duration,
     /// How long a call may wait for its resource.
     pub lock_timeout: Duration,
+    /// How long a question of a tool may wait for its answer while the tool's call keeps others from a resource.
+    pub elicit_timeout: Duration,
 }
 
 // === impl Settings ===
@@ -122,6 +124,7 @@ impl Default for Limits {
             model_call_timeout: Duration::from_secs(15 * 60),
             tool_timeout: Duration::from_secs(60),
             lock_timeout: Duration::from_secs(5 * 60),
+            elicit_timeout: Duration::from_secs(5 * 60),
         }
     }
 }

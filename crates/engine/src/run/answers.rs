@@ -172,7 +172,7 @@ impl Run {
             return Err(refused(Refusal::WrongAnswer));
         };
         match state {
-            ElicitState::Withdrawn => Err(refused(Refusal::Gone)),
+            ElicitState::Withdrawn(_) => Err(refused(Refusal::Gone)),
             ElicitState::Answered(was, with) if was == action && with == content => Ok(None),
             ElicitState::Answered(_, _) => Err(refused(Refusal::AlreadyAnswered)),
             ElicitState::Pending => Ok(Some((nth, *action, content.clone()))),

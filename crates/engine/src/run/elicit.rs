@@ -8,7 +8,7 @@ use fermata_tools::{Elicitation, ElicitationReply, Reply};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Context, Effects, Phase, Run, gate::expiry, is_at_work};
+use super::{Context, Effects, Phase, Run, gate::expiry, is_at_work, later};
 use crate::Pending;
 
 /// The kind of the data part that shows a question.
@@ -24,6 +24,17 @@ pub(crate) struct Elicited {
     pub state: ElicitState,
     pub since: Timestamp,
     pub expires: Timestamp,
+    /// What that ends.
+    pub expiry_ends: ExpiryEnds,
+}
+
+/// What ends when nobody has answered a question in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpiryEnds {
+    /// The run, like the expiry of a call.
+    Run,
+    /// The question alone, because its call keeps others from a resource.
+    Question,
 }
 
 /// How far a question is.
@@ -31,23 +42,40 @@ pub(crate) struct Elicited {
 pub(crate) enum ElicitState {
     Pending,
     Answered(ElicitAction, Option<Value>),
-    Withdrawn,
+    /// Nobody waits for an answer any more, for this reason where it is not the end of the call.
+    Withdrawn(Option<String>),
 }
 
 impl Run {
-    /// A running call asks the person something. `None` where it cannot be asked.
+    /// A running call asks the person something.
+    ///
+    /// # Errors
+    /// It cannot be asked; what the tool is told.
     pub fn elicit(
         &mut self,
         call: &ToolCallId,
         question: Elicitation,
         context: &Context<'_>,
         effects: &mut Effects,
-    ) -> Option<ElicitationId> {
-        let place = self.calls.iter().position(|known| known.id == *call && is_at_work(known))?;
-        let is_full = self.pending().count() + self.elicitations().count() >= context.limits.parked_calls;
-        if self.state.phase != Phase::Working || is_full {
-            return None;
+    ) -> Result<ElicitationId, ElicitationReply> {
+        let place = self.calls.iter().position(|known| known.id == *call && is_at_work(known));
+        let Some(place) = place.filter(|_| self.state.phase == Phase::Working) else {
+            return Err(ElicitationReply::Cancel);
+        };
+        let most = context.limits.parked_calls;
+        if self.pending().count() + self.elicitations().count() >= most {
+            let reason = format!("{most} calls and questions of the chat wait already (max_parked_calls).");
+            return Err(ElicitationReply::Unanswered { reason });
         }
+        let keeps_others_waiting = self.calls.iter().any(|other| {
+            other.resource.is_some() && (other.id == *call || question.or_of.contains(&other.id))
+        });
+        let (expires, expiry_ends) = if keeps_others_waiting && context.limits.elicit_timeout < context.expire
+        {
+            (later(context.now, context.limits.elicit_timeout), ExpiryEnds::Question)
+        } else {
+            (expiry(context), ExpiryEnds::Run)
+        };
         let id = ElicitationId::new(context.ids.next("elic_"));
         self.elicited.push(Elicited {
             id: id.clone(),
@@ -55,12 +83,35 @@ impl Run {
             question,
             state: ElicitState::Pending,
             since: context.now,
-            expires: expiry(context),
+            expires,
+            expiry_ends,
         });
         self.show_elicitation(self.elicited.len() - 1, effects);
         effects.save = true;
         self.mark_parked(context.now);
-        Some(id)
+        Ok(id)
+    }
+
+    /// When the first question ends by itself that keeps others from a resource.
+    pub fn first_question_ends(&self) -> Option<Timestamp> {
+        let ending = self.elicitations().filter(|elicited| elicited.expiry_ends == ExpiryEnds::Question);
+        ending.map(|elicited| elicited.expires).min()
+    }
+
+    /// Nobody has answered these questions in time, and others wait for what their calls keep.
+    pub fn end_questions(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        let limit = humantime::format_duration(context.limits.elicit_timeout);
+        for nth in 0..self.elicited.len() {
+            let Elicited { state, expiry_ends, expires, .. } = &self.elicited[nth];
+            let is_over = *expiry_ends == ExpiryEnds::Question && *expires <= context.now;
+            if is_over && *state == ElicitState::Pending {
+                let reason = format!(
+                    "nobody answered within {limit}, and the call keeps others from a resource (elicit_timeout)."
+                );
+                self.withdraw_nth(nth, Some(reason), effects);
+            }
+        }
+        self.mark_parked(context.now);
     }
 
     /// The questions that wait for an answer.
@@ -113,7 +164,7 @@ impl Run {
     pub fn withdraw(&mut self, id: &ElicitationId, context: &Context<'_>, effects: &mut Effects) {
         let Some(nth) = self.elicited.iter().position(|elicited| elicited.id == *id) else { return };
         if self.elicited[nth].state == ElicitState::Pending && self.state.phase != Phase::Over {
-            self.withdraw_nth(nth, effects);
+            self.withdraw_nth(nth, None, effects);
             self.mark_parked(context.now);
         }
     }
@@ -129,7 +180,7 @@ impl Run {
                     self.elicited[nth].place = other;
                     self.show_elicitation(nth, effects);
                 }
-                None => self.withdraw_nth(nth, effects),
+                None => self.withdraw_nth(nth, None, effects),
             }
         }
     }
@@ -141,22 +192,32 @@ impl Run {
         others.find(|(_, call)| question.or_of.contains(&call.id)).map(|(other, _)| other)
     }
 
-    fn withdraw_nth(&mut self, nth: usize, effects: &mut Effects) {
-        self.elicited[nth].state = ElicitState::Withdrawn;
-        effects.replies.push((self.elicited[nth].id.clone(), ElicitationReply::Cancel));
+    fn withdraw_nth(&mut self, nth: usize, reason: Option<String>, effects: &mut Effects) {
+        let reply = match &reason {
+            Some(reason) => ElicitationReply::Unanswered { reason: reason.clone() },
+            None => ElicitationReply::Cancel,
+        };
+        effects.replies.push((self.elicited[nth].id.clone(), reply));
+        self.elicited[nth].state = ElicitState::Withdrawn(reason);
         effects.save = true;
         self.show_elicitation(nth, effects);
     }
 
     fn show_elicitation(&mut self, nth: usize, effects: &mut Effects) {
         let Elicited { id, place, question, state, .. } = &self.elicited[nth];
-        let data = json!({
+        let mut data = json!({
             "elicitationId": id,
             "toolCallId": self.calls[*place].id,
             "message": question.message,
             "requestedSchema": question.requested_schema,
             "state": state.name(),
         });
+        if let Some(server) = &question.server {
+            data["server"] = server.as_str().into();
+        }
+        if let ElicitState::Withdrawn(Some(reason)) = state {
+            data["reason"] = reason.as_str().into();
+        }
         let chunk = elicitation_chunk(id.as_str(), data);
         self.publish(effects, chunk);
     }
@@ -168,7 +229,7 @@ impl Run {
             let Some(id) = part.id.filter(|_| part.kind == ELICITATION) else { continue };
             if part.data["state"] == ElicitState::Pending.name() {
                 let mut data = part.data;
-                data["state"] = ElicitState::Withdrawn.name().into();
+                data["state"] = ElicitState::Withdrawn(None).name().into();
                 self.publish(effects, elicitation_chunk(&id, data));
                 effects.save = true;
             }
@@ -203,7 +264,7 @@ impl ElicitState {
             Self::Pending => "pending",
             Self::Answered(ElicitAction::Accept, _) => "accepted",
             Self::Answered(ElicitAction::Decline, _) => "declined",
-            Self::Answered(ElicitAction::Cancel, _) | Self::Withdrawn => "cancelled",
+            Self::Answered(ElicitAction::Cancel, _) | Self::Withdrawn(_) => "cancelled",
         }
     }
 }

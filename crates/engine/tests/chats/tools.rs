@@ -80,6 +80,30 @@ async fn a_call_waits_for_its_turn_no_longer_than_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_answers_keeps_a_resource_for_no_longer_than_its_limit() {
+    let world = World::new();
+    world.engine.set_rules(settings(
+        "run",
+        ToolSettings { resource: Some(Resource::named("it")), ..ToolSettings::default() },
+    ));
+    world.script([calls(&[("run", json!({"as": "1", "does": "asks"}))])]);
+    let mut first = say_in(&world, "one").await;
+    first.until("data-elicitation").await;
+    world.script([calls(&[("run", json!({"as": "2"}))]), says("one"), says("two")]);
+    // Who stands in line for as long as the question may take has waited for `lock_timeout`, too.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let mut second = say_in(&world, "two").await;
+    second.read_out().await;
+    first.read_out().await;
+    let expected = ["begins 1", "was told Unanswered", "ends 1", "begins 2", "ends 2"];
+    let done = done(&world);
+    assert_eq!(done.len(), expected.len(), "{done:?}");
+    assert!(done.iter().zip(expected).all(|(line, start)| line.starts_with(start)), "{done:?}");
+    let states: Vec<_> = first.chunks.iter().filter_map(|chunk| chunk["data"]["state"].as_str()).collect();
+    assert_eq!(states, ["pending", "cancelled"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_talks_a_lot_does_not_flood_the_stream() {
     let world = World::new();
     world.script([calls(&[("run", json!({"does": "chats"}))]), says("ok")]);
@@ -173,6 +197,7 @@ async fn a_tools_question_holds_the_stream_is_let_go_and_is_answered_after_that(
     stream.until("data-elicitation").await;
     let asked = stream.find("data-elicitation")["data"].clone();
     assert_eq!((&asked["state"], &asked["message"]), (&json!("pending"), &json!("How big?")));
+    assert_eq!(asked["server"], "sizes");
     let id = asked["elicitationId"].as_str().unwrap().to_owned();
     assert_eq!(world.pending().await, [format!("{id} asks How big?")]);
 

@@ -145,8 +145,12 @@ impl Tool for Does {
             }
             Some("asks") => {
                 let requested_schema = json!({"type": "object", "required": ["size"]});
-                let question =
-                    Elicitation { message: "How big?".into(), requested_schema, or_of: Vec::new() };
+                let question = Elicitation {
+                    message: "How big?".into(),
+                    requested_schema,
+                    server: Some("sizes".into()),
+                    or_of: Vec::new(),
+                };
                 let reply = context.elicit(question).await;
                 note(&format!("was told {reply:?}"));
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -190,7 +190,11 @@ impl World {
     async fn check_locks(&self) {
         let probe = InstanceId::new("probe");
         self.store.join(&probe).await.unwrap();
-        for key in ["a", "b"].map(|name| ResourceKey { name: name.into(), owner: None }) {
+        for key in ["a", "b"].map(|name| ResourceKey {
+            named_by: fermata_tools::NamedBy::Settings,
+            name: name.into(),
+            owner: None,
+        }) {
             if !self.store.try_lock(&key, &probe).await.unwrap() {
                 self.facts().fault(format!("{key:?} is locked for ever"));
             }

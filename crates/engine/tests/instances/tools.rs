@@ -153,8 +153,12 @@ impl Deed {
             }
             Some("asks") => {
                 let requested_schema = json!({"type": "object", "required": ["size"]});
-                let question =
-                    Elicitation { message: "How big?".into(), requested_schema, or_of: Vec::new() };
+                let question = Elicitation {
+                    message: "How big?".into(),
+                    requested_schema,
+                    server: None,
+                    or_of: Vec::new(),
+                };
                 Ok(json!({"was told": format!("{:?}", context.elicit(question).await)}))
             }
             _ => Ok(json!({"did": context.call})),

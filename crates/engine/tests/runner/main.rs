@@ -438,7 +438,11 @@ async fn a_call_that_waits_too_long_for_its_resource_fails_and_did_not_run() {
     let notes = Arc::default();
     let mut params = params(&model, &[&noting(&notes)]);
     params.lock_timeout = Duration::from_secs(9);
-    let key = fermata_tools::ResourceKey { name: "file".into(), owner: None };
+    let key = fermata_tools::ResourceKey {
+        named_by: fermata_tools::NamedBy::Settings,
+        name: "file".into(),
+        owner: None,
+    };
     let _held = params.locks.queue(key).turn().await;
     Runner::new(params).run_until_done().await.unwrap();
     assert!(model.heard(1)[2].contains("longer than 9s"), "{}", model.heard(1)[2]);
@@ -696,11 +700,14 @@ async fn the_hooks_hear_every_word_step_call_and_result_once() {
         let question = Elicitation {
             message: "Where?".into(),
             requested_schema: json!({"type": "object"}),
+            server: None,
             or_of: Vec::new(),
         };
         match context.elicit(question).await {
             ElicitationReply::Accept(content) => Ok(content),
-            ElicitationReply::Decline | ElicitationReply::Cancel => Err(ToolError::internal("Nobody said.")),
+            ElicitationReply::Decline | ElicitationReply::Cancel | ElicitationReply::Unanswered { .. } => {
+                Err(ToolError::internal("Nobody said."))
+            }
         }
     })
     .shared();

@@ -45,6 +45,9 @@ pub struct Pending {
     /// What an elicitation asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// The MCP server that asks, as the settings name it. The words of the elicitation are its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
     /// JSON Schema of an elicitation's `content`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -98,6 +101,7 @@ impl From<Waiting> for Pending {
                 tool: call.tool,
                 expires: call.expires,
                 message: None,
+                server: None,
                 requested_schema: None,
             },
             Waiting::Elicitation { id, call, question, since, expires } => Self {
@@ -112,6 +116,7 @@ impl From<Waiting> for Pending {
                 tool: call.tool,
                 expires: Some(expires),
                 message: Some(question.message),
+                server: question.server,
                 requested_schema: Some(question.requested_schema),
             },
         }

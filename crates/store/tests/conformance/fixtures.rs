@@ -246,7 +246,11 @@ fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
         always: n.is_multiple_of(3),
     });
     call.answer = Some(AnswerKind::Output { output: json!({"what": "was answered"}) });
-    call.resource = Some(ResourceKey { name: "file".into(), owner: Some(alice()) });
+    call.resource = Some(ResourceKey {
+        named_by: fermata_tools::NamedBy::Settings,
+        name: "file".into(),
+        owner: Some(alice()),
+    });
     call.expires = Some(moment(9));
     call
 }

@@ -182,7 +182,7 @@ async fn an_instance_lets_go_of_its_runs_that_wait(store: AnyStore) {
 }
 
 fn resource(name: &str, owner: Option<Owner>) -> ResourceKey {
-    ResourceKey { name: name.into(), owner }
+    ResourceKey { named_by: fermata_tools::NamedBy::Settings, name: name.into(), owner }
 }
 
 async fn a_lock_has_one_holder(store: AnyStore) {

@@ -129,7 +129,11 @@ async fn instances_and_locks_with_odd_names_stay_apart(store: AnyStore) {
     assert_eq!(beat.unwrap().alive.len(), ODD.len());
     let long = "x".repeat(5_000);
     for name in ODD.into_iter().chain([long.as_str()]) {
-        let key = ResourceKey { name: name.into(), owner: Some(Owner::new(name)) };
+        let key = ResourceKey {
+            named_by: fermata_tools::NamedBy::Settings,
+            name: name.into(),
+            owner: Some(Owner::new(name)),
+        };
         assert!(store.try_lock(&key, &instance("a\0")).await.unwrap(), "{name:?}");
         assert!(!store.try_lock(&key, &instance("a")).await.unwrap(), "{name:?}");
     }

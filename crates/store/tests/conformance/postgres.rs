@@ -64,7 +64,7 @@ async fn an_instance_whose_session_ends_is_buried_at_the_next_beat_of_another() 
     for id in ["one", "two"] {
         store.join(&instance(id)).await.unwrap();
     }
-    let key = ResourceKey { name: "file".into(), owner: None };
+    let key = ResourceKey { named_by: fermata_tools::NamedBy::Settings, name: "file".into(), owner: None };
     assert!(store.try_lock(&key, &instance("two")).await.unwrap());
     store.commit(&chat("a"), Fence::NONE, at(0), vec![create(alice()), open_by("r", "two")]).await.unwrap();
     assert_eq!(alive(store, "one").await, [instance("one"), instance("two")]);

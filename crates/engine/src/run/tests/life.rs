@@ -1,7 +1,9 @@
 //! What becomes of a call between the model's wish and its outcome: the gate's other modes, lines, reports, questions, repeats.
 
-use fermata_protocol::{ElicitAction, ElicitationId};
-use fermata_tools::{ApprovalMode, ChainMode, Elicitation, ErrorType, GateMode, Strategies, Strategy};
+use fermata_protocol::{ElicitAction, ElicitationId, UiPart};
+use fermata_tools::{
+    ApprovalMode, ChainMode, Elicitation, ElicitationReply, ErrorType, GateMode, Strategies, Strategy,
+};
 
 use super::*;
 
@@ -20,7 +22,7 @@ impl Play {
     fn asks(&mut self, call: &str) -> &mut Self {
         let id = ToolCallId::new(call);
         self.tell(&format!("{call} asks"), |run, context, effects| {
-            run.elicit(&id, question(), context, effects);
+            run.elicit(&id, question(), context, effects).unwrap();
         })
     }
 
@@ -52,7 +54,7 @@ impl Play {
 fn question() -> Elicitation {
     let requested_schema =
         json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]});
-    Elicitation { message: "How big?".into(), requested_schema, or_of: Vec::new() }
+    Elicitation { message: "How big?".into(), requested_schema, server: None, or_of: Vec::new() }
 }
 
 fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
@@ -353,7 +355,7 @@ fn a_question_that_may_be_of_several_calls_lives_as_long_as_one_of_them() {
     play.transcript.clear();
     let asked = Elicitation { or_of: vec![ToolCallId::new("call_1")], ..question() };
     play.tell("call_2 asks, or call_1", |run, context, effects| {
-        run.elicit(&ToolCallId::new("call_2"), asked, context, effects);
+        run.elicit(&ToolCallId::new("call_2"), asked, context, effects).unwrap();
     });
     play.settle("call_2", Ok(json!("noon")));
     assert!(play.run.is_waiting(), "call_1 may be the one that asks");
@@ -412,6 +414,62 @@ fn a_question_that_nobody_answers_expires() {
         reply elic_2 Cancel
         over: expired
     "#]]);
+}
+
+#[test]
+fn a_question_whose_call_keeps_a_resource_ends_without_its_call_when_nobody_answers() {
+    let mut play = Play::new();
+    play.calls(&[("file", r#"{"n": 1}"#)]).turn("call_1").asks("call_1");
+    play.transcript.clear();
+    assert_eq!(play.run.expires(), play.run.first_question_ends());
+    play.now = play.run.first_question_ends().expect("it keeps others waiting");
+    assert!(!play.run.is_expired(play.now), "the run does not end");
+    play.tell("time is over", Run::end_questions);
+    let gone = play.refusal(&[elicited("elic_2", ElicitAction::Decline, None)]);
+    assert!(matches!(gone, Rejected::Refused { refusal: fermata_tools::Refusal::Gone, .. }));
+    assert!(!play.run.is_waiting() && play.run.first_question_ends().is_none());
+    let part = play.run.snapshot().parts.into_iter().find_map(|part| match part {
+        UiPart::Data(part) => Some(part.data),
+        _ => None,
+    });
+    let reason = "nobody answered within 5m, and the call keeps others from a resource (elicit_timeout).";
+    assert_eq!(part.unwrap()["reason"], reason);
+    play.settle("call_1", Ok(json!("done"))).check(expect![[r#"
+        > time is over
+        save
+        data-elicitation cancelled
+        reply elic_2 Unanswered { reason: "nobody answered within 5m, and the call keeps others from a resource (elicit_timeout)." }
+        > settled call_1
+        save
+        tool-output-available call_1 done
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn a_question_that_may_be_of_a_call_that_keeps_a_resource_ends_like_its_own() {
+    let mut play = Play::new();
+    play.calls(&[("file", r#"{"n": 1}"#), ("time", "{}")]).turn("call_1");
+    let asked = Elicitation { or_of: vec![ToolCallId::new("call_1")], ..question() };
+    play.tell("call_2 asks, or call_1", |run, context, effects| {
+        run.elicit(&ToolCallId::new("call_2"), asked, context, effects).unwrap();
+    });
+    assert!(play.run.first_question_ends().is_some());
+}
+
+#[test]
+fn a_question_that_finds_no_place_says_why() {
+    let mut play = Play::new();
+    play.scene.limits.parked_calls = 0;
+    play.calls(&[("time", "{}")]);
+    let mut reply = None;
+    play.tell("call_1 asks", |run, context, effects| {
+        reply = run.elicit(&ToolCallId::new("call_1"), question(), context, effects).err();
+    });
+    let Some(ElicitationReply::Unanswered { reason }) = reply else { panic!("{reply:?}") };
+    assert!(reason.contains("max_parked_calls"), "{reason}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What may happen to a run, and how it happens.
 
-use fermata_tools::{ChainMode, ErrorType, ResourceKey, Strategies, Strategy as Follows};
+use fermata_tools::{ChainMode, ErrorType, NamedBy, ResourceKey, Strategies, Strategy as Follows};
 use proptest::prelude::*;
 
 use super::{
@@ -172,7 +172,11 @@ impl World {
                 self.tell(|run, context, effects| run.miss_turn(&call, context, effects));
             }
             Move::StrangerComes { n } => {
-                let place = self.lines.queue(ResourceKey { name: n.to_string(), owner: None });
+                let place = self.lines.queue(ResourceKey {
+                    named_by: NamedBy::Settings,
+                    name: n.to_string(),
+                    owner: None,
+                });
                 self.strangers.push(place);
                 self.strangers_move();
             }
@@ -257,7 +261,9 @@ impl World {
         if self.live.is_none() {
             return;
         }
-        if self.run.is_expired(self.now) {
+        if self.run.first_question_ends().is_some_and(|ends| ends <= self.now) {
+            self.tell(Run::end_questions);
+        } else if self.run.is_expired(self.now) {
             self.ends(Ending::Expired);
         } else if self.tools_are_missed() {
             self.tell(Run::give_up_on_tools);

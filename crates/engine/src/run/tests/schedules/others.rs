@@ -111,10 +111,11 @@ impl World {
     pub fn ask(&mut self, nth: usize) {
         let Some(call) = self.job(nth) else { return };
         let requested_schema = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
-        let question = Elicitation { message: "How big?".into(), requested_schema, or_of: Vec::new() };
+        let question =
+            Elicitation { message: "How big?".into(), requested_schema, server: None, or_of: Vec::new() };
         let mut effects = Effects::default();
         let id = self.run.elicit(&call, question, &self.scene.context(self.now), &mut effects);
-        if let (Some(live), Some(id)) = (&mut self.live, id) {
+        if let (Some(live), Ok(id)) = (&mut self.live, id) {
             live.questions.insert(id, call);
         }
         self.perform(effects);
