@@ -3,7 +3,7 @@
 //! Invariant: a question finds a call only where it is beyond doubt of whose chat it is.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -11,6 +11,7 @@ use fermata_protocol::ToolCallId;
 use fermata_tools::{CallContext, Pause};
 use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
 use serde_json::{Map, Value};
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Where a question came from, as far as the transport tells.
@@ -35,7 +36,11 @@ pub(crate) enum NobodyToAsk {
 
 /// The open calls, by when they were opened.
 #[derive(Default)]
-pub(crate) struct OpenCalls(Mutex<Calls>);
+pub(crate) struct OpenCalls {
+    calls: Mutex<Calls>,
+    /// A call was sent, or is no longer open.
+    pub(crate) changed: Notify,
+}
 
 #[derive(Default)]
 struct Calls {
@@ -43,7 +48,15 @@ struct Calls {
     open: BTreeMap<u64, OpenCall>,
     /// Requests whose answers are more than is read.
     too_large: HashSet<RequestId>,
+    /// The newest progress of requests that no call is known to have sent, while there are calls that may turn out to have.
+    early: HashMap<ProgressToken, ProgressNotificationParam>,
 }
+
+/// As much of a message of progress as is shown, in bytes.
+const LONGEST_MESSAGE: usize = 16_000;
+
+/// The most requests whose early progress is kept.
+const MOST_EARLY: usize = 1_000;
 
 struct OpenCall {
     context: CallContext,
@@ -108,22 +121,16 @@ impl OpenCalls {
         })
     }
 
-    /// Shows how far a call is.
+    /// Shows how far a call is. A report that is not further than the last one is dropped.
     pub(crate) fn progressed(&self, news: &ProgressNotificationParam) {
-        let shown = {
-            let mut calls = self.lock();
-            let named = |call: &&mut OpenCall| {
-                call.sent.as_ref().is_some_and(|(_, token)| *token == news.progress_token)
-            };
-            let Some(call) = calls.open.values_mut().find(named) else { return };
-            // Notifications are handled side by side, so that an old one may come late.
-            if call.progress.is_some_and(|latest| news.progress <= latest) {
-                return;
-            }
-            call.progress = Some(news.progress);
-            call.context.clone()
-        };
-        shown.report(progress(news));
+        let mut calls = self.lock();
+        let named =
+            |call: &&mut OpenCall| call.sent.as_ref().is_some_and(|(_, token)| *token == news.progress_token);
+        // The lock is held until the report has been handed on, because a newer one must not overtake it.
+        match calls.open.values_mut().find(named) {
+            Some(call) => call.progressed(news),
+            None => calls.keep_early(news),
+        }
     }
 
     /// The answer to the request of a call is more than is read. The library only says that none came.
@@ -134,17 +141,22 @@ impl OpenCalls {
         if calls.open.values().any(may_be) {
             calls.too_large.insert(id);
         }
+        drop(calls);
+        self.changed.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, Calls> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn progress(news: &ProgressNotificationParam) -> Value {
     let mut output = Map::from_iter([("progress".to_owned(), number(news.progress))]);
     output.extend(news.total.map(|total| ("total".to_owned(), number(total))));
-    output.extend(news.message.clone().map(|message| ("message".to_owned(), message.into())));
+    output.extend(news.message.as_deref().map(|message| {
+        let end = message.floor_char_boundary(LONGEST_MESSAGE);
+        ("message".to_owned(), message[..end].into())
+    }));
     Value::Object(output)
 }
 
@@ -153,9 +165,38 @@ fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { Value::from(value as i64) } else { Value::from(value) }
 }
 
+// === impl OpenCall ===
+
+impl OpenCall {
+    fn progressed(&mut self, news: &ProgressNotificationParam) {
+        // Notifications are handled side by side, so that an old one may come late.
+        if self.progress.is_none_or(|latest| news.progress > latest) {
+            self.progress = Some(news.progress);
+            self.context.report(progress(news));
+        }
+    }
+}
+
 // === impl Calls ===
 
 impl Calls {
+    /// A server may be faster than the task that has sent it the request.
+    fn keep_early(&mut self, news: &ProgressNotificationParam) {
+        let may_be_of_a_call = self.open.values().any(|call| call.sent.is_none());
+        let is_newest =
+            self.early.get(&news.progress_token).is_none_or(|known| news.progress > known.progress);
+        if may_be_of_a_call && is_newest && self.early.len() < MOST_EARLY {
+            self.early.insert(news.progress_token.clone(), news.clone());
+        }
+    }
+
+    /// What comes early is only kept for calls that may have asked for it.
+    fn forget_early(&mut self) {
+        if self.open.values().all(|call| call.sent.is_some()) {
+            self.early = HashMap::new();
+        }
+    }
+
     /// The calls that may have asked, the newest last.
     fn that_may_ask(&self, origin: &Origin) -> Vec<&OpenCall> {
         // One that was cancelled is over for all others, even while it winds up.
@@ -185,8 +226,30 @@ impl Asker {
 impl Place {
     /// The call is on its way to the server as this request.
     pub(crate) fn sent(&self, id: RequestId, token: ProgressToken) {
-        if let Some(call) = self.calls.lock().open.get_mut(&self.key) {
+        let mut calls = self.calls.lock();
+        let early = calls.early.remove(&token);
+        if let Some(call) = calls.open.get_mut(&self.key) {
             call.sent = Some((id, token));
+            if let Some(news) = early {
+                call.progressed(&news);
+            }
+        }
+        calls.forget_early();
+        drop(calls);
+        self.calls.changed.notify_waiters();
+    }
+
+    /// Waits until its answer has turned out to be more than is read.
+    pub(crate) async fn too_large(&self) {
+        loop {
+            let changed = self.calls.changed.notified();
+            tokio::pin!(changed);
+            // From here on nothing is missed that happens after the look.
+            changed.as_mut().enable();
+            if self.answer_is_too_large() {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -204,6 +267,9 @@ impl Drop for Place {
         if let Some((id, _)) = calls.open.remove(&self.key).and_then(|call| call.sent) {
             calls.too_large.remove(&id);
         }
+        calls.forget_early();
+        drop(calls);
+        self.calls.changed.notify_waiters();
     }
 }
 
@@ -346,6 +412,59 @@ mod tests {
         assert_eq!(*ears.0.lock().unwrap(), [json!({"progress": 2}), json!({"progress": 3})]);
     }
 
+    /// Takes a report only after a newer one has been handled, if that can be.
+    struct Slow {
+        calls: Arc<OpenCalls>,
+        shown: Mutex<Vec<Value>>,
+    }
+
+    #[async_trait::async_trait]
+    impl Surroundings for Slow {
+        fn report(&self, _: &ToolCallId, output: Value) {
+            let is_free = self.calls.calls.try_lock().is_ok();
+            if output["progress"] == 1 && is_free {
+                self.calls.progressed(&first_call_is_at(2.0));
+            }
+            self.shown.lock().unwrap().push(output);
+        }
+
+        async fn elicit(&self, _: &ToolCallId, _: Elicitation) -> ElicitationReply {
+            ElicitationReply::Cancel
+        }
+    }
+
+    fn first_call_is_at(progress: f64) -> ProgressNotificationParam {
+        ProgressNotificationParam::new(ProgressToken(RequestId::Number(1)), progress)
+    }
+
+    #[test]
+    fn progress_on_its_way_is_not_overtaken_by_newer_progress() {
+        let calls = Arc::new(OpenCalls::default());
+        let slow = Arc::new(Slow { calls: calls.clone(), shown: Mutex::default() });
+        let place = calls.open(context("ann", "chat", "a").heard_by(slow.clone()));
+        sent(&place, 1);
+        calls.progressed(&first_call_is_at(1.0));
+        calls.progressed(&first_call_is_at(2.0));
+        assert_eq!(*slow.shown.lock().unwrap(), [json!({"progress": 1}), json!({"progress": 2})]);
+    }
+
+    #[test]
+    fn progress_that_comes_before_the_request_is_known_is_shown_when_it_is() {
+        let (calls, ears) = (Arc::new(OpenCalls::default()), Arc::new(Ears::default()));
+        let place = calls.open(context("ann", "chat", "a").heard_by(ears.clone()));
+        calls.progressed(&first_call_is_at(4.0));
+        calls.progressed(&first_call_is_at(5.0));
+        calls.progressed(&first_call_is_at(3.0));
+        sent(&place, 1);
+        assert_eq!(*ears.0.lock().unwrap(), [json!({"progress": 5})]);
+        calls.progressed(&first_call_is_at(5.0));
+        calls.progressed(&first_call_is_at(6.0));
+        assert_eq!(*ears.0.lock().unwrap(), [json!({"progress": 5}), json!({"progress": 6})]);
+        drop(place);
+        calls.progressed(&first_call_is_at(7.0));
+        assert!(calls.lock().early.is_empty(), "no call is open that may have asked");
+    }
+
     #[test]
     fn progress_says_no_more_than_the_server_did() {
         let news = |progress| ProgressNotificationParam::new(ProgressToken(RequestId::Number(1)), progress);
@@ -354,5 +473,7 @@ mod tests {
         more.total = Some(4.0);
         more.message = Some("reading".into());
         assert_eq!(progress(&more).to_string(), r#"{"progress":0.5,"total":4,"message":"reading"}"#);
+        more.message = Some("x".repeat(LONGEST_MESSAGE + 1));
+        assert_eq!(progress(&more)["message"].as_str().map(str::len), Some(LONGEST_MESSAGE));
     }
 }

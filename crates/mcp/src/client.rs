@@ -20,6 +20,10 @@ use crate::{
 /// The question that is understood.
 const ELICIT: &str = "elicitation/create";
 
+/// The longest question and the largest schema of an answer, in bytes: both are shown to a person, and kept with the chat.
+const LONGEST_QUESTION: usize = 16_000;
+const LARGEST_FORM: usize = 64_000;
+
 /// The key in `_meta` of a cancellation that no person has made: the reason for it.
 const REASON: &str = "fermata/reason";
 
@@ -85,6 +89,15 @@ fn answer(reply: ElicitationReply) -> ElicitResult {
     }
 }
 
+fn check_size(message: &str, requested_schema: &Value) -> Result<(), ErrorData> {
+    if message.len() <= LONGEST_QUESTION && requested_schema.to_string().len() <= LARGEST_FORM {
+        return Ok(());
+    }
+    let limits =
+        format!("a message has at most {LONGEST_QUESTION} bytes, and a requested schema {LARGEST_FORM}");
+    Err(ErrorData::invalid_params(limits, None))
+}
+
 fn not_a_form() -> ErrorData {
     ErrorData::invalid_params("only elicitation in form mode is supported", None)
 }
@@ -107,6 +120,7 @@ impl ClientHandler for Client {
         };
         let requested_schema = serde_json::to_value(requested_schema)
             .map_err(|_| ErrorData::invalid_params("the requested schema cannot be read", None))?;
+        check_size(&message, &requested_schema)?;
         Ok(answer(self.ask(message, requested_schema, &context).await))
     }
 
@@ -128,6 +142,7 @@ impl ClientHandler for Client {
         else {
             return Err(ErrorData::invalid_params("message and requestedSchema are needed", None));
         };
+        check_size(message, schema)?;
         let result = answer(self.ask(message.into(), schema.clone(), &context).await);
         serde_json::to_value(result)
             .map(CustomResult::new)
@@ -148,5 +163,21 @@ impl ClientHandler for Client {
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.link.relist.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_question_has_a_size() {
+        let schema = json!({"type": "object"});
+        assert!(check_size(&"x".repeat(LONGEST_QUESTION), &schema).is_ok());
+        let error = check_size(&"x".repeat(LONGEST_QUESTION + 1), &schema).unwrap_err();
+        assert!(error.message.contains("16000"), "{error}");
+        assert!(check_size("Which?", &json!({"type": "object", "title": "x".repeat(LARGEST_FORM)})).is_err());
     }
 }

@@ -9,7 +9,7 @@ use rmcp::{
     service::RunningService,
     transport::{Transport, async_rw::AsyncRwTransport},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     config::{Secrets, ServerConfig},
     failure::{ConnectError, told},
     http,
+    lines::Lines,
     link::{Link, Watched},
     listing::list,
     program::{Pipes, Program, log_lines},
@@ -31,6 +32,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a server may take to answer when it is asked whether it is there.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// The least time between two lists of one server's tools.
+const LISTINGS_APART: Duration = Duration::from_secs(1);
 /// How long the library may take to wind a connection up.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -131,7 +134,7 @@ impl Keeper {
     }
 
     async fn list(&self, live: &Live, link: &Link) -> Result<(), ServiceError> {
-        let tools = list(live.service.peer()).await?;
+        let tools = list(&self.server.name, live.service.peer()).await?;
         let names = Arc::new(tools.iter().map(|tool| tool.name.clone().into_owned()).collect());
         // Who waits until the server is up counts on its tools.
         (self.publish)(&self.server, tools);
@@ -158,12 +161,24 @@ impl Keeper {
 
     /// Lists again and looks after the server, until it does not answer.
     async fn follow(&self, live: &Live, link: &Link) {
+        let mut listed = None;
+        // A server may say without end that it has other tools.
+        let wanted = async |listed: Option<Instant>| {
+            if let Some(listed) = listed {
+                sleep_until(listed + LISTINGS_APART).await;
+            }
+            // Last, because a notice that was taken would be lost if this is dropped while it sleeps.
+            link.relist.notified().await;
+        };
         loop {
             tokio::select! {
-                () = link.relist.notified() => match timeout(START_TIMEOUT, self.list(live, link)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => self.log_listing(&error.into()),
-                    Err(_) => self.log_listing(&ConnectError::TooLate(START_TIMEOUT)),
+                () = wanted(listed) => {
+                    match timeout(START_TIMEOUT, self.list(live, link)).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => self.log_listing(&error.into()),
+                        Err(_) => self.log_listing(&ConnectError::TooLate(START_TIMEOUT)),
+                    }
+                    listed = Some(Instant::now());
                 },
                 () = link.doubt.notified() => if !answers(live).await { return },
             }
@@ -249,6 +264,7 @@ impl Connector for Configured {
                 let (name, secrets) = (self.name.clone(), self.secrets.clone());
                 let lines = tokio::spawn(async move { log_lines(&name, stderr, &secrets).await });
                 let lines = AbortOnDropHandle::new(lines);
+                let stdout = Lines::new(stdout, link.calls.clone());
                 let transport = AsyncRwTransport::new_client(stdout, stdin);
                 let live = Live::greet(client, transport, link).await?;
                 Ok(Live { program: Some(program), _stderr: Some(lines), ..live })

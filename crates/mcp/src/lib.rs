@@ -15,6 +15,7 @@ mod failure;
 mod http;
 mod hub;
 mod keeper;
+mod lines;
 mod link;
 mod listing;
 mod names;

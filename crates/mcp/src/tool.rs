@@ -88,6 +88,7 @@ impl McpTool {
             () = context.cancelled.cancelled() => {
                 return Err(CallEnd::Failed(ToolError::new(ErrorType::Cancelled, "The call was cancelled.")));
             }
+            () = place.too_large() => Err(CallEnd::Failed(too_large(&server.name))),
             () = link.lost.cancelled() => Err(CallEnd::Failed(lost(&server.name))),
         };
         awaited.id = None;

@@ -116,3 +116,30 @@ async fn nothing_is_left_of_a_hub_that_is_dropped() {
     drop(world);
     ended(child).await;
 }
+
+/// A server whose only tool answers with more than any client reads; its ids stand behind the results.
+const MUCH: &str = r#"
+const send = (message) => process.stdout.write(JSON.stringify(message) + "\n");
+require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method, params } = JSON.parse(line);
+  const answer = (result) => send({ result, jsonrpc: "2.0", id });
+  if (method === "initialize") {
+    const { protocolVersion } = params;
+    answer({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "much", version: "1" } });
+  }
+  if (method === "tools/list") answer({ tools: [{ name: "answer", inputSchema: { type: "object" } }] });
+  if (method === "ping") answer({});
+  if (method === "tools/call") {
+    answer({ content: [{ type: "text", text: "x".repeat(params.arguments.length) }] });
+  }
+});
+"#;
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_fails_its_call_at_once_and_no_other() {
+    let world = World::with([("much", program("node", ["-e", MUCH]))]).await;
+    let error = world.call("much__answer", json!({"length": 17 * 1024 * 1024})).await.unwrap_err();
+    assert_eq!(error.error_type, ErrorType::InvalidFormat);
+    assert_eq!(error.text, "The answer of the MCP server much is too large.");
+    assert_eq!(text(&world.call("much__answer", json!({"length": 3})).await.unwrap()), "xxx");
+}
