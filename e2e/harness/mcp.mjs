@@ -11,6 +11,9 @@ import { until } from './until.mjs';
 const REFERENCE = path.resolve(import.meta.dirname, '../node_modules/@modelcontextprotocol/server-everything/dist/index.js');
 const BY_HAND = path.join(import.meta.dirname, 'mcp-server.mjs');
 
+/** Tools that say that they only read run without asking, which is what most scenarios are not about. */
+const TRUSTED = 'trust_annotations = true\n';
+
 /**
  * Where such a server is at work.
  *
@@ -25,11 +28,12 @@ const BY_HAND = path.join(import.meta.dirname, 'mcp-server.mjs');
  * @param {string} name
  * @param {string[]} args of node
  * @param {Record<string, string>} [env]
+ * @param {string} [more] lines of the table
  */
-function program(name, args, env = {}) {
+function program(name, args, env = {}, more = TRUSTED) {
   const pairs = Object.entries(env).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
   const lines = [`[mcp.${name}]`, `command = ${JSON.stringify(process.execPath)}`, `args = ${JSON.stringify(args)}`];
-  return `${lines.join('\n')}\nenv = { ${pairs.join(', ')} }\n`;
+  return `${lines.join('\n')}\nenv = { ${pairs.join(', ')} }\n${more}`;
 }
 
 /**
@@ -39,13 +43,18 @@ function program(name, args, env = {}) {
  */
 export const everything = (name = 'everything') => program(name, [REFERENCE, 'stdio']);
 
+/** The same, of which nothing is set but how it is started. */
+export const everythingUntrusted = () => program('everything', [REFERENCE, 'stdio'], {}, '');
+
 /**
  * The server by hand.
  *
  * @param {{ folder: string }} place in whose folder it keeps its journal
- * @param {{ name?: string, tools?: string[], env?: Record<string, string> }} [options] tools: all that it knows, if left out
+ * @param {{ name?: string, tools?: string[], env?: Record<string, string>, more?: string }} [options] tools: all that it
+ *   knows, if left out; more: lines of the table
  */
-export const byHand = ({ folder }, { name = 'hand', tools = [], env } = {}) => program(name, [BY_HAND, folder, ...tools], env);
+export const byHand = ({ folder }, { name = 'hand', tools = [], env, more = '' } = {}) =>
+  program(name, [BY_HAND, folder, ...tools], env, `${TRUSTED}${more}`);
 
 /**
  * The reference server over HTTP; it runs until the scenario is over.
@@ -70,7 +79,7 @@ export async function everythingOverHttp(place) {
     },
     () => `the MCP server to listen:\n${log}`,
   );
-  return `[mcp.everything]\nurl = "http://127.0.0.1:${port}/mcp"\n`;
+  return `[mcp.everything]\nurl = "http://127.0.0.1:${port}/mcp"\n${TRUSTED}`;
 }
 
 /**

@@ -352,7 +352,20 @@ scenario('answers to a question and to a browser call are taken together or not 
   assert.equal(page.words, 'Both.');
 });
 
-scenario('over stdio a question that may be of two chats is shown to none', { versions: [7], config: byHand }, async (world) => {
+scenario('over stdio a question left open in one chat keeps no other chat from being asked', { versions: [7], config: byHand }, async (world) => {
+  const { model } = world;
+  const ann = await askingForColor(world, { id: 'ann' });
+  const bob = await askingForColor(world, { id: 'bob' });
+  assert.notEqual(ann.elicitationId, bob.elicitationId);
+  for (const { chatId, asked } of [{ chatId: 'bob', asked: bob }, { chatId: 'ann', asked: ann }]) {
+    model.script(says('Thanks.'));
+    await world.answer({ chatId, elicitationId: asked.elicitationId, ...red });
+    await asked.stream.toEnd();
+    assert.deepEqual(states(asked.stream), ['pending', 'accepted']);
+  }
+});
+
+scenario('a first question that may be of two chats is shown to none, and both are told why', { versions: [7], config: byHand }, async (world) => {
   const { model } = world;
   await world.offers(ASK);
   model.script(calls({ name: 'hand__work', input: { key: 'a' } }));
@@ -361,12 +374,16 @@ scenario('over stdio a question that may be of two chats is shown to none', { ve
   model.script(calls({ name: ASK, input: {} }), says('Not asked.'));
   const stream = await (await world.post('ask me')).toEnd();
   assert.deepEqual(states(stream), []);
-  assert.match(model.request(3).results[0]?.text ?? '', /cancel/);
+  assert.match(model.request(3).results[0]?.text ?? '', /"action":"cancel".*From now on each chat has a process of its own/s);
   model.script(says('Worked.'));
   letGo(world, 'a');
   await other.toEnd();
   assert.deepEqual(states(other), []);
   assert.match(world.server.log, /WARN.*question.*hand/);
+  const again = await askingForColor(world, { id: 'again' });
+  model.script(says('Red.'));
+  await world.answer({ chatId: 'again', elicitationId: again.elicitationId, ...red });
+  await again.stream.toEnd();
 });
 
 scenario('over HTTP each of two chats has its own question', { versions: [7], config: TRANSPORTS[1]?.[1] ?? '' }, async (world) => {

@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { calls, says } from '../harness/fake-openai.mjs';
-import { byHand, everything, everythingOverHttp, letGo } from '../harness/mcp.mjs';
+import { byHand, everything, everythingOverHttp, everythingUntrusted, letGo } from '../harness/mcp.mjs';
 import { scenario } from '../harness/scenario.mjs';
 import { until } from '../harness/until.mjs';
 
@@ -80,6 +80,21 @@ for (const [transport, config] of TRANSPORTS) {
     assert.match(JSON.stringify(last?.output), /^\{"content":.*completed/);
   });
 }
+
+scenario('a tool that says that it only reads is asked about, unless its server is trusted', {
+  versions: [7], config: () => everythingUntrusted(),
+}, async (world) => {
+  await world.offers(echo.name);
+  const listed = (await world.tools()).find(({ name }) => name === echo.name);
+  assert.deepEqual([listed?.runBy, listed?.policy], ['mcp', 'ask']);
+  world.model.script(calls(echo), says('It works.'));
+  const page = await world.page({ sends: 'approvals' });
+  page.say('echo');
+  const { approvalId } = await page.isAsked(echo.name);
+  await world.answer({ approvalId, approved: true });
+  await page.settles();
+  assert.equal(page.words, 'It works.');
+});
 
 const ownServer = (/** @type {import('../harness/scenario.mjs').Place} */ place) => byHand(place);
 

@@ -4,7 +4,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use fermata_protocol::ToolCallId;
@@ -24,20 +27,30 @@ pub(crate) enum Origin {
 }
 
 /// Why a question has no call to belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NobodyToAsk {
     /// No call is open.
-    #[error("no call of it is open")]
     NoCall,
     /// It could be any of several chats.
-    #[error("its open calls are of more than one chat")]
     SeveralChats,
 }
 
-/// The open calls, by when they were opened.
+/// Why a question of a call has no answer of the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// It could have been of any of several chats, so nobody was asked.
+    SeveralChats,
+    /// For this reason, a sentence.
+    Because(String),
+}
+
+/// The open calls of one connection.
 #[derive(Default)]
 pub(crate) struct OpenCalls {
     calls: Mutex<Calls>,
+    /// Whether the server, on this connection or another, has asked something without saying for which call. From then on
+    /// the calls that are open are of one chat. Read and set under the lock of `calls`.
+    asks: Arc<AtomicBool>,
     /// A call was sent, or is no longer open.
     pub(crate) changed: Notify,
 }
@@ -65,7 +78,11 @@ struct OpenCall {
     sent: Option<(RequestId, ProgressToken)>,
     /// How far it was when last heard of.
     progress: Option<f64>,
+    unanswered: Notes,
 }
+
+/// What became of questions that may be a call's, so that whoever reads its outcome is told.
+type Notes = Arc<Mutex<Vec<Unanswered>>>;
 
 /// Whom a question is put to.
 pub(crate) struct Asker {
@@ -77,48 +94,63 @@ pub(crate) struct Asker {
     ended: Vec<CancellationToken>,
     /// Each of them may be waiting for the person.
     _pauses: Vec<Pause>,
+    unanswered: Vec<Notes>,
 }
 
 /// A call among the open ones, until it is dropped.
 pub(crate) struct Place {
     calls: Arc<OpenCalls>,
     key: u64,
+    unanswered: Notes,
     _ended: DropGuard,
 }
 
 // === impl OpenCalls ===
 
 impl OpenCalls {
-    /// Adds a call.
-    pub(crate) fn open(self: &Arc<Self>, context: CallContext) -> Place {
-        let ended = CancellationToken::new();
-        let mut calls = self.lock();
-        let key = calls.next;
-        calls.next += 1;
-        calls.open.insert(key, OpenCall { context, ended: ended.clone(), sent: None, progress: None });
-        Place { calls: self.clone(), key, _ended: ended.drop_guard() }
+    /// None yet. `asks`: whether the server has asked something without saying for which call.
+    pub(crate) fn new(asks: Arc<AtomicBool>) -> Self {
+        Self { asks, ..Self::default() }
     }
 
-    /// Whom a question is put to: the newest of the calls that may have asked it.
+    /// Adds a call. `None` while the open ones are of another chat and the server is known to ask: its question would be
+    /// nobody's.
+    pub(crate) fn open(self: &Arc<Self>, context: CallContext) -> Option<Place> {
+        let ended = CancellationToken::new();
+        let mut calls = self.lock();
+        if self.asks.load(Ordering::SeqCst) && calls.open.values().any(|call| !call.is_of_chat(&context)) {
+            return None;
+        }
+        let key = calls.next;
+        calls.next += 1;
+        let unanswered = Notes::default();
+        let call = OpenCall {
+            context,
+            ended: ended.clone(),
+            sent: None,
+            progress: None,
+            unanswered: unanswered.clone(),
+        };
+        calls.open.insert(key, call);
+        Some(Place { calls: self.clone(), key, unanswered, _ended: ended.drop_guard() })
+    }
+
+    /// Whom a question is put to: the newest of the calls that may have asked it. It takes as long as calls are just being sent
+    /// of which one may turn out to be named.
     ///
     /// # Errors
     /// There is none, or they are of several chats.
-    pub(crate) fn asker(&self, origin: &Origin) -> Result<Asker, NobodyToAsk> {
-        let calls = self.lock();
-        let may_ask = calls.that_may_ask(origin);
-        let (newest, others) = may_ask.split_last().ok_or(NobodyToAsk::NoCall)?;
-        let context = newest.context.clone();
-        let same_chat =
-            |call: &&OpenCall| call.context.owner == context.owner && call.context.chat == context.chat;
-        if !others.iter().all(same_chat) {
-            return Err(NobodyToAsk::SeveralChats);
+    pub(crate) async fn asker(&self, origin: &Origin) -> Result<Asker, NobodyToAsk> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // From here on nothing is missed that happens after the look.
+            changed.as_mut().enable();
+            if let Some(found) = self.lock().asker(origin, &self.asks) {
+                return found;
+            }
+            changed.await;
         }
-        Ok(Asker {
-            or_of: others.iter().map(|call| call.context.call.clone()).collect(),
-            ended: may_ask.iter().map(|call| call.ended.clone()).collect(),
-            _pauses: may_ask.iter().map(|call| call.context.pause()).collect(),
-            context,
-        })
     }
 
     /// Shows how far a call is. A report that is not further than the last one is dropped.
@@ -168,6 +200,10 @@ fn number(value: f64) -> Value {
 // === impl OpenCall ===
 
 impl OpenCall {
+    fn is_of_chat(&self, context: &CallContext) -> bool {
+        self.context.owner == context.owner && self.context.chat == context.chat
+    }
+
     fn progressed(&mut self, news: &ProgressNotificationParam) {
         // Notifications are handled side by side, so that an old one may come late.
         if self.progress.is_none_or(|latest| news.progress > latest) {
@@ -197,22 +233,61 @@ impl Calls {
         }
     }
 
-    /// The calls that may have asked, the newest last.
-    fn that_may_ask(&self, origin: &Origin) -> Vec<&OpenCall> {
+    /// As [`OpenCalls::asker`]; `None` if it cannot be told before a call has been sent.
+    fn asker(&self, origin: &Origin, asks: &AtomicBool) -> Option<Result<Asker, NobodyToAsk>> {
         // One that was cancelled is over for all others, even while it winds up.
-        let open = || self.open.values().filter(|call| !call.context.cancelled.is_cancelled());
-        let Origin::Request(id) = origin else { return open().collect() };
-        match open().find(|call| call.sent.as_ref().is_some_and(|(sent, _)| sent == id)) {
-            Some(named) => vec![named],
-            // A request that is named but not among those sent is over, unless it is just being sent.
-            None => open().filter(|call| call.sent.is_none()).collect(),
+        let open: Vec<&OpenCall> =
+            self.open.values().filter(|call| !call.context.cancelled.is_cancelled()).collect();
+        let may_ask = match origin {
+            Origin::Unknown => {
+                asks.store(true, Ordering::SeqCst);
+                open
+            }
+            Origin::Request(id) => {
+                let named = |call: &&OpenCall| call.sent.as_ref().is_some_and(|(sent, _)| sent == id);
+                let found = open.iter().copied().find(named);
+                if found.is_none() && open.iter().any(|call| call.sent.is_none()) {
+                    return None;
+                }
+                found.into_iter().collect()
+            }
+        };
+        let Some((newest, others)) = may_ask.split_last() else { return Some(Err(NobodyToAsk::NoCall)) };
+        let context = newest.context.clone();
+        if !others.iter().all(|call| call.is_of_chat(&context)) {
+            for call in may_ask {
+                note(&call.unanswered, Unanswered::SeveralChats);
+            }
+            return Some(Err(NobodyToAsk::SeveralChats));
         }
+        Some(Ok(Asker {
+            or_of: others.iter().map(|call| call.context.call.clone()).collect(),
+            ended: may_ask.iter().map(|call| call.ended.clone()).collect(),
+            _pauses: may_ask.iter().map(|call| call.context.pause()).collect(),
+            unanswered: may_ask.iter().map(|call| call.unanswered.clone()).collect(),
+            context,
+        }))
+    }
+}
+
+fn note(notes: &Notes, unanswered: Unanswered) {
+    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    // A server may ask again and again.
+    if !notes.contains(&unanswered) {
+        notes.push(unanswered);
     }
 }
 
 // === impl Asker ===
 
 impl Asker {
+    /// Has the calls that may have asked tell that nobody answered.
+    pub(crate) fn note(&self, unanswered: &Unanswered) {
+        for notes in &self.unanswered {
+            note(notes, unanswered.clone());
+        }
+    }
+
     /// Waits until no call is left that may have asked.
     pub(crate) async fn ended(&self) {
         for ended in &self.ended {
@@ -237,6 +312,11 @@ impl Place {
         calls.forget_early();
         drop(calls);
         self.calls.changed.notify_waiters();
+    }
+
+    /// What became of questions that may have been its own and that nobody answered.
+    pub(crate) fn unanswered(&self) -> Vec<Unanswered> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until its answer has turned out to be more than is read.
@@ -290,37 +370,84 @@ mod tests {
         place.sent(RequestId::Number(id), ProgressToken(RequestId::Number(id)));
     }
 
+    fn asker(calls: &OpenCalls, origin: &Origin) -> Result<Asker, NobodyToAsk> {
+        calls.asker(origin).now_or_never().expect("it can be told at once")
+    }
+
     fn asked(calls: &OpenCalls, origin: &Origin) -> Result<String, NobodyToAsk> {
-        calls.asker(origin).map(|asker| asker.context.call.to_string())
+        asker(calls, origin).map(|asker| asker.context.call.to_string())
     }
 
     #[test]
     fn a_question_belongs_to_the_newest_call_of_the_only_chat() {
         let calls = Arc::new(OpenCalls::default());
         assert_eq!(asked(&calls, &Origin::Unknown), Err(NobodyToAsk::NoCall));
-        let _one = calls.open(context("ann", "chat", "a"));
-        let two = calls.open(context("ann", "chat", "b"));
+        let _one = calls.open(context("ann", "chat", "a")).unwrap();
+        let two = calls.open(context("ann", "chat", "b")).unwrap();
         assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("b"));
         drop(two);
         assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("a"));
     }
 
     #[test]
-    fn a_question_that_may_be_of_two_chats_belongs_to_nobody() {
+    fn a_question_that_may_be_of_two_chats_belongs_to_nobody_and_both_are_told() {
+        for (owner, chat) in [("ann", "other"), ("bob", "chat")] {
+            let calls = Arc::new(OpenCalls::default());
+            let one = calls.open(context("ann", "chat", "a")).unwrap();
+            let other = calls.open(context(owner, chat, "b")).unwrap();
+            assert_eq!(asked(&calls, &Origin::Unknown), Err(NobodyToAsk::SeveralChats));
+            assert_eq!(asked(&calls, &Origin::Unknown), Err(NobodyToAsk::SeveralChats));
+            for place in [&one, &other] {
+                assert_eq!(place.unanswered(), [Unanswered::SeveralChats]);
+            }
+        }
+    }
+
+    #[test]
+    fn once_the_server_has_asked_the_open_calls_are_of_one_chat() {
         let calls = Arc::new(OpenCalls::default());
-        let _one = calls.open(context("ann", "chat", "a"));
-        let other = calls.open(context("ann", "other", "b"));
-        assert_eq!(asked(&calls, &Origin::Unknown), Err(NobodyToAsk::SeveralChats));
-        drop(other);
-        let _other = calls.open(context("bob", "chat", "b"));
-        assert_eq!(asked(&calls, &Origin::Unknown), Err(NobodyToAsk::SeveralChats));
+        let one = calls.open(context("ann", "chat", "a")).unwrap();
+        let two = calls.open(context("ann", "chat", "b")).unwrap();
+        assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("b"));
+        assert!(calls.open(context("ann", "other", "c")).is_none());
+        assert!(calls.open(context("bob", "chat", "c")).is_none());
+        let three = calls.open(context("ann", "chat", "c")).expect("the same chat");
+        let mut changed = Box::pin(calls.changed.notified());
+        assert!(changed.as_mut().now_or_never().is_none());
+        drop((one, two, three));
+        assert!(changed.now_or_never().is_some(), "who waits looks again");
+        assert!(calls.open(context("bob", "chat", "c")).is_some());
+    }
+
+    #[test]
+    fn a_question_that_names_its_call_leaves_the_others_alone() {
+        let calls = Arc::new(OpenCalls::default());
+        let one = calls.open(context("ann", "chat", "a")).unwrap();
+        sent(&one, 1);
+        assert_eq!(asked(&calls, &Origin::Request(RequestId::Number(1))).as_deref(), Ok("a"));
+        assert!(calls.open(context("bob", "other", "b")).is_some());
+    }
+
+    #[test]
+    fn a_question_waits_for_the_call_that_it_names_to_be_sent() {
+        let calls = Arc::new(OpenCalls::default());
+        let one = calls.open(context("ann", "chat", "a")).unwrap();
+        let two = calls.open(context("bob", "other", "b")).unwrap();
+        let origin = Origin::Request(RequestId::Number(2));
+        let mut asker = Box::pin(calls.asker(&origin));
+        assert!(asker.as_mut().now_or_never().is_none(), "it may be of either");
+        sent(&one, 1);
+        assert!(asker.as_mut().now_or_never().is_none());
+        sent(&two, 2);
+        let found = asker.now_or_never().expect("the call is known").unwrap();
+        assert_eq!(found.context.call.as_str(), "b");
     }
 
     #[test]
     fn a_question_that_names_its_call_belongs_to_it() {
         let calls = Arc::new(OpenCalls::default());
-        let one = calls.open(context("ann", "chat", "a"));
-        let two = calls.open(context("bob", "other", "b"));
+        let one = calls.open(context("ann", "chat", "a")).unwrap();
+        let two = calls.open(context("bob", "other", "b")).unwrap();
         sent(&one, 1);
         sent(&two, 2);
         assert_eq!(asked(&calls, &Origin::Request(RequestId::Number(1))).as_deref(), Ok("a"));
@@ -331,33 +458,31 @@ mod tests {
     #[test]
     fn a_question_that_may_be_of_several_calls_names_them_all() {
         let calls = Arc::new(OpenCalls::default());
-        let one = calls.open(context("ann", "chat", "a"));
-        let _two = calls.open(context("ann", "chat", "b"));
-        let _three = calls.open(context("ann", "chat", "c"));
-        let or_of = |origin| calls.asker(&origin).unwrap().or_of;
+        let one = calls.open(context("ann", "chat", "a")).unwrap();
+        let _two = calls.open(context("ann", "chat", "b")).unwrap();
+        let _three = calls.open(context("ann", "chat", "c")).unwrap();
+        let or_of = |origin| asker(&calls, &origin).unwrap().or_of;
         assert_eq!(or_of(Origin::Unknown), [ToolCallId::new("a"), ToolCallId::new("b")]);
         sent(&one, 1);
         assert_eq!(or_of(Origin::Request(RequestId::Number(1))), []);
-        let being_sent = Origin::Request(RequestId::Number(2));
-        assert_eq!(or_of(being_sent), [ToolCallId::new("b")], "what was sent as another request did not ask");
     }
 
     #[test]
     fn a_question_is_not_put_through_a_call_that_was_cancelled() {
         let calls = Arc::new(OpenCalls::default());
-        let _one = calls.open(context("ann", "chat", "a"));
+        let _one = calls.open(context("ann", "chat", "a")).unwrap();
         let cancelled = context("ann", "chat", "b");
         cancelled.cancelled.cancel();
-        let _two = calls.open(cancelled);
+        let _two = calls.open(cancelled).unwrap();
         assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("a"));
     }
 
     #[test]
     fn a_question_ends_with_the_last_call_that_may_have_asked_it() {
         let calls = Arc::new(OpenCalls::default());
-        let one = calls.open(context("ann", "chat", "a"));
-        let two = calls.open(context("ann", "chat", "b"));
-        let asker = calls.asker(&Origin::Unknown).unwrap();
+        let one = calls.open(context("ann", "chat", "a")).unwrap();
+        let two = calls.open(context("ann", "chat", "b")).unwrap();
+        let asker = asker(&calls, &Origin::Unknown).unwrap();
         drop(two);
         assert_eq!(asker.ended().now_or_never(), None);
         drop(one);
@@ -367,7 +492,10 @@ mod tests {
     #[test]
     fn an_answer_that_is_too_large_is_known_to_its_call_alone() {
         let calls = Arc::new(OpenCalls::default());
-        let (one, two) = (calls.open(context("ann", "chat", "a")), calls.open(context("ann", "chat", "b")));
+        let (one, two) = (
+            calls.open(context("ann", "chat", "a")).unwrap(),
+            calls.open(context("ann", "chat", "b")).unwrap(),
+        );
         sent(&two, 2);
         calls.too_large(RequestId::Number(1));
         sent(&one, 1);
@@ -395,7 +523,7 @@ mod tests {
     #[test]
     fn progress_that_comes_late_is_not_shown() {
         let (calls, ears) = (Arc::new(OpenCalls::default()), Arc::new(Ears::default()));
-        let place = calls.open(context("ann", "chat", "a").heard_by(ears.clone()));
+        let place = calls.open(context("ann", "chat", "a").heard_by(ears.clone())).unwrap();
         sent(&place, 1);
         let news = |token, progress| {
             calls.progressed(&ProgressNotificationParam::new(
@@ -441,7 +569,7 @@ mod tests {
     fn progress_on_its_way_is_not_overtaken_by_newer_progress() {
         let calls = Arc::new(OpenCalls::default());
         let slow = Arc::new(Slow { calls: calls.clone(), shown: Mutex::default() });
-        let place = calls.open(context("ann", "chat", "a").heard_by(slow.clone()));
+        let place = calls.open(context("ann", "chat", "a").heard_by(slow.clone())).unwrap();
         sent(&place, 1);
         calls.progressed(&first_call_is_at(1.0));
         calls.progressed(&first_call_is_at(2.0));
@@ -451,7 +579,7 @@ mod tests {
     #[test]
     fn progress_that_comes_before_the_request_is_known_is_shown_when_it_is() {
         let (calls, ears) = (Arc::new(OpenCalls::default()), Arc::new(Ears::default()));
-        let place = calls.open(context("ann", "chat", "a").heard_by(ears.clone()));
+        let place = calls.open(context("ann", "chat", "a").heard_by(ears.clone())).unwrap();
         calls.progressed(&first_call_is_at(4.0));
         calls.progressed(&first_call_is_at(5.0));
         calls.progressed(&first_call_is_at(3.0));

@@ -1,5 +1,7 @@
 //! What a server may ask of Fermata: elicitation in form mode, and nothing else.
 
+use std::sync::Arc;
+
 use fermata_tools::{Elicitation, ElicitationReply};
 use rmcp::{
     ClientHandler, ErrorData, RoleClient,
@@ -13,8 +15,9 @@ use rmcp::{
 use serde_json::Value;
 
 use crate::{
-    calls::{NobodyToAsk, Origin},
+    calls::{NobodyToAsk, Origin, Unanswered},
     link::Link,
+    server::Server,
 };
 
 /// The question that is understood.
@@ -29,15 +32,15 @@ const REASON: &str = "fermata/reason";
 
 /// Fermata, as one server sees it.
 pub(crate) struct Client {
-    server: String,
+    server: Arc<Server>,
     link: Link,
 }
 
 // === impl Client ===
 
 impl Client {
-    pub(crate) fn new(server: impl Into<String>, link: Link) -> Self {
-        Self { server: server.into(), link }
+    pub(crate) fn new(server: Arc<Server>, link: Link) -> Self {
+        Self { server, link }
     }
 
     /// Puts a question to whom it belongs, until it is answered or can no longer be.
@@ -51,26 +54,43 @@ impl Client {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Origin::Request(id.clone()),
             Some(InboundStreamOrigin::Unassociated) | None => Origin::Unknown,
         };
-        let asker = match self.link.calls.asker(&origin) {
-            Ok(found) => found,
-            Err(reason @ (NobodyToAsk::NoCall | NobodyToAsk::SeveralChats)) => {
-                tracing::warn!(server = self.server, %reason, "an MCP server's question is cancelled");
+        let found = tokio::select! {
+            biased;
+            () = self.link.lost.cancelled() => return ElicitationReply::Cancel,
+            () = context.ct.cancelled() => return ElicitationReply::Cancel,
+            found = self.link.calls.asker(&origin) => found,
+        };
+        let name = self.server.name.as_str();
+        let asker = match found {
+            Ok(asker) => asker,
+            Err(NobodyToAsk::NoCall) => {
+                tracing::warn!(server = name, "an MCP server's question is cancelled: no call of it is open");
                 return ElicitationReply::Cancel;
+            }
+            Err(NobodyToAsk::SeveralChats) => {
+                let reason = self.server.explained(&Unanswered::SeveralChats);
+                tracing::warn!(server = name, reason, "an MCP server's question is cancelled");
+                return ElicitationReply::Unanswered { reason };
             }
         };
         let elicitation = Elicitation {
             message,
             requested_schema,
-            server: Some(self.server.clone()),
+            server: Some(name.to_owned()),
             or_of: asker.or_of.clone(),
         };
-        tokio::select! {
+        let reply = tokio::select! {
             biased;
             () = asker.ended() => ElicitationReply::Cancel,
             () = self.link.lost.cancelled() => ElicitationReply::Cancel,
             () = context.ct.cancelled() => ElicitationReply::Cancel,
             reply = asker.context.elicit(elicitation) => reply,
+        };
+        if let ElicitationReply::Unanswered { reason } = &reply {
+            tracing::warn!(server = name, chat = %asker.context.chat, reason, "an MCP server's question is cancelled");
+            asker.note(&Unanswered::Because(reason.clone()));
         }
+        reply
     }
 }
 

@@ -1,10 +1,43 @@
 //! How a server is reached, and which of that must never be seen.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, num::NonZeroUsize, time::Duration};
+
+/// An MCP server, as the settings have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// How it is reached.
+    pub transport: Transport,
+    /// Whether what its tools say about themselves is believed: one that only reads is then allowed without asking. The
+    /// MCP specification forbids that for servers that are not trusted.
+    pub trust_annotations: bool,
+    /// Whose calls one process serves. If it is not set, everybody's, until the server asks the person something without
+    /// saying for which call, and one chat's from then on.
+    pub processes: Option<Processes>,
+    /// The most processes that serve one chat or one owner; the one that lists the tools is not counted.
+    pub max_processes: NonZeroUsize,
+    /// How long such a process lives that no call uses.
+    pub idle_timeout: Duration,
+}
+
+/// Whose calls one process of a server serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processes {
+    /// Everybody's. Once it has asked the person something, those of one chat at a time.
+    Shared,
+    /// One owner's. Once it has asked the person something, those of one chat at a time.
+    PerOwner,
+    /// One chat's.
+    PerChat,
+}
+
+/// The default of [`ServerConfig::max_processes`].
+const MAX_PROCESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
+/// The default of [`ServerConfig::idle_timeout`].
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// How an MCP server is reached.
 #[derive(Clone, PartialEq, Eq)]
-pub enum ServerConfig {
+pub enum Transport {
     /// A program that is started and spoken to over its standard input and output.
     Program {
         /// What to start: a path, or a name that is looked up in `PATH`.
@@ -33,11 +66,22 @@ const SHORTEST_SECRET: usize = 8;
 // === impl ServerConfig ===
 
 impl ServerConfig {
+    /// A server of which nothing else is set.
+    pub fn new(transport: Transport) -> Self {
+        Self {
+            transport,
+            trust_annotations: false,
+            processes: None,
+            max_processes: MAX_PROCESSES,
+            idle_timeout: IDLE_TIMEOUT,
+        }
+    }
+
     /// The values that must not be seen.
     pub(crate) fn secrets(&self) -> Secrets {
-        let (values, url) = match self {
-            Self::Program { env, .. } => (env, ""),
-            Self::Http { url, headers } => (headers, url.as_str()),
+        let (values, url) = match &self.transport {
+            Transport::Program { env, .. } => (env, ""),
+            Transport::Http { url, headers } => (headers, url.as_str()),
         };
         let query = url.split_once('?').map_or("", |(_, query)| query);
         let parameters = query.split(['&', '=']);
@@ -53,7 +97,9 @@ impl ServerConfig {
     }
 }
 
-impl fmt::Debug for ServerConfig {
+// === impl Transport ===
+
+impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Keys are given as arguments, too.
@@ -106,12 +152,12 @@ mod tests {
 
     #[test]
     fn debug_shows_names_but_no_values() {
-        let program = ServerConfig::Program {
+        let program = Transport::Program {
             command: "npx".into(),
             args: vec!["--key=hidden-argument".into()],
             env: map(&[("TOKEN", "hidden-value")]),
         };
-        let http = ServerConfig::Http {
+        let http = Transport::Http {
             url: "https://me:hidden-password@search.example.com/mcp?key=hidden-query".into(),
             headers: map(&[("authorization", "Bearer hidden-header")]),
         };
@@ -124,10 +170,10 @@ mod tests {
 
     #[test]
     fn a_secret_is_masked_with_and_without_its_scheme() {
-        let config = ServerConfig::Http {
+        let config = ServerConfig::new(Transport::Http {
             url: "https://search.example.com/mcp?key=stuvwxyz-2".into(),
             headers: map(&[("authorization", "Bearer abcdefgh-1"), ("x-level", "info")]),
-        };
+        });
         let secrets = config.secrets();
         assert_eq!(secrets.mask("Bearer abcdefgh-1 and abcdefgh-1, info"), "*** and ***, info");
         assert_eq!(secrets.mask("?key=stuvwxyz-2"), "?key=***");

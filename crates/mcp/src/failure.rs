@@ -49,6 +49,8 @@ pub(crate) enum CallEnd {
     Failed(ToolError),
     /// The server had forgotten the session, so that it did not run the call.
     Forgotten,
+    /// It was not made, because another session is to take it.
+    Elsewhere,
 }
 
 /// What an error of the library is for the call that it ended.
@@ -204,7 +206,7 @@ mod tests {
     fn failed(end: CallEnd) -> ToolError {
         match end {
             CallEnd::Failed(error) => error,
-            CallEnd::Forgotten => panic!("the call failed"),
+            CallEnd::Forgotten | CallEnd::Elsewhere => panic!("the call failed"),
         }
     }
 

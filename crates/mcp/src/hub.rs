@@ -12,7 +12,7 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::{Secrets, ServerConfig},
+    config::ServerConfig,
     keeper::{Configured, Connector, Keeper, Publish},
     names::names,
     server::{Server, Servers, State},
@@ -80,15 +80,15 @@ impl Hub {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn set_servers(&self, servers: BTreeMap<String, ServerConfig>) {
-        self.set(servers, |name, config, secrets| {
-            Arc::new(Configured { config: config.clone(), name: name.to_owned(), secrets: secrets.clone() })
+        self.set(servers, |name, config| {
+            Arc::new(Configured { config: config.clone(), name: name.to_owned(), secrets: config.secrets() })
         });
     }
 
     fn set(
         &self,
         mut servers: BTreeMap<String, ServerConfig>,
-        connector: impl Fn(&str, &ServerConfig, &Secrets) -> Arc<dyn Connector>,
+        connector: impl Fn(&str, &ServerConfig) -> Arc<dyn Connector>,
     ) {
         let mut running = self.running();
         if running.shut_down {
@@ -106,20 +106,30 @@ impl Hub {
         }
         let mut starting = Vec::new();
         for (name, config) in servers {
-            let secrets = config.secrets();
-            let connector = connector(&name, &config, &secrets);
-            let server = Arc::new(Server::new(name.clone(), secrets));
+            let connector = connector(&name, &config);
+            let server = Arc::new(Server::new(name.clone(), &config, connector));
             // A server that takes another's place may need its port or its lock.
             let after = leaving.get(&name).map(|kept| kept.ended.clone());
             let kept = Kept::new(config, server.clone());
-            let keeper = Keeper::new(server, connector, self.tools.publish(), kept.end.clone());
-            starting.push((keeper, kept.ended.clone(), after));
+            starting.push((server, kept.end.clone(), kept.ended.clone(), after));
             running.servers.insert(name, kept);
         }
         // First of all: a server may list at once, and who waits for one that ends looks for the one in its place.
         self.tools.are_of(running.servers());
-        for (keeper, ended, after) in starting {
-            running.start(keeper, ended, after);
+        for (server, end, ended, after) in starting {
+            let shared = server.shared.clone();
+            let keeper = Keeper::new(server.clone(), shared, Some(self.tools.publish()), end.clone());
+            let ended = ended.drop_guard();
+            running.keepers.spawn(async move {
+                let _ended = ended;
+                if let Some(after) = after {
+                    after.cancelled().await;
+                }
+                tokio::join!(keeper.run(), async {
+                    end.cancelled().await;
+                    server.sessions.close().await;
+                });
+            });
         }
         for kept in leaving.into_values() {
             kept.end.cancel();
@@ -132,7 +142,7 @@ impl Hub {
             self.running().servers.values().map(|kept| kept.server.clone()).collect();
         let all = async {
             for server in servers {
-                server.started().await;
+                server.shared.started().await;
             }
         };
         timeout(at_most, all).await.is_ok()
@@ -162,7 +172,8 @@ impl Drop for Hub {
         // The keepers are dropped with what they keep. Calls that wait for a server would wait for ever.
         self.tools.servers.are(BTreeMap::new());
         for kept in self.running().servers.values() {
-            kept.server.is(State::Ended);
+            kept.server.shared.is(State::Ended);
+            kept.server.sessions.abort();
         }
     }
 }
@@ -172,18 +183,6 @@ impl Drop for Hub {
 impl Running {
     fn servers(&self) -> BTreeMap<String, Arc<Server>> {
         self.servers.iter().map(|(name, kept)| (name.clone(), kept.server.clone())).collect()
-    }
-
-    /// Starts the one who keeps a server; `ended` ends with it.
-    fn start(&mut self, keeper: Keeper, ended: CancellationToken, after: Option<CancellationToken>) {
-        let ended = ended.drop_guard();
-        self.keepers.spawn(async move {
-            let _ended = ended;
-            if let Some(after) = after {
-                after.cancelled().await;
-            }
-            keeper.run().await;
-        });
     }
 }
 
@@ -227,8 +226,12 @@ impl Tools {
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             mem::take(&mut listed.0).into_iter().partition(|(name, _)| servers.contains_key(name));
         listed.0 = kept;
+        let trust = |name: &String| self.servers.get(name).map(|server| server.trusts_annotations);
+        let before: Vec<Option<bool>> = listed.0.keys().map(trust).collect();
         self.servers.are(servers);
-        if gone.values().any(|tools| !tools.is_empty()) {
+        // Tools that are still there may be believed now, or no longer.
+        let is_trust_changed = !listed.0.keys().map(trust).eq(before);
+        if is_trust_changed || gone.values().any(|tools| !tools.is_empty()) {
             (self.on_change)(self.all(&listed));
         }
     }

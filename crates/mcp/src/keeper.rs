@@ -14,14 +14,14 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     client::Client,
-    config::{Secrets, ServerConfig},
+    config::{self, Secrets, ServerConfig},
     failure::{ConnectError, told},
     http,
     lines::Lines,
     link::{Link, Watched},
     listing::list,
     program::{Pipes, Program, log_lines},
-    server::{Connection, Server, State},
+    server::{Connection, Server, Session, State},
 };
 
 /// The first pause before a server is started again; each is twice the last.
@@ -57,13 +57,14 @@ pub(crate) struct Live {
 /// Takes the tools of a server whenever they have been listed.
 pub(crate) type Publish = Arc<dyn Fn(&Arc<Server>, Vec<Tool>) + Send + Sync>;
 
-/// The one who keeps a server running.
+/// The one who keeps a session with a server running.
 pub(crate) struct Keeper {
-    pub(crate) server: Arc<Server>,
-    pub(crate) connector: Arc<dyn Connector>,
-    pub(crate) publish: Publish,
+    server: Arc<Server>,
+    session: Arc<Session>,
+    /// Takes the tools that the session lists, if they are what the server's tools are known by.
+    publish: Option<Publish>,
     /// Ends it.
-    pub(crate) end: CancellationToken,
+    end: CancellationToken,
     /// What was logged last, so that it is not said again every half minute.
     logged: Option<String>,
 }
@@ -73,14 +74,14 @@ pub(crate) struct Keeper {
 impl Keeper {
     pub(crate) fn new(
         server: Arc<Server>,
-        connector: Arc<dyn Connector>,
-        publish: Publish,
+        session: Arc<Session>,
+        publish: Option<Publish>,
         end: CancellationToken,
     ) -> Self {
-        Self { server, connector, publish, end, logged: None }
+        Self { server, session, publish, end, logged: None }
     }
 
-    /// Keeps the server running until it is no longer wanted.
+    /// Keeps the session running until it is no longer wanted.
     pub(crate) async fn run(mut self) {
         let end = self.end.clone();
         let mut pause = FIRST_PAUSE;
@@ -95,11 +96,11 @@ impl Keeper {
                 () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
             }
         }
-        self.server.is(State::Ended);
+        self.session.is(State::Ended);
     }
 
     async fn connect_and_serve(&mut self) {
-        let link = Link::default();
+        let link = Link::new(self.server.asks.clone());
         // Also when this is dropped in the middle.
         let _lost = link.lost.clone().drop_guard();
         let end = self.end.clone();
@@ -113,22 +114,22 @@ impl Keeper {
                 self.logged = None;
                 self.serve(&mut live, &link).await;
                 link.lost.cancel();
-                self.server.is(if end.is_cancelled() { State::Ended } else { State::Down });
+                self.session.is(if end.is_cancelled() { State::Ended } else { State::Down });
                 if !end.is_cancelled() {
                     tracing::warn!(server = self.server.name, "the connection to an MCP server was lost");
                 }
                 live.close().await;
             }
             Err(error) => {
-                self.server.is(State::Down);
+                self.session.is(State::Down);
                 self.log(&error);
             }
         }
     }
 
     async fn start(&self, link: &Link) -> Result<Live, ConnectError> {
-        let client = Client::new(self.server.name.clone(), link.clone());
-        let live = self.connector.connect(client, link).await?;
+        let client = Client::new(self.server.clone(), link.clone());
+        let live = self.server.connector.connect(client, link).await?;
         self.list(&live, link).await?;
         Ok(live)
     }
@@ -137,8 +138,10 @@ impl Keeper {
         let tools = list(&self.server.name, live.service.peer()).await?;
         let names = Arc::new(tools.iter().map(|tool| tool.name.clone().into_owned()).collect());
         // Who waits until the server is up counts on its tools.
-        (self.publish)(&self.server, tools);
-        self.server.is(State::Up(Connection {
+        if let Some(publish) = &self.publish {
+            publish(&self.server, tools);
+        }
+        self.session.is(State::Up(Connection {
             peer: live.service.peer().clone(),
             link: link.clone(),
             tools: names,
@@ -254,11 +257,11 @@ pub(crate) struct Configured {
 #[async_trait]
 impl Connector for Configured {
     async fn connect(&self, client: Client, link: &Link) -> Result<Live, ConnectError> {
-        match &self.config {
-            ServerConfig::Http { url, headers } => {
+        match &self.config.transport {
+            config::Transport::Http { url, headers } => {
                 Live::greet(client, http::transport(url, headers, &self.secrets, link)?, link).await
             }
-            ServerConfig::Program { command, args, env } => {
+            config::Transport::Program { command, args, env } => {
                 let (program, Pipes { stdin, stdout, stderr }) =
                     Program::start(command, args, env).map_err(ConnectError::Start)?;
                 let (name, secrets) = (self.name.clone(), self.secrets.clone());

@@ -21,7 +21,8 @@ mod listing;
 mod names;
 mod program;
 mod server;
+mod sessions;
 mod tool;
 
-pub use config::ServerConfig;
+pub use config::{Processes, ServerConfig, Transport};
 pub use hub::Hub;

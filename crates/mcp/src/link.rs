@@ -1,7 +1,10 @@
 //! What is known of a connection from the outside: that it is lost, that it is in doubt, that its list of tools is
 //! old.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use rmcp::{
     RoleClient,
@@ -30,6 +33,15 @@ pub(crate) struct Link {
 pub(crate) struct Watched<T> {
     transport: T,
     lost: CancellationToken,
+}
+
+// === impl Link ===
+
+impl Link {
+    /// A new connection. `asks`: whether its server has asked something without saying for which call, on any connection.
+    pub(crate) fn new(asks: Arc<AtomicBool>) -> Self {
+        Self { calls: Arc::new(OpenCalls::new(asks)), ..Self::default() }
+    }
 }
 
 // === impl Watched ===

@@ -13,12 +13,13 @@ use rmcp::{
     },
     service::PeerRequestOptions,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::task::unconstrained;
 
 use crate::{
+    calls::Place,
     failure::{CallEnd, call_end, lost, too_large, unreadable},
-    server::{Connection, Server, Servers},
+    server::{Connection, Seat, Server, Servers},
 };
 
 /// As much of what a failed tool says as is passed on.
@@ -50,14 +51,14 @@ impl McpTool {
         name: String,
         listed: &rmcp::model::Tool,
     ) -> Self {
-        let read_only = listed.annotations.as_ref().and_then(|hints| hints.read_only_hint) == Some(true);
+        let is_trusted = servers.get(&server).is_some_and(|server| server.trusts_annotations);
         let spec = ToolSpec {
             name,
             description: listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default().into(),
             input_schema: object_schema(&listed.input_schema),
             run_by: RunBy::Mcp,
             server: Some(server.clone()),
-            policy: if read_only { Decision::Allow } else { Decision::Ask },
+            policy: if is_trusted && only_reads(listed) { Decision::Allow } else { Decision::Ask },
             resource: None,
             timeout: None,
             repeatable: false,
@@ -69,13 +70,13 @@ impl McpTool {
     async fn call_over(
         &self,
         server: &Server,
-        connection: &Connection,
+        seat: &Seat,
         input: Map<String, Value>,
         context: &CallContext,
     ) -> Result<Value, CallEnd> {
-        let Connection { peer, link, .. } = connection;
+        let Connection { peer, link, .. } = &seat.connection;
         let end = |error| call_end(&server.name, error, &server.secrets);
-        let place = link.calls.open(context.clone());
+        let place = open(server, seat, context).await?;
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(input);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let handle =
@@ -85,15 +86,17 @@ impl McpTool {
         let answer = tokio::select! {
             biased;
             answer = handle.await_response() => answer.map_err(end),
-            () = context.cancelled.cancelled() => {
-                return Err(CallEnd::Failed(ToolError::new(ErrorType::Cancelled, "The call was cancelled.")));
-            }
+            () = context.cancelled.cancelled() => return Err(CallEnd::Failed(cancelled())),
             () = place.too_large() => Err(CallEnd::Failed(too_large(&server.name))),
             () = link.lost.cancelled() => Err(CallEnd::Failed(lost(&server.name))),
         };
         awaited.id = None;
         match answer {
-            Ok(result) => output(server, result).map_err(CallEnd::Failed),
+            Ok(result) => {
+                let unanswered: Vec<String> =
+                    place.unanswered().iter().map(|unanswered| server.explained(unanswered)).collect();
+                output(server, result, &unanswered).map_err(CallEnd::Failed)
+            }
             Err(_) if place.answer_is_too_large() => Err(CallEnd::Failed(too_large(&server.name))),
             Err(end) => {
                 if matches!(&end, CallEnd::Failed(error) if error.error_type == ErrorType::Network) {
@@ -105,18 +108,56 @@ impl McpTool {
     }
 }
 
-fn output(server: &Server, result: ServerResult) -> Result<Value, ToolError> {
+/// Waits until the connection can take the call.
+async fn open(server: &Server, seat: &Seat, context: &CallContext) -> Result<Place, CallEnd> {
+    let link = &seat.connection.link;
+    let mut waiting = None;
+    loop {
+        let changed = link.calls.changed.notified();
+        tokio::pin!(changed);
+        // From here on nothing is missed that happens after the look.
+        changed.as_mut().enable();
+        if let Some(place) = link.calls.open(context.clone()) {
+            return Ok(place);
+        }
+        if server.scope(context) != seat.scope {
+            return Err(CallEnd::Elsewhere);
+        }
+        if waiting.is_none() {
+            waiting = Some(context.waits_for(format!(
+                "the MCP server {} may ask the person something, so a process of it serves one chat at a time, and calls of \
+                 another chat were open (see `processes`)",
+                server.name
+            )));
+        }
+        tokio::select! {
+            biased;
+            () = context.cancelled.cancelled() => return Err(CallEnd::Failed(cancelled())),
+            () = link.lost.cancelled() => return Err(CallEnd::Elsewhere),
+            () = changed => {}
+        }
+    }
+}
+
+fn cancelled() -> ToolError {
+    ToolError::new(ErrorType::Cancelled, "The call was cancelled.")
+}
+
+/// `unanswered`: what is to be told besides.
+fn output(server: &Server, result: ServerResult, unanswered: &[String]) -> Result<Value, ToolError> {
     match result {
         ServerResult::CallToolResult(CallToolResult { content, structured_content, is_error, .. }) => {
             let content = serde_json::to_value(content).map_err(|_| unreadable(&server.name))?;
-            checked(server, content, structured_content, is_error == Some(true))
+            checked(server, content, structured_content, is_error == Some(true), unanswered)
         }
         // Content of a kind that the library does not know: the rest is as good as ever.
         ServerResult::CustomResult(result) => {
             let Value::Object(mut fields) = result.0 else { return Err(unreadable(&server.name)) };
             let failed = fields.get("isError") == Some(&Value::Bool(true));
             match (fields.remove("content"), fields.remove("structuredContent")) {
-                (Some(content @ Value::Array(_)), structured) => checked(server, content, structured, failed),
+                (Some(content @ Value::Array(_)), structured) => {
+                    checked(server, content, structured, failed, unanswered)
+                }
                 (_, _) => Err(unreadable(&server.name)),
             }
         }
@@ -126,10 +167,17 @@ fn output(server: &Server, result: ServerResult) -> Result<Value, ToolError> {
 
 fn checked(
     server: &Server,
-    content: Value,
+    mut content: Value,
     structured: Option<Value>,
     failed: bool,
+    unanswered: &[String],
 ) -> Result<Value, ToolError> {
+    if let Value::Array(blocks) = &mut content {
+        let told = unanswered.iter().map(|text| json!({"type": "text", "text": text}));
+        // The end of what a failed tool says may be cut off.
+        let at = if failed { 0 } else { blocks.len() };
+        blocks.splice(at..at, told);
+    }
     if failed {
         return Err(failure(server, &content));
     }
@@ -147,6 +195,14 @@ fn failure(server: &Server, content: &Value) -> ToolError {
         None if text.trim().is_empty() => "The tool failed and did not say why.".to_owned(),
         None => text,
     })
+}
+
+/// What a tool says about itself. A tool that says that it destroys something is not believed to only read.
+fn only_reads(listed: &rmcp::model::Tool) -> bool {
+    listed
+        .annotations
+        .as_ref()
+        .is_some_and(|hints| hints.read_only_hint == Some(true) && hints.destructive_hint != Some(true))
 }
 
 /// The schema with the type that every input has. One that says something else stays wrong, and is for those to refuse
@@ -169,28 +225,27 @@ impl Tool for McpTool {
         };
         let mut forgotten = false;
         loop {
-            let (server, connection) = tokio::select! {
+            let (server, seat) = tokio::select! {
                 biased;
-                () = context.cancelled.cancelled() => {
-                    return Err(ToolError::new(ErrorType::Cancelled, "The call was cancelled."));
-                }
-                found = self.servers.connection(&self.server) => found?,
+                () = context.cancelled.cancelled() => return Err(cancelled()),
+                found = self.servers.seat(&self.server, &context) => found?,
             };
-            if !connection.tools.contains(&self.name) {
+            if !seat.connection.tools.contains(&self.name) {
                 let (server, name) = (&self.server, &self.name);
                 return Err(ToolError::internal(format!(
                     "The MCP server {server} no longer has the tool {name}."
                 )));
             }
-            match self.call_over(&server, &connection, input.clone(), &context).await {
+            match self.call_over(&server, &seat, input.clone(), &context).await {
                 Ok(output) => return Ok(output),
                 Err(CallEnd::Failed(error)) => return Err(error),
                 Err(CallEnd::Forgotten) if forgotten => return Err(lost(&self.server)),
                 // The server has not seen the call, so that it can be made again over a new connection.
                 Err(CallEnd::Forgotten) => {
                     forgotten = true;
-                    connection.link.lost.cancel();
+                    seat.connection.link.lost.cancel();
                 }
+                Err(CallEnd::Elsewhere) => {}
             }
         }
     }
@@ -206,5 +261,26 @@ impl Drop for Awaited {
             // The first poll puts it into the queue, also when the task has used up its turn; nobody can wait for more here.
             let _ = unconstrained(self.peer.notify_cancelled(params)).now_or_never();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ToolAnnotations;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_only_reads_if_it_says_so_and_does_not_say_that_it_destroys() {
+        let says = |read_only, destructive| {
+            let mut annotations = ToolAnnotations::new();
+            annotations.read_only_hint = read_only;
+            annotations.destructive_hint = destructive;
+            only_reads(&rmcp::model::Tool::new("tool", "", Map::new()).with_annotations(annotations))
+        };
+        assert!(says(Some(true), None) && says(Some(true), Some(false)));
+        assert!(!says(Some(true), Some(true)), "it contradicts itself");
+        assert!(!says(None, None) && !says(Some(false), None) && !says(None, Some(false)));
+        assert!(!only_reads(&rmcp::model::Tool::new("tool", "", Map::new())));
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use axum::{Router, http::StatusCode, routing::post};
-use fermata_mcp::{Hub, ServerConfig};
+use fermata_mcp::{Hub, ServerConfig, Transport};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 
 /// A secret of the settings.
@@ -50,7 +50,7 @@ async fn a_failure_is_logged_once_and_without_secrets() {
     tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
     let (url, mut asks) = talkative().await;
     let headers = BTreeMap::from([("authorization".to_owned(), format!("Bearer {KEY}"))]);
-    let config = ServerConfig::Http { url, headers };
+    let config = ServerConfig::new(Transport::Http { url, headers });
     let _hub = Hub::start([("talkative".to_owned(), config)].into(), |_| {});
     for _ in 0..3 {
         timeout(Duration::from_secs(60), asks.recv()).await.expect("it is tried again").unwrap();

@@ -213,8 +213,8 @@ impl Report<'_> {
         }
         if self.spec.run_by == RunBy::Mcp && self.asking.by == RuledBy::Default {
             notes.push(
-                "an MCP tool is allowed where its server says that it only reads (readOnlyHint), and asked about otherwise; no \
-                 server was started to see that"
+                "an MCP tool is asked about, unless its server has trust_annotations = true and says that the tool only reads \
+                 (readOnlyHint); no server was started to see that"
                     .into(),
             );
         }

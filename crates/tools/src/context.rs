@@ -1,6 +1,9 @@
 //! What a running call knows of its surroundings, and what it may do to them before it has a result.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 use fermata_protocol::{ChatId, ToolCallId};
@@ -25,7 +28,15 @@ pub struct CallContext {
     surroundings: Arc<dyn Surroundings>,
     /// For how many reasons the call's time stands still.
     pauses: watch::Sender<usize>,
+    waits_for: WaitsFor,
 }
+
+/// What a call waits for, where that is not its own work. Locked for an instant, never across an await.
+type WaitsFor = Arc<Mutex<Option<String>>>;
+
+/// Says what a call waits for, until it is dropped.
+#[derive(Debug)]
+pub struct Waiting(WaitsFor);
 
 /// Stops a call's time until it is dropped.
 #[derive(Debug)]
@@ -87,7 +98,15 @@ impl CallContext {
     /// The context of a call to which nobody listens and which nobody cancels.
     pub fn new(owner: Owner, chat: ChatId, call: ToolCallId) -> Self {
         let (cancelled, pauses) = (CancellationToken::new(), watch::Sender::new(0));
-        Self { owner, chat, call, cancelled, surroundings: Arc::new(Alone), pauses }
+        Self {
+            owner,
+            chat,
+            call,
+            cancelled,
+            surroundings: Arc::new(Alone),
+            pauses,
+            waits_for: Arc::default(),
+        }
     }
 
     /// The same with somebody who listens.
@@ -124,7 +143,19 @@ impl CallContext {
     pub(crate) fn attempt(&self) -> (Self, watch::Receiver<usize>) {
         let (pauses, paused) = watch::channel(0);
         let cancelled = self.cancelled.child_token();
-        (Self { cancelled, pauses, ..self.clone() }, paused)
+        (Self { cancelled, pauses, waits_for: Arc::default(), ..self.clone() }, paused)
+    }
+
+    /// Says what the call waits for that is not its own work, as a sentence in the past tense. If its time is over meanwhile, its
+    /// failure says so.
+    pub fn waits_for(&self, what: impl Into<String>) -> Waiting {
+        *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = Some(what.into());
+        Waiting(self.waits_for.clone())
+    }
+
+    /// What it waits for now.
+    pub(crate) fn waited_for(&self) -> Option<String> {
+        self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes note that the call is about to run again, and says whether it may.
@@ -141,9 +172,17 @@ impl Drop for Pause {
     }
 }
 
+// === impl Waiting ===
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owner, chat, call, cancelled, surroundings: _, pauses: _ } = self;
+        let Self { owner, chat, call, cancelled, surroundings: _, pauses: _, waits_for: _ } = self;
         f.debug_struct("CallContext")
             .field("owner", owner)
             .field("chat", chat)

@@ -95,7 +95,7 @@ impl Execution {
     /// Runs the call once.
     async fn attempt(&self, settled: impl FnOnce(Result<Value, ToolError>)) {
         let (context, paused) = self.context.attempt();
-        let cancelled = context.cancelled.clone();
+        let (cancelled, waiting) = (context.cancelled.clone(), context.clone());
         let mut work = pin!(AssertUnwindSafe(self.tool.call(self.input.clone(), context)).catch_unwind());
         let given_up = tokio::select! {
             biased;
@@ -104,7 +104,7 @@ impl Execution {
                 return;
             }
             () = cancelled.cancelled() => ToolError::new(ErrorType::Cancelled, "The call was cancelled."),
-            () = time_is_over(self.timeout, paused) => self.took_too_long(),
+            () = time_is_over(self.timeout, paused) => self.took_too_long(waiting.waited_for()),
         };
         cancelled.cancel();
         settled(Err(given_up));
@@ -112,9 +112,13 @@ impl Execution {
         let _ = tokio::time::timeout(WIND_UP, work).await;
     }
 
-    fn took_too_long(&self) -> ToolError {
+    fn took_too_long(&self, waited_for: Option<String>) -> ToolError {
         let limit = humantime::format_duration(self.timeout);
-        ToolError::new(ErrorType::Timeout, format!("The tool took longer than {limit} and was ended."))
+        let text = match waited_for {
+            Some(reason) => format!("The tool could not begin within {limit}: {reason}."),
+            None => format!("The tool took longer than {limit} and was ended."),
+        };
+        ToolError::new(ErrorType::Timeout, text)
     }
 }
 

@@ -28,7 +28,7 @@ pub use call::{
 };
 pub use checker::{Check, Checker};
 pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
-pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Pause, Surroundings};
+pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Pause, Surroundings, Waiting};
 pub use execution::{Execution, WIND_UP};
 pub use failure::{ErrorType, MOST_RETRIES, Strategies, Strategy, ToolError};
 pub use matcher::{Decimal, Folder, HostName, HostPattern, Matcher, Side, TextRegex};

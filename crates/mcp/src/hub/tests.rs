@@ -32,8 +32,10 @@ use tokio::{
     time::{Instant, advance, sleep},
 };
 
+mod sessions;
+
 use super::*;
-use crate::{client::Client, failure::ConnectError, keeper::Live, link::Link};
+use crate::{client::Client, config::Transport, failure::ConnectError, keeper::Live, link::Link};
 
 /// What happens at the next attempts to connect; after them each one succeeds.
 #[derive(Clone, Copy)]
@@ -55,12 +57,16 @@ struct Pipe {
     noticed: mpsc::UnboundedSender<String>,
     /// Lets one call go on that waits for it.
     go: Arc<Notify>,
+    /// How many connections there were.
+    sessions: AtomicUsize,
     /// What nobody talks through, but nobody closes.
     mute: Mutex<Vec<tokio::io::DuplexStream>>,
 }
 
 /// A server whose tools do what their names say.
 struct Scripted {
+    /// Which connection it is at the other end of, counted from 1.
+    session: usize,
     tools: Arc<Mutex<Vec<&'static str>>>,
     noticed: mpsc::UnboundedSender<String>,
     go: Arc<Notify>,
@@ -104,7 +110,8 @@ impl Connector for Pipe {
             Some(Attempt::Mute) => self.mute.lock().unwrap().push(theirs),
             None => {
                 let (tools, noticed, go) = (self.tools.clone(), self.noticed.clone(), self.go.clone());
-                let server = Scripted { tools, noticed, go };
+                let session = self.sessions.fetch_add(1, Ordering::SeqCst) + 1;
+                let server = Scripted { session, tools, noticed, go };
                 let connected = self.connected.clone();
                 tokio::spawn(async move {
                     let _ = connected.send(server.serve(theirs).await.unwrap());
@@ -156,6 +163,7 @@ impl ServerHandler for Scripted {
                 let _ = self.noticed.send(answer.clone());
                 answer
             }
+            "which" => format!("session {}", self.session),
             "ask strangely" => format!("{:?}", context.peer.send_request(strange_question("form")).await),
             "ask for a visit" => format!("{:?}", context.peer.send_request(strange_question("url")).await),
             "ask for roots" => match context.peer.send_request(roots()).await {
@@ -234,6 +242,7 @@ impl World {
             connected,
             noticed,
             go: Arc::default(),
+            sessions: AtomicUsize::new(0),
             mute: Mutex::default(),
         });
         let (told, tools) = watch::channel(Vec::new());
@@ -256,9 +265,12 @@ impl World {
 
     /// The same with another configuration.
     fn set_at<const N: usize>(&self, url: &str, servers: [&str; N]) {
-        let config = ServerConfig::Http { url: url.to_owned(), headers: BTreeMap::new() };
+        self.set_to(&at(url), servers);
+    }
+
+    fn set_to<const N: usize>(&self, config: &ServerConfig, servers: [&str; N]) {
         let servers = servers.map(|name| (name.to_owned(), config.clone())).into();
-        self.hub.set(servers, |_, _, _| self.pipe.clone());
+        self.hub.set(servers, |_, _| self.pipe.clone());
     }
 
     async fn ready(&self) {
@@ -280,6 +292,7 @@ impl World {
 
 /// Calls of one chat, and what its person is asked.
 struct Chat {
+    name: &'static str,
     person: Arc<Thoughtful>,
     asked: mpsc::UnboundedReceiver<Asked>,
 }
@@ -292,13 +305,24 @@ struct Begun {
 
 impl Chat {
     fn new() -> Self {
+        Self::named("chat")
+    }
+
+    fn named(name: &'static str) -> Self {
         let (asks, asked) = mpsc::unbounded_channel();
-        Self { person: Arc::new(Thoughtful(asks)), asked }
+        Self { name, person: Arc::new(Thoughtful(asks)), asked }
     }
 
     /// Begins a call that may take ten seconds, and waits until the server has it.
     async fn begin(&self, world: &mut World, tool: &str, id: &str) -> Begun {
-        let context = CallContext::new(Owner::anyone(), ChatId::new("chat"), ToolCallId::new(id));
+        let begun = self.call(world, tool, id);
+        assert!(world.noticed.recv().await.unwrap().starts_with("called "));
+        begun
+    }
+
+    /// The same without waiting.
+    fn call(&self, world: &World, tool: &str, id: &str) -> Begun {
+        let context = CallContext::new(Owner::anyone(), ChatId::new(self.name), ToolCallId::new(id));
         let cancelled = context.cancelled.clone();
         let execution = Execution {
             tool: world.tool(tool),
@@ -309,9 +333,12 @@ impl Chat {
             strategies: Strategies::default(),
         };
         let outcome = tokio::spawn(execution.outcome());
-        assert!(world.noticed.recv().await.unwrap().starts_with("called "));
         Begun { cancelled, outcome }
     }
+}
+
+fn at(url: &str) -> ServerConfig {
+    ServerConfig::new(Transport::Http { url: url.to_owned(), headers: BTreeMap::new() })
 }
 
 fn context(chat: &str) -> CallContext {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, process::Stdio};
 
-use fermata_mcp::ServerConfig;
+use fermata_mcp::{ServerConfig, Transport};
 use fermata_tools::{Decision, ElicitationReply, ErrorType, RunBy};
 use serde_json::json;
 use tokio::{
@@ -45,7 +45,10 @@ impl Served {
     }
 
     fn config(&self) -> ServerConfig {
-        ServerConfig::Http { url: format!("http://127.0.0.1:{}/mcp", self.port), headers: BTreeMap::new() }
+        ServerConfig::new(Transport::Http {
+            url: format!("http://127.0.0.1:{}/mcp", self.port),
+            headers: BTreeMap::new(),
+        })
     }
 }
 
@@ -56,9 +59,28 @@ async fn both() -> [(World, Option<Served>); 2] {
     [(World::with([("every", everything_as_a_program())]).await, None), (over_http, Some(served))]
 }
 
+/// The same server, whose tools' annotations are believed.
+fn trusted(config: ServerConfig) -> ServerConfig {
+    ServerConfig { trust_annotations: true, ..config }
+}
+
 #[tokio::test]
-async fn its_tools_are_listed_with_policies_from_their_annotations() {
-    for (world, _served) in both().await {
+async fn every_tool_of_a_server_is_asked_unless_its_annotations_are_trusted() {
+    let world = World::with([("every", everything_as_a_program())]).await;
+    world.tool("every__trigger-elicitation-request").await;
+    assert_eq!(world.specs()["every__echo"].policy, Decision::Ask, "what it says of itself is not believed");
+    world.hub.set_servers([("every".to_owned(), trusted(everything_as_a_program()))].into());
+    world.allowed("every__echo").await;
+    world.hub.set_servers([("every".to_owned(), everything_as_a_program())].into());
+    assert_eq!(world.specs()["every__echo"].policy, Decision::Ask, "before the new one has listed, too");
+}
+
+#[tokio::test]
+async fn its_tools_are_listed_with_policies_from_their_annotations_where_these_are_trusted() {
+    let served = Served::start().await;
+    let over_http = World::with([("every", trusted(served.config()))]).await;
+    let as_a_program = World::with([("every", trusted(everything_as_a_program()))]).await;
+    for world in [over_http, as_a_program] {
         world.tool("every__trigger-elicitation-request").await;
         let specs = world.specs();
         let echo = &specs["every__echo"];
@@ -138,7 +160,7 @@ async fn a_question_that_may_be_of_two_chats_is_cancelled_and_shown_to_nobody() 
         .await;
     in_time(other.reports.recv()).await.unwrap();
     let output = world.call_as("every__trigger-elicitation-request", json!({}), &asked).await.unwrap();
-    assert!(text(&output).contains("User cancelled"), "{output}");
+    assert!(text(&output).contains("calls of several chats ran in one process"), "{output}");
     assert!(asked.questions.try_recv().is_err() && other.questions.try_recv().is_err());
     other.context.cancelled.cancel();
     assert_eq!(in_time(busy).await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);

@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
     routing::post,
 };
-use fermata_mcp::ServerConfig;
+use fermata_mcp::{ServerConfig, Transport};
 use fermata_tools::{Decision, ErrorType};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -61,7 +61,7 @@ impl Server {
 
     fn config_at(&self, path: &str, key: &str) -> ServerConfig {
         let headers = BTreeMap::from([("Authorization".to_owned(), key.to_owned())]);
-        ServerConfig::Http { url: self.url.replace("/mcp", path), headers }
+        ServerConfig::new(Transport::Http { url: self.url.replace("/mcp", path), headers })
     }
 
     fn port(&self) -> &str {
@@ -173,7 +173,7 @@ async fn all_pages_are_listed_and_what_cannot_be_read_is_left_out() {
     let (world, _server) = world().await;
     let specs = world.specs();
     assert_eq!(specs.keys().collect::<Vec<_>>(), ["counting__answer", "counting__strange"]);
-    assert_eq!(specs["counting__answer"].policy, Decision::Allow);
+    assert_eq!(specs["counting__answer"].policy, Decision::Ask);
     assert_eq!(specs["counting__answer"].input_schema, json!({"type": "object"}));
 }
 

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use fermata_mcp::ServerConfig;
+use fermata_mcp::{ServerConfig, Transport};
 use fermata_tools::ErrorType;
 use serde_json::{Value, json};
 use tokio::{
@@ -18,9 +18,11 @@ use crate::world::{Person, World, everything, everything_as_a_program, in_time, 
 
 #[tokio::test]
 async fn a_program_gets_a_small_environment_and_its_own() {
-    let ServerConfig::Program { command, args, .. } = everything_as_a_program() else { unreachable!() };
+    let Transport::Program { command, args, .. } = everything_as_a_program().transport else {
+        unreachable!()
+    };
     let env = [("TOKEN".to_owned(), "abc".to_owned())].into();
-    let world = World::with([("every", ServerConfig::Program { command, args, env })]).await;
+    let world = World::with([("every", ServerConfig::new(Transport::Program { command, args, env }))]).await;
     let output = world.call("every__get-env", json!({})).await.unwrap();
     let seen: Value = serde_json::from_str(&text(&output)).unwrap();
     let names: Vec<&String> = seen.as_object().unwrap().keys().collect();

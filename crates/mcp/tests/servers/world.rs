@@ -10,10 +10,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fermata_mcp::{Hub, ServerConfig};
+use fermata_mcp::{Hub, ServerConfig, Transport};
 use fermata_protocol::{ChatId, ToolCallId};
 use fermata_tools::{
-    CallContext, Elicitation, ElicitationReply, Owner, Surroundings, Tool, ToolError, ToolSpec,
+    CallContext, Decision, Elicitation, ElicitationReply, Owner, Surroundings, Tool, ToolError, ToolSpec,
 };
 use serde_json::Value;
 use tokio::{
@@ -65,6 +65,16 @@ impl World {
         let mut tools = self.tools.clone();
         let found = async { tools.wait_for(|tools| find(tools).is_some()).await.map(|tools| find(&tools)) };
         in_time(found).await.unwrap().unwrap()
+    }
+
+    /// Waits until the tool is there and need not be asked about.
+    pub async fn allowed(&self, name: &str) {
+        let is_allowed = |tool: &Arc<dyn Tool>| {
+            let spec = tool.spec();
+            spec.name == name && spec.policy == Decision::Allow
+        };
+        let mut tools = self.tools.clone();
+        in_time(tools.wait_for(|tools| tools.iter().any(is_allowed))).await.unwrap();
     }
 
     /// Waits until no tool is left whose name begins so.
@@ -131,11 +141,11 @@ pub fn named<const N: usize>(servers: [(&str, ServerConfig); N]) -> BTreeMap<Str
 }
 
 pub fn program<const N: usize>(command: &str, args: [&str; N]) -> ServerConfig {
-    ServerConfig::Program {
+    ServerConfig::new(Transport::Program {
         command: command.into(),
         args: args.map(str::to_owned).into(),
         env: BTreeMap::new(),
-    }
+    })
 }
 
 /// The text of an output.

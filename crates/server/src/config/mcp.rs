@@ -1,14 +1,15 @@
 //! `[mcp.<name>]`: an MCP server, as a program or at a URL. What is done with it is not known here.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use axum::http::{HeaderName, HeaderValue};
-use fermata_mcp::ServerConfig;
+use fermata_mcp::{ServerConfig, Transport};
 use toml::de::DeValue;
 
 use super::{
     entry::{Entry, Fault, shown_key, shown_text},
     url::Url,
+    value::{Duration, Value},
 };
 
 /// Names of tools have at most 64 characters, and the server's own names need some of them.
@@ -16,37 +17,67 @@ const LONGEST_NAME: usize = 32;
 /// What stands between the names of server and tool.
 const BETWEEN: &str = "__";
 
+/// The keys of a server.
+const KEYS: [&str; 9] = [
+    "command",
+    "args",
+    "env",
+    "processes",
+    "max_processes",
+    "idle_timeout",
+    "url",
+    "headers",
+    "trust_annotations",
+];
+
 /// Reads a server.
 pub(super) fn read(server: &Entry<'_>) -> Result<ServerConfig, Fault> {
     check_name(server)?;
     let (mut command, mut args, mut env) = (None, Vec::new(), BTreeMap::new());
     let (mut url, mut headers) = (None, BTreeMap::new());
-    let entries = server.entries_among(&["command", "args", "env", "url", "headers"])?;
+    let entries = server.entries_among(&KEYS)?;
     for entry in &entries {
         match entry.name {
             "command" => command = Some(entry.words()?),
             "args" => args = strings(entry)?,
             "env" => env = variables(entry)?,
             "url" => url = Some(Url::exact(&entry.string()?).map_err(|reason| entry.fault(reason))?.0),
-            _ => headers = headers_of(entry)?,
+            "headers" => headers = headers_of(entry)?,
+            _ => {}
         }
     }
     let stray = |keys: &[&str], with: &str| {
         let stray = entries.iter().find(|entry| keys.contains(&entry.name));
         stray.map(|entry| entry.key_fault(format!("{} goes with {with}", entry.name)))
     };
-    match (command, url) {
+    let of_programs = ["args", "env", "processes", "max_processes", "idle_timeout"];
+    let transport = match (command, url) {
         (Some(command), None) => match stray(&["headers"], "url") {
-            None => Ok(ServerConfig::Program { command, args, env }),
-            Some(fault) => Err(fault),
+            None => Transport::Program { command, args, env },
+            Some(fault) => return Err(fault),
         },
-        (None, Some(url)) => match stray(&["args", "env"], "command") {
-            None => Ok(ServerConfig::Http { url, headers }),
-            Some(fault) => Err(fault),
+        (None, Some(url)) => match stray(&of_programs, "command") {
+            None => Transport::Http { url, headers },
+            Some(fault) => return Err(fault),
         },
-        (Some(_), Some(_)) => Err(server.fault("has both command and url; use one of them")),
-        (None, None) => Err(server.fault("needs command or url")),
+        (Some(_), Some(_)) => return Err(server.fault("has both command and url; use one of them")),
+        (None, None) => return Err(server.fault("needs command or url")),
+    };
+    let mut config = ServerConfig::new(transport);
+    for entry in &entries {
+        match entry.name {
+            "processes" => config.processes = Some(entry.read()?),
+            "max_processes" => config.max_processes = number(entry)?,
+            "idle_timeout" => config.idle_timeout = entry.read::<Duration>()?.0,
+            "trust_annotations" => config.trust_annotations = entry.truth()?,
+            _ => {}
+        }
     }
+    Ok(config)
+}
+
+fn number(entry: &Entry<'_>) -> Result<NonZeroUsize, Fault> {
+    NonZeroUsize::read(&entry.text()?).map_err(|reason| entry.fault(reason))
 }
 
 /// What may be shown of it, as TOML: of the environment and the headers only the names.

@@ -1,5 +1,6 @@
 //! Values that are one of a few words, wherever they stand: in an option, a variable, a key or a table of the file.
 
+use fermata_mcp::Processes;
 use fermata_tools::{ApprovalMode, ChainMode, Decision, GateMode, ResourcePart, RunBy, Strategy};
 
 use super::value::{Value, quoted};
@@ -75,6 +76,19 @@ impl Word for ChainMode {
         match self {
             Self::Free => "free",
             Self::Ask => "ask",
+        }
+    }
+}
+
+impl Word for Processes {
+    const KIND: &'static str = "a way to share processes";
+    const ALL: &'static [Self] = &[Self::Shared, Self::PerOwner, Self::PerChat];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::PerOwner => "per_owner",
+            Self::PerChat => "per_chat",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The tables of the file, typed and shown.
 
-use fermata_mcp::ServerConfig;
+use fermata_mcp::{Processes, ServerConfig, Transport};
 use fermata_tools::{Decision, ErrorType, Owner, Resource, ResourcePart, RuledBy, RunBy, Strategy, ToolSpec};
 use serde_json::json;
 
@@ -209,25 +209,37 @@ const SERVERS: &str = r#"
 [mcp.files]
 command = "files"
 args = ["--key=${TOKEN}", "/srv"]
+processes = "per_owner"
+max_processes = 3
+idle_timeout = "90s"
 env = { KEY = "${TOKEN}", "A.B" = "hush too" }
 
 [mcp.search]
 url = "https://me:hush@search.example.com/mcp/?key=${TOKEN}"
 headers = { Authorization = "Bearer ${TOKEN}" }
+trust_annotations = true
 "#;
 
 #[test]
 fn a_server_is_a_program_or_a_url() {
     let config = tables(SERVERS);
     let secret = str::to_owned;
-    let files = ServerConfig::Program {
-        command: "files".into(),
-        args: vec!["--key=hush".into(), "/srv".into()],
-        env: [("KEY".to_owned(), secret("hush")), ("A.B".to_owned(), secret("hush too"))].into(),
+    let files = ServerConfig {
+        processes: Some(Processes::PerOwner),
+        max_processes: NonZeroUsize::new(3).unwrap(),
+        idle_timeout: std::time::Duration::from_secs(90),
+        ..ServerConfig::new(Transport::Program {
+            command: "files".into(),
+            args: vec!["--key=hush".into(), "/srv".into()],
+            env: [("KEY".to_owned(), secret("hush")), ("A.B".to_owned(), secret("hush too"))].into(),
+        })
     };
-    let search = ServerConfig::Http {
-        url: "https://me:hush@search.example.com/mcp/?key=hush".into(),
-        headers: [("authorization".to_owned(), secret("Bearer hush"))].into(),
+    let search = ServerConfig {
+        trust_annotations: true,
+        ..ServerConfig::new(Transport::Http {
+            url: "https://me:hush@search.example.com/mcp/?key=hush".into(),
+            headers: [("authorization".to_owned(), secret("Bearer hush"))].into(),
+        })
     };
     assert_eq!(config.mcp, [("files".to_owned(), files), ("search".to_owned(), search)].into());
     assert!(!format!("{config:?}").contains("hush"), "{config:?}");
@@ -258,6 +270,8 @@ fn tables_are_reported_as_a_file_without_secrets() {
         "[mcp.files]  # fermata.toml:7",
         "args = [\"--key=${TOKEN}\", \"/srv\"]",
         "url = \"https://(secret)@search.example.com/mcp/?key=(secret)\"",
+        "processes = \"per_owner\"",
+        "max_processes = 3",
         "headers = { Authorization = \"(secret)\" }",
         "auth = \"go_on\"",
         "timeout = \"retry\"",
@@ -310,8 +324,12 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
         "command",
         "args",
         "env",
+        "processes",
+        "max_processes",
+        "idle_timeout",
         "url",
         "headers",
+        "trust_annotations",
     ] {
         assert!(
             report.lines().any(|line| line.starts_with(&format!("{key} = "))),
