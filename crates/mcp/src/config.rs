@@ -79,22 +79,46 @@ impl ServerConfig {
 
     /// The values that must not be seen.
     pub(crate) fn secrets(&self) -> Secrets {
-        let (values, url) = match &self.transport {
-            Transport::Program { env, .. } => (env, ""),
-            Transport::Http { url, headers } => (headers, url.as_str()),
+        let (values, args, url): (_, &[String], _) = match &self.transport {
+            Transport::Program { env, args, .. } => (env, args, ""),
+            Transport::Http { url, headers } => (headers, &[], url.as_str()),
         };
-        let query = url.split_once('?').map_or("", |(_, query)| query);
-        let parameters = query.split(['&', '=']);
         // A key is seen without its "Bearer", too.
         let words =
             values.values().flat_map(|value| [value.as_str()].into_iter().chain(value.split_whitespace()));
-        let words = words.chain(parameters);
+        let words = words.chain(args.iter().flat_map(|arg| secrets_of_argument(arg)));
+        let words = words.chain(secrets_of_url(url));
         let mut secrets: Vec<String> =
             words.filter(|word| word.len() >= SHORTEST_SECRET).map(str::to_owned).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets.dedup();
         Secrets(secrets)
     }
+}
+
+/// What of an argument may be a key. The names of options, files and packages are none, and tools speak of them.
+fn secrets_of_argument(arg: &str) -> Vec<&str> {
+    let value = match arg.split_once('=') {
+        Some((name, value)) if name.starts_with('-') => value,
+        Some(_) | None if arg.starts_with('-') => return Vec::new(),
+        Some(_) | None => arg,
+    };
+    let is_name = ["/", "./", "../", "~/", "@"].iter().any(|start| value.starts_with(start));
+    if value.contains("://") {
+        secrets_of_url(value).chain([value]).collect()
+    } else if is_name {
+        Vec::new()
+    } else {
+        value.split_whitespace().chain([value]).collect()
+    }
+}
+
+/// What of a URL may be a key: the name and the password before the host, parts of the path, and what is behind it.
+fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let (authority, behind) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    user.split(':').chain(behind.split(['/', '?', '#', '&', '=']))
 }
 
 // === impl Transport ===
@@ -118,16 +142,15 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// The address without a query and without a name and password in front of the host.
+/// The scheme and the host of an address.
 fn without_secrets(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
     match url.split_once("://") {
         Some((scheme, rest)) => {
-            let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
             let host = authority.rsplit('@').next().unwrap_or_default();
-            format!("{scheme}://{host}{path}")
+            format!("{scheme}://{host}")
         }
-        None => url.to_owned(),
+        None => String::new(),
     }
 }
 
@@ -158,12 +181,12 @@ mod tests {
             env: map(&[("TOKEN", "hidden-value")]),
         };
         let http = Transport::Http {
-            url: "https://me:hidden-password@search.example.com/mcp?key=hidden-query".into(),
+            url: "https://me:hidden-password@search.example.com/hidden-path?key=hidden-query".into(),
             headers: map(&[("authorization", "Bearer hidden-header")]),
         };
         let shown = format!("{program:?} {http:?}");
         assert!(!shown.contains("hidden"), "{shown}");
-        for seen in ["npx", "TOKEN", "https://search.example.com/mcp", "authorization"] {
+        for seen in ["npx", "TOKEN", "https://search.example.com", "authorization"] {
             assert!(shown.contains(seen), "{shown} lacks {seen}");
         }
     }
@@ -178,5 +201,28 @@ mod tests {
         assert_eq!(secrets.mask("Bearer abcdefgh-1 and abcdefgh-1, info"), "*** and ***, info");
         assert_eq!(secrets.mask("?key=stuvwxyz-2"), "?key=***");
         assert_eq!(secrets.mask("nothing to hide"), "nothing to hide");
+    }
+
+    #[test]
+    fn keys_in_arguments_and_paths_are_masked() {
+        let args = [
+            "--yes",
+            "@modelcontextprotocol/server-filesystem",
+            "/srv/documents",
+            "--api-key=sk-ARGLITERAL",
+            "--token",
+            "tok-separate",
+            "postgres://me:pass-word@db.example.com/data",
+        ];
+        let config = ServerConfig::new(Transport::Program {
+            command: "npx".into(),
+            args: args.map(str::to_owned).into(),
+            env: BTreeMap::new(),
+        });
+        let said = "sk-ARGLITERAL, tok-separate and pass-word do not open /srv/documents with --api-key";
+        assert_eq!(config.secrets().mask(said), "***, *** and *** do not open /srv/documents with --api-key");
+        let url = "https://search.example.com/PATHTOKEN/mcp".to_owned();
+        let config = ServerConfig::new(Transport::Http { url, headers: BTreeMap::new() });
+        assert_eq!(config.secrets().mask("no such path: /PATHTOKEN/mcp"), "no such path: /***/mcp");
     }
 }

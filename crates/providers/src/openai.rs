@@ -46,6 +46,8 @@ use self::{
 use crate::BuildError;
 
 /// Where the API is when no base URL is given.
+/// A shorter value of the base URL's query is no secret.
+const SHORTEST_SECRET: usize = 8;
 const OPENAI: &str = "https://api.openai.com/v1";
 
 /// How to reach the API.
@@ -71,7 +73,8 @@ pub struct OpenAi {
     /// The field in which this provider gave its reasoning last, because it takes it back only there. A mutex and not an
     /// atomic because it is touched once per request and once per answer, and never held across an await.
     reasoning_field: Arc<Mutex<ReasoningField>>,
-    key: Option<SecretString>,
+    /// What is taken out of every error: the key, and what the query of the base URL says.
+    secrets: Vec<SecretString>,
     retries: ExponentialBuilder,
 }
 
@@ -109,10 +112,11 @@ impl OpenAi {
         let key = config.api_key;
         let base = parse_base(config.base_url.as_deref().unwrap_or(OPENAI))?;
         let dialect = Dialect::of(&base);
+        let secrets = secrets(key.as_ref(), &base);
         let http = http_client(&base, config.connect_timeout)?;
         let endpoint = Endpoint {
             headers: headers(key.as_ref())?,
-            key: key.clone().unwrap_or_else(|| String::new().into()),
+            key: key.unwrap_or_else(|| String::new().into()),
             base,
         };
         Ok(Self {
@@ -120,7 +124,7 @@ impl OpenAi {
             client: Client::build(http.clone(), endpoint).with_http_service(Transport::new(http)),
             reasoning_field: Arc::new(Mutex::new(dialect.reasoning_field())),
             dialect,
-            key,
+            secrets,
             retries: ExponentialBuilder::default()
                 .with_min_delay(config.retry_pause)
                 .with_factor(2.0)
@@ -148,7 +152,7 @@ impl Model for OpenAi {
             self.client.clone(),
             body,
             memory,
-            self.key.clone(),
+            self.secrets.clone(),
             Retrying { pauses: self.retries, strategies },
         );
         let first = asking.next().await.transpose()?;
@@ -170,6 +174,16 @@ fn parse_base(text: &str) -> Result<Url, BuildError> {
         return Err(refused("it has one"));
     }
     Ok(base)
+}
+
+/// What no error repeats. A short value of the query is no key, and taking it out everywhere would spoil texts.
+fn secrets(key: Option<&SecretString>, base: &Url) -> Vec<SecretString> {
+    let key = key.map(|key| key.expose_secret().trim().to_owned()).filter(|key| !key.is_empty());
+    let decoded = base.query_pairs().map(|(_, value)| value.into_owned());
+    let written = base.query().unwrap_or_default().split('&');
+    let written = written.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
+    let values = decoded.chain(written).filter(|value| value.len() >= SHORTEST_SECRET);
+    key.into_iter().chain(values).map(SecretString::from).collect()
 }
 
 fn headers(key: Option<&SecretString>) -> Result<HeaderMap, BuildError> {
@@ -261,6 +275,14 @@ mod tests {
         let error = headers(Some(&"sk-a\nb".into())).unwrap_err();
         assert_eq!(error, BuildError::ApiKey);
         assert!(!format!("{error} {error:?}").contains("sk-a"));
+    }
+
+    #[test]
+    fn what_the_query_of_the_base_url_says_is_a_secret() {
+        let base = parse_base("https://a.b/v1?api-version=QUERYSECRET99&token=a%2Bsecret&v=1").unwrap();
+        let secrets = secrets(Some(&"sk-key".into()), &base);
+        let secrets: Vec<&str> = secrets.iter().map(|secret| secret.expose_secret()).collect();
+        assert_eq!(secrets, ["sk-key", "QUERYSECRET99", "a+secret", "QUERYSECRET99", "a%2Bsecret"]);
     }
 
     #[test]

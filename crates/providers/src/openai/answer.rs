@@ -361,7 +361,7 @@ mod tests {
         let mut answer = answer(vec![delta(json!({"content": "a"}))], false);
         assert_eq!(answer.next().await.unwrap().unwrap(), ModelEvent::Text("a".into()));
         let failure = answer.next().await.unwrap().unwrap_err();
-        assert!(matches!(failure.into_error(None), fermata_engine::model::ModelError::Network(_)));
+        assert!(matches!(failure.into_error(&[]), fermata_engine::model::ModelError::Network(_)));
         assert!(answer.next().await.is_none());
     }
 

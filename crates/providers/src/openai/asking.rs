@@ -19,7 +19,7 @@ pub(super) struct Asking {
     client: Client<Endpoint>,
     body: Value,
     reasoning_field: Arc<Mutex<ReasoningField>>,
-    key: Option<SecretString>,
+    secrets: Vec<SecretString>,
     pauses: ExponentialBackoff,
     strategies: Strategies,
     /// The answer to the last attempt.
@@ -44,12 +44,12 @@ impl Asking {
         client: Client<Endpoint>,
         body: Value,
         reasoning_field: Arc<Mutex<ReasoningField>>,
-        key: Option<SecretString>,
+        secrets: Vec<SecretString>,
         Retrying { pauses, strategies }: Retrying,
     ) -> Self {
         let pauses = pauses.build();
         let (answer, has_begun, is_over) = (None, false, false);
-        Self { client, body, reasoning_field, key, pauses, strategies, answer, has_begun, is_over }
+        Self { client, body, reasoning_field, secrets, pauses, strategies, answer, has_begun, is_over }
     }
 
     /// The next event; none after the last.
@@ -87,7 +87,7 @@ impl Asking {
     async fn bear(&mut self, failure: Failure) -> Option<ModelError> {
         self.answer = None;
         let pause = if self.has_begun { None } else { failure.pause(self.pauses.next()) };
-        let error = failure.into_error(self.key.as_ref());
+        let error = failure.into_error(&self.secrets);
         let worth_it = self.strategies.of(error.error_type()) == Strategy::Retry;
         let Some(pause) = pause.filter(|_| worth_it) else {
             self.is_over = true;

@@ -112,8 +112,8 @@ impl Failure {
     }
 
     /// What the engine is told.
-    pub(super) fn into_error(self, key: Option<&SecretString>) -> ModelError {
-        let text = without_key(&self.text, key);
+    pub(super) fn into_error(self, secrets: &[SecretString]) -> ModelError {
+        let text = without_secrets(&self.text, secrets);
         let text = match text.char_indices().nth(TEXT_LIMIT) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text,
@@ -223,12 +223,10 @@ fn wanted_pause(headers: &HeaderMap) -> Option<Duration> {
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-fn without_key(text: &str, key: Option<&SecretString>) -> String {
-    let text = match key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty()) {
-        Some(key) => text.replace(key, "[key]"),
-        None => text.to_owned(),
-    };
-    without_look_alikes(&text)
+fn without_secrets(text: &str, secrets: &[SecretString]) -> String {
+    let clean =
+        secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.expose_secret(), "[key]"));
+    without_look_alikes(&clean)
 }
 
 /// Providers quote keys that they refuse, and a proxy in between may have used one of its own.
@@ -309,7 +307,7 @@ mod tests {
         let failure =
             answered(429, None, r#"{"error":{"message":"You exceeded…","code":"insufficient_quota"}}"#);
         assert_eq!(failure.pause(Some(PROPOSED)), None);
-        assert!(matches!(failure.into_error(None), ModelError::Auth(_)));
+        assert!(matches!(failure.into_error(&[]), ModelError::Auth(_)));
     }
 
     #[test]
@@ -328,7 +326,7 @@ mod tests {
 
     #[test]
     fn an_error_object_is_judged_by_its_code_or_its_words() {
-        let error = |value: Value| Failure::from_object(&value).into_error(None);
+        let error = |value: Value| Failure::from_object(&value).into_error(&[]);
         assert!(
             matches!(error(json!({"code": 429, "message": "slow"})), ModelError::RateLimit(text) if text == "slow")
         );
@@ -341,14 +339,14 @@ mod tests {
     #[test]
     fn what_looks_like_a_key_is_taken_out_too() {
         let text = "Incorrect API key: sk-abc***DEF, ask-me; sk-";
-        assert_eq!(without_key(text, None), "Incorrect API key: [key], ask-me; [key]");
+        assert_eq!(without_secrets(text, &[]), "Incorrect API key: [key], ask-me; [key]");
     }
 
     #[test]
     fn the_key_is_taken_out_before_the_text_is_cut() {
         let key: SecretString = "sk-secret".into();
         let body = format!("{}sk-secret", "ä".repeat(TEXT_LIMIT - 4 - "400 Bad Request: ".len()));
-        let error = answered(400, None, &body).into_error(Some(&key));
+        let error = answered(400, None, &body).into_error(&[key]);
         assert!(!format!("{error} {error:?}").contains("sk-s"));
         let ModelError::Refused(text) = error else { panic!("{error:?}") };
         assert_eq!(text.chars().count(), TEXT_LIMIT + 1);

@@ -80,12 +80,16 @@ fn number(entry: &Entry<'_>) -> Result<NonZeroUsize, Fault> {
     NonZeroUsize::read(&entry.text()?).map_err(|reason| entry.fault(reason))
 }
 
-/// What may be shown of it, as TOML: of the environment and the headers only the names.
+/// What may be shown of it, as TOML: of the environment and the headers only the names, of arguments only how many there are, of
+/// a URL what [`Url::masked_with_path`] leaves.
 pub(super) fn shown(server: &Entry<'_>) -> Result<Vec<(String, String)>, Fault> {
     let line = |entry: &Entry<'_>| {
         let value = match (entry.name, entry.value()) {
             ("env" | "headers", _) => entry.shown_without_values(),
-            ("url", DeValue::String(url)) => shown_text(&Url::masked(url)),
+            ("args", DeValue::Array(args)) => {
+                format!("[{}]", vec![shown_text("(secret)"); args.len()].join(", "))
+            }
+            ("url", DeValue::String(url)) => shown_text(&Url::masked_with_path(url)),
             _ => entry.shown(),
         };
         (shown_key(entry.name), value)

@@ -30,6 +30,17 @@ impl Url {
         }
     }
 
+    /// What may be shown of it if a key may be part of the path, too.
+    pub(super) fn masked_with_path(url: &str) -> String {
+        let masked = Self::masked(url);
+        let host = masked.find("://").map_or(0, |at| at + 3);
+        let end = masked[host..].find(['?', '#']).map_or(masked.len(), |at| host + at);
+        match masked[host..end].find('/').map(|at| host + at + 1) {
+            Some(path) if path < end => format!("{}(secret){}", &masked[..path], &masked[end..]),
+            Some(_) | None => masked,
+        }
+    }
+
     /// What may be shown of it: a key may stand before the host, as a value of the query, or behind all of it.
     pub(crate) fn masked(url: &str) -> String {
         let (rest, fragment) = cut(url, "#");

@@ -208,14 +208,14 @@ fn settings_of_tools_keep_the_order_of_the_file() {
 const SERVERS: &str = r#"
 [mcp.files]
 command = "files"
-args = ["--key=${TOKEN}", "/srv"]
+args = ["--key=${TOKEN}", "--api-key=hush", "/srv"]
 processes = "per_owner"
 max_processes = 3
 idle_timeout = "90s"
 env = { KEY = "${TOKEN}", "A.B" = "hush too" }
 
 [mcp.search]
-url = "https://me:hush@search.example.com/mcp/?key=${TOKEN}"
+url = "https://me:hush@search.example.com/hush/?key=${TOKEN}"
 headers = { Authorization = "Bearer ${TOKEN}" }
 trust_annotations = true
 "#;
@@ -230,14 +230,14 @@ fn a_server_is_a_program_or_a_url() {
         idle_timeout: std::time::Duration::from_secs(90),
         ..ServerConfig::new(Transport::Program {
             command: "files".into(),
-            args: vec!["--key=hush".into(), "/srv".into()],
+            args: vec!["--key=hush".into(), "--api-key=hush".into(), "/srv".into()],
             env: [("KEY".to_owned(), secret("hush")), ("A.B".to_owned(), secret("hush too"))].into(),
         })
     };
     let search = ServerConfig {
         trust_annotations: true,
         ..ServerConfig::new(Transport::Http {
-            url: "https://me:hush@search.example.com/mcp/?key=hush".into(),
+            url: "https://me:hush@search.example.com/hush/?key=hush".into(),
             headers: [("authorization".to_owned(), secret("Bearer hush"))].into(),
         })
     };
@@ -268,10 +268,10 @@ fn tables_are_reported_as_a_file_without_secrets() {
         "input = { text = \"*${TOKEN}*\" }",
         "[tools.\"a b*\"]  # fermata.toml:4",
         "[mcp.files]  # fermata.toml:7",
-        "args = [\"--key=${TOKEN}\", \"/srv\"]",
-        "url = \"https://(secret)@search.example.com/mcp/?key=(secret)\"",
+        "args = [\"(secret)\", \"(secret)\", \"(secret)\"]",
         "processes = \"per_owner\"",
         "max_processes = 3",
+        "url = \"https://(secret)@search.example.com/(secret)?key=(secret)\"",
         "headers = { Authorization = \"(secret)\" }",
         "auth = \"go_on\"",
         "timeout = \"retry\"",
