@@ -2,7 +2,7 @@
 
 import { useMemo } from 'react';
 import { useAuiState } from '@assistant-ui/react';
-import type { DataMessagePartProps, FileMessagePartProps, SourceMessagePartProps, ToolCallMessagePartProps } from '@assistant-ui/react';
+import type { DataMessagePartProps, FileMessagePartProps, ImageMessagePartProps, SourceMessagePartProps, ToolCallMessagePartProps } from '@assistant-ui/react';
 import { ElicitationCard } from '../chat/ElicitationCard';
 import { Files, Sources } from '../chat/Files';
 import { Gate } from '../chat/Gate';
@@ -21,7 +21,8 @@ const Thought = ({ text, status }: { text: string; status: { type: string } }) =
     <Reasoning part={{ type: 'reasoning', text, state: status.type === 'running' ? 'streaming' : 'done' }} />
   );
 
-const ModelText = ({ text }: { text: string }) => (text === '' ? null : <Text text={text} />);
+const ModelText = ({ text, status }: { text: string; status: { type: string } }) =>
+  text === '' ? null : <Text text={text} isGrowing={status.type === 'running'} />;
 
 /** The chat, and the message that is being drawn as the AI SDK has it. */
 function useMessage() {
@@ -65,6 +66,11 @@ const File = ({ data, mimeType, filename }: FileMessagePartProps) => (
   <Files parts={[{ type: 'file', url: data, mediaType: mimeType, ...(filename !== undefined && { filename }) }]} />
 );
 
+/** assistant-ui has a kind of its own for pictures. */
+const Image = ({ image, filename }: ImageMessagePartProps) => (
+  <Files parts={[{ type: 'file', url: image, mediaType: 'image/*', ...(filename !== undefined && { filename }) }]} />
+);
+
 function Source(source: SourceMessagePartProps) {
   const { id: sourceId, title = '' } = source;
   const part: SourcePart =
@@ -84,5 +90,5 @@ export function SentFile() {
   });
 }
 
-export const USER_PARTS = { Text: Words, File };
-export const MODEL_PARTS = { Text: ModelText, Reasoning: Thought, File, Source, tools: { Fallback: Call }, data: { Fallback: Data } };
+export const USER_PARTS = { Text: Words, File, Image };
+export const MODEL_PARTS = { Text: ModelText, Reasoning: Thought, File, Image, Source, tools: { Fallback: Call }, data: { Fallback: Data } };

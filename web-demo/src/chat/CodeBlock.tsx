@@ -1,4 +1,4 @@
-// A block of code, with its language and a button that copies it.
+// A block of code, with a button that copies it.
 
 import { useRef, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';

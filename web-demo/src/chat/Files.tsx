@@ -2,11 +2,9 @@
 
 import { FileText, Link2 } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
+import { hostOf, isOwnPicture, safeAddress } from './address';
+import { ExternalLink, PictureLink } from './Links';
 import type { FilePart, SourcePart } from './message';
-
-/** Addresses that a link may have; a file's own data may be opened, a script may not. */
-const IS_SAFE = /^(https?:|blob:|data:(?!text\/html|application\/xhtml|image\/svg)|\/)/i;
-const safe = (url: string) => (IS_SAFE.test(url) ? url : undefined);
 
 export const Files = ({ parts }: { parts: readonly FilePart[] }) => (
   <ul className="my-2 flex flex-wrap gap-2">
@@ -21,11 +19,19 @@ export const Files = ({ parts }: { parts: readonly FilePart[] }) => (
 function File({ part }: { part: FilePart }) {
   const { t } = useTranslation();
   const name = part.filename ?? t(part.mediaType.startsWith('image/') ? 'messages.image' : 'messages.file');
-  if (part.mediaType.startsWith('image/'))
+  const isPicture = part.mediaType.startsWith('image/');
+  if (isPicture && isOwnPicture(part.url))
     return <img src={part.url} alt={name} loading="lazy" className="max-h-72 max-w-full rounded-card border border-line" />;
+  if (hostOf(part.url) !== undefined) {
+    return (
+      <span className="inline-block rounded-card border border-line bg-raised px-3 py-2 text-sm wrap-anywhere">
+        {isPicture ? <PictureLink address={part.url} name={name} /> : <ExternalLink address={part.url}>{name}</ExternalLink>}
+      </span>
+    );
+  }
   return (
     <a
-      href={safe(part.url)}
+      href={safeAddress(part.url)}
       download={name}
       className="inline-flex items-center gap-2 rounded-card border border-line bg-raised px-3 py-2 text-sm hover:border-accent pointer-coarse:min-h-10"
     >
@@ -46,9 +52,9 @@ export function Sources({ parts }: { parts: readonly SourcePart[] }) {
             {part.type === 'source-url' ? (
               <>
                 <Link2 className="size-3.5 shrink-0 text-muted" aria-hidden="true" />
-                <a href={safe(part.url)} target="_blank" rel="noopener noreferrer" className="truncate text-accent underline underline-offset-2">
+                <ExternalLink address={part.url} text={part.title ?? part.url} className="truncate text-accent underline underline-offset-2">
                   {part.title ?? part.url}
-                </a>
+                </ExternalLink>
               </>
             ) : (
               <>

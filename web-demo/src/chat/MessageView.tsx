@@ -121,7 +121,7 @@ const GroupView = memo(
   ({ group }: { group: Group }) => {
     switch (group.kind) {
       case 'text':
-        return <Text text={group.part.text} />;
+        return <Text text={group.part.text} isGrowing={group.part.state === 'streaming'} />;
       case 'reasoning':
         return <Reasoning part={group.part} />;
       case 'files':

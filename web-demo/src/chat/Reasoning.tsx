@@ -16,7 +16,7 @@ export function Reasoning({ part }: { part: ReasoningPart }) {
         <span className={isThinking ? 'animate-breathe' : ''}>{t(isThinking ? 'messages.thinking' : 'messages.thought')}</span>
       </summary>
       <div className="mt-1 ml-2 border-l-2 border-line pl-4 text-muted">
-        <Text text={part.text} />
+        <Text text={part.text} isGrowing={isThinking} />
       </div>
     </details>
   );

@@ -2,10 +2,16 @@
 
 import { lazy, Suspense, type ComponentType } from 'react';
 
-const Plain = ({ text }: { text: string }) => <p className="whitespace-pre-wrap">{text}</p>;
+interface Props {
+  text: string;
+  /** Whether it is still being written. */
+  isGrowing?: boolean;
+}
+
+const Plain = ({ text }: Props) => <p className="whitespace-pre-wrap">{text}</p>;
 
 /** A text without its form is better than none, should the chunk not come. */
-const load = (): Promise<{ default: ComponentType<{ text: string }> }> => import('./Markdown').catch(() => ({ default: Plain }));
+const load = (): Promise<{ default: ComponentType<Props> }> => import('./Markdown').catch(() => ({ default: Plain }));
 const Markdown = lazy(load);
 
 /** Loads what texts need, before there is one. */
@@ -15,10 +21,10 @@ export function preloadMarkdown() {
   else setTimeout(() => void load(), 200);
 }
 
-export const Text = ({ text }: { text: string }) => (
+export const Text = (props: Props) => (
   <div className="prose">
-    <Suspense fallback={<Plain text={text} />}>
-      <Markdown text={text} />
+    <Suspense fallback={<Plain {...props} />}>
+      <Markdown {...props} />
     </Suspense>
   </div>
 );

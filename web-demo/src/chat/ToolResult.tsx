@@ -1,12 +1,14 @@
 // What came of a call: text, pictures, sound and files where the result has such, and JSON for whatever else it is.
 //
 // Knows the content that MCP results have, and the file that `pick_file` gives. Nothing in a result is trusted: pictures are shown as
-// pictures only, and a link is one only where it leads to the web.
+// pictures only, and only those that are in the result itself; a link is one only if it leads to the web.
 
-import { Download, ExternalLink } from 'lucide-react';
+import { Download } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { isRecord } from '../tools/tool';
+import { isOwnPicture } from './address';
+import { ExternalLink } from './Links';
 import { LongText, Readable } from './ToolValue';
 
 interface Content {
@@ -24,19 +26,18 @@ const isContent = (value: unknown): value is Content => isRecord(value) && typeo
 export const isMcpResult = (value: unknown): value is McpResult =>
   isRecord(value) && Array.isArray(value['content']) && value['content'].length > 0 && value['content'].every(isContent);
 
-const isImage = (url: unknown): url is string => typeof url === 'string' && /^data:image\/[a-z0-9.+-]+;base64,/i.test(url);
 const isText = (value: unknown): value is string => typeof value === 'string';
 
 /** Whether a result has something to look at, so that it should not be folded away. */
 export function hasMedia(output: unknown): boolean {
   if (isMcpResult(output)) return output.content.some(({ type }) => type === 'image' || type === 'audio');
-  return isImage(output);
+  return isOwnPicture(output);
 }
 
 /** What came of a call. */
 export function ToolResult({ output }: { output: unknown }): ReactNode {
   const { t } = useTranslation('cards');
-  if (isImage(output)) return <Picture url={output} name={t('result.picture')} />;
+  if (isOwnPicture(output)) return <Picture url={output} name={t('result.picture')} />;
   if (!isMcpResult(output)) return <Readable value={output} />;
   return (
     <div className="space-y-2">
@@ -62,7 +63,7 @@ function ContentView({ content }: { content: Content }): ReactNode {
   if (type === 'text' && isText(text)) return <TextOrJson text={text} />;
   if (type === 'image' && isText(data) && isText(mimeType)) {
     const url = `data:${mimeType};base64,${data}`;
-    if (isImage(url)) return <Picture url={url} name={t('result.picture')} />;
+    if (isOwnPicture(url)) return <Picture url={url} name={t('result.picture')} />;
   }
   if (type === 'audio' && isText(data) && isText(mimeType) && mimeType.startsWith('audio/')) {
     // eslint-disable-next-line jsx-a11y/media-has-caption -- a tool's sound comes without captions
@@ -103,7 +104,7 @@ function Resource({ resource }: { resource: Record<string, unknown> }) {
   }
   if (!isText(blob)) return <Readable value={resource} />;
   const url = `data:${isText(mimeType) ? mimeType : 'application/octet-stream'};base64,${blob}`;
-  if (isImage(url)) return <Picture url={url} name={name} />;
+  if (isOwnPicture(url)) return <Picture url={url} name={name} />;
   return (
     <a href={url} download={name.split('/').at(-1)} className="inline-flex min-h-10 items-center gap-1.5 text-sm text-accent hover:underline">
       <Download aria-hidden className="size-4" />
@@ -115,15 +116,11 @@ function Resource({ resource }: { resource: Record<string, unknown> }) {
 function Link({ uri, name }: { uri: string; name: string }) {
   if (!/^https?:\/\//i.test(uri)) return <p className="text-sm wrap-anywhere">{name === uri ? name : `${name} (${uri})`}</p>;
   return (
-    <a
-      href={uri}
-      target="_blank"
-      rel="noreferrer noopener"
-      className="inline-flex min-h-10 items-center gap-1.5 text-sm text-accent hover:underline"
-    >
-      <ExternalLink aria-hidden className="size-4 shrink-0" />
-      <span className="wrap-anywhere">{name}</span>
-    </a>
+    <p className="text-sm wrap-anywhere">
+      <ExternalLink address={uri} text={name} className="text-accent hover:underline">
+        {name}
+      </ExternalLink>
+    </p>
   );
 }
 

@@ -18,9 +18,10 @@ use crate::{
     demo::{ASSETS, Demo, File},
 };
 
-/// What a page may do: talk to this server and show what it is given. Pictures may come from elsewhere, because models name such.
+/// What a page may do: talk to this server and show what it is given. No picture comes from elsewhere: a model that was told to by a note or
+/// a web page could put what it knows into the address of one.
 const PAGE_POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-    img-src 'self' data: blob: https: http:; font-src 'self' data:; connect-src 'self'; object-src 'none'; \
+    img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; \
     base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 pub const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
@@ -66,6 +67,8 @@ pub fn send(file: &File, headers: &HeaderMap) -> Response {
         (header::CACHE_CONTROL, HeaderValue::from_static(keep)),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        // Browsers would look up the hosts of links before anybody clicks, and a host's name can carry a secret, too.
+        (header::X_DNS_PREFETCH_CONTROL, HeaderValue::from_static("off")),
         (PERMISSIONS_POLICY, HeaderValue::from_static(NO_DEVICES)),
     ]);
     if file.is_page() {

@@ -90,6 +90,7 @@ async fn each_file_has_its_type_and_is_kept_for_as_long_as_its_name_says() {
         assert_eq!((got.header("content-type"), got.header("cache-control")), (kind, keep), "{path}");
         assert_eq!(got.header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(got.header("referrer-policy"), "no-referrer", "{path}");
+        assert_eq!(got.header("x-dns-prefetch-control"), "off", "{path}");
     }
 }
 
@@ -106,7 +107,7 @@ async fn a_page_may_talk_to_its_own_server_only() {
                 "default-src 'self'",
                 "script-src 'self'",
                 "style-src 'self' 'unsafe-inline'",
-                "img-src 'self' data: blob: https: http:",
+                "img-src 'self' data: blob:",
                 "font-src 'self' data:",
                 "connect-src 'self'",
                 "object-src 'none'",

@@ -6,6 +6,7 @@ import { cleanup } from '@testing-library/react';
 import type { ToolUIPart } from 'ai';
 import { afterEach, beforeAll, vi } from 'vitest';
 import cards from '../../i18n/en/cards';
+import shell from '../../i18n/en/shell';
 import type { FermataChat } from '../../lib/fermata';
 import type { Message } from '../message';
 import type { AnyToolPart, ServerTool } from '../toolState';
@@ -13,7 +14,7 @@ import type { AnyToolPart, ServerTool } from '../toolState';
 /** Sets the page up for a file of tests. */
 export function setUpPage() {
   beforeAll(async () => {
-    await i18next.use(initReactI18next).init({ lng: 'en', resources: { en: { cards } }, interpolation: { escapeValue: false } });
+    await i18next.use(initReactI18next).init({ lng: 'en', defaultNS: 'shell', resources: { en: { cards, shell } }, interpolation: { escapeValue: false } });
   });
   afterEach(() => {
     cleanup();

@@ -76,6 +76,7 @@ const shell = {
     sources: 'Sources',
     file: 'File',
     image: 'Image',
+    openPicture: 'Open the picture “{{name}}”',
     tokens_one: '{{count}} token',
     tokens_other: '{{count}} tokens',
     seconds: '{{value}} s',

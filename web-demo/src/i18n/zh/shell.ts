@@ -78,6 +78,7 @@ const shell: Translated<Areas['shell']> = {
     sources: '来源',
     file: '文件',
     image: '图片',
+    openPicture: '打开图片“{{name}}”',
     tokens_one: '{{count}} 个词元',
     tokens_other: '{{count}} 个词元',
     seconds: '{{value}} 秒',

@@ -1,0 +1,59 @@
+// Links and pictures that a model or a tool names. Nothing is fetched from anywhere before somebody clicks: a picture's address can carry
+// whatever the model was told, so a picture from elsewhere is a link to it. Every link says which host it leads to.
+
+import { Image } from 'lucide-react';
+import { createContext, useContext, type ReactNode } from 'react';
+import { useTranslation } from 'react-i18next';
+import { hostOf, safeAddress } from './address';
+
+/** A link may not stand in a link. */
+const InLink = createContext(false);
+
+interface LinkProps {
+  address: string;
+  /** What it is called. The host is not said again where that is the address itself. */
+  text?: string | undefined;
+  className?: string;
+  children: ReactNode;
+}
+
+/** A link to another page, with its host behind it. */
+export function ExternalLink({ address, text, className, children }: LinkProps) {
+  const isInLink = useContext(InLink);
+  const href = safeAddress(address);
+  const host = hostOf(address);
+  if (isInLink || href === undefined || host === undefined) return <span className={className}>{children}</span>;
+  return (
+    <>
+      {/* What is called by text that runs the other way must not turn the host around. */}
+      <a href={href} target="_blank" rel="noopener noreferrer" className={className} style={{ unicodeBidi: 'isolate' }}>
+        <InLink value={true}>{children}</InLink>
+      </a>
+      {text !== undefined && isSameAddress(text, address) ? null : (
+        <span className="text-muted">
+          {' ('}
+          <bdi className="link-host">{host}</bdi>)
+        </span>
+      )}
+    </>
+  );
+}
+
+/** Whether a text is an address written out; the scheme may be missing. */
+function isSameAddress(text: string, address: string): boolean {
+  const bare = (one: string) => one.trim().replace(/^(https?:\/\/|mailto:)/, '').replace(/\/$/, '');
+  return bare(text) === bare(address);
+}
+
+/** A picture from elsewhere: a link that opens it. */
+export function PictureLink({ address, name }: { address: string; name: string }) {
+  const { t } = useTranslation();
+  const isInLink = useContext(InLink);
+  if (isInLink) return name;
+  return (
+    <ExternalLink address={address}>
+      <Image className="mr-1 inline size-4 align-text-bottom" aria-hidden="true" />
+      {t('messages.openPicture', { name: name === '' ? t('messages.image') : name })}
+    </ExternalLink>
+  );
+}
