@@ -153,11 +153,11 @@ export async function importHistory(world: World, id: string, messages: object[]
 }
 
 /** Begins a chat as somebody else, and goes away when the calls of its first step wait. */
-export async function park(world: World, id: string, words: string) {
+export async function park(world: World, id: string, words: string, client = 7) {
   const response = await fetch(`${world.server.url}/api/chat`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ id, messages: [{ role: 'user', content: words }], fermata: { client: 7 } }),
+    body: JSON.stringify({ id, messages: [{ role: 'user', content: words }], fermata: { client } }),
   });
   const isParked = async () => {
     const { pending } = (await (await fetch(`${world.server.url}/api/chat/${id}`)).json()) as { pending: unknown[] };

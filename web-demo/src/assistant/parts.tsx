@@ -8,6 +8,7 @@ import { Files, Sources } from '../chat/Files';
 import { Gate } from '../chat/Gate';
 import { copyOf, isToolPart, type Message, type SourcePart } from '../chat/message';
 import { Reasoning } from '../chat/Reasoning';
+import { QuestionOfOldClient } from '../chat/StepView';
 import { Text } from '../chat/Text';
 import { ToolCard } from '../chat/ToolCard';
 import { useTools } from '../chat/useTools';
@@ -53,8 +54,10 @@ export function LastGate() {
 }
 
 function Data({ name, data }: DataMessagePartProps) {
-  const chat = useFermataChat();
-  if (name !== 'elicitation' || chat === undefined) return null;
+  const { chat, message } = useMessage();
+  if (chat === undefined || message === undefined) return null;
+  if (name === 'tool-approval') return <QuestionOfOldClient part={{ data }} message={message} chat={chat} />;
+  if (name !== 'elicitation') return null;
   return (
     <div className="my-3">
       <ElicitationCard part={{ type: 'data-elicitation', data }} chat={chat} />

@@ -1,14 +1,20 @@
 // The question whether a call may run: yes, always, no and why not, or yes with another input.
 
-import { useId, useRef, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { ApprovalResponse, FermataChat } from '../lib/fermata';
 import { AnswerError } from './AnswerError';
 import { Button } from './Button';
+import { usePicked } from './cell';
+import { waiting } from './chats';
 import { FIELD } from './SchemaControls';
 import type { Schema } from './schemaFields';
+import { tellServerEvent } from './server';
+import { useSeen, useUnseen, WholeInput } from './seen';
+import { Name } from './ToolValue';
 import { useAnswer } from './useAnswer';
 import { ValueEditor } from './ValueEditor';
+import { invisibleIn } from './visible';
 
 export interface ApprovalQuestionProps {
   chat: FermataChat;
@@ -19,17 +25,23 @@ export interface ApprovalQuestionProps {
   schema: object | undefined;
   /** Why it is asked, where somebody said. */
   reason?: string | undefined;
+  /** Called when all of the input is to be shown. */
+  onShowAll?: () => void;
 }
 
 type Mode = 'ask' | 'deny' | 'edit';
 type Way = 'approve' | 'always' | 'deny' | 'edit';
 
 /** The question, with its answers. */
-export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason }: ApprovalQuestionProps) {
+export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason, onShowAll }: ApprovalQuestionProps) {
   const { t } = useTranslation('cards');
   const [mode, setMode] = useState<Mode>('ask');
   // Going back puts the focus on the button that led away.
   const [cameFrom, setCameFrom] = useState<Mode>('ask');
+  const why = useReason(approvalId, reason);
+  const { showAll } = useSeen(approvalId);
+  const isUnseen = useUnseen([{ id: approvalId, input }]);
+  const invisible = invisibleIn(input);
   const answering = useAnswer();
   const { give, isBusy, isOver, error } = answering;
   const respond = (way: Way, response: Omit<ApprovalResponse, 'id'>) =>
@@ -48,24 +60,44 @@ export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason
       data-editing={mode === 'edit' || undefined}
       className="space-y-3"
     >
-      {reason !== undefined && reason !== '' && <p className="text-sm text-muted">{reason}</p>}
+      {why !== undefined && why !== '' && <p className="text-sm text-muted wrap-anywhere">{t('approval.why')} <Name text={why} /></p>}
+      {invisible.length > 0 && (
+        <p className="text-sm text-bad">{t('approval.invisible', { count: invisible.length, codes: [...new Set(invisible)].join(', ') })}</p>
+      )}
       {mode !== 'edit' && <AnswerError error={error} />}
-      {mode === 'ask' && <Answers {...{ name, cameFrom, answering, respond, go }} />}
+      {mode === 'ask' && isUnseen && (
+        <p className="flex flex-wrap items-center gap-x-3 text-sm text-wait">
+          {t('approval.unseen')}
+          <Button onClick={() => { showAll(); onShowAll?.(); }}>{t('approval.showInput')}</Button>
+        </p>
+      )}
+      {mode === 'ask' && <Answers {...{ name, cameFrom, answering, respond, go, isUnseen }} />}
       {mode === 'deny' && <Denial {...{ isBusy, isOver, respond }}>{back}</Denial>}
       {mode === 'edit' && (
-        <ValueEditor
-          schema={schema as Schema | undefined}
-          value={input}
-          submit={t('approval.approveEdited')}
-          {...{ isBusy, isOver, error }}
-          onSubmit={(edited) => { respond('edit', { approved: true, input: edited }); }}
-          takesFocus
-        >
-          {back}
-        </ValueEditor>
+        <WholeInput value={{ isWhole: true, showAll }}>
+          <ValueEditor
+            schema={schema as Schema | undefined}
+            value={input}
+            submit={t('approval.approveEdited')}
+            {...{ isBusy, isOver, error }}
+            onSubmit={(edited) => { respond('edit', { approved: true, input: edited }); }}
+            takesFocus
+          >
+            {back}
+          </ValueEditor>
+        </WholeInput>
       )}
     </div>
   );
+}
+
+/** Why it is asked. What the stream does not say to every version of the AI SDK, the list of what waits does. */
+function useReason(approvalId: string, told: string | undefined): string | undefined {
+  const listed = usePicked(waiting, (chats) => chats.flatMap(({ pending }) => pending).find((one) => one.approvalId === approvalId)?.reason);
+  useEffect(() => {
+    if (told === undefined) tellServerEvent();
+  }, [told]);
+  return told ?? listed;
 }
 
 interface AnswersProps {
@@ -74,18 +106,21 @@ interface AnswersProps {
   answering: ReturnType<typeof useAnswer>;
   respond: (way: Way, response: Omit<ApprovalResponse, 'id'>) => void;
   go: (mode: Mode) => void;
+  /** Whether something of the input was not shown yet. */
+  isUnseen: boolean;
 }
 
-function Answers({ name, cameFrom, answering, respond, go }: AnswersProps) {
+function Answers({ name, cameFrom, answering, respond, go, isUnseen }: AnswersProps) {
   const { t } = useTranslation('cards');
   const { which, isBusy, isOver } = answering;
   const state = (way: Way) => ({ isBusy: isBusy && which === way, disabled: (isBusy && which !== way) || isOver });
+  const approves = (way: Way) => ({ ...state(way), ...(isUnseen && { disabled: true }) });
   return (
     <div className="flex flex-wrap gap-2">
-      <Button tone="primary" {...state('approve')} onClick={() => { respond('approve', { approved: true }); }}>
+      <Button tone="primary" {...approves('approve')} onClick={() => { respond('approve', { approved: true }); }}>
         {t('approval.approve')}
       </Button>
-      <Button {...state('always')} title={t('approval.alwaysHint', { name })} onClick={() => { respond('always', { approved: true, always: true }); }}>
+      <Button {...approves('always')} title={t('approval.alwaysHint', { name })} onClick={() => { respond('always', { approved: true, always: true }); }}>
         {t('approval.always')}
       </Button>
       <Button {...state('edit')} ref={useFocusIf(cameFrom === 'edit')} onClick={() => { go('edit'); }}>

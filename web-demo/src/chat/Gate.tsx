@@ -6,6 +6,7 @@ import type { UIMessage } from 'ai';
 import type { FermataChat } from '../lib/fermata';
 import { AnswerError } from './AnswerError';
 import { Button } from './Button';
+import { useUnseen } from './seen';
 import { isProgressive, lastStep, waitsForDecision, type AnyToolPart } from './toolState';
 import { isAnsweredElsewhere, useAnswer } from './useAnswer';
 
@@ -17,15 +18,15 @@ export interface GateProps {
 export interface GateCount {
   decided: number;
   total: number;
-  /** The questions, by the ids of their approvals. */
-  waiting: string[];
+  /** The questions: the ids of their approvals, and what they are about. */
+  waiting: { id: string; input: unknown }[];
   /** Whether nothing runs before all are decided. */
   isClosed: boolean;
 }
 
 /** How far the decisions of a step are; `undefined` where there is no gate to speak of. */
 export function countGate(step: readonly AnyToolPart[]): GateCount | undefined {
-  const waiting = step.flatMap((part) => (part.state === 'approval-requested' ? [part.approval.id] : []));
+  const waiting = step.flatMap((part) => (part.state === 'approval-requested' ? [{ id: part.approval.id, input: part.input }] : []));
   if (step.length < 2 || waiting.length === 0) return undefined;
   const decided = step.filter((part) => !waitsForDecision(part)).length;
   return { decided, total: step.length, waiting, isClosed: !isProgressive(step) };
@@ -72,9 +73,10 @@ function Pips({ decided, total }: { decided: number; total: number }) {
   );
 }
 
-function AllAtOnce({ waiting, chat, onDone }: { waiting: string[]; chat: FermataChat; onDone: () => void }) {
+function AllAtOnce({ waiting, chat, onDone }: { waiting: GateCount['waiting']; chat: FermataChat; onDone: () => void }) {
   const { t } = useTranslation('cards');
   const { give, which, isBusy, isOver, error } = useAnswer();
+  const isUnseen = useUnseen(waiting);
   const decide = async (approved: boolean) => {
     const taken = await give(String(approved), () => decideAll(chat, waiting, approved));
     // Should a question be left, or come, it can be answered in the same way.
@@ -84,7 +86,7 @@ function AllAtOnce({ waiting, chat, onDone }: { waiting: string[]; chat: Fermata
     <Button
       tone={approved ? 'plain' : 'danger'}
       isBusy={isBusy && which === String(approved)}
-      disabled={(isBusy && which !== String(approved)) || isOver}
+      disabled={(isBusy && which !== String(approved)) || isOver || (approved && isUnseen)}
       onClick={() => void decide(approved)}
     >
       {t(approved ? 'gate.approveAll' : 'gate.denyAll')}
@@ -94,14 +96,15 @@ function AllAtOnce({ waiting, chat, onDone }: { waiting: string[]; chat: Fermata
     <div className="flex flex-wrap gap-2">
       {button(true)}
       {button(false)}
+      {isUnseen && <p className="basis-full text-xs text-wait">{t('gate.unseen')}</p>}
       <AnswerError error={error} />
     </div>
   );
 }
 
 /** Answers every question; one that was answered elsewhere meanwhile keeps none of the others waiting. */
-async function decideAll(chat: FermataChat, waiting: readonly string[], approved: boolean): Promise<void> {
-  for (const id of waiting) {
+async function decideAll(chat: FermataChat, waiting: GateCount['waiting'], approved: boolean): Promise<void> {
+  for (const { id } of waiting) {
     try {
       await chat.addToolApprovalResponse({ id, approved });
     } catch (error) {

@@ -1,7 +1,7 @@
 // A value as JSON that can be edited.
 
 import { useTranslation } from 'react-i18next';
-import { FIELD } from './SchemaControls';
+import { FIELD, rowsOf } from './SchemaControls';
 import { issueWords, type Issue } from './schemaIssues';
 
 export interface RawJsonProps {
@@ -25,10 +25,10 @@ export function RawJson({ id, text, onChange, isBroken, issues }: RawJsonProps) 
         value={text}
         onChange={(event) => { onChange(event.target.value); }}
         spellCheck={false}
-        rows={6}
+        rows={rowsOf(text, 6)}
         aria-invalid={hasIssues || undefined}
         aria-describedby={hasIssues ? `${id}-issues` : undefined}
-        className={`${FIELD} field-sizing-content max-h-96 font-mono`}
+        className={`${FIELD} field-sizing-content font-mono`}
       />
       {hasIssues && (
         <div id={`${id}-issues`} className="text-sm text-bad wrap-anywhere">

@@ -21,6 +21,10 @@ export const FIELD =
   'w-full rounded-lg border border-line bg-paper px-3 py-2 text-base text-ink placeholder:text-muted focus-visible:outline-2 ' +
   'focus-visible:outline-accent aria-invalid:border-bad sm:text-sm min-h-10';
 
+/** About how many rows a text takes: all of it is to be seen before it is approved, also where fields do not grow by themselves. */
+export const rowsOf = (text: string, least: number): number =>
+  Math.max(least, text.split('\n').reduce((rows, line) => rows + 1 + Math.floor(line.length / 60), 0));
+
 const attributes = ({ id, describedBy, isInvalid, isRequired }: Omit<ControlProps<'text'>, 'control'>) => ({
   id,
   'aria-describedby': describedBy,
@@ -47,7 +51,7 @@ export function TextControl(props: ControlProps<'text'> | ControlProps<'number'>
     ...(isGiven && { placeholder: t('form.default', { value: typeof field.default === 'string' ? field.default : toJson(field.default) }) }),
   };
   if (control.kind === 'number') return <input {...common} inputMode={control.isInteger ? 'numeric' : 'decimal'} autoComplete="off" className={FIELD} />;
-  if (control.isLong) return <textarea {...common} rows={3} className={`${FIELD} field-sizing-content max-h-80`} />;
+  if (control.isLong) return <textarea {...common} rows={rowsOf(text, 3)} className={`${FIELD} field-sizing-content`} />;
   return <input {...common} type={control.type} className={FIELD} />;
 }
 
@@ -119,8 +123,8 @@ export function JsonControl(props: ControlProps<'json'> & { onBroken: (isBroken:
       value={text}
       onChange={(event) => { type(event.target.value); }}
       spellCheck={false}
-      rows={2}
-      className={`${FIELD} field-sizing-content max-h-80 font-mono`}
+      rows={rowsOf(text, 2)}
+      className={`${FIELD} field-sizing-content font-mono`}
     />
   );
 }

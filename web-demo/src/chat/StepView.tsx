@@ -1,11 +1,14 @@
 // The calls of a step, and what they ask. The cards know themselves when they have changed.
 
+import { useTranslation } from 'react-i18next';
 import type { FermataChat } from '../lib/fermata';
 import { isRecord } from '../tools/tool';
 import { ApprovalQuestion } from './ApprovalCard';
 import { ElicitationCard } from './ElicitationCard';
 import { isToolPart, toolNameOf, type DataPart, type Message, type ToolPart } from './message';
 import { ToolCard } from './ToolCard';
+import { ValueSection } from './ToolValue';
+import { useSeen, WholeInput } from './seen';
 import { useTools } from './useTools';
 
 interface Props {
@@ -32,12 +35,23 @@ export function StepView({ parts, message, chat }: Props) {
  * The question of a call as it is put to a client of version 5, which has no state for it: this page sees it where the chat was
  * last posted by such a client.
  */
-function QuestionOfOldClient({ part: { data }, message, chat }: { part: DataPart; message: Message; chat: FermataChat }) {
+export function QuestionOfOldClient({ part: { data }, message, chat }: { part: { data: unknown }; message: Message; chat: FermataChat }) {
   const { listed } = useTools();
-  if (!isRecord(data) || typeof data['approvalId'] !== 'string') return null;
+  const { t } = useTranslation('cards');
+  const approvalId = isRecord(data) && typeof data['approvalId'] === 'string' ? data['approvalId'] : undefined;
+  const whole = useSeen(approvalId ?? '');
+  if (approvalId === undefined || !isRecord(data)) return null;
   const call = message.parts.filter(isToolPart).find(({ toolCallId }) => toolCallId === data['toolCallId']);
   if (call?.state !== 'input-available') return null;
   const name = toolNameOf(call);
   const schema = listed?.find((tool) => tool.name === name)?.inputSchema;
-  return <ApprovalQuestion chat={chat} approvalId={data['approvalId']} name={name} input={call.input} schema={schema} />;
+  const reason = typeof data['reason'] === 'string' ? data['reason'] : undefined;
+  return (
+    <div className="space-y-3">
+      <WholeInput value={whole}>
+        <ValueSection label={t('card.input')} value={call.input} />
+      </WholeInput>
+      <ApprovalQuestion {...{ chat, approvalId, name, schema, reason }} input={call.input} />
+    </div>
+  );
 }

@@ -11,6 +11,7 @@ import type { FermataChat } from '../lib/fermata';
 import { pageRuns, pageTool } from '../tools';
 import { isRecord } from '../tools/tool';
 import { ApprovalQuestion } from './ApprovalCard';
+import { useSeen, WholeInput } from './seen';
 import { ToolProgress } from './ToolProgress';
 import { hasMedia, ToolResult } from './ToolResult';
 import { ValueSection } from './ToolValue';
@@ -18,6 +19,7 @@ import { AnswerError } from './AnswerError';
 import { callState, isSettled, runBy, type AnyToolPart, type CallState, type ServerTool } from './toolState';
 import { useAnswer } from './useAnswer';
 import { durationFrom, useDuration } from './useDuration';
+import { inOneLine } from './visible';
 import { useDurationWords } from './words';
 
 export type { AnyToolPart, ServerTool } from './toolState';
@@ -50,6 +52,7 @@ function Card({ part, chat, message, tools }: ToolCardProps) {
   const duration = useDuration(state.name === 'running', durationFrom(message, part.toolCallId));
   const [isOpenByHand, setOpen] = useState<boolean>();
   const isOpen = isOpenByHand ?? opensByItself(part, state);
+  const open = () => { setOpen(true); };
   const details = useId();
   const card = useKeptFocus(state.name);
   return (
@@ -62,7 +65,7 @@ function Card({ part, chat, message, tools }: ToolCardProps) {
       className="group/card rounded-card border border-line bg-raised text-ink outline-none focus-visible:outline-2 focus-visible:outline-accent"
     >
       <Header {...{ name, state, who, duration, isOpen, details }} title={part.title} gist={pageTool(name)?.Body === undefined ? gistOf(part.input) : ''} onToggle={() => { setOpen(!isOpen); }} />
-      <Body {...{ part, chat, state, tools, isOpen, details }} />
+      <Body {...{ part, chat, state, tools, isOpen, details, open }} />
     </article>
   );
 }
@@ -135,7 +138,7 @@ function Header({ name, title, state, who, duration, gist, isOpen, details, onTo
       </span>
       <div className="min-w-0 flex-1">
         <h3 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
-          <span className="font-mono font-medium wrap-anywhere">{title ?? name}</span>
+          <span className="font-mono font-medium wrap-anywhere">{inOneLine(title ?? name)}</span>
           <span className="text-xs text-muted">{t(`who.${who}`)}</span>
         </h3>
         <p className="truncate text-xs leading-5 text-muted">
@@ -164,7 +167,7 @@ function Header({ name, title, state, who, duration, gist, isOpen, details, onTo
 function gistOf(input: unknown): string {
   if (!isRecord(input)) return '';
   const short = Object.values(input).filter((value) => typeof value === 'number' || (typeof value === 'string' && value !== ''));
-  return short.slice(0, 3).map((value) => String(value).slice(0, 80).replaceAll(/\s+/g, ' ')).join(', ');
+  return short.slice(0, 3).map((value) => inOneLine(String(value).slice(0, 80))).join(', ');
 }
 
 /** How far a call is, for a person. */
@@ -181,17 +184,19 @@ interface BodyProps {
   tools: readonly ServerTool[] | undefined;
   isOpen: boolean;
   details: string;
+  open: () => void;
 }
 
-function Body({ part, chat, state, tools, isOpen, details }: BodyProps) {
+function Body({ part, chat, state, tools, isOpen, details, open }: BodyProps) {
   const name = getToolName(part);
+  const whole = useSeen(part.approval?.id ?? '');
   const schema = pageTool(name)?.inputSchema ?? tools?.find((tool) => tool.name === name)?.inputSchema;
   return (
     <div className="space-y-3 px-3 *:last:mb-3 sm:pl-14">
       <Outcome part={part} state={state} />
       <PageBody part={part} chat={chat} state={state} />
       <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
-        {isOpen && <Details part={part} />}
+        {isOpen && <WholeInput value={part.state === 'approval-requested' ? whole : undefined}><Details part={part} /></WholeInput>}
       </div>
       {part.state === 'approval-requested' && (
         <ApprovalQuestion
@@ -200,6 +205,7 @@ function Body({ part, chat, state, tools, isOpen, details }: BodyProps) {
           approvalId={part.approval.id}
           input={part.input}
           reason={part.approval.requestReason}
+          onShowAll={open}
         />
       )}
     </div>

@@ -3,9 +3,9 @@
 import { useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { isRecord } from '../tools/tool';
+import { useWhole } from './seen';
+import { invisibleIn, isLong, shown, type Piece } from './visible';
 
-const MAX_TEXT = 1_500;
-const MAX_LINES = 24;
 const MAX_FIELDS = 24;
 /** Fields inside fields inside fields read no better than JSON. */
 const MAX_DEPTH = 3;
@@ -19,10 +19,13 @@ export function toJson(value: unknown): string {
   }
 }
 
-function cut(text: string): string {
-  const lines = text.split('\n', MAX_LINES + 1);
-  const fewer = lines.length > MAX_LINES ? lines.slice(0, MAX_LINES).join('\n') : text;
-  return fewer.length > MAX_TEXT ? fewer.slice(0, MAX_TEXT) : fewer;
+/** Whether something of a value is left out until somebody asks for all of it. */
+export function isCut(value: unknown, depth = 0): boolean {
+  if (typeof value === 'string') return isLong(value);
+  if (typeof value !== 'object' || value === null) return false;
+  if (depth >= MAX_DEPTH) return isLong(toJson(value));
+  const fields = Object.values(value);
+  return fields.length > MAX_FIELDS || fields.some((field) => isCut(field, depth + 1));
 }
 
 /** Shows all of something, where it was cut. */
@@ -39,27 +42,57 @@ function ShowAll({ onShow }: { onShow: () => void }) {
   );
 }
 
-/** A text with its line ends. */
+/** Text in which everything can be seen. */
+function Pieces({ pieces }: { pieces: Piece[] }) {
+  const { t } = useTranslation('cards');
+  return pieces.map((piece, place) => {
+    if (typeof piece === 'string') return piece;
+    const words = piece.kind === 'invisible' ? piece.code : t(`value.${piece.kind}`, { count: piece.count });
+    const look = piece.kind === 'invisible' ? 'bg-bad-soft text-bad' : 'bg-sunken text-muted';
+    return <mark key={place} className={`rounded px-1 font-mono text-xs ${look}`}>{words}</mark>;
+  });
+}
+
+/** A name in which everything can be seen. */
+export const Name = ({ text }: { text: string }) => <bdi><Pieces pieces={shown(text, true).head} /></bdi>;
+
+/** A text with its line ends: its beginning and its end, if it is long. */
 export function LongText({ text, isCode = false }: { text: string; isCode?: boolean }) {
-  const [isWhole, setWhole] = useState(false);
-  const shown = isWhole ? text : cut(text);
-  const isCut = shown.length < text.length;
-  const look = isCode ? 'font-mono text-[0.8125rem] leading-5' : 'font-sans text-sm leading-6';
+  const { t } = useTranslation('cards');
+  const { isWhole, showAll } = useWhole();
+  const { head, cut } = shown(text, isWhole);
+  const look = `whitespace-pre-wrap wrap-anywhere ${isCode ? 'font-mono text-[0.8125rem] leading-5' : 'font-sans text-sm leading-6'}`;
   return (
     <>
-      <pre className={`whitespace-pre-wrap wrap-anywhere ${look}`}>
-        {shown}
-        {isCut && '…'}
-      </pre>
-      {isCut && <ShowAll onShow={() => { setWhole(true); }} />}
+      <pre className={look}><Pieces pieces={head} /></pre>
+      {cut !== undefined && (
+        <>
+          <p className="my-1 flex flex-wrap items-center gap-x-3 border-y border-dashed border-line text-xs text-muted">
+            {t('value.hidden', { count: cut.lines, characters: cut.characters })}
+            <ShowAll onShow={showAll} />
+          </p>
+          <pre className={look}><Pieces pieces={cut.tail} /></pre>
+        </>
+      )}
     </>
+  );
+}
+
+/** That there is more of a list. */
+function Hidden({ count, onShow }: { count: number; onShow: () => void }) {
+  const { t } = useTranslation('cards');
+  return (
+    <p className="flex flex-wrap items-center gap-x-3 text-xs text-muted">
+      {t('value.hiddenItems', { count })}
+      <ShowAll onShow={onShow} />
+    </p>
   );
 }
 
 /** A value as JSON. */
 export function Json({ value }: { value: unknown }) {
   return (
-    <div className="max-h-96 overflow-y-auto rounded-lg bg-sunken px-3 py-2">
+    <div className="rounded-lg bg-sunken px-3 py-2">
       <LongText text={toJson(value)} isCode />
     </div>
   );
@@ -82,46 +115,46 @@ const Faint = ({ children }: { children: ReactNode }) => <span className="text-m
 
 function Fields({ value, depth }: { value: Record<string, unknown>; depth: number }) {
   const { t } = useTranslation('cards');
-  const [isWhole, setWhole] = useState(false);
+  const { isWhole, showAll } = useWhole();
   const entries = Object.entries(value);
   if (entries.length === 0) return <Faint>{t('value.nothing')}</Faint>;
-  const shown = isWhole ? entries : entries.slice(0, MAX_FIELDS);
+  const fields = isWhole ? entries : entries.slice(0, MAX_FIELDS);
   return (
     <div>
       <dl className="grid grid-cols-1 gap-x-4 gap-y-1.5 text-sm sm:grid-cols-[minmax(4rem,max-content)_minmax(0,1fr)]">
-        {shown.map(([name, field]) => (
+        {fields.map(([name, field]) => (
           <div key={name} className="min-w-0 sm:contents">
-            <dt className="leading-6 text-muted wrap-anywhere sm:max-w-48">{name}</dt>
+            <dt className="leading-6 text-muted wrap-anywhere sm:max-w-48"><Name text={name} /></dt>
             <dd className="min-w-0 leading-6 wrap-anywhere">
               <Readable value={field} depth={depth + 1} />
             </dd>
           </div>
         ))}
       </dl>
-      {shown.length < entries.length && <ShowAll onShow={() => { setWhole(true); }} />}
+      {fields.length < entries.length && <Hidden count={entries.length - fields.length} onShow={showAll} />}
     </div>
   );
 }
 
 /** What reads well in a row. */
-const isShort = (value: unknown) => typeof value === 'number' || (typeof value === 'string' && /^[^,\n]{1,40}$/.test(value));
+const isShort = (value: unknown) => typeof value === 'number' || (typeof value === 'string' && /^[^,\n]{1,40}$/.test(value) && invisibleIn(value).length === 0);
 
 function Items({ value, depth }: { value: unknown[]; depth: number }) {
   const { t } = useTranslation('cards');
-  const [isWhole, setWhole] = useState(false);
+  const { isWhole, showAll } = useWhole();
   if (value.length === 0) return <Faint>{t('value.nothing')}</Faint>;
   if (value.length <= MAX_FIELDS && value.every(isShort)) return <>{value.join(', ')}</>;
-  const shown = isWhole ? value : value.slice(0, MAX_FIELDS);
+  const items = isWhole ? value : value.slice(0, MAX_FIELDS);
   return (
     <>
       <ul className="space-y-1.5 border-l border-line pl-3 text-sm">
-        {shown.map((item, place) => (
+        {items.map((item, place) => (
           <li key={place} className="leading-6 wrap-anywhere">
             <Readable value={item} depth={depth + 1} />
           </li>
         ))}
       </ul>
-      {shown.length < value.length && <ShowAll onShow={() => { setWhole(true); }} />}
+      {items.length < value.length && <Hidden count={value.length - items.length} onShow={showAll} />}
     </>
   );
 }

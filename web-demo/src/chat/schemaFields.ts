@@ -154,12 +154,14 @@ const LONG_NAMES = /(^|_)(body|content|description|message|notes?|prompt|text|co
 const LONG = 80;
 
 function textLook({ format, maxLength }: Schema, name: string, value: unknown): { isLong: boolean; type: 'text' | 'email' | 'url' | 'date' } {
+  const isLongValue = typeof value === 'string' && (value.length > LONG || value.includes('\n'));
+  // A field of one line would hide the end of it.
+  if (isLongValue) return { isLong: true, type: 'text' };
   if (format === 'email') return { isLong: false, type: 'email' };
   if (format === 'uri') return { isLong: false, type: 'url' };
   if (format === 'date' && (value === undefined || value === null || isDay(value))) return { isLong: false, type: 'date' };
   const isShort = format !== undefined || (typeof maxLength === 'number' && maxLength <= LONG);
-  const isLongValue = typeof value === 'string' && (value.length > LONG || value.includes('\n'));
-  return { isLong: isLongValue || (!isShort && LONG_NAMES.test(name)), type: 'text' };
+  return { isLong: !isShort && LONG_NAMES.test(name), type: 'text' };
 }
 
 /** Whether a text is a day that there is; a field for days shows no other. */

@@ -134,6 +134,8 @@ export interface Pending {
   since: string;
   expires?: string;
   approvalId?: string;
+  /** Why a person is asked, in the words of the rule that asks. */
+  reason?: string;
   message?: string;
   requestedSchema?: object;
 }

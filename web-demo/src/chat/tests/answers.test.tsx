@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { FermataError } from '../../lib/fermata';
 import { ElicitationCard } from '../ElicitationCard';
 import { Gate } from '../Gate';
+import { QuestionOfOldClient } from '../StepView';
 import { ToolCard } from '../ToolCard';
 import type { AnyToolPart } from '../toolState';
 import { call, fakeChat, messageOf, setUpPage, TOOLS } from './page';
@@ -90,7 +91,75 @@ describe('a question whether a call may run', () => {
   });
 });
 
+describe('an input that is too long to be shown at once', () => {
+  const LONG = Array.from({ length: 200 }, (_, line) => `line ${line}`).join('\n');
+  const disabled = (name: string) => screen.getByRole<HTMLButtonElement>('button', { name }).disabled;
+
+  it.each([
+    ['a text', { title: 'Milk', body: LONG }],
+    ['a text in a list in an object', { list: [{ deep: LONG }] }],
+    ['a text so deep that it is JSON', { a: { b: { c: { d: LONG } } } }],
+    ['many fields', Object.fromEntries(Array.from({ length: 30 }, (_, at) => [`field${at}`, at]))],
+    ['a long list', { list: Array.from({ length: 30 }, (_, at) => at) }],
+  ])('cannot be approved before all of it was shown: %s', async (_, input) => {
+    const { chat, user } = show(call('a', 'unknown', 'approval-requested', { input, approval: { id: JSON.stringify(input) } }));
+    expect([disabled('Approve'), disabled('Always'), disabled('Deny')]).toEqual([true, true, false]);
+    await press(user, 'Show all of it');
+    expect(screen.queryByRole('button', { name: /^Show all/ })).toBeNull();
+    await press(user, 'Approve');
+    expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(1);
+  });
+
+  it('is shown by any of its places, also while the card is folded', async () => {
+    const { user } = show(call('a', 'unknown', 'approval-requested', { input: { one: LONG, other: LONG }, approval: { id: 'both' } }));
+    await press(user, 'Details of unknown');
+    expect(disabled('Approve')).toBe(true);
+    await press(user, 'Show all of it');
+    expect(screen.getAllByText(/line 100/)).toHaveLength(2);
+    expect(disabled('Approve')).toBe(false);
+  });
+
+  it('cannot be approved with others at once either', async () => {
+    const part = call('a', 'unknown', 'approval-requested', { input: { body: LONG }, approval: { id: 'with others' } });
+    const message = messageOf(part, call('b', 'write_note', 'approval-requested'));
+    const chat = fakeChat();
+    render(<><ToolCard part={part} message={message} chat={chat} tools={TOOLS} /><Gate message={message} chat={chat} /></>);
+    expect([disabled('Approve all'), disabled('Deny all')]).toEqual([true, false]);
+    await press(userEvent.setup(), 'Show all');
+    expect(disabled('Approve all')).toBe(false);
+  });
+
+  it('is put to a client of version 5 with its input', async () => {
+    const input = { body: LONG };
+    const part = { type: 'data-tool-approval' as const, id: 'old', data: { approvalId: 'old', toolCallId: 'a', toolName: 'unknown' } };
+    const message = messageOf(call('a', 'unknown', 'input-available', { input }));
+    const chat = fakeChat();
+    render(<QuestionOfOldClient part={part} message={message} chat={chat} />);
+    expect(screen.getByText(/line 199$/)).toBeTruthy();
+    expect(disabled('Approve')).toBe(true);
+    await press(userEvent.setup(), 'Show all of it');
+    expect(screen.getByText(/line 100/)).toBeTruthy();
+    await press(userEvent.setup(), 'Approve');
+    expect(chat.addToolApprovalResponse.mock.calls).toEqual([[{ id: 'old', approved: true }]]);
+  });
+});
+
+it('what an input hides is named before it is approved', () => {
+  show(call('a', 'unknown', 'approval-requested', { input: { 'na\u200bme': `ok${'\n'.repeat(200)}HIDDEN \u202etxt` } }));
+  const input = within(screen.getByRole('group', { name: 'Input' }));
+  expect(input.getByText(/HIDDEN/).textContent).toBe('ok\n199 empty lines\nHIDDEN U+202Etxt');
+  expect(input.getByText('U+200B')).toBeTruthy();
+  expect(screen.getByText('The input has 2 characters that are invisible or change the direction of the text: U+200B, U+202E.')).toBeTruthy();
+});
+
 describe('an edited input', () => {
+  it('is seen as a whole', async () => {
+    const { user } = show(call('a', 'write_note', 'approval-requested', { input: { title: 'x'.repeat(200), body: 'a\n'.repeat(100) } }));
+    await press(user, 'Edit');
+    expect(screen.getAllByRole('textbox').map((field) => field.getAttribute('rows'))).toEqual(['4', '101', null]);
+  });
+
+
   it('is what was typed into the form', async () => {
     const { chat, user } = showQuestion();
     await press(user, 'Edit');
@@ -249,11 +318,17 @@ describe('what a card shows', () => {
     expect(result.getByText('hologram')).toBeTruthy();
   });
 
-  it('cuts what is long until all is wanted', async () => {
-    const { user } = show(call('a', 'write_note', 'approval-requested', { input: { title: 'x'.repeat(5000), body: '' } }));
-    expect(screen.queryByText('x'.repeat(5000))).toBeNull();
+  it('cuts what is long until all is wanted, and shows its end, too', async () => {
+    const text = `begin${'x'.repeat(5000)}end`;
+    const { user } = show(call('a', 'search_notes', 'output-available', { output: text }));
+    await press(user, 'Details of search_notes');
+    const result = within(screen.getByRole('group', { name: 'Result' }));
+    expect(result.queryByText(text)).toBeNull();
+    expect(result.getByText(/^begin/).textContent).toHaveLength(900);
+    expect(result.getByText(/end$/).textContent).toHaveLength(500);
+    expect(result.getByText(/Hidden here: 3608 characters of a line/)).toBeTruthy();
     await press(user, 'Show all');
-    expect(screen.getByText('x'.repeat(5000))).toBeTruthy();
+    expect(result.getByText(text)).toBeTruthy();
   });
 
   it('says how long the server took', () => {

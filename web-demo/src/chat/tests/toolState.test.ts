@@ -89,7 +89,7 @@ it('takes a preliminary output for no end', () => {
 describe('the gate', () => {
   it('counts the decided of all calls of the step', () => {
     const step = [asked, call('b', 'write_note', 'approval-responded', approved), call('c', 'search_notes', 'input-available')];
-    expect(countGate(step)).toEqual({ decided: 2, total: 3, waiting: ['approval of other'], isClosed: true });
+    expect(countGate(step)).toEqual({ decided: 2, total: 3, waiting: [{ id: 'approval of other', input: {} }], isClosed: true });
   });
 
   it('is none where nothing waits, or nothing else is there', () => {

@@ -1,0 +1,110 @@
+// Texts of a model or a tool as a person can judge them: what is invisible or turns the direction of writing is named, blank space that could
+// push something out of sight is counted, and a long text keeps its end as well as its beginning.
+//
+// Knows nothing of React. What takes the place of something stands between two characters that no text can have any more by then.
+
+const BEGIN = '\u0000';
+const END = '\u0001';
+
+/**
+ * Control characters, those that turn the direction of writing, and those without a shape. Line ends and tabs are seen; what joins and colours
+ * an emoji belongs to it.
+ */
+const INVISIBLE =
+  /(?<!\p{Emoji})\ufe0f|(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}]\ufe0f?)\u200d|\r(?!\n)|(?![\n\r\t\ufe0f\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+/** More than two empty lines in a row, and spaces that are more than an indentation. */
+const BLANK = /\n(?:[^\S\n]*\n){3,}|[^\S\n]{40,}/g;
+
+export type Piece = string | { kind: 'invisible'; code: string } | { kind: 'lines' | 'spaces'; count: number };
+
+const codeOf = (character: string) => `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
+
+/** The text with everything in it that is not seen put between marks. */
+const mark = (text: string): string =>
+  text
+    .replace(INVISIBLE, (character) => `${BEGIN}${codeOf(character)}${END}`)
+    .replaceAll('\r\n', '\n')
+    .replace(BLANK, (blank) =>
+      blank.startsWith('\n') ? `\n${BEGIN}lines ${blank.split('\n').length - 2}${END}\n` : `${BEGIN}spaces ${blank.length}${END}`,
+    );
+
+function piecesOf(marked: string): Piece[] {
+  return marked.split(BEGIN).flatMap((part, place): Piece[] => {
+    if (place === 0) return part === '' ? [] : [part];
+    const end = part.indexOf(END);
+    const [kind = '', count] = part.slice(0, end).split(' ');
+    const after = part.slice(end + 1);
+    const piece: Piece = kind === 'lines' || kind === 'spaces' ? { kind, count: Number(count) } : { kind: 'invisible', code: kind };
+    return after === '' ? [piece] : [piece, after];
+  });
+}
+
+/** A text in one line, for a title or a list, with names for what is not seen. */
+export const inOneLine = (text: string): string => text.replace(INVISIBLE, (character) => `[${codeOf(character)}]`).replace(/\s+/g, ' ');
+
+/** The codes of a value's characters that are not seen, each as often as it is there, in its texts and in the names of its fields. */
+export function invisibleIn(value: unknown): string[] {
+  if (typeof value === 'string') return (value.match(INVISIBLE) ?? []).map(codeOf);
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, field]) => [...invisibleIn(name), ...invisibleIn(field)]);
+}
+
+// === the beginning and the end ===
+
+const MAX_CHARACTERS = 1_500;
+const MAX_LINES = 24;
+const HEAD = { characters: 900, lines: 14 };
+const TAIL = { characters: 500, lines: 8 };
+
+export interface Shown {
+  head: Piece[];
+  /** How much is left out, and what comes after it. */
+  cut?: { lines: number; characters: number; tail: Piece[] };
+}
+
+export const isLong = (text: string): boolean => {
+  const marked = mark(text);
+  return marked.length > MAX_CHARACTERS || marked.split('\n', MAX_LINES + 1).length > MAX_LINES;
+};
+
+/** All of a text, or its beginning and its end. */
+export function shown(text: string, isWhole: boolean): Shown {
+  if (isWhole || !isLong(text)) return { head: piecesOf(mark(text)) };
+  const marked = mark(text);
+  const from = afterMark(marked, Math.min(HEAD.characters, marked.split('\n', HEAD.lines).join('\n').length));
+  const to = beforeMark(marked, Math.max(marked.length - TAIL.characters, marked.length - marked.split('\n').slice(-TAIL.lines).join('\n').length, from));
+  return {
+    head: piecesOf(marked.slice(0, from)),
+    cut: { ...sizeOf(piecesOf(marked.slice(from, to))), tail: piecesOf(marked.slice(to)) },
+  };
+}
+
+function sizeOf(pieces: Piece[]): { lines: number; characters: number } {
+  let [lines, characters] = [0, 0];
+  for (const piece of pieces) {
+    if (typeof piece === 'string') {
+      lines += piece.split('\n').length - 1;
+      characters += piece.length;
+    } else {
+      const count = piece.kind === 'invisible' ? 1 : piece.count;
+      lines += piece.kind === 'lines' ? count : 0;
+      characters += count;
+    }
+  }
+  // The line ends at both sides are of lines that are shown.
+  return { lines: Math.max(1, lines - 1), characters };
+}
+
+/** The next place that is not inside of a mark, or of a character of two halves. */
+function afterMark(marked: string, place: number): number {
+  if (marked.lastIndexOf(BEGIN, place - 1) > marked.lastIndexOf(END, place - 1)) return marked.indexOf(END, place) + 1;
+  return isBetweenHalves(marked, place) ? place + 1 : place;
+}
+
+function beforeMark(marked: string, place: number): number {
+  const begin = marked.lastIndexOf(BEGIN, place - 1);
+  if (begin > marked.lastIndexOf(END, place - 1)) return begin;
+  return isBetweenHalves(marked, place) ? place - 1 : place;
+}
+
+const isBetweenHalves = (text: string, place: number) => /[\udc00-\udfff]/.test(text.charAt(place)) && /[\ud800-\udbff]/.test(text.charAt(place - 1));
