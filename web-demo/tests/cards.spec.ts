@@ -1,6 +1,6 @@
 // Tool calls as cards: their states, input, live output, duration and result; the questions whether they may run.
 
-import { calls, expect, FAILED_REQUEST, journal, letGo, says, test, times } from './world';
+import { calls, expect, PAGES, FAILED_REQUEST, journal, letGo, says, test, times } from './world';
 
 const NOTE = { title: 'Milk', body: 'Buy two litres.' };
 const writeNote = (id: string, input: object = NOTE) => calls({ name: 'write_note', input, id });
@@ -62,7 +62,8 @@ test.describe('a call of an MCP server', () => {
   test('asks the person, and is told the answer', async ({ world, chat }) => {
     world.model.script(calls({ name: 'hand__ask', input: { key: 'Ann' } }), says('Blue it is.'));
     await chat.say('ask me');
-    await expect(chat.question).toContainText('Which color, Ann?');
+    await expect(chat.question.getByRole('heading')).toHaveText('The MCP server “hand” asks:');
+    await expect(chat.question.getByRole('blockquote')).toHaveText('Which color, Ann?');
     await expect(chat.question).toContainText('Waits for you');
     await chat.question.getByRole('combobox').selectOption({ label: 'blue' });
     await chat.press(chat.question, 'Send');
@@ -257,3 +258,35 @@ test.describe('the gate', () => {
     expect(times(world.server, 'changed')).toBe(2);
   });
 });
+
+for (const { name, path } of PAGES) {
+  test.describe(`on ${name}`, () => {
+    test.use({ path, config: '[[policy]]\ntool = "write_note"\ninput = { title = "*salary*" }\ndecision = "ask"\nreason = "Salaries are not for notes."\n' });
+
+    test('the reason of a rule that asks is on the card, and where it waits', async ({ world, chat }) => {
+      world.model.script(writeNote('note', { title: 'the salary of Bob', body: '.' }));
+      await chat.say('write it down');
+      await expect(chat.card('write_note')).toContainText('Why this is asked: Salaries are not for notes.');
+      const other = await world.tab();
+      await expect(other.elsewhere).toContainText('Salaries are not for notes.');
+    });
+
+    test('what is allowed for always is listed, and can be taken back', async ({ world, chat }) => {
+      world.model.script(writeNote('one'), says('Written.'), writeNote('two', { title: 'Tea', body: 'Green.' }), says('Also written.'));
+      await chat.say('write it down');
+      await chat.press(chat.card('write_note'), 'Always');
+      await chat.hears('Written.');
+      await chat.isAtRest();
+      await chat.page.getByRole('button', { name: 'Tools', exact: true }).click();
+      const grants = chat.page.getByRole('region', { name: 'Always allowed in this chat' });
+      await expect(grants).toContainText('write_note');
+      await grants.getByRole('button', { name: 'Ask again about write_note' }).click();
+      await expect(grants).toBeHidden();
+      await chat.page.keyboard.press('Escape');
+      await chat.say('and tea');
+      await chat.isInState(chat.card('write_note').last(), 'Waits for you');
+      await chat.press(chat.card('write_note').last(), 'Approve');
+      await chat.hears('Also written.');
+    });
+  });
+}

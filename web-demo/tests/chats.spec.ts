@@ -57,7 +57,7 @@ test.describe('with a tool that asks', () => {
     await expect(chat.question).toContainText('Which color, Ann?');
     await chat.page.getByRole('button', { name: 'New chat' }).click();
     await expect(chat.chats.getByRole('listitem')).toContainText('1 wait');
-    await chat.elsewhere.getByRole('link', { name: /hand__ask asks you something/ }).click();
+    await chat.elsewhere.getByRole('link', { name: /hand__ask .* “hand” asks you something/ }).click();
     await expect(chat.question).toContainText('Which color, Ann?');
     await chat.press(chat.question, 'Send');
     await chat.hears('Red it is.');

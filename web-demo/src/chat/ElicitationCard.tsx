@@ -1,15 +1,20 @@
-// A question that a running MCP tool puts to the person: a form, which is sent, declined or cancelled.
+// A question that an MCP server puts to the person while a tool of it runs: a form, which is sent, declined or cancelled.
+//
+// The words are the server's own, so the card says whose they are, and warns if they ask for a secret.
 
-import { Check, MessageCircleQuestion, X, type LucideIcon } from 'lucide-react';
+import { Check, MessageCircleQuestion, TriangleAlert, X, type LucideIcon } from 'lucide-react';
 import { memo } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { ElicitationAnswer, FermataChat } from '../lib/fermata';
 import { isRecord } from '../tools/tool';
 import { Button } from './Button';
 import { seed, type Schema } from './schemaFields';
+import { secretFields, speaksOfSecret } from './secrets';
+import { LongText } from './ToolValue';
 import { useAnswer } from './useAnswer';
 import { ValueEditor } from './ValueEditor';
 import { AnswerError } from './AnswerError';
+import { inOneLine } from './visible';
 
 export type ElicitationState = 'pending' | 'accepted' | 'declined' | 'cancelled';
 
@@ -17,6 +22,8 @@ export type ElicitationState = 'pending' | 'accepted' | 'declined' | 'cancelled'
 export interface Elicitation {
   elicitationId: string;
   toolCallId: string;
+  /** Who asks. Missing in chats that are older than this field. */
+  server?: string;
   message: string;
   requestedSchema: Schema;
   state: ElicitationState;
@@ -31,11 +38,12 @@ const STATES: readonly string[] = ['pending', 'accepted', 'declined', 'cancelled
 
 function read(data: unknown): Elicitation | undefined {
   if (!isRecord(data)) return undefined;
-  const { elicitationId, toolCallId, message, requestedSchema, state } = data;
+  const { elicitationId, toolCallId, server, message, requestedSchema, state } = data;
   if (typeof elicitationId !== 'string' || typeof state !== 'string' || !STATES.includes(state)) return undefined;
   return {
     elicitationId,
     toolCallId: typeof toolCallId === 'string' ? toolCallId : '',
+    ...(typeof server === 'string' && { server }),
     message: typeof message === 'string' ? message : '',
     requestedSchema: isRecord(requestedSchema) ? requestedSchema : {},
     state: state as ElicitationState,
@@ -73,15 +81,37 @@ function Card({ part, chat }: ElicitationCardProps) {
         <span aria-hidden className={`grid size-8 shrink-0 place-items-center rounded-full ${look}`}>
           <Icon className="size-4" />
         </span>
-        <div className="min-w-0">
-          <p className="text-sm leading-6 whitespace-pre-wrap wrap-anywhere">{asked.message}</p>
+        <div className="min-w-0 flex-1">
+          <h3 className="text-sm leading-6 font-medium wrap-anywhere">
+            {asked.server === undefined ? t('elicitation.asks') : t('elicitation.serverAsks', { server: inOneLine(asked.server) })}
+          </h3>
+          <blockquote className="my-1 border-l-2 border-line pl-3">
+            <LongText text={asked.message} />
+          </blockquote>
           <p role="status" className={`text-xs leading-5 ${isPending ? 'font-medium text-wait' : 'text-muted'}`}>
             {t(`elicitation.${asked.state}`)}
           </p>
         </div>
       </div>
+      {isPending && <Warning asked={asked} />}
       {isPending && <Question key={asked.elicitationId} asked={asked} chat={chat} />}
     </article>
+  );
+}
+
+/** Says that a secret seems to be asked for, and where it would go. */
+function Warning({ asked: { server, message, requestedSchema } }: { asked: Elicitation }) {
+  const { t } = useTranslation('cards');
+  const fields = secretFields(requestedSchema);
+  if (fields.length === 0 && !speaksOfSecret(message)) return null;
+  return (
+    <p role="note" className="flex gap-2 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad">
+      <TriangleAlert aria-hidden className="mt-0.5 size-4 shrink-0" />
+      <span className="wrap-anywhere">
+        {fields.length > 0 ? t('elicitation.secretFields', { fields: inOneLine(fields.join(', ')) }) : t('elicitation.secret')}{' '}
+        {server === undefined ? t('elicitation.goes') : t('elicitation.goesTo', { server: inOneLine(server) })}
+      </span>
+    </p>
   );
 }
 

@@ -6,6 +6,7 @@ import { useCell } from './cell';
 import { chatUrl, showChat } from './chatId';
 import { isPlainClick } from './ChatRow';
 import { waiting } from './chats';
+import { inOneLine } from './visible';
 import { formatWhen } from './When';
 
 export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: () => void }) {
@@ -33,8 +34,9 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
                 }}
               >
                 <span className="block truncate text-sm">
-                  <span className="font-mono text-[0.8125rem]">{one.tool}</span> {t(`elsewhere.${one.kind}`)}
+                  <span className="font-mono text-[0.8125rem]">{one.tool}</span> {one.server === undefined ? t(`elsewhere.${one.kind}`) : t('elsewhere.serverAsks', { server: one.server })}
                 </span>
+                {one.reason !== undefined && <span className="block truncate text-xs">{inOneLine(one.reason)}</span>}
                 <span className="block truncate text-xs text-muted">
                   {chat.title ?? t('chats.untitled')} · {t('elsewhere.since', { time: formatWhen(one.since, i18n.language) })}
                 </span>

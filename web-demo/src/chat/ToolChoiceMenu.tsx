@@ -1,10 +1,12 @@
-// Which tools the model may use: for the next message, or, with the padlock, for every message until it is released.
+// Which tools the model may use: for the next message, or, with the padlock, for every message until it is released; and which of them
+// nobody is asked about any more.
 
 import { Check, Lock, LockOpen, Wrench } from 'lucide-react';
 import { useEffect, useId, useRef, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useCell } from './cell';
 import { choiceOf, chooseNext, lockTool, type ToolChoice } from './choice';
+import { Grants } from './Grants';
 import { IconButton } from './IconButton';
 import { choosable, loadTools, useTools } from './useTools';
 
@@ -126,6 +128,7 @@ function Choices({ id, chatId, onChosen }: { id: string; chatId: string; onChose
         </p>
       )}
       <p className="px-2 pt-2 pb-1 text-xs text-muted">{t('tools.lockHint')}</p>
+      <Grants chatId={chatId} />
     </div>
   );
 }

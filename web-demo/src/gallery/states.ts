@@ -112,6 +112,7 @@ export const elicitations = (['pending', 'accepted', 'declined', 'cancelled'] as
   data: {
     elicitationId: `elicitation_${state}`,
     toolCallId: 'call_1',
+    server: 'reports',
     message: 'Which address shall the report go to?',
     requestedSchema: { type: 'object', properties: { email: { type: 'string', format: 'email', title: 'E-mail' }, copy: { type: 'boolean', title: 'A copy for you', default: true } }, required: ['email'] },
     state,

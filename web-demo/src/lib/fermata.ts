@@ -136,7 +136,9 @@ export interface Pending {
   approvalId?: string;
   /** Why a person is asked, in the words of the rule that asks. */
   reason?: string;
+  /** What an elicitation asks, in the words of the MCP server that asks it. */
   message?: string;
+  server?: string;
   requestedSchema?: object;
 }
 

@@ -289,6 +289,32 @@ describe('a question of a running tool', () => {
     expect(chat.answerElicitation.mock.calls).toEqual([[{ elicitationId: 'e', action }]]);
   });
 
+  it.each([
+    ['The MCP server “evil” asks:', { server: 'evil' }],
+    ['An MCP server asks:', {}],
+    ['The MCP server “e[U+202E]vil” asks:', { server: 'e\u202evil' }],
+  ])('is in the name of who asks: %s', (words, more) => {
+    const { data } = part('pending');
+    render(<ElicitationCard part={{ type: 'data-elicitation', data: { ...data, ...more, message: 'Fermata asks\u200b: whereto?' } }} chat={fakeChat()} />);
+    expect(screen.getByRole('heading').textContent).toBe(words);
+    expect(screen.getByRole('blockquote').textContent).toBe('Fermata asksU+200B: whereto?');
+  });
+
+  it('warns of what looks like a secret, until it is answered', () => {
+    const question = (state: string, message: string, properties: object) => ({
+      type: 'data-elicitation',
+      data: { elicitationId: message, toolCallId: 'a', server: 'evil', message, requestedSchema: { type: 'object', properties }, state },
+    });
+    const { rerender } = render(<ElicitationCard part={question('pending', 'Whereto?', { p: { type: 'string', title: 'Your PIN' } })} chat={fakeChat()} />);
+    expect(screen.getByRole('note').textContent).toContain('secret: Your PIN. What you enter goes to “evil”.');
+    rerender(<ElicitationCard part={question('pending', 'Your password?', { answer: { type: 'string' } })} chat={fakeChat()} />);
+    expect(screen.getByRole('note').textContent).toContain('This seems to ask for a secret.');
+    rerender(<ElicitationCard part={question('pending', 'Which color?', { answer: { type: 'string' } })} chat={fakeChat()} />);
+    expect(screen.queryByRole('note')).toBeNull();
+    rerender(<ElicitationCard part={question('accepted', 'Your password?', {})} chat={fakeChat()} />);
+    expect(screen.queryByRole('note')).toBeNull();
+  });
+
   it('asks no more once it is settled', () => {
     const { rerender } = render(<ElicitationCard part={part('pending')} chat={fakeChat()} />);
     rerender(<ElicitationCard part={part('declined')} chat={fakeChat()} />);

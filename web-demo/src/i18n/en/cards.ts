@@ -97,6 +97,12 @@ const cards = {
   },
   elicitation: {
     label: 'Question from a tool',
+    serverAsks: 'The MCP server “{{server}}” asks:',
+    asks: 'An MCP server asks:',
+    secretFields: 'This seems to ask for a secret: {{fields}}.',
+    secret: 'This seems to ask for a secret.',
+    goesTo: 'What you enter goes to “{{server}}”. Send it only if you trust that server with it.',
+    goes: 'What you enter goes to that server. Send it only if you trust it.',
     pending: 'Waits for you',
     accepted: 'You answered',
     declined: 'You declined',

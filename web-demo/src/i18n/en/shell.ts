@@ -31,6 +31,7 @@ const shell = {
     approval: 'wants your approval',
     output: 'waits for your browser',
     elicitation: 'asks you something',
+    serverAsks: '– the MCP server “{{server}}” asks you something',
     since: 'since {{time}}',
   },
   connection: {
@@ -113,6 +114,7 @@ const shell = {
     browser: 'this page',
     server: 'server',
   },
+  grants: { label: 'Always allowed in this chat', since: 'since {{time}}', end: 'Ask again', endLabel: 'Ask again about {{tool}}' },
   suggestions: [
     'hello',
     'what time is it',

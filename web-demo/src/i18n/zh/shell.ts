@@ -33,6 +33,7 @@ const shell: Translated<Areas['shell']> = {
     approval: '需要你批准',
     output: '等待你的浏览器',
     elicitation: '向你提问',
+    serverAsks: '：MCP 服务器“{{server}}”向你提问',
     since: '始于 {{time}}',
   },
   connection: {
@@ -115,6 +116,7 @@ const shell: Translated<Areas['shell']> = {
     browser: '本页面',
     server: '服务器',
   },
+  grants: { label: '此对话中始终批准', since: '自 {{time}} 起', end: '恢复询问', endLabel: '恢复对 {{tool}} 的询问' },
   suggestions: [
     '你好',
     '现在几点',

@@ -1,0 +1,66 @@
+// What is allowed for always in a chat, and how it is taken back.
+
+import { useCallback, useEffect, useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import { useCell } from './cell';
+import { isNewChat } from './chatId';
+import { onServerEvent, server, unknownChats, wordsOf } from './server';
+import { Name } from './ToolValue';
+import { formatWhen } from './When';
+
+/** A tool whose calls are not asked about any more, as `GET /api/chat/{id}/grants` has it. */
+interface Grant {
+  tool: string;
+  since: string;
+}
+
+export function Grants({ chatId }: { chatId: string }) {
+  const { t, i18n } = useTranslation();
+  const isKnown = !useCell(unknownChats).has(chatId) && !isNewChat(chatId);
+  const [grants, setGrants] = useState<readonly Grant[]>([]);
+  const [error, setError] = useState<string>();
+  const path = `/api/chat/${encodeURIComponent(chatId)}/grants`;
+  const attempt = useCallback(
+    async (action: () => Promise<unknown>) => {
+      try {
+        await action();
+        setGrants((await server.request<{ grants: Grant[] }>(path)).grants);
+        setError(undefined);
+      } catch (reason) {
+        setError(wordsOf(reason));
+      }
+    },
+    [path],
+  );
+  useEffect(() => {
+    if (!isKnown) return undefined;
+    const load = () => void attempt(() => Promise.resolve());
+    load();
+    return onServerEvent(load);
+  }, [isKnown, attempt]);
+  if (!isKnown || (grants.length === 0 && error === undefined)) return null;
+  return (
+    <section aria-label={t('grants.label')} className="mt-2 border-t border-line pt-2">
+      <h3 className="px-2 text-xs text-muted">{t('grants.label')}</h3>
+      <ul>
+        {grants.map(({ tool, since }) => (
+          <li key={tool} className="flex items-center gap-2 px-2 py-1">
+            <span className="min-w-0 flex-1">
+              <span className="block font-mono text-[0.8125rem] wrap-anywhere"><Name text={tool} /></span>
+              <span className="block text-xs text-muted">{t('grants.since', { time: formatWhen(since, i18n.language) })}</span>
+            </span>
+            <button
+              type="button"
+              className="button shrink-0"
+              aria-label={t('grants.endLabel', { tool })}
+              onClick={() => void attempt(() => server.request(`${path}/${encodeURIComponent(tool)}`, { method: 'DELETE' }))}
+            >
+              {t('grants.end')}
+            </button>
+          </li>
+        ))}
+      </ul>
+      {error !== undefined && <p role="alert" className="px-2 py-1 text-bad">{error}</p>}
+    </section>
+  );
+}
