@@ -7,19 +7,19 @@ TESTED_BIN := $(abspath e2e/.bin/fermata)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test fmt lint doc deny unit examples e2e web browser soak bench tested-bin demo demo-where-npm-is
+.PHONY: help run test fmt lint doc deny unit fuzz examples e2e web browser soak bench tested-bin demo demo-where-npm-is
 
 help:
 	@echo 'make run    start the server; with no model API configured, the demo model answers'
-	@echo 'make test   every check, in this order: fmt lint doc deny unit examples e2e web browser (each is a target, too)'
+	@echo 'make test   every check, in this order: fmt lint doc deny unit fuzz examples e2e web browser (each is a target, too)'
 	@echo '            those that need PostgreSQL or Redis are skipped where there is none (e2e/with-services says how it looks)'
-	@echo 'make soak   a million random schedules of a run, in about ten minutes, then what e2e/ has to say about crashes'
+	@echo 'make soak   a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes, from e2e/'
 	@echo 'make bench  what scheduling a step of many calls costs, a restart with ten thousand parked runs, and how smooth the pages are'
 
 run: require-cargo demo-where-npm-is
 	cargo run --release --locked --bin fermata
 
-test: web-demo/node_modules/.for-tests demo fmt lint doc deny unit examples e2e web browser
+test: web-demo/node_modules/.for-tests demo fmt lint doc deny unit fuzz examples e2e web browser
 
 fmt: require-cargo
 	cargo fmt --all --check
@@ -40,8 +40,32 @@ deny: require-cargo
 		echo 'deny: advisories are skipped, because their database cannot be fetched from here'; \
 	fi
 
+# Property tests try the same inputs each time, so that a change is what makes one fail; make soak tries others.
+unit: export PROPTEST_RNG_SEED ?= 1
 unit: require-cargo require-node
 	e2e/with-services cargo test --workspace --locked
+
+# Each target for a few seconds, from its seeds on, and from what earlier rounds have found. Without cargo-fuzz and a nightly toolchain the
+# tests of fuzz/ have to do, which are among the unit tests and try the same functions with random changes to the same seeds.
+FUZZ_SECONDS ?= 10
+# A build of a minute does for a few seconds; make soak makes a fast one.
+FUZZ_PROFILE ?= --dev
+FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
+fuzz: export CARGO_PROFILE_RELEASE_LTO := off
+fuzz: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS := 16
+fuzz: require-cargo
+	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
+		set -e; \
+		for target in $(FUZZ_TARGETS); do \
+			echo "fuzz: $$target, for $(FUZZ_SECONDS) seconds"; \
+			mkdir -p $(TARGET_DIR)/fuzz-corpus/$$target; \
+			cargo +nightly fuzz run $(FUZZ_PROFILE) --target-dir $(TARGET_DIR) --sanitizer none --features libfuzzer $$target \
+				$(TARGET_DIR)/fuzz-corpus/$$target fuzz/seeds/$$target -- \
+				-max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=2048 -max_len=65536 -verbosity=0 -print_final_stats=1; \
+		done; \
+	else \
+		echo 'fuzz: skipped, because it needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)'; \
+	fi
 
 # With the demo model, whatever is set here: a check costs nothing.
 examples: require-cargo
@@ -84,6 +108,7 @@ soak: require-cargo tested-bin
 	cargo test --profile soak --locked -p fermata-engine --lib -- every_schedule_keeps_the_invariants --nocapture
 	PROPTEST_CASES=$$(( (PROPTEST_CASES + 49) / 50 )) cargo test --profile soak --locked -p fermata-engine --test instances -- \
 		every_schedule_keeps_what_was_promised --nocapture
+	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600 FUZZ_PROFILE=--release
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent --if-present soak
 
 bench: require-cargo demo e2e/node_modules/.for-tests web-demo/node_modules/.for-tests

@@ -27,6 +27,7 @@ use std::{
 use async_openai::{Client, config::Config};
 use async_trait::async_trait;
 use backon::ExponentialBuilder;
+use bytes::Bytes;
 use fermata_engine::{
     Model,
     model::{ModelError, ModelEvent, ModelRequest},
@@ -41,7 +42,7 @@ use secrecy::{ExposeSecret, SecretString};
 use self::{
     asking::{Asking, Retrying},
     dialect::{Dialect, ReasoningField},
-    transport::Transport,
+    transport::{Recording, Transport},
 };
 use crate::BuildError;
 
@@ -131,6 +132,19 @@ impl OpenAi {
                 .with_jitter()
                 .with_max_times(2),
         })
+    }
+
+    /// The same model, but whatever it is asked, it sends nothing and reads this event stream, which comes in these pieces.
+    #[must_use]
+    pub fn with_recording(&self, pieces: Vec<Bytes>) -> Self {
+        Self {
+            model: self.model.clone(),
+            client: self.client.clone().with_http_service(Recording::new(pieces)),
+            dialect: self.dialect,
+            reasoning_field: self.reasoning_field.clone(),
+            secrets: self.secrets.clone(),
+            retries: self.retries,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 /// The workspace, from the bottom to the top: each crate with those of the workspace that it may know.
-const ROOMS: [(&str, &[&str]); 8] = [
+const ROOMS: [(&str, &[&str]); 9] = [
     ("fermata-protocol", &[]),
     ("fermata-tools", &["fermata-protocol"]),
     ("fermata-mcp", &["fermata-protocol", "fermata-tools"]),
@@ -31,6 +31,10 @@ const ROOMS: [(&str, &[&str]); 8] = [
         ],
     ),
     ("fermata-examples", &["fermata-tools", "fermata-engine", "fermata-providers", "fermata-server"]),
+    (
+        "fermata-fuzz",
+        &["fermata-protocol", "fermata-tools", "fermata-engine", "fermata-providers", "fermata-store"],
+    ),
 ];
 
 /// Every package by its name, with the names of those that it needs to be built, for any platform.

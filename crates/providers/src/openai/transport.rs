@@ -13,6 +13,7 @@ use std::{
 };
 
 use async_openai::{error::OpenAIError, middleware::HttpRequestFactory};
+use bytes::Bytes;
 use futures::{
     future::{self, BoxFuture},
     stream::{self, StreamExt},
@@ -58,6 +59,34 @@ impl Service<HttpRequestFactory> for Transport {
             let request = request.build().await?;
             send(&client, request).await.map_err(|failure| OpenAIError::Boxed(Box::new(failure)))
         })
+    }
+}
+
+/// Answers each request with the same stream.
+#[derive(Clone)]
+pub(super) struct Recording {
+    pieces: Vec<Bytes>,
+}
+
+impl Recording {
+    pub(super) fn new(pieces: Vec<Bytes>) -> Self {
+        Self { pieces }
+    }
+}
+
+impl Service<HttpRequestFactory> for Recording {
+    type Response = Response;
+    type Error = OpenAIError;
+    type Future = future::Ready<Result<Response, OpenAIError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), OpenAIError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _request: HttpRequestFactory) -> Self::Future {
+        let pieces = self.pieces.clone().into_iter().map(Ok::<_, OpenAIError>);
+        let body = Body::wrap_stream(stream::iter(pieces));
+        future::ready(Ok(framed(http::Response::new(body).into())))
     }
 }
 
