@@ -18,16 +18,16 @@ use crate::{
     demo::{ASSETS, Demo, File},
 };
 
-/// What a page may do: talk to this server and show what it is given. No picture comes from elsewhere: a model that was told to by a note or
+/// What a page may do: talk to this server and show what it is given. No picture or sound comes from elsewhere: a model that was told to by a note or
 /// a web page could put what it knows into the address of one.
 const PAGE_POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-    img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; \
+    img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; \
     base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 pub const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
-/// What of the person's devices a page may use: nothing. None of the demo's tools asks for any.
-pub const NO_DEVICES: &str = "camera=(), microphone=(), geolocation=(), display-capture=(), payment=(), usb=(), serial=(), hid=(), midi=()";
+/// What of the person's devices a page may use: the place, which the demo's `get_location` asks for, and nothing else.
+pub const DEVICES: &str = "camera=(), microphone=(), geolocation=(self), display-capture=(), payment=(), usb=(), serial=(), hid=(), midi=()";
 
 /// What may be compressed: not what is already, and never a stream of events.
 pub type Compressible = And<DefaultPredicate, NotForContentType>;
@@ -69,7 +69,7 @@ pub fn send(file: &File, headers: &HeaderMap) -> Response {
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         // Browsers would look up the hosts of links before anybody clicks, and a host's name can carry a secret, too.
         (header::X_DNS_PREFETCH_CONTROL, HeaderValue::from_static("off")),
-        (PERMISSIONS_POLICY, HeaderValue::from_static(NO_DEVICES)),
+        (PERMISSIONS_POLICY, HeaderValue::from_static(DEVICES)),
     ]);
     if file.is_page() {
         about.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));

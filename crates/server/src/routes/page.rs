@@ -49,7 +49,7 @@ pub async fn curl(State(app): State<App>, headers: HeaderMap) -> impl IntoRespon
         (header::CONTENT_SECURITY_POLICY, policy),
         (header::CACHE_CONTROL, "no-cache"),
         (header::REFERRER_POLICY, "no-referrer"),
-        (demo::PERMISSIONS_POLICY, demo::NO_DEVICES),
+        (demo::PERMISSIONS_POLICY, demo::DEVICES),
     ];
     (about, Html(page))
 }

@@ -108,6 +108,7 @@ async fn a_page_may_talk_to_its_own_server_only() {
                 "script-src 'self'",
                 "style-src 'self' 'unsafe-inline'",
                 "img-src 'self' data: blob:",
+                "media-src 'self' data: blob:",
                 "font-src 'self' data:",
                 "connect-src 'self'",
                 "object-src 'none'",

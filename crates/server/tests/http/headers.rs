@@ -49,7 +49,7 @@ async fn a_page_may_use_none_of_the_persons_devices() {
     let page = app.get("/curl").await;
     check(&page, "no-cache");
     let policy = page.headers["permissions-policy"].to_str().expect("text");
-    for device in ["camera=()", "microphone=()", "geolocation=()"] {
+    for device in ["camera=()", "microphone=()", "geolocation=(self)"] {
         assert!(policy.contains(device), "{policy}");
     }
     assert!(page.headers.contains_key("content-security-policy"));
