@@ -2,14 +2,14 @@
 //
 // The words are the server's own, so the card says whose they are, and warns if they ask for a secret.
 
-import { Check, MessageCircleQuestion, TriangleAlert, X, type LucideIcon } from 'lucide-react';
+import { Check, MessageCircleQuestion, X, type LucideIcon } from 'lucide-react';
 import { memo } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { ElicitationAnswer, FermataChat } from '../lib/fermata';
 import { isRecord } from '../tools/tool';
 import { Button } from './Button';
 import { seed, type Schema } from './schemaFields';
-import { secretFields, speaksOfSecret } from './secrets';
+import { SecretWarning } from './SecretWarning';
 import { LongText } from './ToolValue';
 import { useAnswer } from './useAnswer';
 import { ValueEditor } from './ValueEditor';
@@ -93,25 +93,13 @@ function Card({ part, chat }: ElicitationCardProps) {
           </p>
         </div>
       </div>
-      {isPending && <Warning asked={asked} />}
+      {isPending && (
+        <SecretWarning text={asked.message} schema={asked.requestedSchema}>
+          {asked.server === undefined ? t('elicitation.goes') : t('elicitation.goesTo', { server: inOneLine(asked.server) })}
+        </SecretWarning>
+      )}
       {isPending && <Question key={asked.elicitationId} asked={asked} chat={chat} />}
     </article>
-  );
-}
-
-/** Says that a secret seems to be asked for, and where it would go. */
-function Warning({ asked: { server, message, requestedSchema } }: { asked: Elicitation }) {
-  const { t } = useTranslation('cards');
-  const fields = secretFields(requestedSchema);
-  if (fields.length === 0 && !speaksOfSecret(message)) return null;
-  return (
-    <p role="note" className="flex gap-2 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad">
-      <TriangleAlert aria-hidden className="mt-0.5 size-4 shrink-0" />
-      <span className="wrap-anywhere">
-        {fields.length > 0 ? t('elicitation.secretFields', { fields: inOneLine(fields.join(', ')) }) : t('elicitation.secret')}{' '}
-        {server === undefined ? t('elicitation.goes') : t('elicitation.goesTo', { server: inOneLine(server) })}
-      </span>
-    </p>
   );
 }
 

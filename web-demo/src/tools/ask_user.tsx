@@ -7,6 +7,7 @@ import { useTranslation } from 'react-i18next';
 import { Button } from '../chat/Button';
 import { FIELD } from '../chat/SchemaControls';
 import { seed, type Schema } from '../chat/schemaFields';
+import { SecretWarning } from '../chat/SecretWarning';
 import { Readable } from '../chat/ToolValue';
 import { ValueEditor } from '../chat/ValueEditor';
 import { isRecord, type PageTool, type ToolBodyProps } from './tool';
@@ -56,6 +57,9 @@ function AskUser({ input, stage, output, isBusy, answer, fail }: ToolBodyProps) 
   return (
     <div role="group" aria-labelledby={question} className="space-y-3">
       <p id={question} className="text-sm leading-6 font-medium whitespace-pre-wrap wrap-anywhere">{asked.question}</p>
+      {stage === 'waiting' && (asked.fields !== undefined || asked.options.length === 0) && (
+        <SecretWarning text={asked.question} schema={asked.fields}>{t('secret.goesToModel')}</SecretWarning>
+      )}
       {stage === 'waiting' && <Answers {...{ asked, isBusy, answer, refuse, question }} />}
       {stage === 'done' && <Answered output={output} />}
     </div>

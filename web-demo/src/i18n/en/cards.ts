@@ -95,12 +95,15 @@ const cards = {
     false: 'This is not allowed here.',
     other: 'Does not fit: {{detail}}',
   },
+  secret: {
+    asked: 'This seems to ask for a secret.',
+    askedFor: 'This seems to ask for a secret: {{fields}}.',
+    goesToModel: 'What you enter goes to the model, and stays in this chat.',
+  },
   elicitation: {
     label: 'Question from a tool',
     serverAsks: 'The MCP server “{{server}}” asks:',
     asks: 'An MCP server asks:',
-    secretFields: 'This seems to ask for a secret: {{fields}}.',
-    secret: 'This seems to ask for a secret.',
     goesTo: 'What you enter goes to “{{server}}”. Send it only if you trust that server with it.',
     goes: 'What you enter goes to that server. Send it only if you trust it.',
     pending: 'Waits for you',

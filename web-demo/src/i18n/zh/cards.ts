@@ -92,12 +92,15 @@ const cards: Translated<typeof english> = {
     false: '这里不允许有此项。',
     other: '不符合要求：{{detail}}',
   },
+  secret: {
+    asked: '这似乎在索取机密信息。',
+    askedFor: '这似乎在索取机密信息：{{fields}}。',
+    goesToModel: '你填写的内容会发送给模型，并保留在此对话中。',
+  },
   elicitation: {
     label: '工具提出的问题',
     serverAsks: 'MCP 服务器“{{server}}”提问：',
     asks: '一个 MCP 服务器提问：',
-    secretFields: '这似乎在索取机密信息：{{fields}}。',
-    secret: '这似乎在索取机密信息。',
     goesTo: '你填写的内容会发送给“{{server}}”。只有信任该服务器时才发送。',
     goes: '你填写的内容会发送给该服务器。只有信任它时才发送。',
     pending: '等待你处理',

@@ -85,6 +85,13 @@ describe('create_record', () => {
 });
 
 describe('ask_user', () => {
+  it('warns of what looks like a secret', () => {
+    ask('ask_user', { question: 'Who are you?', fields: { properties: { apiKey: { type: 'string' } } } });
+    expect(screen.getByRole('note').textContent).toBe(
+      'This seems to ask for a secret: apiKey. What you enter goes to the model, and stays in this chat.',
+    );
+  });
+
   it('takes a choice', async () => {
     const { chat, user } = ask('ask_user', { question: 'Which?', options: ['a', 'b', 'a'] });
     await press(user, 'b');
