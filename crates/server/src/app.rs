@@ -13,7 +13,7 @@ use crate::{
     ids::{RandomIds, SystemClock},
     metrics::Metrics,
     readers::Readers,
-    tools,
+    tools::{self, NoteLimits},
 };
 
 /// The parts of a running server. Clones share them.
@@ -93,7 +93,7 @@ impl App {
         let engine = Engine::new(EngineParts {
             model,
             mail,
-            tools: tools::all(database.notes.clone()),
+            tools: tools::all(database.notes.clone(), note_limits(config)),
             store: database.store.clone(),
             rules: config.rules(),
             clock: Arc::new(SystemClock),
@@ -216,6 +216,11 @@ async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
         );
     }
     hub
+}
+
+/// How much may be kept in notes.
+pub(crate) fn note_limits(config: &Config) -> NoteLimits {
+    NoteLimits { bytes: config.max_note.0, per_owner: config.notes_per_owner.get() }
 }
 
 fn settings(config: &Config) -> Settings {

@@ -199,6 +199,12 @@ settings! {
     /// Streams that one owner may read at a time from this instance. Default 256; no limit where auth is none.
     readers_per_owner: Option<NonZeroUsize>, "FERMATA_READERS_PER_OWNER",
         over "429 `too_many_readers` with `retry-after`";
+    /// Notes that one owner may keep.
+    notes_per_owner: NonZeroUsize = "5000", "FERMATA_NOTES_PER_OWNER",
+        over "the call of `write_note` has failed, and the model is told why";
+    /// Size of one note: its title and its body.
+    max_note: Size = "64KB", "FERMATA_MAX_NOTE",
+        over "the call of `write_note` has failed, and the model is told why";
     /// Model calls in one run.
     max_steps: std::num::NonZeroU32 = "20", "FERMATA_MAX_STEPS",
         over "the run ends with `finish`, and its open calls are settled";

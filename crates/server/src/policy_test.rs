@@ -10,6 +10,7 @@ use fermata_tools::{
 use serde_json::json;
 
 use crate::{
+    app::note_limits,
     config::{Config, TestedCall, Word, WrittenRule},
     tools,
 };
@@ -64,7 +65,7 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, Policy
     // What a tool is can only be asked of the tool, and the notes tools want a database: this one nobody sees.
     let options = OpenOptions { migrate: true, connections: 1 };
     let database = fermata_store::open("sqlite::memory:", &options).await?;
-    let (toolbox, _) = Toolbox::new(tools::all(database.notes), |_| {});
+    let (toolbox, _) = Toolbox::new(tools::all(database.notes, note_limits(config)), |_| {});
     let (spec, known) = spec(config, call, &toolbox)?;
     let own = toolbox.find(&call.tool).filter(|_| spec.run_by == RunBy::Server);
     let misfit = own

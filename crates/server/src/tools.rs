@@ -9,12 +9,21 @@ use std::sync::Arc;
 use fermata_store::Notes;
 use fermata_tools::{Resource, Tool, typed};
 
+/// How much may be kept in notes.
+#[derive(Clone, Copy, Debug)]
+pub struct NoteLimits {
+    /// Bytes of one note, its title and its body.
+    pub bytes: usize,
+    /// Notes of one owner.
+    pub per_owner: usize,
+}
+
 /// All of them.
-pub fn all(notes: Notes) -> Vec<Arc<dyn Tool>> {
+pub fn all(notes: Notes, limits: NoteLimits) -> Vec<Arc<dyn Tool>> {
     vec![
         typed(current_time::CurrentTime),
         typed(search_notes::SearchNotes { notes: notes.clone() }),
-        typed(write_note::WriteNote { notes }),
+        typed(write_note::WriteNote { notes, limits }),
     ]
 }
 

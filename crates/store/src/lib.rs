@@ -19,5 +19,5 @@ mod text;
 
 pub use self::redis::{BadClusterKey, BadRedisUrl, BoxLimits, ClusterKey, ConnectError, RedisMail, seal};
 pub use database::{Database, Migrated, NoClusterKey, OpenError, OpenOptions, migrate, open};
-pub use notes::{Note, Notes};
+pub use notes::{Note, Notes, WriteNoteError};
 pub use sqlite::SqliteStore;

@@ -10,10 +10,18 @@ use crate::{
     text::{Text, text},
 };
 
-/// `folded` is what is searched.
-pub async fn add(connection: &mut Connection, owner: &Owner, note: &Note, folded: &str) -> Result<(), Fault> {
-    sqlx::query(
-        "insert into notes (owner, id, title, body, folded, created_at) values ($1, $2, $3, $4, $5, $6)",
+/// Adds the note, unless its owner has `most` already; whether it did. `folded` is what is searched.
+pub async fn add(
+    connection: &mut Connection,
+    owner: &Owner,
+    note: &Note,
+    folded: &str,
+    most: usize,
+) -> Result<bool, Fault> {
+    let added = sqlx::query(
+        "insert into notes (owner, id, title, body, folded, created_at)
+         select $1, $2, $3, $4, $5, $6
+         where (select count(*) from (select 1 from notes where owner = $1 limit $7) as those) < $7",
     )
     .bind(text(owner.as_str()))
     .bind(text(&note.id))
@@ -21,10 +29,11 @@ pub async fn add(connection: &mut Connection, owner: &Owner, note: &Note, folded
     .bind(text(&note.body))
     .bind(folded)
     .bind(time(note.created_at))
+    .bind(count(most))
     .execute(connection)
     .await
     .map_err(failed)?;
-    Ok(())
+    Ok(added.rows_affected() == 1)
 }
 
 /// The owner's notes that have every one of the words, newest first.

@@ -38,6 +38,17 @@ pub struct Note {
     pub created_at: Timestamp,
 }
 
+/// Why a note is not written.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum WriteNoteError {
+    /// Its owner has as many as may be.
+    #[error("the owner has {0} notes already")]
+    TooMany(usize),
+    /// The database fails, or the owner has a note with this id.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 // === impl Notes ===
 
 impl Notes {
@@ -49,10 +60,10 @@ impl Notes {
         Self(Place::Postgres(pool))
     }
 
-    /// Writes a note. The id comes from above and must be new among the owner's notes.
+    /// Writes a note, unless its owner has `most` already. The id comes from above and must be new among the owner's notes.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where the owner has a note with this id.
+    /// [`StoreError::Conflict`] where the owner has a note with this id, [`WriteNoteError::TooMany`] where they have too many.
     pub async fn write(
         &self,
         id: &str,
@@ -60,25 +71,30 @@ impl Notes {
         title: &str,
         body: &str,
         at: Timestamp,
-    ) -> Result<Note, StoreError> {
+        most: usize,
+    ) -> Result<Note, WriteNoteError> {
         // A line end is in no word of a query, so none is found across the border of title and body.
         let folded = fold(title) + "\n" + &fold(body);
         let created_at = whole_microseconds(at);
         let note = Note { id: id.into(), title: title.into(), body: body.into(), created_at };
+        let added = self.add(owner, &note, &folded, most).await?;
+        if added { Ok(note) } else { Err(WriteNoteError::TooMany(most)) }
+    }
+
+    async fn add(&self, owner: &Owner, note: &Note, folded: &str, most: usize) -> Result<bool, StoreError> {
         match &self.0 {
             Place::Sqlite { writer, readers: _ } => {
                 let mut connection = writer.acquire().await.map_err(failed)?;
-                in_sqlite::add(&mut connection, owner, &note, &folded).await?;
+                Ok(in_sqlite::add(&mut connection, owner, note, folded, most).await?)
             }
             Place::Postgres(pool) => {
                 persist(|| async {
                     let mut connection = pool.acquire().await.map_err(failed)?;
-                    in_postgres::add(&mut connection, owner, &note, &folded).await
+                    in_postgres::add(&mut connection, owner, note, folded, most).await
                 })
-                .await?;
+                .await
             }
         }
-        Ok(note)
     }
 
     /// The owner's notes whose title or body has every word of the query somewhere, newest first, at most `limit`. A

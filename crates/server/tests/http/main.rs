@@ -10,6 +10,7 @@ mod ending;
 mod grants;
 mod headers;
 mod jwt;
+mod limits;
 mod malformed;
 mod operators;
 mod policies;

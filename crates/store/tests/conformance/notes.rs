@@ -2,7 +2,7 @@
 
 use crate::fixtures::*;
 use fermata_engine::store::StoreError;
-use fermata_store::{Notes, SqliteStore};
+use fermata_store::{Notes, SqliteStore, WriteNoteError};
 
 macro_rules! in_every_database {
     ($($fact:ident)*) => {
@@ -34,21 +34,24 @@ in_every_database! {
     notes_belong_to_their_owner
     a_very_long_query_is_only_a_query
     a_note_with_odd_text_comes_back_as_it_was
+    an_owner_has_no_more_notes_than_may_be
 }
+
+const MOST: usize = 100;
 
 async fn found(notes: &Notes, query: &str) -> Vec<String> {
     notes.search(&alice(), query, 10).await.unwrap().into_iter().map(|note| note.id).collect()
 }
 
 async fn a_note_is_found_as_it_was_written(notes: Notes) {
-    let written = notes.write("1", &alice(), "Shopping", "Milk,\nbread", at(1)).await.unwrap();
+    let written = notes.write("1", &alice(), "Shopping", "Milk,\nbread", at(1), MOST).await.unwrap();
     assert_eq!((written.title.as_str(), written.body.as_str()), ("Shopping", "Milk,\nbread"));
     assert_eq!(notes.search(&alice(), "bread", 10).await.unwrap(), [written]);
 }
 
 async fn every_word_must_match_somewhere(notes: Notes) {
-    notes.write("1", &alice(), "Shopping", "milk and bread", at(1)).await.unwrap();
-    notes.write("2", &alice(), "Bread", "a recipe", at(2)).await.unwrap();
+    notes.write("1", &alice(), "Shopping", "milk and bread", at(1), MOST).await.unwrap();
+    notes.write("2", &alice(), "Bread", "a recipe", at(2), MOST).await.unwrap();
     assert_eq!(found(&notes, "bread").await, ["2", "1"]);
     assert_eq!(found(&notes, " hop\tREAD ").await, ["1"]);
     assert_eq!(found(&notes, "bread butter").await, [""; 0]);
@@ -60,7 +63,7 @@ async fn every_word_must_match_somewhere(notes: Notes) {
 }
 
 async fn case_does_not_matter_in_any_script(notes: Notes) {
-    notes.write("1", &alice(), "Die Straße", "Ελλάς, ÉTÉ", at(1)).await.unwrap();
+    notes.write("1", &alice(), "Die Straße", "Ελλάς, ÉTÉ", at(1), MOST).await.unwrap();
     for query in ["straße", "STRASSE", "ελλάσ", "ΕΛΛΆΣ", "été"] {
         assert_eq!(found(&notes, query).await, ["1"], "{query}");
     }
@@ -68,8 +71,8 @@ async fn case_does_not_matter_in_any_script(notes: Notes) {
 }
 
 async fn wildcards_and_quotes_stand_for_themselves(notes: Notes) {
-    notes.write("1", &alice(), "Sale", r#"100% off_now it's "fine" \o/"#, at(1)).await.unwrap();
-    notes.write("2", &alice(), "Other", "1000 offXnow", at(2)).await.unwrap();
+    notes.write("1", &alice(), "Sale", r#"100% off_now it's "fine" \o/"#, at(1), MOST).await.unwrap();
+    notes.write("2", &alice(), "Other", "1000 offXnow", at(2), MOST).await.unwrap();
     for query in ["100%", "off_now", "it's", "\"fine\"", "\\o/"] {
         assert_eq!(found(&notes, query).await, ["1"], "{query}");
     }
@@ -79,22 +82,22 @@ async fn wildcards_and_quotes_stand_for_themselves(notes: Notes) {
 
 async fn a_query_without_words_lists_the_newest(notes: Notes) {
     for n in 1..=4 {
-        notes.write(&n.to_string(), &alice(), "t", "b", at(n)).await.unwrap();
+        notes.write(&n.to_string(), &alice(), "t", "b", at(n), MOST).await.unwrap();
     }
     let newest = notes.search(&alice(), "  ", 2).await.unwrap();
     assert_eq!(newest.iter().map(|note| note.id.as_str()).collect::<Vec<_>>(), ["4", "3"]);
 }
 
 async fn notes_belong_to_their_owner(notes: Notes) {
-    notes.write("1", &alice(), "t", "b", at(1)).await.unwrap();
+    notes.write("1", &alice(), "t", "b", at(1), MOST).await.unwrap();
     assert_eq!(notes.search(&bob(), "", 10).await.unwrap(), []);
-    notes.write("1", &bob(), "t", "b", at(1)).await.unwrap();
-    let again = notes.write("1", &alice(), "t", "other", at(1)).await;
-    assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");
+    notes.write("1", &bob(), "t", "b", at(1), MOST).await.unwrap();
+    let again = notes.write("1", &alice(), "t", "other", at(1), MOST).await;
+    assert!(matches!(again, Err(WriteNoteError::Store(StoreError::Conflict(_)))), "{again:?}");
 }
 
 async fn a_very_long_query_is_only_a_query(notes: Notes) {
-    notes.write("1", &alice(), "t", &"a\0b ".repeat(30_000), at(1)).await.unwrap();
+    notes.write("1", &alice(), "t", &"a\0b ".repeat(30_000), at(1), MOST).await.unwrap();
     assert_eq!(found(&notes, &"ab ".repeat(1_000)).await, ["1"]);
     assert_eq!(found(&notes, &"x".repeat(200_000)).await, [""; 0]);
 }
@@ -102,11 +105,22 @@ async fn a_very_long_query_is_only_a_query(notes: Notes) {
 async fn a_note_with_odd_text_comes_back_as_it_was(notes: Notes) {
     let odd = ["a\0b", "a\u{1a}0b", "\u{1a}", "\u{10ffff}"];
     for (n, text) in (0..).zip(odd) {
-        let written = notes.write(text, &alice(), text, text, at(n)).await.unwrap();
+        let written = notes.write(text, &alice(), text, text, at(n), MOST).await.unwrap();
         assert_eq!((written.id.as_str(), written.title.as_str()), (text, text));
     }
     let listed = notes.search(&alice(), "", 10).await.unwrap();
     let bodies: Vec<_> = listed.iter().rev().map(|note| (note.id.as_str(), note.body.as_str())).collect();
     assert_eq!(bodies, odd.map(|text| (text, text)));
     assert_eq!(found(&notes, "a\0b").await, ["a\0b"]);
+}
+
+async fn an_owner_has_no_more_notes_than_may_be(notes: Notes) {
+    for id in ["1", "2"] {
+        notes.write(id, &alice(), "t", "b", at(1), 2).await.unwrap();
+    }
+    assert_eq!(notes.write("3", &alice(), "t", "b", at(1), 2).await, Err(WriteNoteError::TooMany(2)));
+    assert_eq!(found(&notes, "").await, ["2", "1"]);
+    notes.write("1", &bob(), "t", "b", at(1), 2).await.unwrap();
+    notes.write("3", &alice(), "t", "b", at(2), 3).await.unwrap();
+    assert_eq!(found(&notes, "").await, ["3", "2", "1"]);
 }
