@@ -5,17 +5,23 @@
 //!
 //! Invariant: a chat never has two drivers. Commands are put into a driver's inbox, and a driver leaves, under the lock of the
 //! chat's entry; so a command either reaches the driver or finds none and starts the next.
+//!
+//! An inbox holds [`MOST_COMMANDS`]. Nobody waits for room in it: what does not fit comes back at once, and whoever asked is told.
 
 use std::sync::Arc;
 
 use dashmap::DashMap;
 use fermata_protocol::ChatId;
 use fermata_tools::Owner;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::instances::Order;
 
-pub(crate) type Inbox = mpsc::UnboundedReceiver<Order>;
+pub(crate) type Inbox = mpsc::Receiver<Order>;
+
+/// How many commands may wait for one driver. A driver that has more to do than this is stuck, or the chat is flooded. Each command that
+/// waits holds what was posted with it.
+const MOST_COMMANDS: usize = 256;
 
 /// Drivers by chat.
 #[derive(Clone, Default)]
@@ -25,7 +31,7 @@ pub(crate) struct Chats {
 
 /// A chat that has a driver.
 struct Driven {
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::Sender<Order>,
     /// Whose it is, once the driver has read it.
     owner: Option<Owner>,
 }
@@ -34,17 +40,28 @@ struct Driven {
 #[derive(Debug)]
 pub(crate) struct Lost;
 
+/// A command for which the chat's driver has no room.
+pub(crate) struct Full(pub Box<Order>);
+
 impl Chats {
-    /// Puts a command to the chat's driver; `start` starts one where the chat has none.
-    pub fn tell(&self, chat: &ChatId, start: impl FnOnce(Inbox), order: Order) {
+    /// Puts a command to the chat's driver; `start` starts one if the chat has none.
+    ///
+    /// # Errors
+    /// The command, if the driver's inbox is full.
+    pub fn tell(&self, chat: &ChatId, start: impl FnOnce(Inbox), order: Order) -> Result<(), Full> {
         // The entry stays locked until the command is in the inbox: the driver cannot leave in between.
-        let none = || Driven { orders: mpsc::unbounded_channel().0, owner: None };
+        let none = || Driven { orders: mpsc::channel(1).0, owner: None };
         let mut driver = self.drivers.entry(chat.clone()).or_insert_with(none);
-        if let Err(mpsc::error::SendError(order)) = driver.orders.send(order) {
-            let (orders, inbox) = mpsc::unbounded_channel();
-            let _ = orders.send(order);
-            *driver = Driven { orders, owner: None };
-            start(inbox);
+        match driver.orders.try_send(order) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(order)) => Err(Full(Box::new(order))),
+            Err(TrySendError::Closed(order)) => {
+                let (orders, inbox) = mpsc::channel(MOST_COMMANDS);
+                let _ = orders.try_send(order);
+                *driver = Driven { orders, owner: None };
+                start(inbox);
+                Ok(())
+            }
         }
     }
 

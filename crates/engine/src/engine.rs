@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Mail, Model, Reader, Store,
-    chats::{Chats, Lost},
+    chats::{Chats, Full, Lost},
     driver::{Checked, Command, Driver, Record, Reply},
     instances::{Heartbeat, Instances, Order, follow_beats, free_locks, keep_alive, read_letters, sweep},
     model::Usage,
@@ -510,9 +510,17 @@ impl Inner {
         Order { command, until: Instant::now() + PATIENCE, from_afar: false }
     }
 
-    /// Puts an order to the chat's driver, starting one where there is none.
-    pub fn tell(self: &Arc<Self>, chat: &ChatId, order: Order) {
-        self.chats.tell(chat, |inbox| Driver::start(self.clone(), chat.clone(), inbox), order);
+    /// Puts an order to the chat's driver, starting one where there is none. If the driver's inbox is full, whoever asked is told that
+    /// the chat is busy, and `false` is returned.
+    pub fn tell(self: &Arc<Self>, chat: &ChatId, order: Order) -> bool {
+        let start = |inbox| Driver::start(self.clone(), chat.clone(), inbox);
+        match self.chats.tell(chat, start, order) {
+            Ok(()) => true,
+            Err(Full(order)) => {
+                order.command.refuse_as_busy();
+                false
+            }
+        }
     }
 
     /// The same, and waits for its answer.
@@ -523,6 +531,7 @@ impl Inner {
     ) -> Result<Result<T, E>, Lost> {
         let (reply, answer) = oneshot::channel();
         self.tell(chat, order(Reply::to(reply)));
+        // Also what finds no room is answered.
         answer.await.map_err(|_| Lost)
     }
 

@@ -56,8 +56,8 @@ pub(crate) struct Instances {
     pub heartbeat: Heartbeat,
     joined: OnceCell<()>,
     alive: watch::Sender<Arc<BTreeSet<InstanceId>>>,
-    /// Chats whose driver has failed here: nobody else takes them up while this instance is alive. Held for a push or a take.
-    dropped: Mutex<Vec<ChatId>>,
+    /// Chats whose driver has failed here: nobody else takes them up while this instance is alive. Held for an insert or a take.
+    dropped: Mutex<BTreeSet<ChatId>>,
     /// Chats that hold what cannot be read or changed, until when there is no use in trying again without being asked. Held for a copy or
     /// a push.
     shunned: Mutex<BTreeMap<ChatId, Instant>>,
@@ -110,11 +110,11 @@ impl Instances {
 
     /// Notes a chat that is to be taken up again when the store is there again.
     pub fn drop_chat(&self, chat: ChatId) {
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(chat);
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).insert(chat);
     }
 
     /// Takes what was noted.
-    pub fn take_dropped(&self) -> Vec<ChatId> {
+    pub fn take_dropped(&self) -> BTreeSet<ChatId> {
         std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -279,7 +279,7 @@ impl From<SubmitError> for ApiError {
             SubmitError::UnknownTool { .. } => Code::UnknownTool,
             SubmitError::TooLarge(_) => Code::TooLarge,
             SubmitError::TooManyRuns(_) => Code::TooManyRuns,
-            SubmitError::ShuttingDown | SubmitError::Away => Code::Unavailable,
+            SubmitError::ShuttingDown | SubmitError::Busy | SubmitError::Away => Code::Unavailable,
             SubmitError::Unclear => Code::Unclear,
         };
         Self::new(code, error.to_string())
@@ -301,7 +301,9 @@ impl From<AnswerError> for ApiError {
             AnswerError::DeniedByPolicy(detail) => Self::new(Code::DeniedByPolicy, detail),
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
-            AnswerError::ShuttingDown | AnswerError::Away => Self::new(Code::Unavailable, error.to_string()),
+            AnswerError::ShuttingDown | AnswerError::Busy | AnswerError::Away => {
+                Self::new(Code::Unavailable, error.to_string())
+            }
             AnswerError::Unclear => Self::new(Code::Unclear, error.to_string()),
         }
     }
@@ -312,7 +314,9 @@ impl From<ReadError> for ApiError {
         match error {
             ReadError::Store(error) => error.into(),
             ReadError::NotFound => Self::new(Code::NotFound, error.to_string()),
-            ReadError::ShuttingDown | ReadError::Away => Self::new(Code::Unavailable, error.to_string()),
+            ReadError::ShuttingDown | ReadError::Busy | ReadError::Away => {
+                Self::new(Code::Unavailable, error.to_string())
+            }
             ReadError::Unclear => Self::new(Code::Unclear, error.to_string()),
         }
     }
@@ -335,6 +339,20 @@ fn tool_name(text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chat_that_is_busy_is_asked_again() {
+        for error in [
+            ApiError::from(SubmitError::Busy),
+            ApiError::from(AnswerError::Busy),
+            ApiError::from(ReadError::Busy),
+        ] {
+            assert!(error.detail.ends_with("try again in a moment."));
+            let response = error.into_response();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert!(response.headers().contains_key(header::RETRY_AFTER));
+        }
+    }
 
     #[test]
     fn a_chat_that_another_instance_has_is_asked_for_again() {

@@ -495,6 +495,23 @@ impl Driver {
 }
 
 impl Command {
+    /// Tells whoever asked that the chat has no room for this. Nothing of it was done.
+    pub fn refuse_as_busy(self) {
+        match self {
+            Self::Submit(_, mut reply) => reply.send(Err(Refused::busy())),
+            Self::Answer { mut reply, .. } => reply.send(Err(Refused::busy())),
+            Self::Resume { mut reply, .. } | Self::Rejoin { mut reply, .. } => {
+                reply.send(Err(Refused::busy()));
+            }
+            Self::Stop { mut reply, .. }
+            | Self::Delete { mut reply, .. }
+            | Self::EndGrant { mut reply, .. } => reply.send(Err(Refused::busy())),
+            Self::View { mut reply, .. } => reply.send(Err(Refused::busy())),
+            Self::Grants { mut reply, .. } => reply.send(Err(Refused::busy())),
+            Self::Wake | Self::Verify => {}
+        }
+    }
+
     /// Where it comes from, if that is noted.
     fn address(&self) -> Option<IpAddr> {
         match self {

@@ -14,7 +14,7 @@ use fermata_protocol::{ElicitationId, ToolCallId};
 use fermata_tools::{CallContext, Elicitation, ElicitationReply, Execution, Surroundings, ToolError};
 use serde_json::Value;
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, Semaphore, mpsc, oneshot},
     time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -22,6 +22,8 @@ use tracing::Instrument;
 
 use crate::instances::Lock;
 
+/// How many questions of a run's tools may be on their way to the driver.
+const QUESTIONS_AT_ONCE: usize = 16;
 /// The least time between two looks at what tools show.
 const REPORTS_APART: Duration = Duration::from_millis(250);
 
@@ -55,6 +57,9 @@ pub(super) struct Jobs {
 struct Channel {
     cancelled: CancellationToken,
     outlet: Arc<Outlet>,
+    /// Not bounded by itself, because outcomes must not be lost and nobody may wait in a `Drop`. Of each call there is one outcome and
+    /// at most one repetition that waits to be noted; questions are as many as [`QUESTIONS_AT_ONCE`], and withdrawals as the questions
+    /// that the run has taken, of which it takes a limited number (`max_parked_calls`).
     signals: mpsc::UnboundedReceiver<Signal>,
     /// When reports were handed on last.
     reported: Option<Instant>,
@@ -63,6 +68,8 @@ struct Channel {
 /// Where the run's tools speak into.
 struct Outlet {
     signals: mpsc::UnboundedSender<Signal>,
+    /// Taken by a question until the driver has heard it.
+    questions: Semaphore,
     /// Held for a push or a take, never across an await. A queue, so that who reported first is shown first.
     reports: Mutex<VecDeque<(ToolCallId, Value)>>,
     reported: Notify,
@@ -136,7 +143,12 @@ impl Jobs {
 impl Channel {
     fn new() -> Self {
         let (sender, signals) = mpsc::unbounded_channel();
-        let outlet = Outlet { signals: sender, reports: Mutex::default(), reported: Notify::new() };
+        let outlet = Outlet {
+            signals: sender,
+            questions: Semaphore::new(QUESTIONS_AT_ONCE),
+            reports: Mutex::default(),
+            reported: Notify::new(),
+        };
         Self { cancelled: CancellationToken::new(), outlet: Arc::new(outlet), signals, reported: None }
     }
 
@@ -201,10 +213,13 @@ impl Surroundings for Outlet {
     }
 
     async fn elicit(&self, call: &ToolCallId, question: Elicitation) -> ElicitationReply {
+        let Ok(turn) = self.questions.acquire().await else { return ElicitationReply::Cancel };
         let (asked, answer) = oneshot::channel();
         let signal = Signal::Elicits { call: call.clone(), question, asked };
         let Ok(()) = self.signals.send(signal) else { return ElicitationReply::Cancel };
-        let (id, reply) = match answer.await {
+        let answer = answer.await;
+        drop(turn);
+        let (id, reply) = match answer {
             Ok(Ok(asked)) => asked,
             Ok(Err(reply)) => return reply,
             Err(_) => return ElicitationReply::Cancel,

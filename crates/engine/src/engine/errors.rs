@@ -25,6 +25,8 @@ pub enum SubmitError {
     TooManyRuns(usize),
     #[error("The server is shutting down; try again in a moment.")]
     ShuttingDown,
+    #[error("This chat has as much to do as it can take; try again in a moment.")]
+    Busy,
     #[error("Another instance has this chat and cannot be reached right now; try again in a moment.")]
     Away,
     #[error(
@@ -55,6 +57,8 @@ pub enum AnswerError {
     TooLarge(String),
     #[error("The server is shutting down; try again in a moment.")]
     ShuttingDown,
+    #[error("This chat has as much to do as it can take; try again in a moment.")]
+    Busy,
     #[error("Another instance has this chat and cannot be reached right now; try again in a moment.")]
     Away,
     #[error(
@@ -73,6 +77,8 @@ pub enum ReadError {
     NotFound,
     #[error("The server is shutting down; try again in a moment.")]
     ShuttingDown,
+    #[error("This chat has as much to do as it can take; try again in a moment.")]
+    Busy,
     #[error("Another instance has this chat and cannot be reached right now; try again in a moment.")]
     Away,
     #[error(
@@ -86,6 +92,7 @@ pub enum ReadError {
 /// What the three have in common.
 pub(crate) trait Refused {
     fn shutting_down() -> Self;
+    fn busy() -> Self;
     fn away() -> Self;
     fn unclear() -> Self;
     /// The database's error, where it is one.
@@ -97,6 +104,10 @@ macro_rules! refused {
         impl Refused for $error {
             fn shutting_down() -> Self {
                 Self::ShuttingDown
+            }
+
+            fn busy() -> Self {
+                Self::Busy
             }
 
             fn away() -> Self {

@@ -91,7 +91,7 @@ impl Home for ChatHome {
 /// Whether it is worth asking again.
 fn may_pass(error: &ReadError) -> bool {
     match error {
-        ReadError::Away | ReadError::Unclear => true,
+        ReadError::Busy | ReadError::Away | ReadError::Unclear => true,
         ReadError::Store(StoreError::Unavailable(_) | StoreError::Unclear(_) | StoreError::Fenced) => true,
         ReadError::Store(StoreError::Corrupt(_) | StoreError::Conflict(_) | StoreError::BadCursor)
         | ReadError::NotFound

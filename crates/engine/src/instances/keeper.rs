@@ -85,6 +85,8 @@ pub(crate) async fn follow_beats(inner: Arc<Inner>) {
                 "this instance was taken for dead, or may have been; others may have taken up its runs"
             );
             for chat in inner.chats.driven() {
+                // If the inbox is full, this is dropped: the death was counted before, and a driver looks at the count before each command
+                // that waits there (`Driver::verify_in_doubt`).
                 inner.tell(&chat, inner.order(Command::Verify));
             }
         }
@@ -119,7 +121,10 @@ async fn take_up(inner: &Arc<Inner>) -> Result<(), StoreError> {
     // A driver that is about to fail, too, must hear that it is not to be forgotten.
     chats.extend(instances.take_dropped());
     for chat in chats {
-        inner.tell(&chat, inner.order(Command::Wake));
+        // The commands that fill an inbox need not touch the run, so the wake-up comes again with the next sweep.
+        if !inner.tell(&chat, inner.order(Command::Wake)) {
+            instances.drop_chat(chat);
+        }
     }
     Ok(())
 }

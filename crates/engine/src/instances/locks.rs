@@ -25,6 +25,9 @@ pub(crate) struct Lock {
 }
 
 /// Locks on their way back to the store. The next in line here comes when they are there, so that of each lock there is one owner.
+///
+/// The channel is not bounded by itself, because a `Drop` cannot wait. What is in it are guards, and of each lock there is one guard at a
+/// time: so it holds no more than there are locks that calls of this instance have begun to use.
 pub(crate) struct LocksToFree {
     free: mpsc::UnboundedSender<Guard<ResourceKey>>,
     freed: Mutex<mpsc::UnboundedReceiver<Guard<ResourceKey>>>,

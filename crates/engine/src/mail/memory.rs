@@ -28,10 +28,12 @@ struct State {
 }
 
 struct OpenBox {
-    sender: mpsc::UnboundedSender<Vec<u8>>,
-    letters: Arc<AsyncMutex<mpsc::UnboundedReceiver<Vec<u8>>>>,
+    sender: mpsc::Sender<Vec<u8>>,
+    letters: Arc<AsyncMutex<mpsc::Receiver<Vec<u8>>>>,
 }
 
+/// How many letters a box holds. One that should take more is lost, and its owner has to open it again.
+const MOST_LETTERS: usize = 10_000;
 /// How many letters are taken out at a time.
 const BATCH: usize = 64;
 
@@ -67,7 +69,7 @@ impl MemoryMail {
 #[async_trait]
 impl Mail for MemoryMail {
     async fn open(&self, instance: &InstanceId) -> Result<(), MailError> {
-        let (sender, letters) = mpsc::unbounded_channel();
+        let (sender, letters) = mpsc::channel(MOST_LETTERS);
         let letters = Arc::new(AsyncMutex::new(letters));
         self.reach()?.boxes.insert(instance.clone(), OpenBox { sender, letters });
         Ok(())
@@ -80,7 +82,11 @@ impl Mail for MemoryMail {
             return Ok(());
         }
         let open = state.boxes.get(to).ok_or(MailError::NoBox)?;
-        letters.into_iter().try_for_each(|letter| open.sender.send(letter)).map_err(|_| MailError::NoBox)
+        let put = letters.into_iter().try_for_each(|letter| open.sender.try_send(letter));
+        put.map_err(|_| {
+            state.boxes.remove(to);
+            MailError::NoBox
+        })
     }
 
     async fn receive(&self, instance: &InstanceId) -> Result<Vec<Vec<u8>>, MailError> {

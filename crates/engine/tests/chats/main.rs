@@ -2,6 +2,7 @@
 
 mod attempts;
 mod heartbeat;
+mod inbox;
 mod instances;
 mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]

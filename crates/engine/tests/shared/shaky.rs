@@ -17,13 +17,15 @@ use fermata_engine::{
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey, StateName};
 use jiff::Timestamp;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 /// One instance's way to the store, which fails while it is told to, and for ever when the instance was killed.
 #[derive(Default)]
 pub struct Shaky {
     pub store: Arc<MemoryStore>,
     pub fails: AtomicBool,
+    /// While this holds, nothing of a chat can be read or written, and nothing fails either.
+    pub is_silent: watch::Sender<bool>,
     /// How often more of a chat was read than whose it is.
     pub reads: AtomicUsize,
     /// Told of each beat.
@@ -103,6 +105,10 @@ impl Shaky {
         Ok(())
     }
 
+    async fn answers(&self) {
+        self.is_silent.subscribe().wait_for(|is_silent| !is_silent).await.map(|_| ()).unwrap();
+    }
+
     async fn end(&self) -> Result<(), StoreError> {
         match &self.trouble {
             Some(trouble) => trouble.after().await,
@@ -114,6 +120,7 @@ impl Shaky {
 #[async_trait]
 impl Store for Shaky {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
+        self.answers().await;
         self.check().await?;
         self.reads.fetch_add(1, Ordering::SeqCst);
         let read = self.store.chat(chat).await;
@@ -122,6 +129,7 @@ impl Store for Shaky {
         read
     }
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
+        self.answers().await;
         self.check().await?;
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.messages(chat).await
@@ -143,6 +151,7 @@ impl Store for Shaky {
         self.store.owner(chat).await
     }
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
+        self.answers().await;
         self.check().await?;
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.call(chat, target).await
@@ -154,6 +163,7 @@ impl Store for Shaky {
         at: Timestamp,
         changes: Vec<Change>,
     ) -> Result<Fence, StoreError> {
+        self.answers().await;
         self.begin(true).await?;
         let begins = |change: &Change| matches!(change, Change::PutCall { call, .. } if call.state().name() == StateName::Executing);
         let begins = changes.iter().any(begins);

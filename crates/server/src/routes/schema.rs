@@ -149,7 +149,7 @@ pub mod refusals {
                 refusal("422", "`invalid_request`: the detail names the field and what it should be", None),
                 refusal(
                     "503",
-                    "`unavailable`: the store fails, the server is shutting down, or the chat is with another instance that cannot be reached",
+                    "`unavailable`: the store fails, the server is shutting down, or the chat is with another instance that cannot be reached or has as much to do as it can take",
                     Some("retry-after"),
                 ),
             ])

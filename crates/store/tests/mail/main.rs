@@ -175,6 +175,26 @@ async fn who_stops_waiting_and_waits_again_misses_nothing(mail: Arc<dyn Mail>) {
 }
 
 #[tokio::test]
+async fn a_box_in_memory_that_nobody_empties_is_lost_as_a_whole() {
+    let (mail, a) = (MemoryMail::new(), instance("a"));
+    mail.open(&a).await.unwrap();
+    let mut letters = 0;
+    let refusal = loop {
+        match mail.send(&a, vec![letter("one more")]).await {
+            Ok(()) => letters += 1,
+            Err(refusal) => break refusal,
+        }
+        assert!(letters < 1_000_000, "it takes any number of letters");
+    };
+    assert_eq!(refusal, MailError::NoBox);
+    // So its owner learns that letters are missing.
+    assert_eq!(mail.receive(&a).await, Err(MailError::NoBox));
+    mail.open(&a).await.unwrap();
+    mail.send(&a, vec![letter("kept")]).await.unwrap();
+    assert_eq!(mail.receive(&a).await.unwrap(), [letter("kept")]);
+}
+
+#[tokio::test]
 async fn a_mail_in_memory_that_is_down_carries_nothing_and_forgets_its_boxes() {
     let (mail, a) = (MemoryMail::new(), instance("a"));
     mail.open(&a).await.unwrap();
