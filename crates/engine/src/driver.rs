@@ -509,8 +509,9 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Nobody else takes up what this instance seems to drive.
+        // Nobody else takes up what this instance seems to drive. Its readers wait for the next driver, which goes on or gives the run up.
         if std::thread::panicking() {
+            self.forget();
             self.inner.instances.drop_chat(self.chat.clone());
             self.retire();
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fermata_engine::{ReadError, store::StoreError};
 use serde_json::json;
 
 use crate::world::{World, calls, output, says};
@@ -174,4 +175,59 @@ async fn processes_that_end_in_good_order_are_not_counted() {
     assert_eq!(world.open_run(), None);
     let message = world.messages().await.pop().unwrap();
     assert!(message.parts.iter().any(|part| part.as_text() == Some("Done.")), "{message:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_panics_leaves_its_chat_as_it_was_saved_and_another_goes_on() {
+    for world in [World::new(), World::first()] {
+        world.panic(2);
+        world.script([says("Here I am.")]);
+        let mut stream = world.say("hello?").await;
+        let types = stream.read_out().await;
+        assert!(types.ends_with("finish") && stream.done, "{types}");
+        assert_eq!((stream.text().as_str(), world.asked()), ("Here I am.", 3));
+        assert_eq!(world.open_run(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_in_which_each_driver_panics_ends_with_an_error_and_its_chat_goes_on() {
+    for world in [World::new(), World::first()] {
+        world.panic(3);
+        let mut stream = world.say("hello?").await;
+        let types = stream.read_out().await;
+        assert!(types.ends_with("error") && stream.done, "{types}");
+        let words = stream.find("error")["errorText"].as_str().unwrap().to_owned();
+        assert!(words.contains("given up"), "{words}");
+        assert_eq!((world.asked(), world.open_run()), (3, None));
+
+        world.script([says("Here I am.")]);
+        let mut stream = world.say("hello?").await;
+        stream.read_out().await;
+        assert_eq!((stream.text().as_str(), world.asked()), ("Here I am.", 4));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_a_driver_that_panics_is_told_and_may_ask_again() {
+    let world = World::new();
+    world.panic(1);
+    world.script([says("One."), says("Two.")]);
+    drop(world.say("one").await);
+    // They are in the inbox when the driver panics, or come just after.
+    let asked: Vec<_> = (0..20).map(|_| world.engine.chat(&world.owner, &world.chat)).collect();
+    for answer in futures::future::join_all(asked).await {
+        assert!(
+            answer.as_ref().is_ok_and(|view| !view.messages.is_empty()) || is_lost(&answer),
+            "{answer:?}"
+        );
+    }
+    let mut stream = world.say("two").await;
+    stream.read_out().await;
+    assert!(stream.done && !stream.text().is_empty(), "{}", stream.types());
+    assert_eq!(world.open_run(), None);
+}
+
+fn is_lost(answer: &Result<fermata_engine::ChatView, ReadError>) -> bool {
+    matches!(answer, Err(ReadError::Store(StoreError::Unavailable(_))))
 }

@@ -50,6 +50,8 @@ pub struct Script {
 enum Speech {
     Whole(Turn),
     Live(mpsc::UnboundedReceiver<Result<ModelEvent, ModelError>>),
+    /// Panics in whoever listens.
+    Panic,
 }
 
 struct Listening(Arc<AtomicUsize>);
@@ -79,6 +81,7 @@ impl Model for Script {
         let listening = Listening(self.listened.clone());
         let stream = match turn {
             Speech::Whole(turn) => futures::stream::iter(turn).boxed(),
+            Speech::Panic => futures::stream::once(async { panic!("as it was told") }).boxed(),
             Speech::Live(turn) => {
                 futures::stream::unfold(turn, |mut turn| async { Some((turn.recv().await?, turn)) }).boxed()
             }
@@ -282,6 +285,11 @@ impl World {
     /// Writes the model's next steps.
     pub fn script(&self, turns: impl IntoIterator<Item = Turn>) {
         self.model.turns.lock().unwrap().extend(turns.into_iter().map(Speech::Whole));
+    }
+
+    /// Has whoever listens to the model's next steps panic, this often.
+    pub fn panic(&self, times: usize) {
+        self.model.turns.lock().unwrap().extend((0..times).map(|_| Speech::Panic));
     }
 
     /// The model's next step, said bit by bit.
