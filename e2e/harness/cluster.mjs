@@ -16,7 +16,7 @@ import { until } from './until.mjs';
 /**
  * @typedef {object} ClusterOptions
  * @property {number} [instances]
- * @property {Record<string, string>} [settings] of all instances
+ * @property {Record<string, string> | ((place: number) => Record<string, string>)} [settings] of all instances, or of each
  * @property {(cluster: Cluster) => string} [config] what the `fermata.toml` of all of them says
  */
 
@@ -72,8 +72,9 @@ export class Cluster {
     const cluster = new Cluster(await FakeOpenAi.start(), await Postgres.create(), await Redis.start());
     try {
       const common = { ...cluster.settings, OPENAI_BASE_URL: cluster.model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
-      for (let place = 0; place < instances; place += 1) {
-        const server = new Server(await freePort(), { ...common, ...settings });
+      for (let place = 1; place <= instances; place += 1) {
+        const own = typeof settings === 'function' ? settings(place) : settings;
+        const server = new Server(await freePort(), { ...common, ...own });
         cluster.servers.push(server);
         if (config !== undefined) server.configure(config(cluster));
         await server.start();

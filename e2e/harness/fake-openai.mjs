@@ -161,8 +161,9 @@ export class ModelRequest {
   /** Whether the reply was through. */
   done = false;
 
-  /** @param {{ messages?: SentMessage[], tools?: { function: { name: string } }[], tool_choice?: unknown }} body */
+  /** @param {{ model?: string, messages?: SentMessage[], tools?: { function: { name: string } }[], tool_choice?: unknown }} body */
   constructor(body) {
+    this.model = body.model;
     this.messages = body.messages ?? [];
     this.tools = (body.tools ?? []).map((tool) => tool.function.name);
     this.toolChoice = body.tool_choice;
