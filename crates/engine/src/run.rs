@@ -145,7 +145,7 @@ pub(crate) struct SavedRun {
 }
 
 /// How far the log jumps where a process ended in the middle of a step: more than any step publishes.
-const LOST_PLACES: u64 = 1 << 32;
+pub(crate) const LOST_PLACES: u64 = 1 << 32;
 
 /// What a run may look at while it decides.
 pub(crate) struct Context<'a> {

@@ -1,12 +1,12 @@
 //! The chat's record, read and written: what of a run is saved, and how a run is taken up that another process has left.
 
-use fermata_protocol::UiChunk;
+use fermata_protocol::{ToolState, UiChunk, UiMessage, UiPart};
 use fermata_tools::{Call, CallState, Cancelled, Owner, grants};
 use jiff::Timestamp;
 
 use super::{Driver, Live, Record};
 use crate::{
-    run::{Effects, Ending, Run, RunSettings, RunState, SavedRun},
+    run::{Effects, Ending, LOST_PLACES, Run, RunSettings, RunState, SavedRun},
     run_log::Writer,
     store::{Change, InstanceId, RunRecord, StoreError},
 };
@@ -112,11 +112,23 @@ impl Driver {
         Ok(live)
     }
 
-    /// Ends a run that has ended each process which tried to end it in good order: by its rows alone, without a word to its readers.
+    /// Ends a run that has ended each process which tried to end it in good order: by its rows alone. Those who look for it find the
+    /// `error` behind what was saved of its log.
     async fn close_unread(&mut self, saved: RunRecord) -> Result<(), StoreError> {
         let (run, now) = (saved.id, self.inner.clock.now());
         tracing::error!(chat = %self.chat, %run, "the run is given up unread: no process that tried to end it survived");
         let mut changes = Vec::new();
+        // A message whose readers were let go is in the record, with calls that nobody can answer from now on.
+        let messages = self.inner.store.messages(&self.chat).await?;
+        if let Some(mut message) = messages.into_iter().find(|message| message.id == saved.message) {
+            settle_open_calls(&mut message, &saved.calls);
+            changes.push(Change::PutMessage(Box::new(message)));
+        }
+        if let Some(last) = Ending::CrashLoop.public() {
+            let first = place_after(&saved.state, &saved.chunks);
+            let chunks = vec![UiChunk::Error { error_text: last }.to_record()];
+            changes.push(Change::AppendChunks { run: run.clone(), first, chunks });
+        }
         for mut call in saved.calls.into_iter().filter(|call| !call.state().is_final()) {
             call.enter(CallState::Cancelled { cancelled: Cancelled::RunEnded }, now);
             changes.push(Change::PutCall { run: run.clone(), call: Box::new(call) });
@@ -243,6 +255,48 @@ fn keeps_message(live: &Live, effects: &Effects) -> bool {
             | Ending::ToolFailed { .. },
         ) => live.run.has_content(),
         None => live.run.state.let_go,
+    }
+}
+
+/// A place in a log, of which only what is saved is known, that no reader has seen anything at.
+fn place_after(state: &serde_json::Value, chunks: &[(u64, String)]) -> u64 {
+    let saved = chunks.last().map_or(0, |(last, _)| *last);
+    // Each process that took up the run has jumped ahead, and saved where to.
+    let reached = state["seq"].as_u64().unwrap_or(0).max(saved);
+    reached.saturating_add(LOST_PLACES)
+}
+
+/// Has the calls of a message that are open there end as their rows say, and those that are open in both as calls do whose run has ended.
+fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
+    for part in &mut message.parts {
+        let UiPart::Tool(part) = part else { continue };
+        let (input, raw_input) = match &mut part.state {
+            ToolState::InputStreaming { input, raw_input }
+            | ToolState::ApprovalRequested { input, raw_input }
+            | ToolState::ApprovalResponded { input, raw_input } => (input.take(), raw_input.take()),
+            ToolState::InputAvailable { input } => (Some(input.take()), None),
+            ToolState::OutputAvailable { .. }
+            | ToolState::OutputError { .. }
+            | ToolState::OutputDenied { .. } => continue,
+        };
+        let call = calls.iter().find(|call| call.id == part.tool_call_id);
+        let error_text = match call.map(Call::state) {
+            Some(CallState::Success { output }) => {
+                let output = output.clone();
+                part.state = ToolState::OutputAvailable { input, output, preliminary: None };
+                continue;
+            }
+            Some(CallState::Error { error_text, .. }) => error_text.clone(),
+            Some(CallState::Cancelled { cancelled }) => cancelled.text(),
+            Some(
+                CallState::Validating
+                | CallState::AwaitingApproval
+                | CallState::Scheduled
+                | CallState::Executing,
+            )
+            | None => Cancelled::RunEnded.text(),
+        };
+        part.state = ToolState::OutputError { input, raw_input: raw_input.map(Into::into), error_text };
     }
 }
 

@@ -61,7 +61,7 @@ impl Ending {
 
 impl Ending {
     /// What a client is told of a run that failed.
-    fn public(&self) -> Option<String> {
+    pub fn public(&self) -> Option<String> {
         match self {
             Self::Failed(error) => Some(error.public().into()),
             Self::CrashLoop => Some(

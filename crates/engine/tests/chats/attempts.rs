@@ -1,8 +1,9 @@
 //! Runs that end each process which works on them, and runs that only seem to.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{ReadError, store::StoreError};
+use fermata_engine::{ReadError, Store, store::StoreError};
+use fermata_protocol::AnswerTarget;
 use serde_json::json;
 
 use crate::world::{World, calls, output, says};
@@ -230,4 +231,70 @@ async fn who_asks_a_driver_that_panics_is_told_and_may_ask_again() {
 
 fn is_lost(answer: &Result<fermata_engine::ChatView, ReadError>) -> bool {
     matches!(answer, Err(ReadError::Store(StoreError::Unavailable(_))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_cannot_be_ended_in_good_order_is_ended_by_its_rows_alone() {
+    for world in [World::new(), World::first()] {
+        world.script([calls(&[("where", json!({}))])]);
+        let mut stream = world.say_holding("where am I?", Some(0)).await;
+        let call = stream.until("tool-input-available").await;
+        stream.read_out().await;
+        world.panic(9);
+        world.store.endings_to_fail.store(3, Ordering::SeqCst);
+        assert_eq!(world.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
+        let mut reader = world.follow().await.unwrap();
+        let types = reader.read_out().await;
+        // The third, fourth and fifth take-up were to end it in good order.
+        assert_eq!(world.store.endings_to_fail.load(Ordering::SeqCst), 0);
+        assert!(types.ends_with("error") && reader.done, "{types}");
+        assert!(reader.find("error")["errorText"].as_str().unwrap().contains("given up"), "{types}");
+        assert_eq!((world.asked(), world.open_run()), (4, None));
+        assert!(world.pending().await.is_empty());
+
+        let messages = world.messages().await;
+        let parts: Vec<_> = messages
+            .iter()
+            .flat_map(|message| &message.parts)
+            .filter_map(fermata_protocol::UiPart::as_tool)
+            .collect();
+        assert!(!parts.is_empty() && parts.iter().all(|part| part.state.is_settled()), "{parts:?}");
+        let late = world.answer(output(&call, json!("Zug"))).await.unwrap_err();
+        assert!(late.contains("has another answer already"), "{late}");
+
+        world.model.forget_script();
+        world.script([says("Here I am.")]);
+        let mut stream = world.say("hello?").await;
+        stream.read_out().await;
+        assert_eq!((stream.text().as_str(), stream.done), ("Here I am.", true));
+    }
+}
+
+/// What an unread end does to calls that were still to be done: nobody is told to do them, and no answer is taken.
+#[tokio::test(start_paused = true)]
+async fn the_open_calls_of_a_run_that_is_ended_by_its_rows_alone_are_cancelled() {
+    let mut world = World::first();
+    world.script([calls(&[("where", json!({})), ("note", json!({"as": "n"}))])]);
+    let mut stream = world.say_holding("where am I?", Some(0)).await;
+    stream.read_out().await;
+    let open = world.open_run().unwrap().calls;
+    assert_eq!(
+        (open.len(), world.pending().await.len()),
+        (2, 1),
+        "one waits for a person, the other for that"
+    );
+    // Its time is over while nobody is there, and who takes it up to end it as expired does not survive.
+    world = world.restarted_after(4000);
+    world.store.endings_to_fail.store(5, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((world.store.endings_to_fail.load(Ordering::SeqCst), world.open_run()), (0, None));
+    assert!(world.pending().await.is_empty());
+    for call in open {
+        let of = AnswerTarget::Call(call.id);
+        let call = world.store.store.call(&world.chat, &of).await.unwrap().unwrap();
+        assert_eq!(call.state().name().as_str(), "cancelled");
+        let late = world.answer(output(call.id.as_str(), json!("Bern"))).await.unwrap_err();
+        assert!(late.contains("no longer waits") || late.contains("does not wait"), "{late}");
+    }
+    assert!(world.done.lock().unwrap().is_empty(), "no call has run");
 }

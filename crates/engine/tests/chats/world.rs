@@ -54,6 +54,13 @@ enum Speech {
     Panic,
 }
 
+impl Script {
+    /// Whatever was written for the next steps is not said.
+    pub fn forget_script(&self) {
+        self.turns.lock().unwrap().clear();
+    }
+}
+
 struct Listening(Arc<AtomicUsize>);
 
 impl Drop for Listening {

@@ -35,6 +35,8 @@ pub struct Shaky {
     trouble: Option<Arc<dyn Trouble>>,
     /// For how long the process is to stand still right after it has saved that a call begins.
     pause: Mutex<Option<Duration>>,
+    /// How often whoever is about to end a run fails instead.
+    pub endings_to_fail: AtomicUsize,
     /// Until when it does.
     stands_still: Mutex<Option<Instant>>,
 }
@@ -165,6 +167,11 @@ impl Store for Shaky {
     ) -> Result<Fence, StoreError> {
         self.answers().await;
         self.begin(true).await?;
+        let ends = changes.iter().any(|change| matches!(change, Change::CloseRun { .. }));
+        let fewer = |left: usize| left.checked_sub(1);
+        if ends && self.endings_to_fail.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok() {
+            return Err(StoreError::Unavailable("told to fail when a run ends".into()));
+        }
         let begins = |change: &Change| matches!(change, Change::PutCall { call, .. } if call.state().name() == StateName::Executing);
         let begins = changes.iter().any(begins);
         let fence = self.store.commit(chat, fence, at, changes).await?;

@@ -80,6 +80,7 @@ in_every_store! {
     an_open_run_is_read_with_its_state_log_and_calls
     what_a_run_was_asked_for_is_kept_beside_its_state
     it_is_kept_how_often_a_run_was_taken_up_in_vain
+    a_run_can_be_ended_without_being_read
     a_call_put_again_keeps_its_place
     a_chat_has_one_open_run
     a_closed_run_is_gone_from_the_chat_and_takes_nothing_more
@@ -288,6 +289,43 @@ async fn it_is_kept_how_often_a_run_was_taken_up_in_vain(store: AnyStore) {
     }
     commit(&store, &id, vec![wait("r", None)]).await;
     assert_eq!(kept().await, (0, true));
+}
+
+/// What ends a run whose state nobody survives looking at: its calls, an end of its log far behind what is saved, and its row.
+async fn a_run_can_be_ended_without_being_read(store: AnyStore) {
+    let id = with_run(&store).await;
+    let calls = [
+        call("a", CallState::Executing),
+        call("b", CallState::AwaitingApproval),
+        call("c", CallState::Scheduled),
+    ];
+    let mut changes = vec![append("r", 1, &["1", "2"]), save("r", json!({"seq": 2}), Some(at(9)))];
+    changes.extend(calls.iter().map(|call| put_call("r", call)));
+    changes.push(Change::Drive { run: run("r"), driver: Some(instance("one")), attempts: 6 });
+    commit(&store, &id, changes).await;
+
+    let far = (1 << 32) + 2;
+    let mut saved = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
+    assert_eq!(saved.attempts, 6);
+    for call in &mut saved.calls {
+        call.enter(CallState::Cancelled { cancelled: Cancelled::RunEnded }, at(10));
+    }
+    let mut changes: Vec<_> = saved.calls.iter().map(|call| put_call("r", call)).collect();
+    changes.push(append("r", far, &["3"]));
+    changes.push(Change::CloseRun { run: run("r"), outcome: "crash_loop" });
+    commit(&store, &id, changes).await;
+
+    let chat = store.chat(&id).await.unwrap().unwrap();
+    assert_eq!((chat.open_run, chat.driver), (None, None));
+    for call in &saved.calls {
+        let of = AnswerTarget::Call(call.id.clone());
+        assert_eq!(store.call(&id, &of).await.unwrap().as_ref(), Some(call));
+    }
+    let places = [(1, "1"), (2, "2"), (far, "3")].map(|(place, text)| (place, text.to_owned()));
+    assert_eq!(store.finished_log(&id, &run("r")).await.unwrap().as_deref(), Some(places.as_slice()));
+    assert_eq!(store.due(Timestamp::MAX, 10).await.unwrap(), vec![]);
+    assert_eq!(store.orphans(10).await.unwrap(), vec![]);
+    commit(&store, &id, vec![open("s")]).await;
 }
 
 async fn a_call_put_again_keeps_its_place(store: AnyStore) {
