@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::{
     clients::Shared,
     facts::{Facts, Promised},
+    model::{POISON, SLOW_POISON},
     world::{Slot, World},
 };
 
@@ -28,6 +29,15 @@ impl World {
         }
         let body = body(&chat, client, &json!({ "message": message }));
         self.posts(&slot, &chat, body, hold, Some(words), None);
+    }
+
+    pub fn says_poison(&mut self, chat: usize, at: usize, is_slow: bool) {
+        let (chat, slot) = (self.chat(chat), self.slot(at));
+        self.said += 1;
+        let words = format!("{chat} u{}. {}", self.said, if is_slow { SLOW_POISON } else { POISON });
+        let message = json!({"id": format!("u{}", self.said), "role": "user", "content": words});
+        let body = body(&chat, 7, &json!({ "message": message }));
+        self.posts(&slot, &chat, body, None, Some(words), None);
     }
 
     /// Posts something; what comes of it is followed.

@@ -9,7 +9,7 @@ use fermata_protocol::{
 use fermata_tools::{Call, ResourceKey};
 use futures::FutureExt;
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     asks::body,
@@ -30,7 +30,7 @@ impl World {
         self.facts().log("all is well from now on");
         self.heals();
         self.oracle.is_calm.store(true, Ordering::SeqCst);
-        sleep(LONG).await;
+        self.passes(LONG).await;
         self.requests.close();
         if timeout(WHILE, self.requests.wait()).await.is_err() {
             self.facts().fault("something that was asked has no end, or a reader has none");
@@ -41,6 +41,17 @@ impl World {
         self.check_locks().await;
         self.goes_on().await;
         self.ends().await;
+    }
+
+    /// Lets time pass in which instances that end are started again.
+    pub async fn passes(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            sleep(Duration::from_secs(1)).await;
+            for at in 0..self.slots.len() {
+                self.slot(at);
+            }
+        }
     }
 
     /// Each stream came to its end, and who has read all of it shows what is in the record.

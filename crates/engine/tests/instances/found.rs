@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::{
     asks::body,
     life::Gate,
+    model::MOST_ENDED,
     moves::Move,
     world::{Slot, World},
 };
@@ -61,6 +62,25 @@ async fn read(following: &mut Following) -> String {
 async fn ends(following: &mut Following) -> bool {
     let all = async { while !read(following).await.is_empty() {} };
     timeout(WHILE, all).await.is_ok()
+}
+
+/// Whoever works on a run ends, one instance after the other, until one gives the run up; other chats do not suffer.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_each_instance_is_given_up_at_the_third_take_up() {
+    for is_slow in [false, true] {
+        let mut world = calm();
+        world.says_poison(0, 0, is_slow);
+        for _ in 0..60 {
+            world.passes(Duration::from_secs(1)).await;
+            // A call of the page's may come first.
+            world.answers_all(0, 1, true);
+        }
+        assert_eq!(world.oracle.ended(), [MOST_ENDED]);
+        assert_eq!(world.record(&world.chat(0)).unwrap().open_run, None);
+        let facts = world.facts().clone();
+        world.settles_down().await;
+        facts.judge();
+    }
 }
 
 /// Two instances begin the same chat at once: who comes second reads the chat again, and must then see that it is driven elsewhere.

@@ -1,6 +1,7 @@
 //! A model that says what chance wants, and is as strict as the strictest provider about what it is told.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,17 +11,17 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Model,
+    Model, Store,
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
 };
-use fermata_protocol::FinishReason;
-use futures::{StreamExt, stream, stream::BoxStream};
+use fermata_protocol::{ChatId, FinishReason, RunId};
+use futures::{FutureExt, StreamExt, stream, stream::BoxStream};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
     life::{Chance, Life},
-    shared::assert_paired,
+    shared::{Shaky, assert_paired},
     tools::KINDS,
 };
 
@@ -38,13 +39,23 @@ pub struct Oracle {
     /// The streams that are listened to, and by whom.
     listened: Listened,
     words: AtomicUsize,
+    /// How many instances each run has ended.
+    ended: Mutex<BTreeMap<RunId, u32>>,
 }
 
 /// How an instance asks it.
 pub struct Mouth {
     pub oracle: Arc<Oracle>,
     pub life: Arc<Life>,
+    pub store: Arc<Shaky>,
 }
+
+/// A message with this word ends each instance that asks the model about it.
+pub const POISON: &str = "poison";
+/// The same, but the model calls a tool first.
+pub const SLOW_POISON: &str = "slow poison";
+/// How many instances a run may end: the one at which it begins, and those that take it up, but for the one that gives it up.
+pub const MOST_ENDED: u32 = 3;
 
 /// A stream that somebody listens to, until this is dropped.
 struct Listening(u64, Listened);
@@ -60,6 +71,11 @@ impl Drop for Listening {
 // === impl Oracle ===
 
 impl Oracle {
+    /// How many instances the runs have ended, each.
+    pub fn ended(&self) -> Vec<u32> {
+        self.ended.lock().unwrap().values().copied().collect()
+    }
+
     fn listen(&self, life: &Arc<Life>) -> Listening {
         let number = life.world.chance.below(u64::MAX);
         self.listened.lock().unwrap().push((number, life.clone()));
@@ -131,7 +147,52 @@ fn finished() -> Event {
     Ok(ModelEvent::Finished { reason: FinishReason::Stop, usage: None })
 }
 
+/// What somebody has said that ends whoever works on it.
+enum Poison {
+    Waits,
+    Works { chat: ChatId },
+}
+
+impl Poison {
+    fn of(request: &ModelRequest) -> Option<Self> {
+        let said = request.messages.iter().rev().find_map(|message| match message {
+            ModelMessage::User(content) => Some(content),
+            ModelMessage::System(_) | ModelMessage::Assistant { .. } | ModelMessage::Tool { .. } => None,
+        })?;
+        let words = said.iter().find_map(|content| {
+            let ModelContent::Text(words) = content else { return None };
+            words.ends_with(POISON).then_some(words)
+        })?;
+        let is_first = matches!(request.messages.last(), Some(ModelMessage::User(_)));
+        if is_first && words.ends_with(SLOW_POISON) {
+            return Some(Self::Waits);
+        }
+        let chat = words.split(' ').next().map(ChatId::new)?;
+        Some(Self::Works { chat })
+    }
+}
+
 // === impl Mouth ===
+
+impl Mouth {
+    /// Ends this instance, and notes for which run.
+    fn ends(&self, chat: &ChatId) {
+        let facts = &self.life.world.facts;
+        let record = self.store.store.chat(chat).now_or_never().unwrap().unwrap();
+        // What an instance does with a run that others have taken up meanwhile is nobody's take-up.
+        let mine = record.filter(|record| record.driver == self.store.joined());
+        if let Some(run) = mine.and_then(|record| record.open_run) {
+            facts.log(format!("{} ends {:?}", run.id, self.store.joined()));
+            let mut ended = self.oracle.ended.lock().unwrap();
+            let ended = ended.entry(run.id.clone()).or_default();
+            *ended += 1;
+            if *ended > MOST_ENDED {
+                facts.fault(format!("{} has ended {ended} instances", run.id));
+            }
+        }
+        self.life.dead.cancel();
+    }
+}
 
 #[async_trait]
 impl Model for Mouth {
@@ -143,12 +204,20 @@ impl Model for Mouth {
         self.life.goes_on().await;
         assert_paired(&request);
         let oracle = &self.oracle;
+        let poison = Poison::of(&request);
         if oracle.is_calm.load(Ordering::SeqCst) {
             oracle.asked.lock().unwrap().push(request);
         }
         self.life.world.passes().await;
+        if let Some(Poison::Works { chat }) = &poison {
+            self.ends(chat);
+        }
+        self.life.goes_on().await;
         let listening = oracle.listen(&self.life);
-        let said = oracle.speech(&self.life.world.chance);
+        let said = match poison {
+            Some(_) => call(0, &self.life.world.chance).into_iter().chain([(0, finished())]).collect(),
+            None => oracle.speech(&self.life.world.chance),
+        };
         let life = self.life.clone();
         let speech = stream::iter(said).then(move |(time, event)| {
             let (life, _) = (life.clone(), &listening);

@@ -18,6 +18,12 @@ pub enum Move {
         hold: Option<u64>,
         named: bool,
     },
+    /// A user's message that ends each instance which works on its run, at once or after a step.
+    SaysPoison {
+        chat: usize,
+        at: usize,
+        is_slow: bool,
+    },
     /// The user's last message once more.
     SaysAgain {
         chat: usize,
@@ -131,6 +137,7 @@ pub fn moves() -> impl Strategy<Value = Move> {
     prop_oneof![
         10 => (c(), n(), client, hold, prop::bool::weighted(0.8))
             .prop_map(|(chat, at, client, hold, named)| Move::Says { chat, at, client, hold, named }),
+        1 => (c(), n(), any::<bool>()).prop_map(|(chat, at, is_slow)| Move::SaysPoison { chat, at, is_slow }),
         1 => (c(), n()).prop_map(|(chat, at)| Move::SaysAgain { chat, at }),
         1 => (c(), n()).prop_map(|(chat, at)| Move::Regenerates { chat, at }),
         20 => (c(), n(), n(), How::any()).prop_map(|(chat, at, nth, how)| Move::Answers { chat, at, nth, how }),
@@ -164,6 +171,7 @@ impl World {
         self.facts().log(format!("{what:?}"));
         match what {
             Move::Says { chat, at, client, hold, named } => self.says(chat, at, client, hold, named),
+            Move::SaysPoison { chat, at, is_slow } => self.says_poison(chat, at, is_slow),
             Move::SaysAgain { chat, at } => self.says_again(chat, at),
             Move::Regenerates { chat, at } => self.regenerates(chat, at),
             Move::Answers { chat, at, nth, how } => {

@@ -106,7 +106,7 @@ impl World {
             Arc::new(Deed { kind, life, store, runs }) as Arc<dyn Tool>
         };
         let engine = Engine::new(EngineParts {
-            model: Arc::new(Mouth { oracle: self.oracle.clone(), life: life.clone() }),
+            model: Arc::new(Mouth { oracle: self.oracle.clone(), life: life.clone(), store: store.clone() }),
             store: store.clone(),
             mail: Some(Arc::new(Wire { mail: self.mail.clone(), life: life.clone() })),
             tools: KINDS.iter().map(deed).collect(),
