@@ -124,6 +124,8 @@ pub(crate) struct Record {
     /// As of what was read or written last.
     fence: Fence,
     profile: Profile,
+    /// Bytes of its messages as JSON, without the one that its open run writes.
+    pub bytes: usize,
     pub grants: Grants,
     /// Who else drives its open run.
     driver: Option<InstanceId>,

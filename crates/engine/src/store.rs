@@ -69,8 +69,8 @@ pub trait Store: Send + Sync {
     /// Chats with an open run that no instance alive drives and that does not wait for anybody: the oldest run first, at most `limit`.
     async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
 
-    /// How many open runs of this owner are driven by instances alive other than this one.
-    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError>;
+    /// What this owner keeps. Of their open runs those are counted that this instance does not drive: others do, or nobody.
+    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError>;
 
     /// Forgets chats without an open run that have not changed since `before`, at most `limit`. Returns how many.
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
@@ -146,6 +146,17 @@ pub struct Beat {
     pub alive: Vec<InstanceId>,
 }
 
+/// What one owner keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Their chats.
+    pub chats: usize,
+    /// Bytes of the messages in them, as JSON.
+    pub bytes: usize,
+    /// Their open runs that the instance which asks does not drive.
+    pub runs_elsewhere: usize,
+}
+
 /// A chat as it was saved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRecord {
@@ -157,6 +168,8 @@ pub struct ChatRecord {
     pub owner: Owner,
     /// The client version of its last post.
     pub profile: Profile,
+    /// Bytes of its messages, as JSON.
+    pub bytes: usize,
     /// What people said about its calls, all of it, in order.
     pub confirmations: Vec<Confirmation>,
     /// What people took back of what they had allowed for always, in order.
@@ -172,6 +185,8 @@ pub struct RunRecord {
     pub id: RunId,
     /// The message it makes.
     pub message: MessageId,
+    /// Bytes of that message as it stands in the chat, as JSON; 0 if it does not.
+    pub message_bytes: usize,
     /// What it was asked for, as [`Change::PutSettings`] has it; null where nothing was put.
     pub settings: Value,
     /// The engine's own state of it; the store does not look inside.
@@ -359,6 +374,11 @@ pub enum StoreError {
     /// The `before` of a list is none that a page gave.
     #[error("No page of chats begins there; send the `next` of the page before.")]
     BadCursor,
+}
+
+/// How long a message is as it is saved.
+pub fn json_bytes(message: &UiMessage) -> usize {
+    serde_json::to_vec(message).map_or(0, |json| json.len())
 }
 
 // === impl Change ===

@@ -249,6 +249,8 @@ fn settings(config: &Config) -> Settings {
             output_bytes: config.max_output.0,
             parked_calls: config.max_parked_calls.get(),
             runs_per_owner: config.runs_per_owner,
+            chats_per_owner: config.chats_per_owner,
+            bytes_per_owner: config.bytes_per_owner.map(|bytes| bytes.0),
             model_output_bytes: config.max_model_output.0,
             model_timeout: config.model_timeout.0,
             model_call_timeout: config.model_call_timeout.0,

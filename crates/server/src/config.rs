@@ -193,12 +193,18 @@ settings! {
     /// Bearer token for /metrics at either address, of at least 16 characters. Where auth is not none, /metrics is shown only with
     /// it or at operator_bind.
     operator_token: Option<Secret>, "FERMATA_OPERATOR_TOKEN";
-    /// Runs that one owner may have open. Default 64; no limit where auth is none.
+    /// Runs that one owner may have open, those included that wait for somebody. Default 64; no limit where auth is none.
     runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER",
         over "429 `too_many_runs` with `retry-after`";
     /// Streams that one owner may read at a time from this instance. Default 256; no limit where auth is none.
     readers_per_owner: Option<NonZeroUsize>, "FERMATA_READERS_PER_OWNER",
         over "429 `too_many_readers` with `retry-after`";
+    /// Chats that one owner may keep. Default 10000; no limit where auth is none.
+    chats_per_owner: Option<NonZeroUsize>, "FERMATA_CHATS_PER_OWNER",
+        over "a post that would make a chat gets 429 `too_many_chats` with `retry-after`; deleting one makes room at once";
+    /// Size of all chats of one owner: their messages as JSON. Default 2GB; no limit where auth is none.
+    bytes_per_owner: Option<Size>, "FERMATA_BYTES_PER_OWNER",
+        over "a post that would add to a chat gets 429 `too_many_bytes` with `retry-after`; deleting makes room at once";
     /// Notes that one owner may keep.
     notes_per_owner: NonZeroUsize = "5000", "FERMATA_NOTES_PER_OWNER",
         over "the call of `write_note` has failed, and the model is told why";
@@ -312,6 +318,10 @@ const DEEPEST_JSON: usize = 120;
 const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
 /// The same for streams that one owner may read.
 const READERS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(256);
+/// The same for chats that one owner may keep.
+const CHATS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(10_000);
+/// The same for what is in them.
+const BYTES_PER_OWNER: Size = Size(2_000_000_000);
 
 // === impl Config ===
 
@@ -351,6 +361,8 @@ impl Config {
                 auth,
                 runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER),
                 readers_per_owner: self.readers_per_owner.or(READERS_PER_OWNER),
+                chats_per_owner: self.chats_per_owner.or(CHATS_PER_OWNER),
+                bytes_per_owner: self.bytes_per_owner.or(Some(BYTES_PER_OWNER)),
                 ..self
             },
         }

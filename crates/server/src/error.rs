@@ -39,6 +39,8 @@ pub enum Code {
     UnknownTool,
     DeniedByPolicy,
     TooManyRuns,
+    TooManyChats,
+    TooManyBytes,
     TooManyConnections,
     TooManyReaders,
     TooManyFailures,
@@ -107,6 +109,8 @@ impl Code {
             Self::UnknownTool => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_tool"),
             Self::DeniedByPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "denied_by_policy"),
             Self::TooManyRuns => (StatusCode::TOO_MANY_REQUESTS, "too_many_runs"),
+            Self::TooManyChats => (StatusCode::TOO_MANY_REQUESTS, "too_many_chats"),
+            Self::TooManyBytes => (StatusCode::TOO_MANY_REQUESTS, "too_many_bytes"),
             Self::TooManyConnections => (StatusCode::TOO_MANY_REQUESTS, "too_many_connections"),
             Self::TooManyReaders => (StatusCode::TOO_MANY_REQUESTS, "too_many_readers"),
             Self::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "too_many_failures"),
@@ -122,6 +126,10 @@ impl Code {
             Self::Unauthorized => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::TooManyRuns | Self::TooManyConnections | Self::TooManyReaders => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static("5")))
+            }
+            // Nothing becomes of waiting by itself, unless old chats are forgotten (`keep`).
+            Self::TooManyChats | Self::TooManyBytes => {
+                Some((header::RETRY_AFTER, HeaderValue::from_static("60")))
             }
             Self::Unavailable => Some((header::RETRY_AFTER, HeaderValue::from_static("2"))),
             // What is left of the body would be read as the next request.
@@ -279,6 +287,8 @@ impl From<SubmitError> for ApiError {
             SubmitError::UnknownTool { .. } => Code::UnknownTool,
             SubmitError::TooLarge(_) => Code::TooLarge,
             SubmitError::TooManyRuns(_) => Code::TooManyRuns,
+            SubmitError::TooManyChats(_) => Code::TooManyChats,
+            SubmitError::TooManyBytes { .. } => Code::TooManyBytes,
             SubmitError::ShuttingDown | SubmitError::Busy | SubmitError::Away => Code::Unavailable,
             SubmitError::Unclear => Code::Unclear,
         };

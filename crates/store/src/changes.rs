@@ -46,6 +46,7 @@ pub async fn record(snapshot: &mut Connection, chat: &ChatId) -> Result<Option<C
         driver: driver.flatten(),
         owner: found.owner,
         profile: found.profile,
+        bytes: found.bytes,
         confirmations: confirmations::all(snapshot, chat).await?,
         grant_ends: confirmations::grant_ends(snapshot, chat).await?,
         open_run,

@@ -30,6 +30,8 @@ pub struct Found {
     pub fence: Fence,
     pub owner: Owner,
     pub profile: Profile,
+    /// Of its messages.
+    pub bytes: usize,
 }
 
 /// Makes the chat; fenced where it is there already.
@@ -41,8 +43,8 @@ pub async fn create(
     at: Timestamp,
 ) -> Result<(), Fault> {
     let created = sqlx::query(
-        "insert into chats (id, fence, owner, profile, client, created_at, updated_at)
-         values ($1, $2, $3, $4, $5, $6, $6)
+        "insert into chats (id, fence, owner, profile, client, bytes, created_at, updated_at)
+         values ($1, $2, $3, $4, $5, 0, $6, $6)
          on conflict (id) do nothing",
     )
     .bind(chat.as_str())
@@ -120,13 +122,16 @@ pub async fn old(
 }
 
 pub async fn find(connection: &mut Connection, chat: &ChatId) -> Result<Option<Found>, Fault> {
-    let found: Option<(i64, Text, i64, Option<String>)> =
-        sqlx::query_as("select fence, owner, profile, client from chats where id = $1")
-            .bind(chat.as_str())
-            .fetch_optional(connection)
-            .await
-            .map_err(failed)?;
-    let Some((fence, Text(owner), major, release)) = found else {
+    let found: Option<(i64, Text, i64, Option<String>, i64)> = sqlx::query_as(
+        "select fence, owner, profile, client, coalesce(bytes, cast(
+            (select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id) as bigint))
+         from chats where id = $1",
+    )
+    .bind(chat.as_str())
+    .fetch_optional(connection)
+    .await
+    .map_err(failed)?;
+    let Some((fence, Text(owner), major, release, bytes)) = found else {
         return Ok(None);
     };
     // The version before this one changes the major version alone.
@@ -135,7 +140,8 @@ pub async fn find(connection: &mut Connection, chat: &ChatId) -> Result<Option<F
         Some(profile) => profile,
         None => Profile::of_version(&major.to_string()).map_err(StoreError::Corrupt)?,
     };
-    Ok(Some(Found { fence: Fence(fence.unsigned_abs()), owner: Owner::new(owner), profile }))
+    let bytes = usize::try_from(bytes).unwrap_or_default();
+    Ok(Some(Found { fence: Fence(fence.unsigned_abs()), owner: Owner::new(owner), profile, bytes }))
 }
 
 pub async fn page(

@@ -1,7 +1,6 @@
 //! Which instances are alive, and what they drive. When one is no longer alive is the database's to say.
 
 use fermata_engine::store::InstanceId;
-use fermata_tools::Owner;
 
 use super::Connection;
 use crate::{
@@ -36,24 +35,4 @@ pub async fn release(connection: &mut Connection, instance: &InstanceId) -> Resu
         .await
         .map_err(failed)?;
     Ok(())
-}
-
-/// How many open runs of the owner others drive that are alive.
-pub async fn driven_elsewhere(
-    connection: &mut Connection,
-    owner: &Owner,
-    instance: &InstanceId,
-) -> Result<usize, Fault> {
-    let driven: i64 = sqlx::query_scalar(
-        "select count(*) from runs
-            join instances on instances.id = runs.driver
-            join chats on chats.id = runs.chat_id
-         where runs.driver <> $2 and runs.outcome is null and chats.owner = $1",
-    )
-    .bind(text(owner.as_str()))
-    .bind(text(instance.as_str()))
-    .fetch_one(connection)
-    .await
-    .map_err(failed)?;
-    Ok(usize::try_from(driven).unwrap_or_default())
 }

@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::{
     Store,
-    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Outlined, StoreError, page::Cursor},
+    store::{
+        Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Kept, Outlined, StoreError, page::Cursor,
+    },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -21,7 +23,7 @@ use crate::{
     Notes, OpenError, OpenOptions,
     error::{Fault, failed},
 };
-use queries::{audit, calls, changes, chats, cluster_keys, instances, locks, messages, runs};
+use queries::{audit, calls, changes, chats, cluster_keys, instances, locks, messages, owners, runs};
 use sessions::Sessions;
 
 pub mod open;
@@ -123,6 +125,13 @@ impl PostgresStore {
         Ok(forgotten)
     }
 
+    /// Counts the bytes of the owner's chats that nobody has counted.
+    async fn count_chats(&self, owner: &Owner) -> Result<(), Fault> {
+        let mut transaction = self.pool.begin().await.map_err(failed)?;
+        owners::count_chats(&mut transaction, owner).await?;
+        transaction.commit().await.map_err(failed)
+    }
+
     /// Forgets these chats in one transaction.
     async fn forget_batch(&self, old: &[(ChatId, Fence)]) -> Result<usize, Fault> {
         let mut transaction = self.pool.begin().await.map_err(failed)?;
@@ -197,11 +206,13 @@ impl Store for PostgresStore {
         persist(|| async { runs::orphans(&mut *self.connection().await?, limit).await }).await
     }
 
-    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError> {
-        persist(|| async {
-            instances::driven_elsewhere(&mut *self.connection().await?, owner, instance).await
-        })
-        .await
+    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
+        let kept = || async { owners::kept(&mut *self.connection().await?, owner, instance).await };
+        if let Some(kept) = persist(kept).await? {
+            return Ok(kept);
+        }
+        persist(|| self.count_chats(owner)).await?;
+        Ok(persist(kept).await?.unwrap_or_default())
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

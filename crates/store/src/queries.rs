@@ -16,5 +16,6 @@ pub mod instances;
 pub mod locks;
 pub mod messages;
 pub mod note_rows;
+pub mod owners;
 pub mod runs;
 pub mod schema;

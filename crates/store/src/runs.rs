@@ -31,6 +31,8 @@ pub struct Now<'a> {
 struct OpenRun {
     id: Text,
     message_id: Text,
+    /// Of that message, if the chat has it already.
+    message_bytes: Option<i64>,
     state: String,
     waiting: bool,
     attempts: i64,
@@ -245,6 +247,8 @@ pub async fn find_open(
     let found: Option<OpenRun> = sqlx::query_as(
         "select id, message_id, state, waiting, attempts,
             (select id from instances where instances.id = runs.driver) as driver,
+            (select cast(octet_length(body) as bigint) from messages
+             where messages.chat_id = runs.chat_id and messages.id = runs.message_id) as message_bytes,
             (select settings from run_settings where run_settings.chat_id = runs.chat_id and run_settings.run_id = runs.id) as settings
          from runs where chat_id = $1 and outcome is null",
     )
@@ -256,6 +260,7 @@ pub async fn find_open(
     let id = RunId::new(String::from(found.id));
     let run = RunRecord {
         message: MessageId::new(String::from(found.message_id)),
+        message_bytes: found.message_bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or_default()),
         settings: match found.settings {
             Some(settings) => read_json("a run's settings", &settings)?,
             None => Value::Null,

@@ -12,7 +12,9 @@ use std::{
 use async_trait::async_trait;
 use fermata_engine::{
     Store,
-    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Outlined, StoreError, page::Cursor},
+    store::{
+        Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Kept, Outlined, StoreError, page::Cursor,
+    },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -24,7 +26,7 @@ use crate::{
     error::{Fault, failed},
     text::text,
 };
-use queries::{audit, calls, changes, chats, cluster_keys, instances, locks, messages, runs};
+use queries::{audit, calls, changes, chats, cluster_keys, instances, locks, messages, owners, runs};
 
 pub mod open;
 #[path = "queries.rs"]
@@ -213,8 +215,15 @@ impl Store for SqliteStore {
         Ok(runs::orphans(&mut *self.reader().await?, limit).await?)
     }
 
-    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError> {
-        Ok(instances::driven_elsewhere(&mut *self.reader().await?, owner, instance).await?)
+    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
+        if let Some(kept) = owners::kept(&mut *self.reader().await?, owner, instance).await? {
+            return Ok(kept);
+        }
+        let mut transaction = self.begin().await?;
+        owners::count_chats(&mut transaction, owner).await?;
+        let kept = owners::kept(&mut transaction, owner, instance).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(kept.unwrap_or_default())
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

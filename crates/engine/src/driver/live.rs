@@ -37,8 +37,9 @@ pub(super) struct Live {
     pub toolbox: Toolbox,
     pub jobs: Jobs,
     pub spans: CallSpans,
-    /// Whether it is saved that this instance drives it.
-    pub is_driven: bool,
+    /// Counts the run among its owner's open ones; there while it is saved that this instance drives it. The others are counted by
+    /// their rows.
+    pub driven: Option<OpenRun>,
     /// Whether what it was asked for is saved by itself.
     pub has_settings: bool,
     /// How often it was taken up to be worked on since it last got on, as it is saved.
@@ -55,8 +56,6 @@ pub(super) struct Live {
     model: Option<Speech>,
     /// The inputs of a step that are being checked.
     checks: Option<BoxFuture<'static, CheckedInputs>>,
-    /// Counts the run among its owner's open ones while it lives.
-    _open: OpenRun,
 }
 
 /// Calls whose inputs were checked: each fits, or not.
@@ -104,12 +103,12 @@ impl Live {
         log: Writer,
         current: Arc<Current>,
         toolbox: Toolbox,
-        open: OpenRun,
+        driven: Option<OpenRun>,
         tasks: TaskTracker,
     ) -> Self {
         Self {
             spans: CallSpans::new(&run),
-            is_driven: false,
+            driven,
             has_settings: false,
             attempts: 0,
             is_taken_up: false,
@@ -125,13 +124,12 @@ impl Live {
             locks: HashMap::new(),
             model: None,
             checks: None,
-            _open: open,
         }
     }
 
     /// Whether nothing is lost by forgetting it.
     pub fn may_rest(&self) -> bool {
-        let is_only_looked_at = !self.is_driven && self.run.is_waiting() && !self.run.is_bound();
+        let is_only_looked_at = self.driven.is_none() && self.run.is_waiting() && !self.run.is_bound();
         self.run.may_rest() || (is_only_looked_at && !self.log.has_readers())
     }
 

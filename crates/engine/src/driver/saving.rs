@@ -8,7 +8,7 @@ use super::{Driver, Live, Record};
 use crate::{
     run::{Effects, Ending, LOST_PLACES, Run, RunSettings, RunState, SavedRun},
     run_log::Writer,
-    store::{Change, InstanceId, RunRecord, StoreError},
+    store::{Change, InstanceId, RunRecord, StoreError, json_bytes},
 };
 
 impl Driver {
@@ -21,6 +21,7 @@ impl Driver {
             owner: chat.owner,
             fence: chat.fence,
             profile: chat.profile,
+            bytes: chat.bytes.saturating_sub(chat.open_run.as_ref().map_or(0, |run| run.message_bytes)),
             grants: grants(&chat.confirmations, &chat.grant_ends),
             is_mine: chat.driver.as_ref() == Some(me),
             driver: chat.driver.filter(|driver| driver != me),
@@ -89,7 +90,7 @@ impl Driver {
         });
         // Nobody else is to take it up from now on. One that waits is only looked at until somebody follows it or answers; where it has
         // nothing any more for which this instance would keep it, it is nobody's.
-        let may_rest = |live: &Live| live.is_driven && live.run.may_rest();
+        let may_rest = |live: &Live| live.driven.is_some() && live.run.may_rest();
         effects.save |= self.is_at_work() || self.live.as_ref().is_some_and(may_rest);
         self.perform(effects).await?;
         if let Some(live) = &mut self.live {
@@ -104,11 +105,10 @@ impl Driver {
         let (run, log) = restore(saved)?;
         let current = self.inner.current();
         let toolbox = current.toolbox.with_saved_tools(&run.settings.tools);
-        let owner = self.record.as_ref().map_or_else(Owner::anyone, |record| record.owner.clone());
-        let open = self.inner.open_runs.enter(&owner);
-        let mut live = Live::new(run, log, current, toolbox, open, self.inner.tasks.clone());
+        let mine = self.record.as_ref().filter(|record| record.is_mine);
+        let driven = mine.map(|record| self.inner.open_runs.enter(&record.owner));
+        let mut live = Live::new(run, log, current, toolbox, driven, self.inner.tasks.clone());
         live.has_settings = has_settings;
-        live.is_driven = self.record.as_ref().is_some_and(|record| record.is_mine);
         Ok(live)
     }
 
@@ -122,6 +122,9 @@ impl Driver {
         let messages = self.inner.store.messages(&self.chat).await?;
         if let Some(mut message) = messages.into_iter().find(|message| message.id == saved.message) {
             settle_open_calls(&mut message, &saved.calls);
+            if let Some(record) = &mut self.record {
+                record.bytes += json_bytes(&message);
+            }
             changes.push(Change::PutMessage(Box::new(message)));
         }
         if let Some(last) = Ending::CrashLoop.public() {
@@ -139,7 +142,7 @@ impl Driver {
 
     /// Has others know that this instance drives the run, because somebody follows it here.
     pub(super) async fn claim(&mut self) -> Result<(), StoreError> {
-        let is_claimed = self.live.as_ref().is_none_or(|live| live.is_driven || live.run.may_rest());
+        let is_claimed = self.live.as_ref().is_none_or(|live| live.driven.is_some() || live.run.may_rest());
         if is_claimed || !self.inner.store.is_shared() {
             return Ok(());
         }
@@ -160,12 +163,22 @@ impl Driver {
         if live.run.gets_on(effects, live.is_taken_up) {
             live.attempts = 0;
         }
+        let left = if effects.over.is_some() && keeps_message(live, effects) {
+            json_bytes(&live.run.snapshot())
+        } else {
+            0
+        };
         let mut changes = before;
         changes.extend(changes_of(live, effects, &record.owner, &self.inner.instances.me)?);
         let is_closing = self.inner.closing.is_cancelled();
         self.commit(changes).await?;
         let (Some(live), Some(record)) = (&mut self.live, &mut self.record) else { return Ok(()) };
-        live.is_driven = !live.run.may_rest();
+        // Before anybody sees the end, who may post at once.
+        if effects.over.is_some() || live.run.may_rest() {
+            live.driven = None;
+        } else if live.driven.is_none() {
+            live.driven = Some(self.inner.open_runs.enter(&record.owner));
+        }
         live.is_saved_late |= is_closing;
         if live.run.is_saved_by(effects) {
             live.has_settings = true;
@@ -174,6 +187,7 @@ impl Driver {
         for place in &effects.changed {
             live.spans.note(&live.run.calls[*place]);
         }
+        record.bytes += left;
         record.grants.extend(effects.grants.iter().cloned());
         Ok(())
     }

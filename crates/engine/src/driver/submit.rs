@@ -12,7 +12,7 @@ use crate::{
     post::{Keep, Plan, plan, plan_first},
     run::{Given, Run, RunRequest, claims_settled_call, heal_finished, shown_by},
     run_log::{Start, Writer},
-    store::{Change, Fence},
+    store::{Change, Fence, Kept, json_bytes},
 };
 
 /// What a new run begins with, besides the post.
@@ -22,6 +22,8 @@ struct Beginning {
     open: OpenRun,
     keep: Keep,
     add: Vec<UiMessage>,
+    /// How large the chat is then, as JSON.
+    bytes: usize,
 }
 
 impl Driver {
@@ -51,23 +53,50 @@ impl Driver {
         match plan {
             Plan::Run { keep, add } => {
                 check_files(add.last(), &self.inner.settings.file_urls)?;
+                let (before, after) = self.bytes_around(keep, &add, &messages);
                 // Asked for before anything is given up for it.
-                let open = self.enter(&submission.owner).await?;
+                let open = self.enter(&submission.owner, after.saturating_sub(before)).await?;
                 self.supersede(submission).await?;
-                self.start_run(submission, profile, Beginning { current, toolbox, open, keep, add }).await
+                // What it leaves behind is part of the chat now.
+                let (_, bytes) = self.bytes_around(keep, &add, &messages);
+                let beginning = Beginning { current, toolbox, open, keep, add, bytes };
+                self.start_run(submission, profile, beginning).await
             }
             Plan::Continue(posted) => self.continue_run(submission, profile, &posted, &messages).await,
         }
     }
 
-    /// Counts one more run of its owner, here and at other instances.
-    async fn enter(&mut self, owner: &Owner) -> Result<OpenRun, SubmitError> {
-        let limit = self.inner.settings.limits.runs_per_owner.filter(|_| self.live.is_none());
-        let elsewhere = match limit.and(self.inner.instances.mail.as_ref()) {
-            Some(_) => self.inner.store.driven_elsewhere(owner, &self.inner.instances.me).await?,
-            None => 0,
+    /// How large the chat is as JSON, and how large it will be once a new run begins that keeps so much and adds these messages.
+    fn bytes_around(&self, keep: Keep, add: &[UiMessage], messages: &[UiMessage]) -> (usize, usize) {
+        let others = self.record.as_ref().map_or(0, |record| record.bytes);
+        let written = self.live.as_ref().filter(|live| live.run.has_content());
+        let before = others + written.map_or(0, |live| json_bytes(&live.run.snapshot()));
+        let kept = match keep {
+            Keep::All => before,
+            Keep::First(kept) => messages.iter().take(kept).map(json_bytes).sum(),
         };
-        self.inner.open_runs.try_enter(owner, limit, elsewhere).map_err(SubmitError::TooManyRuns)
+        (before, kept + add.iter().map(json_bytes).sum::<usize>())
+    }
+
+    /// Counts one more run of its owner, here and at other instances, unless they keep too much for a chat that grows by so many bytes.
+    /// Posts of the same moment do not see each other's chats and bytes.
+    async fn enter(&mut self, owner: &Owner, growth: usize) -> Result<OpenRun, SubmitError> {
+        let limits = &self.inner.settings.limits;
+        let runs = limits.runs_per_owner.filter(|_| self.live.is_none());
+        let chats = limits.chats_per_owner.filter(|_| self.record.is_none());
+        let bytes = limits.bytes_per_owner.filter(|_| growth > 0);
+        let kept = if runs.is_some() || chats.is_some() || bytes.is_some() {
+            self.inner.store.kept(owner, &self.inner.instances.me).await?
+        } else {
+            Kept::default()
+        };
+        if let Some(limit) = chats.filter(|limit| kept.chats >= limit.get()) {
+            return Err(SubmitError::TooManyChats(limit.get()));
+        }
+        if let Some(limit) = bytes.filter(|limit| kept.bytes.saturating_add(growth) > *limit) {
+            return Err(SubmitError::TooManyBytes { bytes: kept.bytes, growth, limit });
+        }
+        self.inner.open_runs.try_enter(owner, runs, kept.runs_elsewhere).map_err(SubmitError::TooManyRuns)
     }
 
     /// Ends the open run because the person goes on without it; outputs that come along are taken.
@@ -86,7 +115,7 @@ impl Driver {
         profile: Profile,
         beginning: Beginning,
     ) -> Result<Following, SubmitError> {
-        let Beginning { current, toolbox, open, keep, add } = beginning;
+        let Beginning { current, toolbox, open, keep, add, bytes } = beginning;
         let Submission { owner, body, hold, address: _ } = submission;
         let request = RunRequest {
             id: RunId::new(self.inner.ids.next("run_")),
@@ -115,21 +144,22 @@ impl Driver {
             message: request.message.clone(),
             driver: self.inner.instances.me.clone(),
         });
-        self.record.get_or_insert_with(|| Record {
+        let record = self.record.get_or_insert_with(|| Record {
             owner: owner.clone(),
             fence: Fence::NONE,
             profile,
+            bytes: 0,
             grants: Default::default(),
             driver: None,
             is_mine: false,
             saved_run: None,
         });
+        record.bytes = bytes;
         self.inner.chats.note_owner(&self.chat, Some(owner.clone()));
         let run = Run::new(request, self.inner.clock.now());
         let log = Writer::new(run.id.clone());
         let reader = log.read(profile, Start::default());
-        let mut live = Live::new(run, log, current, toolbox, open, self.inner.tasks.clone());
-        live.is_driven = true;
+        let live = Live::new(run, log, current, toolbox, Some(open), self.inner.tasks.clone());
         let following = self.follow(&live, reader);
         self.live = Some(live);
         let effects = self.decide(|run, _, effects| *effects = run.begin());

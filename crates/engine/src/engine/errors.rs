@@ -21,8 +21,17 @@ pub enum SubmitError {
     UnknownTool { name: String, known: Vec<String> },
     #[error("{0}")]
     TooLarge(String),
-    #[error("As many runs of yours are open as may be ({0}); stop one, or wait for one to end.")]
+    #[error(
+        "As many runs of yours are open as may be ({0}, runs_per_owner); stop one, or wait for one to end."
+    )]
     TooManyRuns(usize),
+    #[error("You keep as many chats as may be ({0}, chats_per_owner); delete one.")]
+    TooManyChats(usize),
+    #[error(
+        "Your chats have {bytes} bytes, and this would add {growth}; the limit is {limit} (bytes_per_owner). Delete a chat, or edit an \
+         earlier message, which drops all that follows."
+    )]
+    TooManyBytes { bytes: usize, growth: usize, limit: usize },
     #[error("The server is shutting down; try again in a moment.")]
     ShuttingDown,
     #[error("This chat has as much to do as it can take; try again in a moment.")]

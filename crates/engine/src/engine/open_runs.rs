@@ -1,17 +1,17 @@
-//! How many runs each owner has open.
+//! How many runs of each owner this instance drives.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
 use dashmap::DashMap;
 use fermata_tools::Owner;
 
-/// How many runs each owner has open.
+/// How many runs of each owner this instance drives.
 #[derive(Clone, Default)]
 pub(crate) struct OpenRuns {
     by_owner: Arc<DashMap<Owner, usize>>,
 }
 
-/// One of its owner's open runs, counted until it is dropped.
+/// One of its owner's runs that this instance drives, counted until it is dropped.
 pub(crate) struct OpenRun {
     owner: Owner,
     runs: OpenRuns,

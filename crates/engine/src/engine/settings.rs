@@ -69,6 +69,10 @@ pub struct Limits {
     pub parked_calls: usize,
     /// Runs that one owner may have open; `None`: no limit.
     pub runs_per_owner: Option<NonZeroUsize>,
+    /// Chats that one owner may keep; `None`: no limit.
+    pub chats_per_owner: Option<NonZeroUsize>,
+    /// Bytes of the messages in all chats of one owner, as JSON; `None`: no limit.
+    pub bytes_per_owner: Option<usize>,
     /// Bytes of one output that a model is told; what is over is cut out, and the model told how much.
     pub model_output_bytes: usize,
     /// How long a model may be silent.
@@ -119,6 +123,8 @@ impl Default for Limits {
             output_bytes: 1_000_000,
             parked_calls: 128,
             runs_per_owner: None,
+            chats_per_owner: None,
+            bytes_per_owner: None,
             model_output_bytes: 400_000,
             model_timeout: Duration::from_secs(2 * 60),
             model_call_timeout: Duration::from_secs(15 * 60),

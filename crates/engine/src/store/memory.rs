@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Beat, Change, ChatPage, ChatRecord, ChatSummary, Fence, InstanceId, Outlined, RunRecord, Store,
-    StoreError,
+    Beat, Change, ChatPage, ChatRecord, ChatSummary, Fence, InstanceId, Kept, Outlined, RunRecord, Store,
+    StoreError, json_bytes,
     page::{self, Cursor},
 };
 
@@ -122,10 +122,7 @@ impl Store for MemoryStore {
 
     async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
         let messages = self.messages(chat).await?;
-        let outlined = |message: UiMessage| Outlined {
-            bytes: serde_json::to_vec(&message).map_or(0, |json| json.len()),
-            id: message.id,
-        };
+        let outlined = |message: UiMessage| Outlined { bytes: json_bytes(&message), id: message.id };
         Ok(messages.into_iter().map(outlined).collect())
     }
 
@@ -219,11 +216,16 @@ impl Store for MemoryStore {
         Ok(first(at_work.map(|(id, run)| (run.started, id)), limit))
     }
 
-    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError> {
+    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
         let inner = self.lock();
-        let theirs = inner.chats.values().filter(|chat| chat.owner == *owner);
-        let drivers = theirs.filter_map(|chat| chat.record(&inner.alive).driver);
-        Ok(drivers.filter(|driver| driver != instance).count())
+        let mut kept = Kept::default();
+        for chat in inner.chats.values().filter(|chat| chat.owner == *owner) {
+            kept.chats += 1;
+            kept.bytes += chat.messages.iter().map(json_bytes).sum::<usize>();
+            let elsewhere = chat.open_run().filter(|run| run.driver.as_ref() != Some(instance));
+            kept.runs_elsewhere += usize::from(elsewhere.is_some());
+        }
+        Ok(kept)
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
@@ -391,9 +393,10 @@ impl Chat {
             driver: driver.filter(|driver| alive.contains(driver)),
             owner: self.owner.clone(),
             profile: self.profile,
+            bytes: self.messages.iter().map(json_bytes).sum(),
             confirmations: self.confirmations.clone(),
             grant_ends: self.grant_ends.clone(),
-            open_run: self.open_run().map(Run::record),
+            open_run: self.open_run().map(|run| run.record(&self.messages)),
         }
     }
 
@@ -534,10 +537,12 @@ impl Run {
         }
     }
 
-    fn record(&self) -> RunRecord {
+    fn record(&self, messages: &[UiMessage]) -> RunRecord {
+        let message = messages.iter().find(|message| message.id == self.message);
         RunRecord {
             id: self.id.clone(),
             message: self.message.clone(),
+            message_bytes: message.map_or(0, json_bytes),
             settings: self.settings.clone(),
             state: self.state.clone(),
             chunks: self.chunks.clone(),

@@ -306,9 +306,9 @@ impl World {
 
     /// Nothing is left when all have ended.
     async fn ends(&mut self) {
-        let open = self.store.driven_elsewhere(&self.owner, &InstanceId::new("probe")).await.unwrap();
-        if open > 0 {
-            self.facts().fault(format!("{open} runs are driven"));
+        let kept = self.store.kept(&self.owner, &InstanceId::new("probe")).await.unwrap();
+        if kept.runs_elsewhere > 0 {
+            self.facts().fault(format!("{} runs are open", kept.runs_elsewhere));
         }
         let slots = std::mem::take(&mut self.slots);
         for slot in slots {

@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use fermata_engine::{
     Store,
-    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, MemoryStore, Outlined, StoreError},
+    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Kept, MemoryStore, Outlined, StoreError},
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey, StateName};
@@ -199,9 +199,9 @@ impl Store for Shaky {
         self.check().await?;
         self.store.orphans(limit).await
     }
-    async fn driven_elsewhere(&self, owner: &Owner, instance: &InstanceId) -> Result<usize, StoreError> {
+    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
         self.check().await?;
-        self.store.driven_elsewhere(owner, instance).await
+        self.store.kept(owner, instance).await
     }
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.check().await?;

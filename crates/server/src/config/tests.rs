@@ -47,6 +47,7 @@ fn nothing_set_gives_the_defaults_of_the_contract() {
     assert_eq!(config.max_body.0, 10_000_000);
     assert_eq!(config.tool_timeout.0.as_secs(), 60);
     assert_eq!((config.runs_per_owner, config.readers_per_owner), (None, None));
+    assert_eq!((config.chats_per_owner, config.bytes_per_owner), (None, None));
 }
 
 #[test]
@@ -169,6 +170,8 @@ fn variables_are_put_into_the_strings_of_the_file() {
     assert_eq!(secrets, ["one-one-one-one-one", "xtwo-two-two-twoy"]);
     assert_eq!(config.runs_per_owner, NonZeroUsize::new(64));
     assert_eq!(config.readers_per_owner, NonZeroUsize::new(256));
+    assert_eq!(config.chats_per_owner, NonZeroUsize::new(10_000));
+    assert_eq!(config.bytes_per_owner.map(|size| size.0), Some(2_000_000_000));
 }
 
 #[test]

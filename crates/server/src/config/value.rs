@@ -261,6 +261,8 @@ impl Value for Size {
             "kib" => 1 << 10,
             "mb" => 1_000_000,
             "mib" => 1 << 20,
+            "gb" => 1_000_000_000,
+            "gib" => 1 << 30,
             _ => return Err(wrong()),
         };
         let number: usize = digits.parse().map_err(|_| wrong())?;

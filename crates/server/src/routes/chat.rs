@@ -30,9 +30,9 @@ use crate::{
     )),
     (status = 404, description = "`not_found`: the chat is somebody else's, or `fermata.exists` was wrong", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`nothing_to_continue`: the history holds nothing new", body = Problem, content_type = "application/problem+json"),
-    (status = 429, description = "`too_many_runs` or `too_many_readers`", body = Problem, content_type = "application/problem+json",
-        headers(("retry-after" = u32, description = "Seconds"))),
     refusals::Body,
+    (status = 429, description = "`too_many_runs` or `too_many_readers`: wait for one to end; `too_many_chats` or `too_many_bytes`: delete something; `too_many_failures` or `too_many_connections`: as everywhere", body = Problem, content_type = "application/problem+json",
+        headers(("retry-after" = u32, description = "Seconds"))),
 ))]
 pub async fn post(
     State(app): State<App>,
@@ -68,9 +68,9 @@ fn hold(text: &str) -> Result<std::time::Duration, ApiError> {
             ("x-vercel-ai-ui-message-stream" = String, description = "Always v1"),
         )),
         (status = 204, description = "No run is open, or the chat is unknown"),
-        (status = 429, description = "`too_many_readers`", body = Problem, content_type = "application/problem+json",
-            headers(("retry-after" = u32, description = "Seconds"))),
         refusals::Any,
+        (status = 429, description = "`too_many_readers`: wait for one to end; `too_many_failures` or `too_many_connections`: as everywhere", body = Problem, content_type = "application/problem+json",
+            headers(("retry-after" = u32, description = "Seconds"))),
     )
 )]
 pub async fn stream(

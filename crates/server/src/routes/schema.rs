@@ -146,6 +146,11 @@ pub mod refusals {
                     "`foreign_page`: the server asks for no token, and a foreign page sent this; `forbidden`: a header of the proxy's was sent by somebody else",
                     None,
                 ),
+                refusal(
+                    "429",
+                    "`too_many_failures`: too many wrong proofs from this address; `too_many_connections`: it has too many",
+                    Some("retry-after"),
+                ),
                 refusal("422", "`invalid_request`: the detail names the field and what it should be", None),
                 refusal(
                     "503",

@@ -1,11 +1,12 @@
 //! How much an owner and a chat may keep.
 
+use axum::http::{Method, header};
 use serde_json::{Value, json};
 
 use crate::{
     TestApp,
-    app::says,
-    scripted::{self, calls},
+    app::{says, says_with_location},
+    scripted::{self, calls, goes_on_for_ever},
 };
 
 /// What became of the calls of a run that asks nobody.
@@ -60,4 +61,77 @@ async fn what_is_found_in_notes_is_bounded() {
     }
     let error = outcomes[12]["errorText"].as_str().expect("an error");
     assert!(error.contains("1500 bytes"), "{error}");
+}
+
+// === chats ===
+
+/// A user message with so many letters.
+fn post(chat: &str, id: &str, letters: usize) -> Value {
+    let parts = json!([{"type": "text", "text": "x".repeat(letters)}]);
+    json!({"id": chat, "message": {"id": id, "role": "user", "parts": parts}})
+}
+
+fn edit(chat: &str, id: &str, letters: usize) -> Value {
+    let mut body = post(chat, id, letters);
+    body["messageId"] = json!(id);
+    body
+}
+
+async fn answered(app: &TestApp, body: Value) {
+    let answer = app.post("/api/chat", body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+}
+
+// === owners ===
+
+#[tokio::test]
+async fn an_owner_keeps_so_many_chats_and_deleting_makes_room() {
+    let turns = ["One.", "Two.", "Three."].map(scripted::says);
+    let app = TestApp::with(&["--chats-per-owner", "1"], turns).await;
+    answered(&app, says("a", "hi")).await;
+    let refused = app.post("/api/chat", says("b", "hi")).await;
+    let detail = refused.problem(429, "too_many_chats");
+    assert!(detail.contains("chats_per_owner"), "{detail}");
+    assert!(refused.headers.contains_key(header::RETRY_AFTER));
+    answered(&app, says("a", "more")).await;
+    assert_eq!(app.ask(Method::DELETE, "/api/chat/a", &[], "").await.status, 204);
+    answered(&app, says("b", "hi")).await;
+}
+
+#[tokio::test]
+async fn an_owner_keeps_so_many_bytes_and_deleting_makes_room() {
+    let turns = ["One.", "Two.", "Three.", "Four."].map(scripted::says);
+    let app = TestApp::with(&["--bytes-per-owner", "3000"], turns).await;
+    answered(&app, post("a", "u1", 1000)).await;
+    answered(&app, post("b", "u1", 1000)).await;
+    for chat in ["a", "c"] {
+        let refused = app.post("/api/chat", post(chat, "u2", 1000)).await;
+        let detail = refused.problem(429, "too_many_bytes");
+        assert!(detail.contains("bytes_per_owner"), "{detail}");
+        assert!(refused.headers.contains_key(header::RETRY_AFTER));
+    }
+    // Nothing is added.
+    answered(&app, edit("b", "u1", 900)).await;
+    assert_eq!(app.ask(Method::DELETE, "/api/chat/a", &[], "").await.status, 204);
+    answered(&app, post("c", "u2", 1000)).await;
+}
+
+#[tokio::test]
+async fn a_run_that_was_let_go_is_one_of_the_runs_that_an_owner_has_open() {
+    let turns = [calls(&[("get_location", json!({}))]), goes_on_for_ever(), scripted::says("Hello.")];
+    let app = TestApp::with(&["--runs-per-owner", "1", "--hold", "0s"], turns).await;
+    let mut stream = app.open(says_with_location("a", "where?")).await;
+    let call = stream.until("tool-input-available").await["toolCallId"].clone();
+    stream.end().await;
+    assert_eq!(app.get("/api/chat/a/stream").await.status, 204, "its readers were sent away");
+    let detail = app.post("/api/chat", says("b", "hi")).await.problem(429, "too_many_runs");
+    assert!(detail.contains("runs_per_owner"), "{detail}");
+    let answer = json!({"chatId": "a", "toolCallId": call, "output": "Bern"});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    let mut rest = app.follow("a").await;
+    rest.until("text-delta").await;
+    app.model.release();
+    rest.end().await;
+    answered(&app, says("b", "hi")).await;
 }

@@ -44,6 +44,24 @@ async fn the_description_has_every_endpoint_of_the_contract() {
     for status in ["200", "400", "401", "403", "404", "409", "413", "422", "429", "503"] {
         assert!(post["responses"][status].is_object(), "{status} is missing");
     }
+    let too_many = |method: &str, path: &str| {
+        description["paths"][path][method]["responses"]["429"]["description"].to_string()
+    };
+    for (method, path, codes) in [
+        (
+            "post",
+            "/api/chat",
+            ["too_many_runs", "too_many_readers", "too_many_chats", "too_many_bytes"].as_slice(),
+        ),
+        ("get", "/api/chat/{id}/stream", ["too_many_readers"].as_slice()),
+        ("get", "/api/chats", [].as_slice()),
+        ("post", "/chat/tool-result", [].as_slice()),
+    ] {
+        let described = too_many(method, path);
+        for code in codes.iter().chain(&["too_many_failures", "too_many_connections"]) {
+            assert!(described.contains(code), "{method} {path}: {code} is missing in {described}");
+        }
+    }
     assert!(description["components"]["schemas"]["Problem"].is_object());
     assert!(description["components"]["schemas"]["ChatRequest"].is_object());
 }

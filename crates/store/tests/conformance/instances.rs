@@ -16,7 +16,6 @@ in_every_store! {
     only_an_open_run_changes_hands
     orphans_are_at_work_and_nobodys
     only_a_run_that_nobody_drives_is_due
-    runs_that_others_drive_are_counted
     an_instance_lets_go_of_its_runs_that_wait
     going_on_with_a_run_is_no_news
     a_lock_has_one_holder
@@ -93,7 +92,7 @@ async fn a_run_that_is_over_is_driven_by_nobody(store: AnyStore) {
     let id = chat_with(&store, "a", vec![open("r")]).await;
     commit_at(&*store, &id, at(1), vec![close("r")]).await.unwrap();
     assert_eq!(driver(&store, &id).await, None);
-    assert_eq!(store.driven_elsewhere(&alice(), &instance("two")).await.unwrap(), 0);
+    assert_eq!(store.kept(&alice(), &instance("two")).await.unwrap().runs_elsewhere, 0);
     assert_eq!(store.orphans(9).await.unwrap(), []);
 }
 
@@ -140,27 +139,6 @@ async fn only_a_run_that_nobody_drives_is_due(store: AnyStore) {
     assert_eq!(due().await, ["at-work", "left"].map(chat));
     store.leave(&instance("one")).await.unwrap();
     assert_eq!(due().await, ["at-work", "driven", "left"].map(chat));
-}
-
-async fn runs_that_others_drive_are_counted(store: AnyStore) {
-    alive(&store, &["one", "two"]).await;
-    for (id, owner, changes) in [
-        ("a", alice(), vec![open_by("r", "one")]),
-        ("b", alice(), vec![open_by("r", "two")]),
-        ("c", alice(), vec![open_by("r", "two"), wait_at("r", "two", None)]),
-        ("d", alice(), vec![open_by("r", "gone")]),
-        ("e", alice(), vec![open_by("r", "two"), close("r")]),
-        ("f", bob(), vec![open_by("r", "two")]),
-    ] {
-        store.commit(&chat(id), Fence::NONE, at(0), [vec![create(owner)], changes].concat()).await.unwrap();
-    }
-    let elsewhere =
-        async |owner: Owner, id: &str| store.driven_elsewhere(&owner, &instance(id)).await.unwrap();
-    assert_eq!((elsewhere(alice(), "one").await, elsewhere(alice(), "two").await), (2, 1));
-    assert_eq!((elsewhere(bob(), "one").await, elsewhere(bob(), "two").await), (1, 0));
-    assert_eq!(elsewhere(alice(), "three").await, 3);
-    store.leave(&instance("two")).await.unwrap();
-    assert_eq!((elsewhere(alice(), "one").await, elsewhere(alice(), "two").await), (0, 1));
 }
 
 async fn an_instance_lets_go_of_its_runs_that_wait(store: AnyStore) {

@@ -44,6 +44,7 @@ macro_rules! in_every_store {
     };
 }
 
+mod bytes;
 mod fences;
 mod fixtures;
 mod instances;

@@ -377,7 +377,8 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0004 run settings",
             "0005 grants",
             "0006 audit events",
-            "0007 cluster key"
+            "0007 cluster key",
+            "0008 bytes of chats"
         ]
     );
     let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();

@@ -1,0 +1,195 @@
+//! How large chats are, and what an owner keeps, whoever wrote it.
+
+use fermata_engine::store::{Change, Fence, Kept, StoreError, json_bytes};
+use fermata_protocol::{ChatId, Role, UiMessage};
+use fermata_store::SqliteStore;
+use sqlx::{AssertSqlSafe, Executor};
+
+use crate::{AnyStore, fixtures::*, place::Place, sqlite::execute};
+
+in_every_store! {
+    a_chat_knows_how_large_it_is
+    a_run_knows_how_large_its_message_is_in_the_chat
+    a_change_that_fails_leaves_the_size_as_it_was
+    what_an_owner_keeps_is_counted
+    what_is_deleted_and_forgotten_makes_room
+    runs_that_this_instance_does_not_drive_are_counted
+}
+
+async fn bytes(store: &AnyStore, id: &ChatId) -> usize {
+    store.chat(id).await.unwrap().unwrap().bytes
+}
+
+fn sum(messages: &[UiMessage]) -> usize {
+    messages.iter().map(json_bytes).sum()
+}
+
+async fn kept(store: &AnyStore, owner: fermata_tools::Owner) -> (usize, usize) {
+    let Kept { chats, bytes, runs_elsewhere: _ } = store.kept(&owner, &instance("one")).await.unwrap();
+    (chats, bytes)
+}
+
+async fn a_chat_knows_how_large_it_is(store: AnyStore) {
+    let id = chat("a");
+    let said = [user("1", "Grüße \u{0} \u{1f980}"), user("2", &"x".repeat(100_000)), user("3", "three")];
+    commit_at(&*store, &id, at(0), vec![create(alice())]).await.unwrap();
+    assert_eq!(bytes(&store, &id).await, 0);
+    commit_at(&*store, &id, at(1), said.clone().map(put).to_vec()).await.unwrap();
+    assert_eq!(bytes(&store, &id).await, sum(&said));
+    let shorter = user("2", "two");
+    commit_at(&*store, &id, at(2), vec![put(shorter.clone()), put(said[2].clone())]).await.unwrap();
+    assert_eq!(bytes(&store, &id).await, sum(&[said[0].clone(), shorter, said[2].clone()]));
+    let last = user("4", "ü");
+    let changes = vec![Change::TruncateMessages { keep: 1 }, put(last.clone())];
+    commit_at(&*store, &id, at(3), changes).await.unwrap();
+    assert_eq!(bytes(&store, &id).await, sum(&[said[0].clone(), last]));
+    commit_at(&*store, &id, at(4), vec![Change::TruncateMessages { keep: 0 }]).await.unwrap();
+    assert_eq!(bytes(&store, &id).await, 0);
+}
+
+async fn a_run_knows_how_large_its_message_is_in_the_chat(store: AnyStore) {
+    let id = chat("a");
+    let message_bytes = async || store.chat(&id).await.unwrap().unwrap().open_run.unwrap().message_bytes;
+    commit_at(&*store, &id, at(0), vec![create(alice()), put(user("1", "one")), open("r")]).await.unwrap();
+    assert_eq!(message_bytes().await, 0);
+    let answer = message("answer", Role::Assistant, "ü");
+    commit_at(&*store, &id, at(1), vec![put(answer.clone())]).await.unwrap();
+    assert_eq!(message_bytes().await, json_bytes(&answer));
+}
+
+async fn a_change_that_fails_leaves_the_size_as_it_was(store: AnyStore) {
+    let id = chat("a");
+    commit_at(&*store, &id, at(0), vec![create(alice()), put(user("1", "one"))]).await.unwrap();
+    let failed = commit_at(&*store, &id, at(1), vec![put(user("2", "two")), close("none")]).await;
+    assert!(matches!(failed, Err(StoreError::Conflict(_))), "{failed:?}");
+    assert_eq!(bytes(&store, &id).await, json_bytes(&user("1", "one")));
+}
+
+async fn what_an_owner_keeps_is_counted(store: AnyStore) {
+    assert_eq!(kept(&store, alice()).await, (0, 0));
+    let (one, two) = (user("1", "one"), user("2", "zwölf"));
+    for (id, owner, said) in [
+        ("a", alice(), vec![one.clone()]),
+        ("b", alice(), vec![]),
+        ("c", alice(), vec![one.clone(), two.clone()]),
+        ("d", bob(), vec![two.clone()]),
+    ] {
+        let changes = [vec![create(owner)], said.into_iter().map(put).collect()].concat();
+        store.commit(&chat(id), Fence::NONE, at(0), changes).await.unwrap();
+    }
+    assert_eq!(kept(&store, alice()).await, (3, sum(&[one.clone(), one, two.clone()])));
+    assert_eq!(kept(&store, bob()).await, (1, json_bytes(&two)));
+}
+
+async fn what_is_deleted_and_forgotten_makes_room(store: AnyStore) {
+    let said = user("1", "one");
+    for (n, id) in (0..).zip(["a", "b", "c"]) {
+        let changes = vec![create(alice()), put(said.clone())];
+        store.commit(&chat(id), Fence::NONE, at(n), changes).await.unwrap();
+    }
+    delete(&*store, &chat("c")).await;
+    assert_eq!(kept(&store, alice()).await, (2, 2 * json_bytes(&said)));
+    store.forget(at(1), 9).await.unwrap();
+    assert_eq!(kept(&store, alice()).await, (1, json_bytes(&said)));
+}
+
+async fn runs_that_this_instance_does_not_drive_are_counted(store: AnyStore) {
+    for id in ["one", "two"] {
+        store.join(&instance(id)).await.unwrap();
+    }
+    for (id, owner, changes) in [
+        ("a", alice(), vec![open_by("r", "one")]),
+        ("b", alice(), vec![open_by("r", "two")]),
+        ("c", alice(), vec![open_by("r", "two"), wait_at("r", "two", None)]),
+        ("d", alice(), vec![open_by("r", "gone")]),
+        ("e", alice(), vec![open_by("r", "two"), close("r")]),
+        ("f", alice(), vec![open_by("r", "one"), wait("r", None)]),
+        ("g", bob(), vec![open_by("r", "two")]),
+    ] {
+        store.commit(&chat(id), Fence::NONE, at(0), [vec![create(owner)], changes].concat()).await.unwrap();
+    }
+    let elsewhere = async |owner, id: &str| store.kept(&owner, &instance(id)).await.unwrap().runs_elsewhere;
+    assert_eq!(
+        elsewhere(alice(), "one").await,
+        4,
+        "two of another, one of an instance that is gone, one of nobody"
+    );
+    assert_eq!(elsewhere(alice(), "two").await, 3);
+    assert_eq!((elsewhere(bob(), "one").await, elsewhere(bob(), "two").await), (1, 0));
+    store.leave(&instance("two")).await.unwrap();
+    assert_eq!(elsewhere(alice(), "one").await, 4, "they are open, whoever goes on with them");
+}
+
+// === what other versions wrote ===
+
+/// A message as a version wrote it that did not count.
+fn old_message(position: usize, said: &UiMessage) -> String {
+    let body = serde_json::to_string(said).unwrap();
+    format!(
+        "insert into messages (chat_id, position, id, role, heading, body)
+         values ('a', {position}, '{}', 'user', null, '{body}')",
+        said.id
+    )
+}
+
+const OLD_CHAT: &str =
+    "insert into chats (id, fence, owner, profile, created_at, updated_at) values ('a', 1, 'alice', 6, 1, 1)";
+
+#[tokio::test]
+async fn in_a_file_of_an_older_version_chats_are_counted_when_it_is_asked_for() {
+    let folder = Folder::new();
+    SqliteStore::open(&folder.url()).await.unwrap().close().await;
+    let said = [user("1", "one"), user("2", "zwölf")];
+    execute(&folder, OLD_CHAT).await.unwrap();
+    execute(&folder, &old_message(0, &said[0])).await.unwrap();
+    let opened = SqliteStore::open(&folder.url()).await.unwrap();
+    let store: AnyStore = std::sync::Arc::new(opened.clone());
+    assert_eq!(bytes(&store, &chat("a")).await, json_bytes(&said[0]));
+    assert_eq!(kept(&store, alice()).await, (1, json_bytes(&said[0])));
+    store.commit(&chat("b"), Fence::NONE, at(0), vec![create(alice()), put(said[1].clone())]).await.unwrap();
+    commit_at(&*store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();
+    assert_eq!(bytes(&store, &chat("a")).await, sum(&said));
+    assert_eq!(kept(&store, alice()).await, (2, sum(&said) + json_bytes(&said[1])));
+    opened.close().await;
+}
+
+#[tokio::test]
+async fn what_an_older_version_writes_beside_this_one_is_counted() {
+    let Some(place) = Place::schema().await else { return };
+    let database = place.open().await;
+    let said = [user("1", "one"), user("2", "zwölf"), user("3", "three")];
+    place.execute(OLD_CHAT).await.unwrap();
+    // As a chat is that is older than the column.
+    place.execute("update chats set bytes = null").await.unwrap();
+    place.execute(&old_message(0, &said[0])).await.unwrap();
+    assert_eq!(bytes(&database.store, &chat("a")).await, json_bytes(&said[0]));
+    commit_at(&*database.store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();
+    assert_eq!(bytes(&database.store, &chat("a")).await, sum(&said[..2]));
+    assert_eq!(kept(&database.store, alice()).await, (1, sum(&said[..2])));
+    place.execute(&old_message(2, &said[2])).await.unwrap();
+    assert_eq!(kept(&database.store, alice()).await, (1, sum(&said)));
+    place.execute("delete from messages where position > 0").await.unwrap();
+    assert_eq!(kept(&database.store, alice()).await, (1, json_bytes(&said[0])));
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_being_added_while_its_chat_is_counted_is_counted() {
+    let Some(place) = Place::schema().await else { return };
+    let database = place.open().await;
+    let said = [user("1", "one"), user("2", "two")];
+    place.execute(OLD_CHAT).await.unwrap();
+    place.execute("update chats set bytes = null").await.unwrap();
+    place.execute(&old_message(0, &said[0])).await.unwrap();
+    let mut writing = place.raw().await;
+    writing.execute("begin; update chats set fence = fence + 1 where id = 'a'").await.unwrap();
+    writing.execute(AssertSqlSafe(old_message(1, &said[1]))).await.unwrap();
+    let store = database.store.clone();
+    let counting = tokio::spawn(async move { kept(&store, alice()).await });
+    let waits = "select count(*) from pg_stat_activity
+         where wait_event_type = 'Lock' and pg_blocking_pids(pid) <> '{}' and query like 'update chats set bytes%'";
+    place.until(waits, 1).await;
+    writing.execute("commit").await.unwrap();
+    assert_eq!(counting.await.unwrap(), (1, sum(&said)));
+    database.close().await;
+}
