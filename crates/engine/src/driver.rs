@@ -452,6 +452,9 @@ impl Driver {
                 Ending::OutputLimit { bytes } => {
                     tracing::warn!(chat = %self.chat, run = %live.run.id, limit = bytes, "the model said more than a step may");
                 }
+                Ending::ChatLimit { bytes, limit } => {
+                    tracing::warn!(chat = %self.chat, run = %live.run.id, bytes, limit, "the chat is larger than it may be");
+                }
                 Ending::ToolFailed { tool, error_type } => {
                     tracing::warn!(chat = %self.chat, run = %live.run.id, tool, %error_type, "the run was ended by a tool's failure");
                 }

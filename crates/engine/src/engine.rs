@@ -580,6 +580,7 @@ impl Inner {
             expire: self.settings.expire,
             owner: &record.owner,
             grants: &record.grants,
+            other_bytes: record.bytes,
             address: None,
         }
     }

@@ -41,7 +41,7 @@ pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, goodbye, shutting_down};
 pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
 
-use crate::{Ids, Limits, Rules, model::Usage};
+use crate::{Ids, Limits, Rules, model::Usage, store::json_bytes};
 
 /// A run.
 pub(crate) struct Run {
@@ -161,6 +161,8 @@ pub(crate) struct Context<'a> {
     pub expire: Duration,
     /// What a person has allowed for always in this chat.
     pub grants: &'a Grants,
+    /// Bytes of the chat's other messages, as JSON.
+    pub other_bytes: usize,
     /// Where the request comes from that has the run decide, if one does and it is known.
     pub address: Option<IpAddr>,
 }
@@ -334,6 +336,11 @@ impl Run {
     /// The message as it stands.
     pub fn snapshot(&self) -> UiMessage {
         self.assembler.snapshot()
+    }
+
+    /// How large the chat is with the message as it stands, as JSON.
+    fn chat_bytes(&self, context: &Context<'_>) -> usize {
+        context.other_bytes + json_bytes(&self.snapshot())
     }
 
     /// Whether nothing of the run is at work: it goes on only when somebody answers.

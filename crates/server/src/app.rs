@@ -237,6 +237,7 @@ fn settings(config: &Config) -> Settings {
             steps: config.max_steps.get(),
             attempts: config.max_attempts.get(),
             messages: config.max_messages.get(),
+            chat_bytes: config.max_chat.0,
             tools: config.max_tools.get(),
             system_bytes: config.max_system.0,
             output_tokens: config.max_output_tokens,

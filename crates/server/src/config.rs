@@ -235,6 +235,9 @@ settings! {
     /// Messages in one request.
     max_messages: NonZeroUsize = "2000", "FERMATA_MAX_MESSAGES",
         over "413 `too_large`";
+    /// Size of one chat: its messages as JSON.
+    max_chat: Size = "64MB", "FERMATA_MAX_CHAT",
+        over "413 `too_large` for a post or an answer; a run ends with `error` after the step that went over it, which is kept";
     /// Browser tools in one request.
     max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS",
         over "413 `too_large`";

@@ -264,6 +264,7 @@ fn keeps_message(live: &Live, effects: &Effects) -> bool {
             | Ending::Expired
             | Ending::StepLimit
             | Ending::OutputLimit { .. }
+            | Ending::ChatLimit { .. }
             | Ending::Failed(_)
             | Ending::CrashLoop
             | Ending::ToolFailed { .. },

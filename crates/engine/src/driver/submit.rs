@@ -54,6 +54,14 @@ impl Driver {
             Plan::Run { keep, add } => {
                 check_files(add.last(), &self.inner.settings.file_urls)?;
                 let (before, after) = self.bytes_around(keep, &add, &messages);
+                let limit = self.inner.settings.limits.chat_bytes;
+                // What makes a chat smaller is a way out for one that is over the limit.
+                if after > limit && after >= before {
+                    return Err(SubmitError::TooLarge(format!(
+                        "The chat would have {after} bytes; the limit is {limit} (max_chat). Go on in a new chat, or edit an earlier \
+                         message, which drops all that follows."
+                    )));
+                }
                 // Asked for before anything is given up for it.
                 let open = self.enter(&submission.owner, after.saturating_sub(before)).await?;
                 self.supersede(submission).await?;

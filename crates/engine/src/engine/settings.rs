@@ -45,6 +45,8 @@ pub struct Limits {
     pub attempts: u32,
     /// Messages in one post.
     pub messages: usize,
+    /// Bytes of one chat: its messages, as JSON.
+    pub chat_bytes: usize,
     /// Tools in one post.
     pub tools: usize,
     /// Bytes of the instructions in one post.
@@ -111,6 +113,7 @@ impl Default for Limits {
             steps: 20,
             attempts: 3,
             messages: 2000,
+            chat_bytes: 64_000_000,
             tools: 128,
             system_bytes: 256_000,
             output_tokens: None,

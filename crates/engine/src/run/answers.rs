@@ -139,6 +139,7 @@ impl Run {
                 },
             }
         }
+        self.check_room(&taken, context)?;
         let places: Vec<usize> = found.into_iter().map(|about| self.call_of(about)).collect();
         let receipts = self.receipts(&places, &taken, context);
         Ok(Taken { answers: taken, elicited, receipts, denied })
@@ -194,6 +195,28 @@ impl Run {
             }
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
         }
+    }
+
+    /// Whether the chat may have what these answers add to it. An error of a page's is always taken: it is how a call ends whose output
+    /// was too much.
+    fn check_room(&self, answers: &[(usize, AnswerKind)], context: &Context<'_>) -> Result<(), Rejected> {
+        let added = |(_, answer): &(usize, AnswerKind)| match answer {
+            AnswerKind::Output { output } => output.to_string().len(),
+            AnswerKind::Decision { approved: true, input: Some(input), .. } => input.to_string().len(),
+            AnswerKind::Decision { .. } | AnswerKind::Failure { .. } | AnswerKind::Elicited { .. } => 0,
+        };
+        let added: usize = answers.iter().map(added).sum();
+        if added == 0 {
+            return Ok(());
+        }
+        let (bytes, limit) = (self.chat_bytes(context) + added, context.limits.chat_bytes);
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Rejected::TooLarge(format!(
+            "With this answer the chat would have {bytes} bytes; the limit is {limit} (max_chat). The call waits on: send a smaller \
+             answer, or an errorText, or stop the run."
+        )))
     }
 
     fn check_edit(&self, place: usize, input: &Value, context: &Context<'_>) -> Result<(), Rejected> {

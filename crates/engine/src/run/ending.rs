@@ -31,6 +31,13 @@ pub(crate) enum Ending {
         /// How much that is.
         bytes: usize,
     },
+    /// The chat has become larger than it may be.
+    ChatLimit {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        limit: usize,
+    },
     /// The model failed.
     Failed(ModelError),
     /// Each process that worked on it ended, or failed, before it got on.
@@ -53,7 +60,9 @@ impl Ending {
             Self::Superseded => "superseded",
             Self::Expired => "expired",
             Self::StepLimit => "step_limit",
-            Self::OutputLimit { .. } | Self::Failed(_) | Self::ToolFailed { .. } => "failed",
+            Self::OutputLimit { .. } | Self::ChatLimit { .. } | Self::Failed(_) | Self::ToolFailed { .. } => {
+                "failed"
+            }
             Self::CrashLoop => "crash_loop",
         }
     }
@@ -69,6 +78,10 @@ impl Ending {
             ),
             Self::OutputLimit { bytes } => Some(format!(
                 "The model said more than {bytes} bytes in one step, and this server ends a run then (max_step_output)."
+            )),
+            Self::ChatLimit { bytes, limit } => Some(format!(
+                "This chat has {bytes} bytes by now, and may have {limit} (max_chat), so the run has ended here. Go on in a new chat, or \
+                 edit an earlier message, which drops all that follows."
             )),
             Self::ToolFailed { tool, error_type } => Some(format!(
                 "The tool {tool} failed ({error_type}), and this server ends a run then. Nothing after it was done."
@@ -258,6 +271,7 @@ fn why(call: &Call, unheard: bool, ending: &Ending, context: &Context<'_>) -> Ca
         | Ending::Finished(_)
         | Ending::StepLimit
         | Ending::OutputLimit { .. }
+        | Ending::ChatLimit { .. }
         | Ending::Failed(_)
         | Ending::CrashLoop
         | Ending::ToolFailed { .. } => Cancelled::RunEnded,

@@ -126,6 +126,8 @@ struct Scene {
     owner: Owner,
     limits: Limits,
     grants: Grants,
+    /// Of the chat's other messages.
+    other_bytes: usize,
 }
 
 impl Scene {
@@ -138,6 +140,7 @@ impl Scene {
             owner: Owner::new("alice"),
             limits: Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() },
             grants: Grants::new(),
+            other_bytes: 0,
         }
     }
 
@@ -152,6 +155,7 @@ impl Scene {
             limits: &self.limits,
             expire: Duration::from_secs(3600),
             grants: &self.grants,
+            other_bytes: self.other_bytes,
             address: None,
         }
     }

@@ -299,6 +299,10 @@ impl Run {
         if self.state.step >= context.limits.steps {
             return self.end(Ending::StepLimit, context, effects);
         }
+        let (bytes, limit) = (self.chat_bytes(context), context.limits.chat_bytes);
+        if bytes > limit {
+            return self.end(Ending::ChatLimit { bytes, limit }, context, effects);
+        }
         self.publish(effects, UiChunk::FinishStep);
         self.begin_step(effects);
     }

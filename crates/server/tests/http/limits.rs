@@ -83,6 +83,80 @@ async fn answered(app: &TestApp, body: Value) {
     assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
 }
 
+#[tokio::test]
+async fn a_post_that_would_make_a_chat_too_large_is_refused() {
+    let turns = ["One.", "Two.", "Three."].map(scripted::says);
+    let app = TestApp::with(&["--max-chat", "2000"], turns).await;
+    let detail = app.post("/api/chat", post("c", "u1", 2000)).await.problem(413, "too_large");
+    assert!(detail.contains("max_chat") && detail.contains("2000"), "{detail}");
+    assert_eq!(app.get("/api/chat/c").await.status, 404, "nothing has begun");
+    answered(&app, post("c", "u1", 1500)).await;
+    app.post("/api/chat", post("c", "u2", 500)).await.problem(413, "too_large");
+    answered(&app, edit("c", "u1", 100)).await;
+    answered(&app, post("c", "u2", 500)).await;
+    assert_eq!(app.get("/api/chat/c").await.json()["messages"].as_array().map(Vec::len), Some(4));
+}
+
+#[tokio::test]
+async fn a_run_that_makes_its_chat_too_large_ends_after_the_step() {
+    let turns = [calls(&[note("long", &"y".repeat(3000))]), scripted::says("Edited.")];
+    let app = TestApp::with(&["--approval", "auto", "--max-chat", "2000"], turns).await;
+    let mut stream = app.open(post("c", "u1", 10)).await;
+    stream.end().await;
+    assert_eq!(stream.until("tool-output-available").await["output"]["saved"], true);
+    assert!(stream.kinds().ends_with(&["finish-step", "error"]), "{:?}", stream.kinds());
+    let error = stream.until("error").await["errorText"].as_str().expect("words").to_owned();
+    assert!(error.contains("max_chat"), "{error}");
+    assert_eq!(app.model.asked().len(), 1, "the model is not asked again");
+    let chat = app.get("/api/chat/c").await.json();
+    assert_eq!(chat["open"], false);
+    let kept = chat["messages"][1].to_string();
+    assert!(kept.contains(&"y".repeat(3000)) && kept.contains("output-available"), "{kept}");
+    let detail = app.post("/api/chat", post("c", "u2", 1)).await.problem(413, "too_large");
+    assert!(detail.contains("edit an earlier message"), "{detail}");
+    answered(&app, edit("c", "u1", 20)).await;
+}
+
+#[tokio::test]
+async fn an_over_large_chat_may_be_made_smaller_and_deleted() {
+    let turns = [calls(&[note("long", &"y".repeat(3000))]), scripted::says("Again.")];
+    let app = TestApp::with(&["--approval", "auto", "--max-chat", "2000"], turns).await;
+    answered(&app, post("c", "u1", 10)).await;
+    app.post("/api/chat", edit("c", "u1", 9000)).await.problem(413, "too_large");
+    // It is still larger than it may be, and smaller than before.
+    answered(&app, edit("c", "u1", 3000)).await;
+    assert_eq!(app.ask(Method::DELETE, "/api/chat/c", &[], "").await.status, 204);
+}
+
+#[tokio::test]
+async fn an_answer_that_would_make_a_chat_too_large_is_refused_and_the_call_waits_on() {
+    let turns = [calls(&[("get_location", json!({}))]), scripted::says("Somewhere.")];
+    let app = TestApp::with(&["--max-chat", "2000"], turns).await;
+    let mut stream = app.open(says_with_location("c", "where?")).await;
+    let call = stream.until("tool-input-available").await["toolCallId"].clone();
+    let answer = json!({"chatId": "c", "toolCallId": call, "output": "x".repeat(2000)});
+    let detail = app.post("/chat/tool-result", answer).await.problem(413, "too_large");
+    assert!(detail.contains("max_chat"), "{detail}");
+    assert_eq!(app.pending("c").await.len(), 1);
+    let answer = json!({"chatId": "c", "toolCallId": call, "output": "Bern"});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    stream.end().await;
+    assert_eq!(stream.words(), "Somewhere.");
+}
+
+#[tokio::test]
+async fn a_call_in_a_chat_that_is_full_is_ended_by_an_error_text() {
+    let turns = [calls(&[("get_location", json!({}))]), scripted::says("Never said.")];
+    let app = TestApp::with(&["--max-chat", "2000"], turns).await;
+    let mut stream = app.open(says_with_location("c", &"x".repeat(1600))).await;
+    let call = stream.until("tool-input-available").await["toolCallId"].clone();
+    let answer = json!({"chatId": "c", "toolCallId": call, "errorText": "too much ".repeat(50)});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    stream.end().await;
+    assert!(stream.kinds().ends_with(&["finish-step", "error"]), "{:?}", stream.kinds());
+    assert!(app.pending("c").await.is_empty());
+}
+
 // === owners ===
 
 #[tokio::test]

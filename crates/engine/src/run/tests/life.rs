@@ -765,3 +765,33 @@ fn a_model_that_says_too_much_in_a_step_ends_the_run_with_an_error() {
         over: failed
     "#]]);
 }
+
+#[test]
+fn a_chat_that_is_too_large_ends_the_run_after_the_step() {
+    let mut play = Play::new();
+    (play.scene.limits.chat_bytes, play.scene.other_bytes) = (2_000, 1_500);
+    play.calls(&[("time", "{}")]);
+    play.settle("call_1", Ok(json!("now")));
+    assert_eq!(play.run.state.step, 2, "there is room");
+    play.calls(&[("time", "{}")]);
+    play.transcript.clear();
+    play.settle("call_2", Ok(json!("x".repeat(500))));
+    let transcript = play.transcript.trim_end();
+    assert!(transcript.contains("finish-step\nerror This chat has "), "{transcript}");
+    assert!(
+        transcript.contains("may have 2000 (max_chat)") && transcript.ends_with("over: failed"),
+        "{transcript}"
+    );
+}
+
+#[test]
+fn an_answer_that_would_make_the_chat_too_large_is_refused_and_an_error_text_is_not() {
+    let mut play = Play::new();
+    (play.scene.limits.chat_bytes, play.scene.other_bytes) = (2_000, 1_500);
+    play.calls(&[("where", "{}")]);
+    let refused = play.refusal(&[output("call_1", json!("x".repeat(500)))]);
+    assert!(matches!(&refused, Rejected::TooLarge(words) if words.contains("max_chat")), "{refused:?}");
+    let kind = AnswerKind::Failure { error_text: "x".repeat(500) };
+    play.answer(vec![Answer { of: AnswerTarget::Call(ToolCallId::new("call_1")), kind }]);
+    assert_eq!(play.run.state.phase, Phase::Over, "the step was too much");
+}
