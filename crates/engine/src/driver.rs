@@ -12,6 +12,7 @@ mod live;
 mod saving;
 mod spans;
 mod submit;
+mod timers;
 mod tools;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -19,11 +20,11 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use fermata_protocol::{Answer, ChatId, EventId, Profile, RunId};
 use fermata_tools::{ErrorType, Grants, Owner, Receipt, Strategy};
 use futures::{StreamExt, TryStreamExt, stream};
-use jiff::Timestamp;
 use tokio::{sync::oneshot, time::Instant};
 
 use live::{Happening, Live};
 use spans::model_span;
+use timers::in_time;
 
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, ReadError, Submission, SubmitError,
@@ -391,8 +392,8 @@ impl Driver {
 
     /// Ends what is over: waiting calls, the hold, the patience with the model.
     async fn keep_time(&mut self) -> Result<(), StoreError> {
-        let now = self.inner.clock.now();
-        let limits = &self.inner.settings.limits;
+        self.set_timers();
+        let (reached, limits) = (self.inner.clock.reached(), &self.inner.settings.limits);
         let Some(live) = &self.live else { return Ok(()) };
         let silent = live.model_deadline(limits.model_timeout, limits.model_call_timeout);
         if silent.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -404,19 +405,19 @@ impl Driver {
             let effects = self.hear(vec![Err(ModelError::Timeout)]);
             return self.perform(effects).await;
         }
-        if live.run.first_question_ends().is_some_and(|ends| ends <= now) {
+        if live.timers.question.is_over() {
             let effects = self.decide(Run::end_questions);
             return self.perform(effects).await;
         }
-        if live.run.is_expired(now) {
+        if live.run.is_expired(reached) {
             let effects = self.decide(|run, context, effects| run.end(Ending::Expired, context, effects));
             return self.perform(effects).await;
         }
-        if live.run.tools_missed(limits.tool_timeout).is_some_and(|missed| missed <= now) {
+        if live.timers.tools.is_over() {
             let effects = self.decide(Run::give_up_on_tools);
             return self.perform(effects).await;
         }
-        if live.run.hold_ends().is_some_and(|ends| ends <= now) {
+        if live.timers.hold.is_over() {
             return self.let_go().await;
         }
         Ok(())
@@ -494,21 +495,29 @@ impl Driver {
     }
 
     /// When something may be over.
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&mut self) -> Option<Instant> {
+        self.set_timers();
+        let (reached, limits) = (self.inner.clock.reached(), &self.inner.settings.limits);
         let live = self.live.as_ref()?;
-        let (now, limits) = (self.inner.clock.now(), &self.inner.settings.limits);
-        let in_time = |time: Timestamp| {
-            let left = Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO);
-            // Beyond this tokio's clock may not reach; the time is looked at again then.
-            Instant::now() + left.min(Duration::from_secs(24 * 3600))
-        };
         let times = [
-            live.run.hold_ends().map(in_time),
-            live.run.expires().map(in_time),
-            live.run.tools_missed(limits.tool_timeout).map(in_time),
+            live.timers.hold.ends(),
+            live.timers.question.ends(),
+            live.timers.tools.ends(),
+            live.run.expiry().map(|expires| in_time(expires, reached)),
             live.model_deadline(limits.model_timeout, limits.model_call_timeout),
         ];
-        times.into_iter().flatten().min()
+        // Beyond this tokio's clock may not reach; the time is looked at again then.
+        let furthest = Instant::now() + Duration::from_secs(24 * 3600);
+        times.into_iter().flatten().min().map(|ends| ends.min(furthest))
+    }
+
+    fn set_timers(&mut self) {
+        let now = self.inner.clock.now();
+        let tool_timeout = self.inner.settings.limits.tool_timeout;
+        let Some(live) = &mut self.live else { return };
+        live.timers.hold.set(live.run.hold_ends(), now);
+        live.timers.question.set(live.run.first_question_ends(), now);
+        live.timers.tools.set(live.run.tools_missed(tool_timeout), now);
     }
 }
 

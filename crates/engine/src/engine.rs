@@ -25,6 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Mail, Model, Reader, Store,
     chats::{Chats, Full, Lost},
+    deployment_clock::DeploymentClock,
     driver::{Checked, Command, Driver, Record, Reply},
     instances::{Heartbeat, Instances, Order, follow_beats, free_locks, keep_alive, read_letters, sweep},
     model::Usage,
@@ -51,7 +52,7 @@ pub struct Engine {
 pub(crate) struct Inner {
     pub model: Arc<dyn Model>,
     pub store: Arc<dyn Store>,
-    pub clock: Arc<dyn Clock>,
+    pub clock: DeploymentClock,
     pub ids: Arc<dyn Ids>,
     pub settings: Settings,
     /// Replaced as a whole.
@@ -89,7 +90,7 @@ pub struct EngineParts {
     pub tools: Vec<Arc<dyn Tool>>,
     /// What decides about calls until [`Engine::set_rules`].
     pub rules: Rules,
-    /// What time it is.
+    /// What time it is on this machine. It counts if the store has no clock that all instances share.
     pub clock: Arc<dyn Clock>,
     /// Where ids come from.
     pub ids: Arc<dyn Ids>,
@@ -97,7 +98,7 @@ pub struct EngineParts {
     pub settings: Settings,
 }
 
-/// What time it is.
+/// What time it is on this machine, which may be wrong.
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
@@ -196,7 +197,7 @@ impl Engine {
             current: watch::Sender::new(Arc::new(current)),
             model: parts.model,
             store: parts.store,
-            clock: parts.clock,
+            clock: DeploymentClock::new(parts.clock),
             ids: parts.ids,
             settings: parts.settings,
             chats: Chats::default(),

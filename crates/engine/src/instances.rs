@@ -37,6 +37,7 @@ pub(crate) use relay::{Order, forward};
 
 use crate::{
     Mail,
+    deployment_clock::DeploymentClock,
     store::{InstanceId, LEASE, Store, StoreError},
 };
 
@@ -93,11 +94,13 @@ impl Instances {
         }
     }
 
-    /// Counts this instance among those alive, once. What it drives is its own only from then on.
-    pub async fn join(&self, store: &Arc<dyn Store>) -> Result<(), StoreError> {
-        let joining = || {
-            let (store, me) = (store.clone(), self.me.clone());
-            self.heartbeat.run(async move { store.join(&me).await })
+    /// Counts this instance among those alive, once. What it drives is its own only from then on, and only then it knows what time it is.
+    pub async fn join(&self, store: &Arc<dyn Store>, clock: &DeploymentClock) -> Result<(), StoreError> {
+        let joining = || async {
+            let (store, me, asked) = (store.clone(), self.me.clone(), Instant::now());
+            let joined = self.heartbeat.run(async move { store.join(&me).await }).await?;
+            clock.start(&joined, asked);
+            Ok(())
         };
         self.joined.get_or_try_init(joining).await.copied()
     }

@@ -5,6 +5,7 @@
 
 mod chats;
 mod content;
+mod deployment_clock;
 mod driver;
 mod engine;
 pub mod file_urls;

@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use answers::{Given, Rejected};
+use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, goodbye, shutting_down};
 pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
@@ -372,9 +373,14 @@ impl Run {
 
     /// When the first of what waits for somebody expires.
     pub fn expires(&self) -> Option<Timestamp> {
+        self.expiry().into_iter().chain(self.first_question_ends()).min()
+    }
+
+    /// When the run ends because nobody came.
+    pub fn expiry(&self) -> Option<Timestamp> {
         let calls = self.calls.iter().filter(|call| call.waits_for_somebody());
-        let questions = self.elicitations().map(|elicited| elicited.expires);
-        calls.filter_map(|call| call.expires).chain(questions).min()
+        let questions = self.elicitations().filter(|asked| asked.expiry_ends == ExpiryEnds::Run);
+        calls.filter_map(|call| call.expires).chain(questions.map(|asked| asked.expires)).min()
     }
 
     /// When the readers are sent away, unless somebody answers; `None` while something is at work.

@@ -1,7 +1,8 @@
 //! The port to what survives the process.
 //!
 //! One write operation, [`Store::commit`]: a list of [`Change`]s to one chat that happen together or not at all. Ids and
-//! times come from above; only who is alive is told by the database's own clock, because the clocks of instances differ.
+//! times come from above, where they follow the clock that the store tells with each beat, if it has one: the clocks of instances differ.
+//! Who is alive is told by that clock alone.
 //!
 //! Several instances may share a store. What keeps them apart is the chat's [`Fence`]: a number that every commit raises by one and has
 //! to know. Who has read a chat before somebody else changed it cannot write to it any more, however long it was away. Beside that,
@@ -90,11 +91,14 @@ pub trait Store: Send + Sync {
 
     /// Counts this instance among those alive. Where the store can have one instance only, all others are no longer alive: theirs are
     /// the runs of a process that has ended.
-    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError>;
+    async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError>;
 
     /// Renews that this instance is alive, and removes those that are not: who has not been heard of for [`LEASE`], or whose connection
     /// tells sooner that it has ended.
     async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError>;
+
+    /// Keeps for the next start how far time has come. What is kept never goes back.
+    async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError>;
 
     /// Lets go of the runs of this instance that wait for somebody, so that any other may take them up.
     async fn release(&self, instance: &InstanceId) -> Result<(), StoreError>;
@@ -137,6 +141,24 @@ pub struct InstanceId(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fence(pub u64);
 
+/// What an instance learns when it joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// What time it is by the clock that all instances share; `None` if the store has none.
+    pub now: Option<Timestamp>,
+    /// How far time had come, as it was noted last.
+    pub mark: Option<ClockMark>,
+}
+
+/// How far time has come for a deployment, whatever the clocks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockMark {
+    /// The time that has certainly come.
+    pub reached: Timestamp,
+    /// The time to which the clock had leapt, if it was not believed yet.
+    pub doubted: Option<Timestamp>,
+}
+
 /// What an instance learns when it renews its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beat {
@@ -144,6 +166,8 @@ pub struct Beat {
     pub was_dead: bool,
     /// All instances that are alive, itself included.
     pub alive: Vec<InstanceId>,
+    /// What time it is by the clock that all instances share; `None` if the store has none.
+    pub now: Option<Timestamp>,
 }
 
 /// What one owner keeps.

@@ -11,7 +11,8 @@ use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::{
     Store,
     store::{
-        Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Kept, Outlined, StoreError, page::Cursor,
+        Beat, Change, ChatPage, ChatRecord, ClockMark, Fence, InstanceId, Joined, Kept, Outlined, StoreError,
+        page::Cursor,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
@@ -23,7 +24,9 @@ use crate::{
     Notes, OpenError, OpenOptions,
     error::{Fault, failed},
 };
-use queries::{audit, calls, changes, chats, cluster_keys, instances, locks, messages, owners, runs};
+use queries::{
+    audit, calls, changes, chats, clock_marks, cluster_keys, instances, locks, messages, owners, runs,
+};
 use sessions::Sessions;
 
 pub mod open;
@@ -246,12 +249,16 @@ impl Store for PostgresStore {
         persist(|| self.forget_old_audit(before, limit)).await
     }
 
-    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
+    async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         Ok(self.sessions.join(instance).await?)
     }
 
     async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
         Ok(self.sessions.beat(instance).await?)
+    }
+
+    async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {
+        persist(|| async { clock_marks::put(&mut *self.connection().await?, mark).await }).await
     }
 
     async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {

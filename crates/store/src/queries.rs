@@ -10,6 +10,7 @@ pub mod audit;
 pub mod calls;
 pub mod changes;
 pub mod chats;
+pub mod clock_marks;
 pub mod cluster_keys;
 pub mod confirmations;
 pub mod instances;

@@ -13,7 +13,8 @@ use async_trait::async_trait;
 use fermata_engine::{
     Store,
     store::{
-        Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Kept, Outlined, StoreError, page::Cursor,
+        Beat, Change, ChatPage, ChatRecord, ClockMark, Fence, InstanceId, Joined, Kept, Outlined, StoreError,
+        page::Cursor,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
@@ -26,7 +27,9 @@ use crate::{
     error::{Fault, failed},
     text::text,
 };
-use queries::{audit, calls, changes, chats, cluster_keys, instances, locks, messages, owners, runs};
+use queries::{
+    audit, calls, changes, chats, clock_marks, cluster_keys, instances, locks, messages, owners, runs,
+};
 
 pub mod open;
 #[path = "queries.rs"]
@@ -262,7 +265,7 @@ impl Store for SqliteStore {
         Ok(forgotten)
     }
 
-    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
+    async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         let mut transaction = self.begin().await?;
         sqlx::query("delete from instances where id <> $1")
             .bind(text(instance.as_str()))
@@ -270,7 +273,9 @@ impl Store for SqliteStore {
             .await
             .map_err(failed)?;
         renew(&mut transaction, instance).await?;
-        Ok(transaction.commit().await.map_err(failed)?)
+        let mark = clock_marks::find(&mut transaction).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(Joined { now: None, mark })
     }
 
     async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
@@ -278,7 +283,11 @@ impl Store for SqliteStore {
         let was_dead = renew(&mut transaction, instance).await?;
         let alive = instances::alive(&mut transaction).await?;
         transaction.commit().await.map_err(failed)?;
-        Ok(Beat { was_dead, alive })
+        Ok(Beat { was_dead, alive, now: None })
+    }
+
+    async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {
+        Ok(clock_marks::put(&mut *self.writer().await?, mark).await?)
     }
 
     async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {

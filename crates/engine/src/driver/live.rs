@@ -18,6 +18,7 @@ use tracing::{Instrument, Span};
 use super::{
     jobs::{Jobs, Signal},
     spans::CallSpans,
+    timers::Timers,
 };
 use crate::{
     engine::{Current, Inner, OpenRun},
@@ -48,6 +49,7 @@ pub(super) struct Live {
     pub is_taken_up: bool,
     /// Whether it was saved after the server had begun to end.
     pub is_saved_late: bool,
+    pub timers: Timers,
     lot: ParkingLot,
     parked: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
     lines: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<Lock>)>>,
@@ -113,6 +115,7 @@ impl Live {
             attempts: 0,
             is_taken_up: false,
             is_saved_late: false,
+            timers: Timers::default(),
             run,
             log,
             current,

@@ -14,7 +14,7 @@ use crate::{
 impl Driver {
     /// Reads what is known of the chat.
     pub(super) async fn read(&mut self) -> Result<(), StoreError> {
-        self.inner.instances.join(&self.inner.store).await?;
+        self.inner.instances.join(&self.inner.store, &self.inner.clock).await?;
         self.deaths = self.inner.instances.deaths();
         let me = &self.inner.instances.me;
         self.record = self.inner.store.chat(&self.chat).await?.map(|chat| Record {
@@ -58,7 +58,7 @@ impl Driver {
         let Some(record) = &mut self.record else { return Ok(()) };
         let Some(saved) = record.saved_run.take().filter(|_| record.driver.is_none()) else { return Ok(()) };
         let (id, counted) = (saved.id.clone(), saved.attempts);
-        let begins = begins_work(&saved, self.inner.clock.now());
+        let begins = begins_work(&saved, self.inner.clock.reached());
         let attempts = if begins { counted.saturating_add(1) } else { counted };
         if begins {
             // Before anything of it is looked at: whatever it does to this process, the next one knows of the attempt.

@@ -11,7 +11,7 @@ use super::{Instances, answering::unfollow};
 use crate::{
     driver::Command,
     engine::Inner,
-    store::{Beat, StoreError},
+    store::{Beat, ClockMark, StoreError},
 };
 
 /// How often this instance says that it is alive; several times in a lease.
@@ -22,6 +22,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const DUE_AT_ONCE: usize = 100;
 /// How many are taken up at a time that were at work: each may ask the model at once.
 const ORPHANS_AT_ONCE: usize = 50;
+/// How often it is noted how far time has come. More often would wake the disk of an idle server for nothing.
+const NOTE_EVERY: Duration = Duration::from_secs(600);
 /// How often is looked for what may be forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// How much of it is forgotten at a time, so that nobody waits for long.
@@ -36,8 +38,11 @@ pub(crate) async fn keep_alive(inner: Weak<Inner>) {
         let instances = &inner.instances;
         let at = Instant::now();
         let beat = async {
-            instances.join(&inner.store).await?;
-            inner.store.beat(&instances.me).await
+            instances.join(&inner.store, &inner.clock).await?;
+            let asked = Instant::now();
+            let beat = inner.store.beat(&instances.me).await?;
+            inner.clock.observe(beat.now, asked);
+            Ok::<_, StoreError>(beat)
         };
         match beat.await {
             Ok(beat) => {
@@ -96,10 +101,12 @@ pub(crate) async fn follow_beats(inner: Arc<Inner>) {
 /// Takes up runs that nobody drives: those whose time is over, and those that were at work. Until it is dropped.
 pub(crate) async fn sweep(inner: Arc<Inner>) {
     let mut forgot = Instant::now();
+    let mut noted = None;
     loop {
         if let Err(error) = take_up(&inner).await {
             tracing::warn!(%error, "runs that nobody drives could not be looked for");
         }
+        note_time(&inner, &mut noted).await;
         if forgot.elapsed() >= FORGET_EVERY {
             forgot = Instant::now();
             if let Err(error) = forget(&inner).await {
@@ -112,10 +119,10 @@ pub(crate) async fn sweep(inner: Arc<Inner>) {
 
 async fn take_up(inner: &Arc<Inner>) -> Result<(), StoreError> {
     let instances = &inner.instances;
-    instances.join(&inner.store).await?;
+    instances.join(&inner.store, &inner.clock).await?;
     // Those that are shunned come first, as they grow old, and must not hide the others.
     let shunned = instances.shunned();
-    let mut chats = inner.store.due(inner.clock.now(), DUE_AT_ONCE + shunned.len()).await?;
+    let mut chats = inner.store.due(inner.clock.reached(), DUE_AT_ONCE + shunned.len()).await?;
     chats.extend(inner.store.orphans(ORPHANS_AT_ONCE + shunned.len()).await?);
     chats.retain(|chat| !inner.chats.is_driven(chat) && !shunned.contains(chat));
     // A driver that is about to fail, too, must hear that it is not to be forgotten.
@@ -129,8 +136,23 @@ async fn take_up(inner: &Arc<Inner>) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Notes how far time has come, unless that was done a short while ago and is as it was.
+async fn note_time(inner: &Inner, noted: &mut Option<(Instant, ClockMark)>) {
+    let Some(mark) = inner.clock.mark() else { return };
+    if let Some((at, before)) = *noted
+        && at.elapsed() < NOTE_EVERY
+        && before.doubted == mark.doubted
+    {
+        return;
+    }
+    *noted = Some((Instant::now(), mark));
+    if let Err(error) = inner.store.note_time(mark).await {
+        tracing::warn!(%error, "how far time has come could not be noted for the next start");
+    }
+}
+
 async fn forget(inner: &Inner) -> Result<(), StoreError> {
-    let now = inner.clock.now();
+    let now = inner.clock.reached();
     if let Ok(before) = now.saturating_sub(KEEP_LOGS) {
         while inner.store.forget_logs(before, FORGOTTEN_AT_ONCE).await? == FORGOTTEN_AT_ONCE {
             tokio::task::yield_now().await;

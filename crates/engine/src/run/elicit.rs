@@ -98,12 +98,13 @@ impl Run {
         ending.map(|elicited| elicited.expires).min()
     }
 
-    /// Nobody has answered these questions in time, and others wait for what their calls keep.
+    /// Nobody has answered the first of these questions in time, and others wait for what its call keeps.
     pub fn end_questions(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        let Some(first) = self.first_question_ends() else { return };
         let limit = humantime::format_duration(context.limits.elicit_timeout);
         for nth in 0..self.elicited.len() {
             let Elicited { state, expiry_ends, expires, .. } = &self.elicited[nth];
-            let is_over = *expiry_ends == ExpiryEnds::Question && *expires <= context.now;
+            let is_over = *expiry_ends == ExpiryEnds::Question && *expires <= first;
             if is_over && *state == ElicitState::Pending {
                 let reason = format!(
                     "nobody answered within {limit}, and the call keeps others from a resource (elicit_timeout)."

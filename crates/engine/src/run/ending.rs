@@ -10,7 +10,7 @@ use fermata_tools::{Call, CallState, Cancelled, ErrorType};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Effects, Phase, Run, elicit::ExpiryEnds};
+use super::{Context, Effects, Phase, Run};
 use crate::model::ModelError;
 
 /// How a run ended.
@@ -226,10 +226,7 @@ impl Run {
 
     /// Whether a waiting call's time is over.
     pub fn is_expired(&self, now: Timestamp) -> bool {
-        let calls = self.calls.iter().filter(|call| call.waits_for_somebody());
-        let questions = self.elicitations().filter(|asked| asked.expiry_ends == ExpiryEnds::Run);
-        let times = calls.filter_map(|call| call.expires).chain(questions.map(|asked| asked.expires));
-        times.min().is_some_and(|expires| expires <= now)
+        self.expiry().is_some_and(|expires| expires <= now)
     }
 
     /// Whether the message is worth keeping: a step that never said anything is not.

@@ -87,16 +87,16 @@ impl Run {
         self.go_on(context, effects);
     }
 
-    /// Calls that have waited for their tools long enough fail.
+    /// The calls that have waited longest for their tools have waited long enough, and fail.
     pub fn give_up_on_tools(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        let limit = context.limits.tool_timeout;
-        let over = |since: Timestamp| later(since, limit) <= context.now;
+        let Some(first) = self.absent.values().min().copied() else { return };
+        let missed: Vec<ToolCallId> =
+            self.absent.extract_if(.., |_, since| *since == first).map(|(id, _)| id).collect();
         for place in self.step_places() {
             let id = self.calls[place].id.clone();
-            if !self.absent.get(&id).copied().is_some_and(over) || self.calls[place].state().is_final() {
+            if !missed.contains(&id) || self.calls[place].state().is_final() {
                 continue;
             }
-            self.absent.remove(&id);
             self.repeated.remove(&id);
             let tool = &self.calls[place].tool;
             let words = format!("The tool {tool} is not there any more, so the call did not run.");

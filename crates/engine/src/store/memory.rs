@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Beat, Change, ChatPage, ChatRecord, ChatSummary, Fence, InstanceId, Kept, Outlined, RunRecord, Store,
-    StoreError, json_bytes,
+    Beat, Change, ChatPage, ChatRecord, ChatSummary, ClockMark, Fence, InstanceId, Joined, Kept, Outlined,
+    RunRecord, Store, StoreError, json_bytes,
     page::{self, Cursor},
 };
 
@@ -34,6 +34,7 @@ struct Inner {
     alive: BTreeSet<InstanceId>,
     locks: HashMap<ResourceKey, InstanceId>,
     audit: Vec<AuditRecord>,
+    mark: Option<ClockMark>,
 }
 
 /// A decision as it was noted.
@@ -264,15 +265,23 @@ impl Store for MemoryStore {
         Ok(old.len())
     }
 
-    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
-        self.lock().alive.insert(instance.clone());
-        Ok(())
+    async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
+        let mut inner = self.lock();
+        inner.alive.insert(instance.clone());
+        Ok(Joined { now: None, mark: inner.mark })
     }
 
     async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
         let alive = &mut self.lock().alive;
         let was_dead = alive.insert(instance.clone());
-        Ok(Beat { was_dead, alive: alive.iter().cloned().collect() })
+        Ok(Beat { was_dead, alive: alive.iter().cloned().collect(), now: None })
+    }
+
+    async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {
+        let known = &mut self.lock().mark;
+        let reached = known.map_or(mark.reached, |known| known.reached.max(mark.reached));
+        *known = Some(ClockMark { reached, ..mark });
+        Ok(())
     }
 
     async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {

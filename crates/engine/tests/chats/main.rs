@@ -1,6 +1,7 @@
 //! Chats as their users see them, through the engine's public API: no HTTP, no SQL, no waiting (time is paused).
 
 mod attempts;
+mod clocks;
 mod heartbeat;
 mod inbox;
 mod instances;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::world::{Does, Read, World, calls, decision, finished, output, says};
 
-fn settings(tool: &str, settings: ToolSettings) -> Rules {
+pub fn settings(tool: &str, settings: ToolSettings) -> Rules {
     Rules { tools: vec![(Pattern::new(tool), settings)], ..Rules::default() }
 }
 
@@ -28,7 +28,7 @@ fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
 }
 
 /// A post to another chat of the same world.
-async fn say_in(world: &World, chat: &str) -> Read {
+pub async fn say_in(world: &World, chat: &str) -> Read {
     let body = json!({"id": chat, "message": {"role": "user", "content": "go"}});
     let body = ChatBody::parse(body).unwrap();
     let submission = Submission { owner: world.owner.clone(), body, hold: None, address: None };

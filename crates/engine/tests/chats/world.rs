@@ -184,6 +184,7 @@ struct Outside {
     model: Arc<Script>,
     ids: Arc<Counting>,
     clock: Arc<Paused>,
+    database: Option<Arc<Paused>>,
     done: Arc<Mutex<Vec<String>>>,
 }
 
@@ -195,7 +196,8 @@ pub struct World {
     /// How it reaches the other instances, where it is one of several.
     pub mail: Option<Arc<MemoryMail>>,
     ids: Arc<Counting>,
-    clock: Arc<Paused>,
+    pub clock: Arc<Paused>,
+    database: Option<Arc<Paused>>,
     pub done: Arc<Mutex<Vec<String>>>,
     pub owner: Owner,
     pub chat: ChatId,
@@ -209,6 +211,18 @@ impl World {
     /// The first of several instances.
     pub fn first() -> Self {
         Self::on(Outside::default(), Some(Arc::default()))
+    }
+
+    /// The same, on a database that has a clock of its own.
+    pub fn first_on_a_clock() -> Self {
+        Self::on(Outside { database: Some(Arc::default()), ..Outside::default() }, Some(Arc::default()))
+    }
+
+    /// One more instance, on a machine whose clock is so many seconds ahead.
+    pub fn another_ahead(&self, seconds: i64) -> Self {
+        let clock = Paused::default();
+        clock.set(seconds);
+        Self::on(Outside { clock: Arc::new(clock), ..self.outside() }, self.mail.clone())
     }
 
     /// One more instance of the same deployment.
@@ -234,13 +248,14 @@ impl World {
             model: self.model.clone(),
             ids: self.ids.clone(),
             clock: self.clock.clone(),
+            database: self.database.clone(),
             done: self.done.clone(),
         }
     }
 
     fn on(outside: Outside, mail: Option<Arc<MemoryMail>>) -> Self {
-        let Outside { store, model, ids, clock, done } = outside;
-        let store = Shaky::on(store);
+        let Outside { store, model, ids, clock, database, done } = outside;
+        let store = Shaky::on(store, database.clone());
         let notes = Some(Resource::per_owner("notes"));
         let engine = Engine::new(EngineParts {
             model: model.clone(),
@@ -256,6 +271,7 @@ impl World {
             settings: Settings {
                 hold: Duration::from_secs(300),
                 expire: Duration::from_secs(3600),
+                keep: Some(Duration::from_secs(14 * 24 * 3600)),
                 // Paused time is that of a runtime with one thread, which no other thread sees.
                 heartbeat_thread: Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread,
                 drain: Duration::from_secs(3),
@@ -283,6 +299,7 @@ impl World {
             mail,
             ids,
             clock,
+            database,
             done,
             owner: Owner::new("alice"),
             chat: ChatId::new("c"),

@@ -11,13 +11,18 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Store,
-    store::{Beat, Change, ChatPage, ChatRecord, Fence, InstanceId, Kept, MemoryStore, Outlined, StoreError},
+    Clock, Store,
+    store::{
+        Beat, Change, ChatPage, ChatRecord, ClockMark, Fence, InstanceId, Joined, Kept, MemoryStore,
+        Outlined, StoreError,
+    },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey, StateName};
 use jiff::Timestamp;
 use tokio::{sync::watch, time::Instant};
+
+use super::Paused;
 
 /// One instance's way to the store, which fails while it is told to, and for ever when the instance was killed.
 #[derive(Default)]
@@ -28,6 +33,8 @@ pub struct Shaky {
     pub is_silent: watch::Sender<bool>,
     /// How often more of a chat was read than whose it is.
     pub reads: AtomicUsize,
+    /// The clock that all instances share, if the store is one that has a clock.
+    pub clock: Option<Arc<Paused>>,
     /// Told of each beat.
     pub beats: Mutex<Option<std::sync::mpsc::Sender<()>>>,
     is_dead: AtomicBool,
@@ -51,8 +58,8 @@ pub trait Trouble: Send + Sync {
 }
 
 impl Shaky {
-    pub fn on(store: Arc<MemoryStore>) -> Arc<Self> {
-        Arc::new(Self { store, ..Self::default() })
+    pub fn on(store: Arc<MemoryStore>, clock: Option<Arc<Paused>>) -> Arc<Self> {
+        Arc::new(Self { store, clock, ..Self::default() })
     }
 
     /// One to which more may happen than it is told.
@@ -90,6 +97,10 @@ impl Shaky {
     /// Its name, once it has told it.
     pub fn joined(&self) -> Option<InstanceId> {
         self.instance.lock().unwrap().clone()
+    }
+
+    fn time(&self) -> Option<Timestamp> {
+        self.clock.as_ref().map(|clock| clock.now())
     }
 
     async fn check(&self) -> Result<(), StoreError> {
@@ -223,17 +234,23 @@ impl Store for Shaky {
         self.check().await?;
         self.store.forget_audit(before, limit).await
     }
-    async fn join(&self, instance: &InstanceId) -> Result<(), StoreError> {
+    async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         self.check().await?;
         *self.instance.lock().unwrap() = Some(instance.clone());
-        self.store.join(instance).await
+        let joined = self.store.join(instance).await?;
+        Ok(Joined { now: self.time(), ..joined })
     }
     async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
         self.check().await?;
         if let Some(beats) = &*self.beats.lock().unwrap() {
             let _ = beats.send(());
         }
-        self.store.beat(instance).await
+        let beat = self.store.beat(instance).await?;
+        Ok(Beat { now: self.time(), ..beat })
+    }
+    async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {
+        self.check().await?;
+        self.store.note_time(mark).await
     }
     async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {
         self.check().await?;

@@ -13,11 +13,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fermata_engine::store::{Beat, InstanceId, LEASE, StoreError};
+use fermata_engine::store::{Beat, InstanceId, Joined, LEASE, StoreError};
+use jiff::Timestamp;
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
-use super::{queries::instances, within};
+use super::{
+    queries::{clock_marks, instances},
+    within,
+};
 use crate::{
+    column::read_time,
     error::{Fault, failed},
     text::{Text, text},
 };
@@ -54,15 +59,16 @@ impl Sessions {
     }
 
     /// Opens the instance's session, notes it, and removes those that have ended.
-    pub async fn join(&self, instance: &InstanceId) -> Result<(), Fault> {
+    pub async fn join(&self, instance: &InstanceId) -> Result<Joined, Fault> {
         let joining = async {
             let mut session = Session::open(&self.options, None).await?;
-            session.beat(instance).await?;
-            Ok(session)
+            let mark = clock_marks::find(&mut session.connection).await?;
+            let beat = session.beat(instance).await?;
+            Ok((session, Joined { now: beat.now, mark }))
         };
-        let session = within(PATIENCE, joining).await?;
+        let (session, joined) = within(PATIENCE, joining).await?;
         self.lock().insert(instance.clone(), session);
-        Ok(())
+        Ok(joined)
     }
 
     /// Renews the instance's lease, in a new session where the one it had is gone.
@@ -134,40 +140,42 @@ impl Session {
     }
 
     async fn beat(&mut self, instance: &InstanceId) -> Result<Beat, Fault> {
-        let was_dead = self.renew(instance).await?;
+        let (was_dead, now) = self.renew(instance).await?;
         if self.forbears_until.is_none_or(|until| until <= Instant::now()) {
             self.forbears_until = None;
             self.bury(instance).await?;
         }
-        Ok(Beat { was_dead, alive: instances::alive(&mut self.connection).await? })
+        Ok(Beat { was_dead, alive: instances::alive(&mut self.connection).await?, now: Some(now) })
     }
 
-    /// Notes that the instance is alive, and in which session; whether its row was not there.
-    async fn renew(&mut self, instance: &InstanceId) -> Result<bool, Fault> {
-        let renewed = sqlx::query(
+    /// Notes that the instance is alive, and in which session; whether its row was not there, and what time it is.
+    async fn renew(&mut self, instance: &InstanceId) -> Result<(bool, Timestamp), Fault> {
+        let renewed: Option<i64> = sqlx::query_scalar(
             "update instances set session = $2, beat_at = (extract(epoch from clock_timestamp()) * 1000000)::bigint
-             where id = $1",
+             where id = $1
+             returning beat_at",
         )
         .bind(text(instance.as_str()))
         .bind(i64::from(self.number))
-        .execute(&mut self.connection)
+        .fetch_optional(&mut self.connection)
         .await
         .map_err(failed)?;
-        if renewed.rows_affected() == 1 {
-            return Ok(false);
+        if let Some(now) = renewed {
+            return Ok((false, read_time(now)?));
         }
-        sqlx::query(
+        let now: i64 = sqlx::query_scalar(
             "insert into instances (id, session, joined_at, beat_at)
              select $1, $2, now.at, now.at
              from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as at offset 0) as now
-             on conflict (id) do update set session = excluded.session, beat_at = excluded.beat_at",
+             on conflict (id) do update set session = excluded.session, beat_at = excluded.beat_at
+             returning beat_at",
         )
         .bind(text(instance.as_str()))
         .bind(i64::from(self.number))
-        .execute(&mut self.connection)
+        .fetch_one(&mut self.connection)
         .await
         .map_err(failed)?;
-        Ok(true)
+        Ok((true, read_time(now)?))
     }
 
     /// Removes those that are dead. Their locks go with their rows.

@@ -1,6 +1,6 @@
 //! Who is alive, who drives what, and what is left to others when an instance ends.
 
-use fermata_engine::store::{Beat, Change, Fence, StoreError};
+use fermata_engine::store::{Change, ClockMark, Fence, StoreError};
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, ResourceKey};
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use crate::{AnyStore, fixtures::*, ids};
 in_every_store! {
     a_beat_tells_who_is_alive
     who_was_taken_for_dead_learns_it
+    how_far_time_has_come_is_known_at_the_next_start
     a_run_is_driven_by_who_is_alive
     a_run_that_is_over_is_driven_by_nobody
     only_an_open_run_changes_hands
@@ -53,11 +54,11 @@ async fn a_beat_tells_who_is_alive(store: AnyStore) {
     let both = vec![instance("one"), instance("two")];
     for id in ["one", "two", "one"] {
         let beat = store.beat(&instance(id)).await.unwrap();
-        assert_eq!(beat, Beat { was_dead: false, alive: both.clone() });
+        assert_eq!((beat.was_dead, &beat.alive), (false, &both));
     }
     store.leave(&instance("two")).await.unwrap();
     let beat = store.beat(&instance("one")).await.unwrap();
-    assert_eq!(beat, Beat { was_dead: false, alive: vec![instance("one")] });
+    assert_eq!((beat.was_dead, beat.alive), (false, vec![instance("one")]));
     store.leave(&instance("two")).await.unwrap();
     store.leave(&instance("nobody")).await.unwrap();
 }
@@ -68,8 +69,23 @@ async fn who_was_taken_for_dead_learns_it(store: AnyStore) {
     assert!(!store.beat(&instance("one")).await.unwrap().was_dead);
     store.leave(&instance("one")).await.unwrap();
     let beat = store.beat(&instance("one")).await.unwrap();
-    assert_eq!(beat, Beat { was_dead: true, alive: vec![instance("one")] });
+    assert_eq!((beat.was_dead, beat.alive), (true, vec![instance("one")]));
     assert!(!store.beat(&instance("one")).await.unwrap().was_dead, "once is enough");
+}
+
+async fn how_far_time_has_come_is_known_at_the_next_start(store: AnyStore) {
+    assert_eq!(store.join(&instance("one")).await.unwrap().mark, None);
+    for (noted, kept) in [
+        ((at(1), None), (at(1), None)),
+        ((at(3), Some(at(900))), (at(3), Some(at(900)))),
+        // Time does not go back, and another instance may be ahead.
+        ((at(2), Some(at(901))), (at(3), Some(at(901)))),
+        ((at(2), None), (at(3), None)),
+    ] {
+        store.note_time(ClockMark { reached: noted.0, doubted: noted.1 }).await.unwrap();
+        let mark = store.join(&instance("two")).await.unwrap().mark;
+        assert_eq!(mark, Some(ClockMark { reached: kept.0, doubted: kept.1 }));
+    }
 }
 
 async fn a_run_is_driven_by_who_is_alive(store: AnyStore) {

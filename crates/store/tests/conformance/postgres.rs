@@ -109,6 +109,30 @@ async fn who_is_not_heard_of_for_a_lease_is_dead_although_its_session_lives() {
 }
 
 #[tokio::test]
+async fn joining_and_each_beat_tell_the_time_of_the_database() {
+    let Some(place) = Place::database().await else { return };
+    let database = place.open().await;
+    let one = instance("one");
+    let clock = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
+    let mut before = place.number(clock).await;
+    let joined = database.store.join(&one).await.unwrap().now;
+    let mut told = vec![joined];
+    // The last one finds no row.
+    for _ in 0..2 {
+        told.push(database.store.beat(&one).await.unwrap().now);
+    }
+    place.execute("delete from instances").await.unwrap();
+    told.push(database.store.beat(&one).await.unwrap().now);
+    for now in told {
+        let now = now.unwrap().as_microsecond();
+        assert!(before <= now, "{before} {now}");
+        before = now;
+    }
+    assert!(before <= place.number(clock).await);
+    database.close().await;
+}
+
+#[tokio::test]
 async fn after_a_restart_of_the_server_nobody_is_buried_before_they_can_come_back() {
     let Some(place) = Place::database().await else { return };
     let database = place.open().await;
@@ -378,7 +402,8 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0005 grants",
             "0006 audit events",
             "0007 cluster key",
-            "0008 bytes of chats"
+            "0008 bytes of chats",
+            "0009 clock marks"
         ]
     );
     let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();
