@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, MessageId, Profile, RunId};
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, Profile, RunId};
 use fermata_tools::{AuditEvent, Audited, Call, Check, Grant, Owner, Receipt, Refusal, Verdict};
 use tokio::time::Instant;
 
@@ -389,36 +389,35 @@ impl Driver {
             return Err(ReadError::NotFound);
         }
         self.take_up().await?;
-        let Some(profile) = self.record.as_ref().map(|record| record.profile) else {
+        let Some((profile, bytes)) = self.record.as_ref().map(|record| (record.profile, record.bytes)) else {
             return Err(ReadError::NotFound);
         };
-        let outline = match detail {
-            Detail::InPages => self.inner.store.outline(&self.chat).await?,
-            Detail::Everything | Detail::Pending => Vec::new(),
+        let (left_out, newer) = match &self.live {
+            // With the decisions that came since the readers were sent away.
+            Some(live) if live.run.state.let_go => (None, Some(live.run.snapshot())),
+            Some(live) => (Some(live.run.message.clone()), None),
+            None => (None, None),
         };
-        let is_long = outline.iter().map(|message| message.bytes).sum::<usize>() > SHORT_CHAT;
-        let mut messages = if is_long || detail == Detail::Pending {
-            Vec::new()
-        } else {
-            self.inner.store.messages(&self.chat).await?
-        };
-        let open = self.live.as_ref().is_some_and(|live| !live.run.state.let_go);
-        if open {
-            messages.retain(|message| !self.is_writing(&message.id));
-        }
-        // Decisions that came since the readers were sent away.
-        let let_go = self.live.as_ref().filter(|_| !open).map(|live| live.run.snapshot());
-        for message in &mut messages {
-            if let Some(newer) = let_go.as_ref().filter(|newer| newer.id == message.id) {
-                *message = newer.clone();
+        let open = left_out.is_some();
+        let is_long = detail == Detail::InPages && bytes > SHORT_CHAT;
+        let mut messages = Vec::new();
+        if !is_long && detail != Detail::Pending {
+            messages = self.inner.store.messages(&self.chat).await?;
+            messages.retain(|message| left_out.as_ref() != Some(&message.id));
+            for message in &mut messages {
+                if let Some(newer) = &newer
+                    && newer.id == message.id
+                {
+                    *message = newer.clone();
+                }
             }
         }
-        let unread = is_long.then(|| Unread {
-            profile,
-            left_out: self.live.as_ref().filter(|_| open).map(|live| live.run.message.clone()),
-            newer: let_go,
-            outline,
-        });
+        let unread = if is_long {
+            let outline = self.inner.store.outline(&self.chat).await?;
+            Some(Unread { profile, left_out, newer, outline })
+        } else {
+            None
+        };
         let calls = self.live.iter().flat_map(|live| live.run.pending());
         let calls = calls.map(|call: &Call| Pending::Call(Box::new(call.clone())));
         let questions = self.live.iter().flat_map(|live| live.run.pending_questions());
@@ -429,10 +428,6 @@ impl Driver {
             open,
             unread,
         })
-    }
-
-    fn is_writing(&self, message: &MessageId) -> bool {
-        self.live.as_ref().is_some_and(|live| live.run.message == *message)
     }
 
     /// What is allowed for always, as far as the tools are still what they were. Of a tool that is not there nobody can tell.
