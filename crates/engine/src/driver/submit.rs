@@ -53,7 +53,9 @@ impl Driver {
         match plan {
             Plan::Run { keep, add } => {
                 check_files(add.last(), &self.inner.settings.file_urls)?;
-                let (before, after) = self.bytes_around(keep, &add, &messages);
+                let added: usize = add.iter().map(json_bytes).sum();
+                let before = self.chat_bytes();
+                let after = self.kept_bytes(keep, &messages) + added;
                 let limit = self.inner.settings.limits.chat_bytes;
                 // What makes a chat smaller is a way out for one that is over the limit.
                 if after > limit && after >= before {
@@ -66,7 +68,7 @@ impl Driver {
                 let open = self.enter(&submission.owner, after.saturating_sub(before)).await?;
                 self.supersede(submission).await?;
                 // What it leaves behind is part of the chat now.
-                let (_, bytes) = self.bytes_around(keep, &add, &messages);
+                let bytes = self.kept_bytes(keep, &messages) + added;
                 let beginning = Beginning { current, toolbox, open, keep, add, bytes };
                 self.start_run(submission, profile, beginning).await
             }
@@ -74,25 +76,30 @@ impl Driver {
         }
     }
 
-    /// How large the chat is as JSON, and how large it will be once a new run begins that keeps so much and adds these messages.
-    fn bytes_around(&self, keep: Keep, add: &[UiMessage], messages: &[UiMessage]) -> (usize, usize) {
+    /// Returns how large the chat is as JSON, with the message that is being written.
+    fn chat_bytes(&self) -> usize {
         let others = self.record.as_ref().map_or(0, |record| record.bytes);
-        let written = self.live.as_ref().filter(|live| live.run.has_content());
-        let before = others + written.map_or(0, |live| json_bytes(&live.run.snapshot()));
-        let kept = match keep {
-            Keep::All => before,
+        match &self.live {
+            Some(live) if live.run.has_content() => others + json_bytes(&live.run.snapshot()),
+            Some(_) | None => others,
+        }
+    }
+
+    /// Returns how much of the chat a new run keeps.
+    fn kept_bytes(&self, keep: Keep, messages: &[UiMessage]) -> usize {
+        match keep {
+            Keep::All => self.chat_bytes(),
             Keep::First(kept) => messages.iter().take(kept).map(json_bytes).sum(),
-        };
-        (before, kept + add.iter().map(json_bytes).sum::<usize>())
+        }
     }
 
     /// Counts one more run of its owner, here and at other instances, unless they keep too much for a chat that grows by so many bytes.
     /// Posts of the same moment do not see each other's chats and bytes.
     async fn enter(&mut self, owner: &Owner, growth: usize) -> Result<OpenRun, SubmitError> {
         let limits = &self.inner.settings.limits;
-        let runs = limits.runs_per_owner.filter(|_| self.live.is_none());
-        let chats = limits.chats_per_owner.filter(|_| self.record.is_none());
-        let bytes = limits.bytes_per_owner.filter(|_| growth > 0);
+        let runs = if self.live.is_none() { limits.runs_per_owner } else { None };
+        let chats = if self.record.is_none() { limits.chats_per_owner } else { None };
+        let bytes = if growth > 0 { limits.bytes_per_owner } else { None };
         let kept = if runs.is_some() || chats.is_some() || bytes.is_some() {
             self.inner.store.kept(owner, &self.inner.instances.me).await?
         } else {
