@@ -19,7 +19,7 @@ use crate::instances::Order;
 
 pub(crate) type Inbox = mpsc::Receiver<Order>;
 
-/// How many commands may wait for one driver. A driver that has more to do than this is stuck, or the chat is flooded. Each command that
+/// The number of commands that may wait for one driver. A driver that has more to do than this is stuck, or the chat is flooded. Each command that
 /// waits holds what was posted with it.
 const MOST_COMMANDS: usize = 256;
 
@@ -72,7 +72,7 @@ impl Chats {
         }
     }
 
-    /// Whether the chat has a driver that knows it as this owner's.
+    /// Returns whether the chat has a driver that has read that it is this owner's.
     pub fn is_known_as(&self, chat: &ChatId, owner: &Owner) -> bool {
         self.drivers.get(chat).is_some_and(|driver| driver.owner.as_ref() == Some(owner))
     }

@@ -31,26 +31,26 @@ const OFF: SignedDuration = SignedDuration::from_hours(24);
 /// For how long a source that has leapt ahead has to go on before it is believed.
 const DOUBT: SignedDuration = SignedDuration::from_hours(1);
 
-/// What time it is for all instances of the deployment.
+/// The clock that all instances of a deployment go by.
 pub(crate) struct DeploymentClock {
     own: Arc<dyn Clock>,
     // Held for a copy or a change.
     known: Mutex<Known>,
 }
 
-/// What is known since the source was heard last.
+/// The state of the clock when the source was last heard.
 #[derive(Clone, Copy)]
 struct Known {
-    /// When that was.
+    /// The moment at which `now` and `reached` were right.
     at: Instant,
     now: Timestamp,
     reached: Timestamp,
     source: Source,
-    /// How far this machine's clock was ahead of the database's when the operator was told last.
+    /// The difference that the operator was last warned of: this machine's clock minus the database's.
     told: Option<SignedDuration>,
 }
 
-/// How the source stands to what has been reached.
+/// The source's time, compared with `reached`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Unheard,
@@ -75,12 +75,12 @@ impl DeploymentClock {
         Self { own, known: Mutex::new(known) }
     }
 
-    /// What time it is.
+    /// Returns the time that is stored and shown.
     pub fn now(&self) -> Timestamp {
         self.lock().later().now
     }
 
-    /// What time it is at least.
+    /// Returns a time that has certainly come; what is old or expired is judged by it.
     pub fn reached(&self) -> Timestamp {
         self.lock().later().reached
     }
