@@ -18,7 +18,7 @@ mod tools;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatId, EventId, Profile, RunId};
-use fermata_tools::{ErrorType, Grants, Owner, Receipt, Strategy};
+use fermata_tools::{ErrorStrategy, ErrorType, Grants, Owner, Receipt};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -327,8 +327,8 @@ impl Driver {
                 toolbox: &live.toolbox,
                 tool_choice: live.run.tool_choice(),
                 settings: &live.run.settings.call_settings,
-                strategies: &live.current.rules.strategies,
-                advice: &|call| live.run.advice(call, &live.current.rules.strategies),
+                error_policy: &live.current.rules.error_policy,
+                hint: &|call| live.run.hint(call, &live.current.rules.error_policy),
                 output_limit: self.inner.settings.limits.model_output_bytes,
                 file_urls: &self.inner.settings.file_urls,
             },
@@ -397,7 +397,8 @@ impl Driver {
         let Some(live) = &self.live else { return Ok(()) };
         let silent = live.model_deadline(limits.model_timeout, limits.model_call_timeout);
         if silent.is_some_and(|deadline| deadline <= Instant::now()) {
-            if live.current.rules.strategies.of(ErrorType::Timeout) == Strategy::Retry && live.may_ask_again()
+            if live.current.rules.error_policy.of(ErrorType::Timeout) == ErrorStrategy::Retry
+                && live.may_ask_again()
             {
                 tracing::warn!(chat = %self.chat, "the model is silent and is asked again");
                 return self.ask_model().await;

@@ -10,7 +10,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ChatBody, ChatId, ElicitationId, EventId, RunId, UiMessage};
 use fermata_tools::{
-    Call, Checker, Elicitation, ErrorType, Locks, Owner, Receipt, ResourceKey, Tool, ToolError, ToolSpec,
+    Call, Checker, Elicitation, ErrorType, LockQueue, Owner, Receipt, ResourceKey, Tool, ToolError, ToolSpec,
     Toolbox, ToolboxError,
 };
 use jiff::Timestamp;
@@ -58,7 +58,7 @@ pub(crate) struct Inner {
     /// Replaced as a whole.
     current: watch::Sender<Arc<Current>>,
     pub chats: Chats,
-    pub locks: Locks<ResourceKey>,
+    pub locks: LockQueue<ResourceKey>,
     pub open_runs: OpenRuns,
     /// Checks inputs against schemas.
     pub checker: Arc<Checker>,
@@ -201,7 +201,7 @@ impl Engine {
             ids: parts.ids,
             settings: parts.settings,
             chats: Chats::default(),
-            locks: Locks::new(),
+            locks: LockQueue::new(),
             open_runs: OpenRuns::default(),
             checker: Arc::new(Checker::new()),
             tasks: TaskTracker::new(),
@@ -403,8 +403,8 @@ impl Engine {
         let current = self.inner.current();
         let ruled = |spec: &ToolSpec| {
             // Rules about fields of the input say nothing of a tool as such.
-            let ruling = current.rules.policy.rule(owner, spec, &Value::Object(Map::new()));
-            ToolSpec { policy: ruling.decision, ..spec.clone() }
+            let policy_decision = current.rules.policy.decide(owner, spec, &Value::Object(Map::new()));
+            ToolSpec { policy: policy_decision.decision, ..spec.clone() }
         };
         current.toolbox.specs().map(ruled).collect()
     }

@@ -73,7 +73,7 @@ impl FileUrls {
     }
 
     /// What a sender can do whose file is not handed on, and what the operator.
-    pub(crate) fn advice(&self) -> &'static str {
+    pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Data => "Send it as a data URL: this server takes no others (file_urls = \"data\").",
             Self::Https => {

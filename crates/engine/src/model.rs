@@ -4,7 +4,7 @@
 //! are the provider's; after it, an error ends the step. [`ModelEvent::Alive`] does not count as one here.
 
 use async_trait::async_trait;
-use fermata_tools::{ErrorType, Strategies};
+use fermata_tools::{ErrorPolicy, ErrorType};
 use futures::stream::BoxStream;
 use serde_json::{Map, Value};
 
@@ -38,8 +38,8 @@ pub struct ModelRequest {
     pub tool_choice: Option<fermata_protocol::ToolChoice>,
     /// Settings by the AI SDK's names (`temperature`, `maxOutputTokens`, …), as the client sent them.
     pub settings: Map<String, Value>,
-    /// Which failures are worth asking again for: those with [`Strategy::Retry`](fermata_tools::Strategy::Retry).
-    pub strategies: Strategies,
+    /// Which failures are worth asking again for: those with [`ErrorStrategy::Retry`](fermata_tools::ErrorStrategy::Retry).
+    pub error_policy: ErrorPolicy,
 }
 
 /// A message to a model.

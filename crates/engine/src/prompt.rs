@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use fermata_protocol::{
     FilePart, Role, ToolCallId, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
 };
-use fermata_tools::{Cancelled, Strategies, Toolbox};
+use fermata_tools::{Cancelled, ErrorPolicy, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::FileUrls;
@@ -22,9 +22,9 @@ pub(crate) struct Asking<'a> {
     pub tool_choice: Option<&'a ToolChoice>,
     pub settings: &'a Map<String, Value>,
     /// What follows failures, the model's own among them.
-    pub strategies: &'a Strategies,
+    pub error_policy: &'a ErrorPolicy,
     /// What the model is told to do about a call that failed.
-    pub advice: &'a dyn Fn(&ToolCallId) -> Option<&'static str>,
+    pub hint: &'a dyn Fn(&ToolCallId) -> Option<&'static str>,
     /// Bytes of text that are told of one output.
     pub output_limit: usize,
     /// Which files by URL it is handed.
@@ -51,7 +51,7 @@ pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: 
         tools: tools.collect(),
         tool_choice: asking.tool_choice.cloned(),
         settings: asking.settings.clone(),
-        strategies: asking.strategies.clone(),
+        error_policy: asking.error_policy.clone(),
     }
 }
 
@@ -122,8 +122,8 @@ fn result_of(part: &ToolPart, asking: &Asking<'_>) -> Vec<ModelContent> {
     let limit = asking.output_limit;
     match &part.state {
         ToolState::OutputAvailable { output, .. } => tool_content(output, limit),
-        ToolState::OutputError { error_text, .. } => match (asking.advice)(&part.tool_call_id) {
-            Some(advice) => told(format!("Error: {error_text}\n{advice}"), limit),
+        ToolState::OutputError { error_text, .. } => match (asking.hint)(&part.tool_call_id) {
+            Some(hint) => told(format!("Error: {error_text}\n{hint}"), limit),
             None => told(format!("Error: {error_text}"), limit),
         },
         ToolState::OutputDenied { error_text: Some(error_text), .. } => told(error_text, limit),

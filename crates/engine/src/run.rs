@@ -265,7 +265,7 @@ impl Run {
             run.note_outcome(*seq, chunk);
         }
         for call in &run.calls {
-            if let (Some(question), Some(decided)) = (&call.question, &call.decided) {
+            if let (Some(question), Some(decided)) = (&call.approval_request, &call.approval_decision) {
                 run.assembler.decide(&question.id, decided.approved, decided.reason.as_deref());
             }
         }
@@ -350,7 +350,7 @@ impl Run {
             Phase::Deciding => true,
             Phase::Working => {
                 let places = self.step_places();
-                let waits = |&place: &usize| self.calls[place].waits_for_somebody() || self.elicits(place);
+                let waits = |&place: &usize| self.calls[place].awaits_answer() || self.elicits(place);
                 let is_busy = |&place: &usize| {
                     let call = &self.calls[place];
                     *call.state() == CallState::Scheduled || (is_at_work(call) && !self.elicits(place))
@@ -378,7 +378,7 @@ impl Run {
 
     /// When the run ends because nobody came.
     pub fn expiry(&self) -> Option<Timestamp> {
-        let calls = self.calls.iter().filter(|call| call.waits_for_somebody());
+        let calls = self.calls.iter().filter(|call| call.awaits_answer());
         let questions = self.elicitations().filter(|asked| asked.expiry_ends == ExpiryEnds::Run);
         calls.filter_map(|call| call.expires).chain(questions.map(|asked| asked.expires)).min()
     }
@@ -391,7 +391,7 @@ impl Run {
 
     /// The calls that wait for somebody.
     pub fn pending(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| call.waits_for_somebody())
+        self.calls.iter().filter(|call| call.awaits_answer())
     }
 
     /// What the next step must or may call. A call that is forced is forced in the first step only, or the run would never end.
@@ -451,7 +451,7 @@ impl Run {
             self.state.parked_since = None;
             // A page may answer its own call by posting, whatever else of the step is at work: once is enough for it to find its place.
             let is_known = |known: &Mark| (known.step, known.open) == (mark.step, mark.open);
-            if self.step_calls().any(Call::waits_for_somebody) && !self.state.marks.iter().any(is_known) {
+            if self.step_calls().any(Call::awaits_answer) && !self.state.marks.iter().any(is_known) {
                 self.state.marks.push(mark);
             }
             return;

@@ -76,7 +76,7 @@ pub enum Ending {
     MaxIterations,
     /// The provider cut the model's answer off; what it had called did not run.
     CutOff,
-    /// A tool failed in a way for which [`fermata_tools::Strategy::FailRun`] is set.
+    /// A tool failed in a way for which [`fermata_tools::ErrorStrategy::FailRun`] is set.
     ToolFailed,
 }
 

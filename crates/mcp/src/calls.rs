@@ -89,7 +89,7 @@ pub(crate) struct Asker {
     /// The call through which it is put.
     pub(crate) context: CallContext,
     /// Others that may be the one that asks.
-    pub(crate) or_of: Vec<ToolCallId>,
+    pub(crate) other_candidates: Vec<ToolCallId>,
     /// The ends of all of them.
     ended: Vec<CancellationToken>,
     /// Each of them may be waiting for the person.
@@ -261,7 +261,7 @@ impl Calls {
             return Some(Err(NobodyToAsk::SeveralChats));
         }
         Some(Ok(Asker {
-            or_of: others.iter().map(|call| call.context.call.clone()).collect(),
+            other_candidates: others.iter().map(|call| call.context.call.clone()).collect(),
             ended: may_ask.iter().map(|call| call.ended.clone()).collect(),
             _pauses: may_ask.iter().map(|call| call.context.pause()).collect(),
             unanswered: may_ask.iter().map(|call| call.unanswered.clone()).collect(),
@@ -356,7 +356,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use fermata_protocol::ChatId;
-    use fermata_tools::{Elicitation, ElicitationReply, Owner, Surroundings};
+    use fermata_tools::{Elicitation, ElicitationReply, Owner, ToolHost};
     use futures::FutureExt;
     use serde_json::json;
 
@@ -461,10 +461,10 @@ mod tests {
         let one = calls.open(context("ann", "chat", "a")).unwrap();
         let _two = calls.open(context("ann", "chat", "b")).unwrap();
         let _three = calls.open(context("ann", "chat", "c")).unwrap();
-        let or_of = |origin| asker(&calls, &origin).unwrap().or_of;
-        assert_eq!(or_of(Origin::Unknown), [ToolCallId::new("a"), ToolCallId::new("b")]);
+        let other_candidates = |origin| asker(&calls, &origin).unwrap().other_candidates;
+        assert_eq!(other_candidates(Origin::Unknown), [ToolCallId::new("a"), ToolCallId::new("b")]);
         sent(&one, 1);
-        assert_eq!(or_of(Origin::Request(RequestId::Number(1))), []);
+        assert_eq!(other_candidates(Origin::Request(RequestId::Number(1))), []);
     }
 
     #[test]
@@ -510,7 +510,7 @@ mod tests {
     struct Ears(Mutex<Vec<Value>>);
 
     #[async_trait::async_trait]
-    impl Surroundings for Ears {
+    impl ToolHost for Ears {
         fn report(&self, _: &ToolCallId, output: Value) {
             self.0.lock().unwrap().push(output);
         }
@@ -523,7 +523,7 @@ mod tests {
     #[test]
     fn progress_that_comes_late_is_not_shown() {
         let (calls, ears) = (Arc::new(OpenCalls::default()), Arc::new(Ears::default()));
-        let place = calls.open(context("ann", "chat", "a").heard_by(ears.clone())).unwrap();
+        let place = calls.open(context("ann", "chat", "a").with_host(ears.clone())).unwrap();
         sent(&place, 1);
         let news = |token, progress| {
             calls.progressed(&ProgressNotificationParam::new(
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[async_trait::async_trait]
-    impl Surroundings for Slow {
+    impl ToolHost for Slow {
         fn report(&self, _: &ToolCallId, output: Value) {
             let is_free = self.calls.calls.try_lock().is_ok();
             if output["progress"] == 1 && is_free {
@@ -569,7 +569,7 @@ mod tests {
     fn progress_on_its_way_is_not_overtaken_by_newer_progress() {
         let calls = Arc::new(OpenCalls::default());
         let slow = Arc::new(Slow { calls: calls.clone(), shown: Mutex::default() });
-        let place = calls.open(context("ann", "chat", "a").heard_by(slow.clone())).unwrap();
+        let place = calls.open(context("ann", "chat", "a").with_host(slow.clone())).unwrap();
         sent(&place, 1);
         calls.progressed(&first_call_is_at(1.0));
         calls.progressed(&first_call_is_at(2.0));
@@ -579,7 +579,7 @@ mod tests {
     #[test]
     fn progress_that_comes_before_the_request_is_known_is_shown_when_it_is() {
         let (calls, ears) = (Arc::new(OpenCalls::default()), Arc::new(Ears::default()));
-        let place = calls.open(context("ann", "chat", "a").heard_by(ears.clone())).unwrap();
+        let place = calls.open(context("ann", "chat", "a").with_host(ears.clone())).unwrap();
         calls.progressed(&first_call_is_at(4.0));
         calls.progressed(&first_call_is_at(5.0));
         calls.progressed(&first_call_is_at(3.0));

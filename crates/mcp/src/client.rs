@@ -77,7 +77,7 @@ impl Client {
             message,
             requested_schema,
             server: Some(name.to_owned()),
-            or_of: asker.or_of.clone(),
+            other_candidates: asker.other_candidates.clone(),
         };
         let reply = tokio::select! {
             biased;

@@ -159,7 +159,7 @@ impl Model for OpenAi {
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
         let field = *self.reasoning_field.lock().unwrap_or_else(PoisonError::into_inner);
-        let strategies = request.strategies.clone();
+        let error_policy = request.error_policy.clone();
         let body = request::body(&self.model, self.dialect, field, request);
         let memory = Arc::clone(&self.reasoning_field);
         let mut asking = Asking::new(
@@ -167,7 +167,7 @@ impl Model for OpenAi {
             body,
             memory,
             self.secrets.clone(),
-            Retrying { pauses: self.retries, strategies },
+            Retrying { pauses: self.retries, error_policy },
         );
         let first = asking.next().await.transpose()?;
         let rest = stream::unfold(asking, async |mut asking| {

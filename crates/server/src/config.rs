@@ -25,7 +25,7 @@ use fermata_engine::{FileUrls, Rules};
 use fermata_mcp::ServerConfig;
 use fermata_protocol::Profile;
 use fermata_providers::Provider;
-use fermata_tools::{ApprovalMode, ChainMode, GateMode, Pattern, RulePolicy, Strategies, ToolSettings};
+use fermata_tools::{ApprovalMode, ChainMode, ErrorPolicy, GateMode, Pattern, RulePolicy, ToolSettings};
 use secrecy::ExposeSecret;
 
 pub(crate) use self::word::Word;
@@ -83,7 +83,7 @@ macro_rules! settings {
             /// The MCP servers, by name.
             pub mcp: BTreeMap<String, ServerConfig>,
             /// What follows a failure.
-            pub strategies: Strategies,
+            pub error_policy: ErrorPolicy,
             /// The file that was read, if there was one.
             pub file: Option<String>,
         }
@@ -102,9 +102,9 @@ macro_rules! settings {
             fn read(sources: &Sources<'_>) -> Result<Self, ConfigError> {
                 let mut settings = SETTINGS.iter();
                 $(let $key = sources.read::<$type>(settings.next())?;)+
-                let tables::Tables { policy, tools, mcp, errors: strategies, written: _ } = sources.file.tables.clone();
+                let tables::Tables { policy, tools, mcp, errors: error_policy, written: _ } = sources.file.tables.clone();
                 let file = sources.file.path.clone();
-                Self { $($key,)+ policy, tools, mcp, strategies, file }.resolved().checked(sources)
+                Self { $($key,)+ policy, tools, mcp, error_policy, file }.resolved().checked(sources)
             }
 
             fn shown(&self) -> Vec<Option<String>> {
@@ -346,7 +346,7 @@ impl Config {
             policy: Arc::new(RulePolicy { approval: self.approval, rules }),
             gate: self.gate,
             chain: self.chain,
-            strategies: self.strategies.clone(),
+            error_policy: self.error_policy.clone(),
             tools: self.tools.clone(),
         }
     }

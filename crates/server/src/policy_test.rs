@@ -4,8 +4,8 @@ use std::fmt;
 
 use fermata_store::OpenOptions;
 use fermata_tools::{
-    ApprovalMode, ChainMode, Checker, Condition, Decision, Policy, RulePolicy, RuledBy, Ruling, RunBy,
-    ToolSpec, Toolbox,
+    ApprovalMode, ChainMode, Checker, Condition, Decision, DecisionSource, Policy, PolicyDecision,
+    RulePolicy, RunBy, ToolSpec, Toolbox,
 };
 use serde_json::json;
 
@@ -50,9 +50,9 @@ struct Report<'a> {
     call: &'a TestedCall,
     spec: &'a ToolSpec,
     known: Known,
-    ruling: &'a Ruling,
+    policy_decision: &'a PolicyDecision,
     /// What it would be, were people asked.
-    asking: &'a Ruling,
+    asking: &'a PolicyDecision,
     /// What is wrong with the input.
     misfit: Option<String>,
 }
@@ -73,10 +73,19 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, Policy
         .map(|error| error.to_string());
     let rules = config.policy.iter().map(|written| written.rule.clone()).collect();
     let mut policy = RulePolicy { approval: ApprovalMode::Default, rules };
-    let asking = policy.rule(&call.owner, &spec, &call.input);
+    let asking = policy.decide(&call.owner, &spec, &call.input);
     policy.approval = config.approval;
-    let ruling = policy.rule(&call.owner, &spec, &call.input);
-    Ok(Report { config, call, spec: &spec, known, ruling: &ruling, asking: &asking, misfit }.to_string())
+    let policy_decision = policy.decide(&call.owner, &spec, &call.input);
+    Ok(Report {
+        config,
+        call,
+        spec: &spec,
+        known,
+        policy_decision: &policy_decision,
+        asking: &asking,
+        misfit,
+    }
+    .to_string())
 }
 
 /// What the tool is, as far as it can be known before anything is started.
@@ -132,17 +141,20 @@ fn told(condition: &Condition) -> String {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "decision: {}", self.ruling.decision.word())?;
-        match self.ruling.by {
-            RuledBy::Auto => {
+        writeln!(f, "decision: {}", self.policy_decision.decision.word())?;
+        match self.policy_decision.by {
+            DecisionSource::Auto => {
                 writeln!(f, "by: approval = \"auto\", without which the call would be asked about")?;
                 self.write_maker(f, "asked by", self.asking)?;
             }
-            RuledBy::Default | RuledBy::Rule(_) | RuledBy::Chain | RuledBy::Always => {
-                self.write_maker(f, "by", self.ruling)?;
+            DecisionSource::Default
+            | DecisionSource::Rule(_)
+            | DecisionSource::Chain
+            | DecisionSource::Always => {
+                self.write_maker(f, "by", self.policy_decision)?;
             }
         }
-        writeln!(f, "reason: {}", self.ruling.reason.as_deref().unwrap_or("none is given"))?;
+        writeln!(f, "reason: {}", self.policy_decision.reason.as_deref().unwrap_or("none is given"))?;
         self.write_missed(f)?;
         writeln!(f, "tool: {}, {}", self.spec.name, self.provenance())?;
         self.notes().iter().try_for_each(|note| writeln!(f, "note: {note}"))
@@ -151,10 +163,20 @@ impl fmt::Display for Report<'_> {
 
 impl Report<'_> {
     /// Who makes a decision, with all that a rule looks at.
-    fn write_maker(&self, f: &mut fmt::Formatter<'_>, role: &str, ruling: &Ruling) -> fmt::Result {
-        let rule = match ruling.by {
-            RuledBy::Rule(number) => self.config.policy.get(number - 1).map(|rule| (number, &rule.written)),
-            RuledBy::Default | RuledBy::Auto | RuledBy::Chain | RuledBy::Always => None,
+    fn write_maker(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        role: &str,
+        policy_decision: &PolicyDecision,
+    ) -> fmt::Result {
+        let rule = match policy_decision.by {
+            DecisionSource::Rule(number) => {
+                self.config.policy.get(number - 1).map(|rule| (number, &rule.written))
+            }
+            DecisionSource::Default
+            | DecisionSource::Auto
+            | DecisionSource::Chain
+            | DecisionSource::Always => None,
         };
         let Some((number, written)) = rule else {
             return writeln!(f, "{role}: the tool's own default, as no rule matches");
@@ -178,8 +200,11 @@ impl Report<'_> {
     /// The rules before the one that decides which are about the tool, and would have decided but for the input.
     fn write_missed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let before = match self.asking.by {
-            RuledBy::Rule(number) => number - 1,
-            RuledBy::Default | RuledBy::Auto | RuledBy::Chain | RuledBy::Always => self.config.policy.len(),
+            DecisionSource::Rule(number) => number - 1,
+            DecisionSource::Default
+            | DecisionSource::Auto
+            | DecisionSource::Chain
+            | DecisionSource::Always => self.config.policy.len(),
         };
         for (place, WrittenRule { rule, written }) in self.config.policy[..before].iter().enumerate() {
             let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);
@@ -212,14 +237,15 @@ impl Report<'_> {
                 "the input does not fit the tool's schema, and such a call fails before any rule is asked: {misfit}"
             ));
         }
-        if self.spec.run_by == RunBy::Mcp && self.asking.by == RuledBy::Default {
+        if self.spec.run_by == RunBy::Mcp && self.asking.by == DecisionSource::Default {
             notes.push(
                 "an MCP tool is asked about, unless its server has trust_annotations = true and says that the tool only reads \
                  (readOnlyHint); no server was started to see that"
                     .into(),
             );
         }
-        let asked = self.ruling.decision == Decision::Allow && self.config.approval == ApprovalMode::Default;
+        let asked =
+            self.policy_decision.decision == Decision::Allow && self.config.approval == ApprovalMode::Default;
         if asked && self.config.chain == ChainMode::Ask {
             notes.push(
                 "chain = \"ask\": once the turn has a tool's result, it is asked about nevertheless".into(),

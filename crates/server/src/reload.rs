@@ -114,7 +114,7 @@ impl Changes {
             ("policy", rules(current) != rules(next)),
             ("tools", current.tools != next.tools),
             ("mcp", current.mcp != next.mcp),
-            ("errors", current.strategies != next.strategies),
+            ("errors", current.error_policy != next.error_policy),
         ];
         taken.extend(tables.into_iter().filter_map(|(name, differs)| differs.then_some(name)));
         let needing_restart = started.differing(next).into_iter().filter(|key| !is_taken(key)).collect();

@@ -32,7 +32,7 @@ pub async fn add(
     .bind(run.map(|run| text(run.as_str())))
     .bind(event.call.as_ref().map(|call| text(call.as_str())))
     .bind(text(&event.tool))
-    .bind(name(&event.event)?)
+    .bind(name(&event.action)?)
     .bind(event.rule.map(ruled_by).transpose()?)
     .bind(event.reason.as_deref().map(text))
     .bind(event.input_hash.as_deref())

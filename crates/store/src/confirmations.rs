@@ -43,7 +43,7 @@ pub async fn add(
     .bind(text(run.as_str()))
     .bind(text(confirmation.call.as_str()))
     .bind(text(&confirmation.tool))
-    .bind(call.question.as_ref().map(|question| text(question.id.as_str())))
+    .bind(call.approval_request.as_ref().map(|question| text(question.id.as_str())))
     .bind(json(&confirmation.input)?)
     .bind(name(&confirmation.answer)?)
     .bind(confirmation.reason.as_deref().map(text))

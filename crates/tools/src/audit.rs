@@ -6,13 +6,13 @@ use fermata_protocol::ToolCallId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Call, Owner, RuledBy, Ruling, tool::sha256};
+use crate::{Call, DecisionSource, Owner, PolicyDecision, tool::sha256};
 
 /// One decision about a call, or one fact about what is allowed for always. When it was and in whose chat and run is noted beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
     /// What happened.
-    pub event: Audited,
+    pub action: AuditAction,
     /// Who decided; `None` for a rule.
     pub decided_by: Option<Owner>,
     /// From which address, if a person decided and it is known.
@@ -22,7 +22,7 @@ pub struct AuditEvent {
     /// About which tool.
     pub tool: String,
     /// What decided, if no person did.
-    pub rule: Option<RuledBy>,
+    pub rule: Option<DecisionSource>,
     /// Why, as far as somebody said so.
     pub reason: Option<String>,
     /// The input that was decided about, as [`input_hash`] has it.
@@ -32,7 +32,7 @@ pub struct AuditEvent {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Audited {
+pub enum AuditAction {
     /// A rule, a tool's default or an earlier "always" let a call run.
     RuleAllowed,
     /// A rule or a tool's default had a person asked.
@@ -60,34 +60,34 @@ pub fn input_hash(input: &Value) -> String {
 
 impl AuditEvent {
     /// What was ruled about a call with this input.
-    pub fn ruled(call: &Call, input: &Value, ruling: &Ruling) -> Self {
-        let event = match ruling.decision {
-            crate::Decision::Allow => Audited::RuleAllowed,
-            crate::Decision::Ask => Audited::RuleAsked,
-            crate::Decision::Deny => Audited::RuleDenied,
+    pub fn by_policy(call: &Call, input: &Value, policy_decision: &PolicyDecision) -> Self {
+        let action = match policy_decision.decision {
+            crate::Decision::Allow => AuditAction::RuleAllowed,
+            crate::Decision::Ask => AuditAction::RuleAsked,
+            crate::Decision::Deny => AuditAction::RuleDenied,
         };
         Self {
-            event,
+            action,
             decided_by: None,
             address: None,
             call: Some(call.id.clone()),
             tool: call.tool.clone(),
-            rule: Some(ruling.by),
-            reason: ruling.reason.clone(),
+            rule: Some(policy_decision.by),
+            reason: policy_decision.reason.clone(),
             input_hash: Some(input_hash(input)),
         }
     }
 
     /// What a person did with a call as it would run.
     pub fn by_person(
-        event: Audited,
+        action: AuditAction,
         call: &Call,
         by: Owner,
         address: Option<IpAddr>,
         reason: Option<String>,
     ) -> Self {
         Self {
-            event,
+            action,
             decided_by: Some(by),
             address,
             call: Some(call.id.clone()),

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use state::{CallState, Cancelled, Entered, StateName};
+pub use state::{CallState, Cancelled, StateName, Transition};
 
-use crate::{Decision, ResourceKey, Ruling};
+use crate::{Decision, PolicyDecision, ResourceKey};
 
 mod state;
 
@@ -47,14 +47,14 @@ pub struct Call {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edited: Option<Value>,
     /// What the policy said about it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub ruling: Option<Ruling>,
+    #[serde(rename = "ruling", skip_serializing_if = "Option::is_none", default)]
+    pub policy_decision: Option<PolicyDecision>,
     /// What was asked about it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub question: Option<Question>,
+    #[serde(rename = "question", skip_serializing_if = "Option::is_none", default)]
+    pub approval_request: Option<ApprovalRequest>,
     /// What was decided about it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub decided: Option<Decided>,
+    #[serde(rename = "decided", skip_serializing_if = "Option::is_none", default)]
+    pub approval_decision: Option<ApprovalDecision>,
     /// What the browser answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<AnswerKind>,
@@ -63,7 +63,7 @@ pub struct Call {
     pub has_passed: bool,
     /// What the person said to questions of the call's own.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub replies: Vec<Reply>,
+    pub replies: Vec<ElicitationRecord>,
     /// The lock that it holds while it runs, known from when it stands in line for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resource: Option<ResourceKey>,
@@ -74,12 +74,12 @@ pub struct Call {
     state: CallState,
     since: Timestamp,
     #[serde(default)]
-    history: Vec<Entered>,
+    history: Vec<Transition>,
 }
 
 /// A question put to a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub struct ApprovalRequest {
     /// Its id on the wire.
     pub id: ApprovalId,
     /// Whether the gate waits for it. A question put only so that a stock client can post again is not needed.
@@ -88,7 +88,7 @@ pub struct Question {
 
 /// What a person said to a question that a running call had asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct ElicitationRecord {
     /// To which.
     pub to: ElicitationId,
     /// Who said it.
@@ -102,7 +102,7 @@ pub struct Reply {
 
 /// A person's decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Decided {
+pub struct ApprovalDecision {
     /// Who decided.
     #[serde(default = "Owner::anyone")]
     pub by: Owner,
@@ -118,11 +118,11 @@ pub struct Decided {
 
 /// What becomes of an answer to a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// It is the first of its kind: take it.
-    Take,
-    /// It was given before: nothing happens twice.
-    Same,
+pub enum ValidAnswer {
+    /// The call has not been given this answer before.
+    New,
+    /// The call was given this very answer before, so there is nothing left to do.
+    Repeated,
 }
 
 /// Why an answer is not taken.
@@ -198,9 +198,9 @@ impl Call {
             run_by,
             input: Value::Null,
             edited: None,
-            ruling: None,
-            question: None,
-            decided: None,
+            policy_decision: None,
+            approval_request: None,
+            approval_decision: None,
             answer: None,
             has_passed: false,
             replies: Vec::new(),
@@ -208,7 +208,7 @@ impl Call {
             expires: None,
             state: CallState::Validating,
             since: at,
-            history: vec![Entered { state: StateName::Validating, at }],
+            history: vec![Transition { state: StateName::Validating, at }],
         }
     }
 
@@ -226,7 +226,7 @@ impl Call {
         self.state = state;
         self.since = at;
         self.expires = None;
-        self.history.push(Entered { state: to, at });
+        self.history.push(Transition { state: to, at });
     }
 
     /// How far it is.
@@ -240,7 +240,7 @@ impl Call {
     }
 
     /// The states it has come into, in order.
-    pub fn history(&self) -> &[Entered] {
+    pub fn history(&self) -> &[Transition] {
         &self.history
     }
 
@@ -261,19 +261,22 @@ impl Call {
     }
 
     /// Whether it may run as soon as it is its turn to use its resource.
-    pub fn is_in_line(&self) -> bool {
+    pub fn is_queued(&self) -> bool {
         self.state == CallState::Scheduled && self.resource.is_some()
     }
 
     /// Whether this process or an MCP server runs it.
-    pub fn runs_here(&self) -> bool {
+    pub fn runs_on_server(&self) -> bool {
         matches!(self.run_by, Some(RunBy::Server | RunBy::Mcp))
     }
 
     /// Why a person is asked about it, in the words of the rule that asks, if it has any.
-    pub fn why_asked(&self) -> Option<&str> {
-        let ruling = self.ruling.as_ref().filter(|ruling| ruling.decision == Decision::Ask)?;
-        ruling.reason.as_deref()
+    pub fn approval_reason(&self) -> Option<&str> {
+        let policy_decision = self
+            .policy_decision
+            .as_ref()
+            .filter(|policy_decision| policy_decision.decision == Decision::Ask)?;
+        policy_decision.reason.as_deref()
     }
 
     /// The input that runs and that the model is told: the edited one, where a person edited it.
@@ -282,12 +285,12 @@ impl Call {
     }
 
     /// Whether the call waits for a person or for the browser.
-    pub fn waits_for_somebody(&self) -> bool {
-        self.is_asked() || self.is_parked()
+    pub fn awaits_answer(&self) -> bool {
+        self.awaits_approval() || self.is_parked()
     }
 
     /// Whether the gate waits for a decision about this call.
-    pub fn is_asked(&self) -> bool {
+    pub fn awaits_approval(&self) -> bool {
         self.state == CallState::AwaitingApproval
     }
 
@@ -297,15 +300,15 @@ impl Call {
     }
 
     /// Whether a decision about the call would be taken, needed or not.
-    pub fn takes_decision(&self) -> bool {
-        let open =
-            self.is_asked() || (self.state == CallState::Scheduled && !self.has_passed && !self.is_in_line());
-        open && self.question.is_some() && self.decided.is_none()
+    pub fn accepts_decision(&self) -> bool {
+        let open = self.awaits_approval()
+            || (self.state == CallState::Scheduled && !self.has_passed && !self.is_queued());
+        open && self.approval_request.is_some() && self.approval_decision.is_none()
     }
 
     /// Whether an answer of some kind would be taken.
-    pub fn takes_answer(&self) -> bool {
-        self.takes_decision() || self.is_parked()
+    pub fn accepts_answer(&self) -> bool {
+        self.accepts_decision() || self.is_parked()
     }
 
     /// What an answer of this kind means for the call as it stands. Takes nothing: the same question gets the same verdict
@@ -313,20 +316,20 @@ impl Call {
     ///
     /// # Errors
     /// Why it cannot be taken; the call waits on.
-    pub fn judge(&self, answer: &AnswerKind) -> Result<Verdict, Refusal> {
+    pub fn validate_answer(&self, answer: &AnswerKind) -> Result<ValidAnswer, Refusal> {
         match answer {
-            AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.judge_output(answer),
-            AnswerKind::Decision { approved, input, .. } => self.judge_decision(*approved, input.as_ref()),
+            AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.validate_output(answer),
+            AnswerKind::Decision { approved, input, .. } => self.validate_decision(*approved, input.as_ref()),
             // What answers a question of the call's own is no answer to the call.
             AnswerKind::Elicited { .. } => Err(Refusal::WrongAnswer),
         }
     }
 
-    fn judge_output(&self, answer: &AnswerKind) -> Result<Verdict, Refusal> {
+    fn validate_output(&self, answer: &AnswerKind) -> Result<ValidAnswer, Refusal> {
         match &self.state {
-            CallState::Executing if self.is_parked() => Ok(Verdict::Take),
+            CallState::Executing if self.is_parked() => Ok(ValidAnswer::New),
             CallState::Success { .. } | CallState::Error { .. } if self.answer.as_ref() == Some(answer) => {
-                Ok(Verdict::Same)
+                Ok(ValidAnswer::Repeated)
             }
             CallState::Success { .. } | CallState::Error { .. } => Err(Refusal::AlreadyAnswered),
             CallState::Cancelled { cancelled } => Err(cancelled.refusal()),
@@ -337,18 +340,18 @@ impl Call {
         }
     }
 
-    fn judge_decision(&self, approved: bool, input: Option<&Value>) -> Result<Verdict, Refusal> {
+    fn validate_decision(&self, approved: bool, input: Option<&Value>) -> Result<ValidAnswer, Refusal> {
         if let CallState::Cancelled { cancelled } = &self.state
             && !matches!(cancelled, Cancelled::Denied { .. })
         {
             return Err(Refusal::Gone);
         }
-        match (&self.decided, &self.question) {
+        match (&self.approval_decision, &self.approval_request) {
             (Some(decided), _) if decided.approved == approved && self.edited.as_ref() == input => {
-                Ok(Verdict::Same)
+                Ok(ValidAnswer::Repeated)
             }
             (Some(_), _) => Err(Refusal::AlreadyAnswered),
-            (None, Some(_)) if self.takes_decision() => Ok(Verdict::Take),
+            (None, Some(_)) if self.accepts_decision() => Ok(ValidAnswer::New),
             (None, _) if self.state.is_final() => Err(Refusal::AlreadyAnswered),
             (None, _) => Err(Refusal::WrongAnswer),
         }
@@ -376,10 +379,14 @@ mod tests {
     }
 
     fn asked(state: CallState, decided: Option<bool>) -> Call {
-        let question = Some(Question { id: ApprovalId::new("q"), required: true });
-        let decided =
-            decided.map(|approved| Decided { by: Owner::anyone(), approved, reason: None, always: false });
-        Call { question, decided, ..call(state, RunBy::Server) }
+        let approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: true });
+        let approval_decision = decided.map(|approved| ApprovalDecision {
+            by: Owner::anyone(),
+            approved,
+            reason: None,
+            always: false,
+        });
+        Call { approval_request, approval_decision, ..call(state, RunBy::Server) }
     }
 
     #[test]
@@ -401,10 +408,69 @@ mod tests {
     }
 
     #[test]
+    fn the_names_in_a_saved_call_stay() {
+        let at = Timestamp::UNIX_EPOCH;
+        let decided = ApprovalDecision {
+            by: Owner::new("bob"),
+            approved: true,
+            reason: Some("fine".into()),
+            always: true,
+        };
+        let reply = ElicitationRecord {
+            to: ElicitationId::new("e"),
+            by: Owner::new("bob"),
+            action: ElicitAction::Accept,
+            content: Some(json!({"size": 1})),
+        };
+        let mut call = Call {
+            input: json!({"a": 1}),
+            edited: Some(json!({"a": 2})),
+            policy_decision: Some(PolicyDecision {
+                decision: Decision::Ask,
+                reason: Some("careful".into()),
+                by: crate::DecisionSource::Rule(3),
+            }),
+            approval_request: Some(ApprovalRequest { id: ApprovalId::new("q"), required: true }),
+            approval_decision: Some(decided),
+            answer: Some(output(json!(1))),
+            has_passed: true,
+            replies: vec![reply],
+            resource: crate::Resource::named("files").key(&json!({}), &Owner::anyone()),
+            ..Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), at)
+        };
+        call.enter(CallState::Scheduled, at);
+        call.expires = Some(at);
+        let saved = json!({
+            "id": "c",
+            "step": 1,
+            "tool": "t",
+            "run_by": "server",
+            "input": {"a": 1},
+            "edited": {"a": 2},
+            "ruling": {"decision": "ask", "reason": "careful", "by": {"rule": 3}},
+            "question": {"id": "q", "required": true},
+            "decided": {"by": "bob", "approved": true, "reason": "fine", "always": true},
+            "answer": {"kind": "output", "output": 1},
+            "has_passed": true,
+            "replies": [{"to": "e", "by": "bob", "action": "accept", "content": {"size": 1}}],
+            "resource": {"name": "files"},
+            "expires": "1970-01-01T00:00:00Z",
+            "state": "scheduled",
+            "since": "1970-01-01T00:00:00Z",
+            "history": [
+                {"state": "validating", "at": "1970-01-01T00:00:00Z"},
+                {"state": "scheduled", "at": "1970-01-01T00:00:00Z"},
+            ],
+        });
+        assert_eq!(json!(call), saved);
+        assert_eq!(serde_json::from_value::<Call>(saved).unwrap(), call);
+    }
+
+    #[test]
     fn only_the_time_that_a_call_ran_counts_and_all_of_it() {
         let ran_for = |states: &[(StateName, i64)]| {
             let mut call = call(CallState::Validating, RunBy::Server);
-            let entered = |(state, at): &(StateName, i64)| Entered {
+            let entered = |(state, at): &(StateName, i64)| Transition {
                 state: *state,
                 at: Timestamp::from_millisecond(*at).unwrap(),
             };
@@ -429,17 +495,20 @@ mod tests {
     #[test]
     fn a_parked_call_takes_an_output_and_nothing_else() {
         let parked = call(CallState::Executing, RunBy::Browser);
-        assert_eq!(parked.judge(&output(json!(1))), Ok(Verdict::Take));
-        assert_eq!(parked.judge(&decision(true, None)), Err(Refusal::WrongAnswer));
+        assert_eq!(parked.validate_answer(&output(json!(1))), Ok(ValidAnswer::New));
+        assert_eq!(parked.validate_answer(&decision(true, None)), Err(Refusal::WrongAnswer));
     }
 
     #[test]
     fn an_output_that_nobody_waits_for_is_wrong() {
         for state in [CallState::Validating, CallState::AwaitingApproval, CallState::Scheduled] {
-            assert_eq!(call(state, RunBy::Browser).judge(&output(json!(1))), Err(Refusal::WrongAnswer));
+            assert_eq!(
+                call(state, RunBy::Browser).validate_answer(&output(json!(1))),
+                Err(Refusal::WrongAnswer)
+            );
         }
         assert_eq!(
-            call(CallState::Executing, RunBy::Server).judge(&output(json!(1))),
+            call(CallState::Executing, RunBy::Server).validate_answer(&output(json!(1))),
             Err(Refusal::WrongAnswer)
         );
     }
@@ -451,42 +520,51 @@ mod tests {
             answer: Some(given),
             ..call(CallState::Success { output: json!({"a": [1, 2], "b": "x"}) }, RunBy::Browser)
         };
-        assert_eq!(settled.judge(&output(json!({"b": "x", "a": [1, 2]}))), Ok(Verdict::Same));
-        assert_eq!(settled.judge(&output(json!({"a": [2, 1], "b": "x"}))), Err(Refusal::AlreadyAnswered));
+        assert_eq!(
+            settled.validate_answer(&output(json!({"b": "x", "a": [1, 2]}))),
+            Ok(ValidAnswer::Repeated)
+        );
+        assert_eq!(
+            settled.validate_answer(&output(json!({"a": [2, 1], "b": "x"}))),
+            Err(Refusal::AlreadyAnswered)
+        );
         let failure = AnswerKind::Failure { error_text: "no".into() };
-        assert_eq!(settled.judge(&failure), Err(Refusal::AlreadyAnswered));
+        assert_eq!(settled.validate_answer(&failure), Err(Refusal::AlreadyAnswered));
     }
 
     #[test]
     fn a_decision_is_taken_once() {
-        assert_eq!(asked(CallState::AwaitingApproval, None).judge(&decision(true, None)), Ok(Verdict::Take));
+        assert_eq!(
+            asked(CallState::AwaitingApproval, None).validate_answer(&decision(true, None)),
+            Ok(ValidAnswer::New)
+        );
         let approved = asked(CallState::Scheduled, Some(true));
-        assert_eq!(approved.judge(&decision(true, None)), Ok(Verdict::Same));
-        assert_eq!(approved.judge(&decision(true, Some(json!({})))), Err(Refusal::AlreadyAnswered));
-        assert_eq!(approved.judge(&decision(false, None)), Err(Refusal::AlreadyAnswered));
+        assert_eq!(approved.validate_answer(&decision(true, None)), Ok(ValidAnswer::Repeated));
+        assert_eq!(approved.validate_answer(&decision(true, Some(json!({})))), Err(Refusal::AlreadyAnswered));
+        assert_eq!(approved.validate_answer(&decision(false, None)), Err(Refusal::AlreadyAnswered));
     }
 
     #[test]
     fn a_denial_is_no_expiry() {
         let denied =
             asked(CallState::Cancelled { cancelled: Cancelled::Denied { reason: None } }, Some(false));
-        assert_eq!(denied.judge(&decision(false, None)), Ok(Verdict::Same));
-        assert_eq!(denied.judge(&decision(true, None)), Err(Refusal::AlreadyAnswered));
+        assert_eq!(denied.validate_answer(&decision(false, None)), Ok(ValidAnswer::Repeated));
+        assert_eq!(denied.validate_answer(&decision(true, None)), Err(Refusal::AlreadyAnswered));
         let expired = asked(CallState::Cancelled { cancelled: Cancelled::Expired }, None);
-        assert_eq!(expired.judge(&decision(true, None)), Err(Refusal::Gone));
-        assert_eq!(expired.judge(&output(json!(1))), Err(Refusal::Gone));
+        assert_eq!(expired.validate_answer(&decision(true, None)), Err(Refusal::Gone));
+        assert_eq!(expired.validate_answer(&output(json!(1))), Err(Refusal::Gone));
     }
 
     #[test]
     fn a_question_nobody_needs_can_still_be_answered() {
         let mut withheld = call(CallState::Scheduled, RunBy::Browser);
-        assert_eq!(withheld.judge(&decision(false, None)), Err(Refusal::WrongAnswer));
-        withheld.question = Some(Question { id: ApprovalId::new("q"), required: false });
-        assert_eq!(withheld.judge(&decision(false, None)), Ok(Verdict::Take));
+        assert_eq!(withheld.validate_answer(&decision(false, None)), Err(Refusal::WrongAnswer));
+        withheld.approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: false });
+        assert_eq!(withheld.validate_answer(&decision(false, None)), Ok(ValidAnswer::New));
         withheld.resource =
             Some(ResourceKey { named_by: crate::NamedBy::Settings, name: "a".into(), owner: None });
         assert_eq!(
-            withheld.judge(&decision(false, None)),
+            withheld.validate_answer(&decision(false, None)),
             Err(Refusal::WrongAnswer),
             "the gate has let it pass"
         );

@@ -67,7 +67,7 @@ pub struct Check {
 enum Source {
     Tool(Arc<Entry>),
     /// A question's; formats such as `email` count.
-    Question(Arc<Value>),
+    Elicitation(Arc<Value>),
 }
 
 /// SHA-256 of a schema and of what else decides about its validator.
@@ -222,7 +222,7 @@ impl Default for Checker {
 fn build(source: &Source, weight: &Weight) -> Result<Arc<Built>, InputError> {
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_MEMORY);
     let mut options = jsonschema::options_for::<MeteredJson>().with_pattern_options(patterns);
-    if let Source::Question(_) = source {
+    if let Source::Elicitation(_) = source {
         options = options.should_validate_formats(true);
     }
     let built = catch_unwind(AssertUnwindSafe(|| options.build(source.value())));
@@ -308,7 +308,7 @@ impl Check {
 
     /// A check of what a person answers to a question with this schema.
     pub fn of_answer(schema: Value, value: Value) -> Self {
-        Self { schema: Source::Question(Arc::new(schema)), value }
+        Self { schema: Source::Elicitation(Arc::new(schema)), value }
     }
 }
 
@@ -322,21 +322,21 @@ impl Source {
     fn value(&self) -> &Value {
         match self {
             Self::Tool(entry) => &entry.spec.input_schema,
-            Self::Question(schema) => schema,
+            Self::Elicitation(schema) => schema,
         }
     }
 
     fn weight(&self) -> Result<Weight, SchemaFault> {
         match self {
             Self::Tool(entry) => entry.weight().clone(),
-            Self::Question(schema) => schema::weigh(schema),
+            Self::Elicitation(schema) => schema::weigh(schema),
         }
     }
 
     fn is_of_program(&self) -> bool {
         match self {
             Self::Tool(entry) => entry.tool.is_some(),
-            Self::Question(_) => false,
+            Self::Elicitation(_) => false,
         }
     }
 
@@ -350,7 +350,7 @@ impl Source {
         };
         match self {
             Self::Tool(entry) => *entry.key.get_or_init(|| key(b"tool ")),
-            Self::Question(_) => key(b"question "),
+            Self::Elicitation(_) => key(b"question "),
         }
     }
 }

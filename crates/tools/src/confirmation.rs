@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Call, Decided, Owner, RunBy, ToolSpec};
+use crate::{ApprovalDecision, Call, Owner, RunBy, ToolSpec};
 
 /// One answer of a person about one call.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,7 +122,7 @@ fn microseconds(at: Timestamp) -> Timestamp {
 impl Confirmation {
     /// What was decided about a call; `None` where nothing was. `fingerprint` is that of its tool, if later calls are allowed.
     pub fn of(call: &Call, by: Owner, at: Timestamp, fingerprint: Option<String>) -> Option<Self> {
-        let decided = call.decided.as_ref()?;
+        let decided = call.approval_decision.as_ref()?;
         Some(Self {
             tool: call.tool.clone(),
             call: call.id.clone(),
@@ -147,8 +147,8 @@ impl Consent {
     }
 }
 
-impl From<&Decided> for Consent {
-    fn from(decided: &Decided) -> Self {
+impl From<&ApprovalDecision> for Consent {
+    fn from(decided: &ApprovalDecision) -> Self {
         match (decided.approved, decided.always) {
             (true, true) => Self::YesAlways,
             (true, false) => Self::Yes,
@@ -285,7 +285,8 @@ mod tests {
             (false, false, Consent::No),
             (false, true, Consent::No),
         ] {
-            call.decided = Some(Decided { by: Owner::anyone(), approved, reason: Some("so".into()), always });
+            call.approval_decision =
+                Some(ApprovalDecision { by: Owner::anyone(), approved, reason: Some("so".into()), always });
             let confirmation = Confirmation::of(&call, Owner::anyone(), at, None).unwrap();
             assert_eq!(confirmation.answer, answer);
             assert_eq!(confirmation.at, Timestamp::from_microsecond(1).unwrap());

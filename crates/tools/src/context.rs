@@ -25,7 +25,7 @@ pub struct CallContext {
     pub call: ToolCallId,
     /// Ends when the run is stopped or the call's time is over. Work that goes on elsewhere should watch it.
     pub cancelled: CancellationToken,
-    surroundings: Arc<dyn Surroundings>,
+    host: Arc<dyn ToolHost>,
     /// For how many reasons the call's time stands still.
     pauses: watch::Sender<usize>,
     waits_for: WaitsFor,
@@ -44,7 +44,7 @@ pub struct Pause(watch::Sender<usize>);
 
 /// Those who listen to a running call.
 #[async_trait]
-pub trait Surroundings: Send + Sync {
+pub trait ToolHost: Send + Sync {
     /// Takes partial output. Must not wait: what comes too fast may be dropped, as each output stands for all before it.
     fn report(&self, call: &ToolCallId, output: Value);
 
@@ -52,7 +52,7 @@ pub trait Surroundings: Send + Sync {
     async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply;
 
     /// Takes note that the call is about to run again, and says whether it may.
-    async fn repeats(&self, _call: &ToolCallId) -> bool {
+    async fn before_retry(&self, _call: &ToolCallId) -> bool {
         true
     }
 }
@@ -69,7 +69,8 @@ pub struct Elicitation {
     pub server: Option<String>,
     /// Other running calls of the chat that may be the one that asks, where that cannot be told: the question lives as long as one of
     /// them does.
-    pub or_of: Vec<ToolCallId>,
+    #[serde(rename = "or_of")]
+    pub other_candidates: Vec<ToolCallId>,
 }
 
 /// What the person said to it.
@@ -90,7 +91,7 @@ pub enum ElicitationReply {
 
 /// Nobody listens: reports go nowhere, and there is no person to ask.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct NoHost;
 
 // === impl CallContext ===
 
@@ -98,21 +99,13 @@ impl CallContext {
     /// The context of a call to which nobody listens and which nobody cancels.
     pub fn new(owner: Owner, chat: ChatId, call: ToolCallId) -> Self {
         let (cancelled, pauses) = (CancellationToken::new(), watch::Sender::new(0));
-        Self {
-            owner,
-            chat,
-            call,
-            cancelled,
-            surroundings: Arc::new(Alone),
-            pauses,
-            waits_for: Arc::default(),
-        }
+        Self { owner, chat, call, cancelled, host: Arc::new(NoHost), pauses, waits_for: Arc::default() }
     }
 
     /// The same with somebody who listens.
     #[must_use]
-    pub fn heard_by(self, surroundings: Arc<dyn Surroundings>) -> Self {
-        Self { surroundings, ..self }
+    pub fn with_host(self, host: Arc<dyn ToolHost>) -> Self {
+        Self { host, ..self }
     }
 
     /// The same, cancelled by this token.
@@ -123,14 +116,14 @@ impl CallContext {
 
     /// Shows partial output. Each stands for all before it; those that come too fast are left out.
     pub fn report(&self, output: Value) {
-        self.surroundings.report(&self.call, output);
+        self.host.report(&self.call, output);
     }
 
     /// Asks the person something and waits for the answer. The wait does not count against the call's time limit. Dropping the
     /// future withdraws the question.
     pub async fn elicit(&self, elicitation: Elicitation) -> ElicitationReply {
         let _pause = self.pause();
-        self.surroundings.elicit(&self.call, elicitation).await
+        self.host.elicit(&self.call, elicitation).await
     }
 
     /// Stops the call's time: what it waits for is not its own doing.
@@ -159,8 +152,8 @@ impl CallContext {
     }
 
     /// Takes note that the call is about to run again, and says whether it may.
-    pub(crate) async fn repeats(&self) -> bool {
-        self.surroundings.repeats(&self.call).await
+    pub(crate) async fn before_retry(&self) -> bool {
+        self.host.before_retry(&self.call).await
     }
 }
 
@@ -182,7 +175,7 @@ impl Drop for Waiting {
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owner, chat, call, cancelled, surroundings: _, pauses: _, waits_for: _ } = self;
+        let Self { owner, chat, call, cancelled, host: _, pauses: _, waits_for: _ } = self;
         f.debug_struct("CallContext")
             .field("owner", owner)
             .field("chat", chat)
@@ -195,10 +188,35 @@ impl fmt::Debug for CallContext {
 // === impl Alone ===
 
 #[async_trait]
-impl Surroundings for Alone {
+impl ToolHost for NoHost {
     fn report(&self, _: &ToolCallId, _: Value) {}
 
     async fn elicit(&self, _: &ToolCallId, _: Elicitation) -> ElicitationReply {
         ElicitationReply::Cancel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_names_in_a_saved_question_stay() {
+        let elicitation = Elicitation {
+            message: "How big?".into(),
+            requested_schema: json!({"type": "object"}),
+            server: Some("shop".into()),
+            other_candidates: vec![ToolCallId::new("b")],
+        };
+        let saved = json!({
+            "message": "How big?",
+            "requested_schema": {"type": "object"},
+            "server": "shop",
+            "or_of": ["b"],
+        });
+        assert_eq!(json!(elicitation), saved);
+        assert_eq!(serde_json::from_value::<Elicitation>(saved).unwrap(), elicitation);
     }
 }

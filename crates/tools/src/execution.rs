@@ -1,7 +1,7 @@
 //! Runs one call: within its time, again where that helps and does no harm, and to its end even when nobody waits for it any more.
 //!
 //! Invariants: an outcome is told exactly once; when the future of [`Execution::run`] is over, so is the tool's work, unless it ignored
-//! its token for [`WIND_UP`] and then being dropped. Whoever holds a lock for the call holds it for as long.
+//! its token for [`CANCEL_GRACE`] and then being dropped. Whoever holds a lock for the call holds it for as long.
 
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use futures::FutureExt;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{CallContext, ErrorType, MOST_RETRIES, Strategies, Strategy, Tool, ToolError};
+use crate::{CallContext, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, Tool, ToolError};
 
 /// How long a tool may take to wind up after it was cancelled, before its work is dropped.
-pub const WIND_UP: Duration = Duration::from_secs(5);
+pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// The longest that is waited where the other side asks to be left alone; a call that would have to wait longer fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -28,11 +28,11 @@ pub struct Execution {
     pub context: CallContext,
     /// How long it may run, each time. Time in which it waits for a person does not count.
     pub timeout: Duration,
-    /// How often it may run again after a failure, at most [`MOST_RETRIES`] times; 0 for a tool that does not declare itself
+    /// How often it may run again after a failure, at most [`MAX_RETRIES`] times; 0 for a tool that does not declare itself
     /// repeatable.
     pub retries: u32,
     /// Which failures that helps with.
-    pub strategies: Strategies,
+    pub error_policy: ErrorPolicy,
 }
 
 // === impl Execution ===
@@ -43,7 +43,7 @@ impl Execution {
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(200))
             .with_jitter()
-            .with_max_times(self.retries.min(MOST_RETRIES) as usize)
+            .with_max_times(self.retries.min(MAX_RETRIES) as usize)
             .build();
         let mut settled = Some(settled);
         loop {
@@ -64,7 +64,7 @@ impl Execution {
             let Some(pause) = pause else { return };
             let cancelled = self.context.cancelled.cancelled();
             let is_cancelled = tokio::time::timeout(pause, cancelled).await.is_ok();
-            if is_cancelled || !self.context.repeats().await {
+            if is_cancelled || !self.context.before_retry().await {
                 if let (Some(settled), Some(outcome)) = (settled.take(), outcome) {
                     settled(outcome);
                 }
@@ -82,8 +82,8 @@ impl Execution {
 
     /// How long to wait before the call runs again; `None` where it does not.
     fn pause(&self, error: &ToolError, pauses: &mut impl Iterator<Item = Duration>) -> Option<Duration> {
-        let helps =
-            !self.context.cancelled.is_cancelled() && self.strategies.of(error.error_type) == Strategy::Retry;
+        let helps = !self.context.cancelled.is_cancelled()
+            && self.error_policy.of(error.error_type) == ErrorStrategy::Retry;
         let pause = helps.then(|| pauses.next()).flatten()?;
         match error.retry_after {
             Some(asked) if asked > LONGEST_PAUSE => None,
@@ -109,7 +109,7 @@ impl Execution {
         cancelled.cancel();
         settled(Err(given_up));
         // Who does not listen to the token is dropped.
-        let _ = tokio::time::timeout(WIND_UP, work).await;
+        let _ = tokio::time::timeout(CANCEL_GRACE, work).await;
     }
 
     fn took_too_long(&self, waited_for: Option<String>) -> ToolError {

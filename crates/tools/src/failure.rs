@@ -31,8 +31,8 @@ pub enum ErrorType {
 /// What follows a failure of some type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// Try again, at most [`MOST_RETRIES`] times, and then as [`Strategy::GoOn`]. A tool is tried again only where it declares itself
+pub enum ErrorStrategy {
+    /// Try again, at most [`MAX_RETRIES`] times, and then as [`ErrorStrategy::GoOn`]. A tool is tried again only where it declares itself
     /// repeatable; a model that still fails ends the run.
     Retry,
     /// Tell the model to go on without the tool.
@@ -44,11 +44,11 @@ pub enum Strategy {
 }
 
 /// How often something is tried again after it failed.
-pub const MOST_RETRIES: u32 = 2;
+pub const MAX_RETRIES: u32 = 2;
 
 /// What follows each type of failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Strategies([Strategy; ErrorType::ALL.len()]);
+pub struct ErrorPolicy([ErrorStrategy; ErrorType::ALL.len()]);
 
 /// A call that failed. `Display` is the text for the model and the person: no keys, paths or SQL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,12 +100,12 @@ impl fmt::Display for ErrorType {
     }
 }
 
-// === impl Strategy ===
+// === impl ErrorStrategy ===
 
-impl Strategy {
+impl ErrorStrategy {
     /// What the model is told to do about a call that failed so, besides what went wrong. What it can mend itself needs no advice, nor
     /// does what nobody wants it to go on from.
-    pub fn advice(self, error_type: ErrorType) -> Option<&'static str> {
+    pub fn hint(self, error_type: ErrorType) -> Option<&'static str> {
         match (error_type, self) {
             (ErrorType::Denied, _) | (_, Self::FailRun) => None,
             (_, Self::AskPerson) => Some("Tell the user, and ask how to go on before you call it again."),
@@ -117,31 +117,31 @@ impl Strategy {
 
 // === impl Strategies ===
 
-impl Strategies {
+impl ErrorPolicy {
     /// What follows a failure of this type.
-    pub fn of(&self, error_type: ErrorType) -> Strategy {
+    pub fn of(&self, error_type: ErrorType) -> ErrorStrategy {
         self.0[error_type as usize]
     }
 
     /// The same, but for one type.
     #[must_use]
-    pub fn with(mut self, error_type: ErrorType, strategy: Strategy) -> Self {
+    pub fn with(mut self, error_type: ErrorType, strategy: ErrorStrategy) -> Self {
         self.0[error_type as usize] = strategy;
         self
     }
 }
 
-impl Default for Strategies {
+impl Default for ErrorPolicy {
     /// What may pass by itself is tried again, what only a person can mend is put to the person, the rest is left to the model.
     fn default() -> Self {
         Self(ErrorType::ALL.map(|error_type| match error_type {
-            ErrorType::RateLimit | ErrorType::Network | ErrorType::Timeout => Strategy::Retry,
-            ErrorType::Auth => Strategy::AskPerson,
+            ErrorType::RateLimit | ErrorType::Network | ErrorType::Timeout => ErrorStrategy::Retry,
+            ErrorType::Auth => ErrorStrategy::AskPerson,
             ErrorType::EmptyResult
             | ErrorType::InvalidFormat
             | ErrorType::Denied
             | ErrorType::Cancelled
-            | ErrorType::Internal => Strategy::GoOn,
+            | ErrorType::Internal => ErrorStrategy::GoOn,
         }))
     }
 }
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn one_strategy_is_set_and_the_others_stay() {
-        let set = Strategies::default().with(ErrorType::Internal, Strategy::FailRun);
-        assert_eq!(set.of(ErrorType::Internal), Strategy::FailRun);
+        let set = ErrorPolicy::default().with(ErrorType::Internal, ErrorStrategy::FailRun);
+        assert_eq!(set.of(ErrorType::Internal), ErrorStrategy::FailRun);
         for error_type in ErrorType::ALL.into_iter().filter(|other| *other != ErrorType::Internal) {
-            assert_eq!(set.of(error_type), Strategies::default().of(error_type));
+            assert_eq!(set.of(error_type), ErrorPolicy::default().of(error_type));
         }
     }
 }

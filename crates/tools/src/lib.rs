@@ -11,34 +11,34 @@ mod context;
 mod execution;
 mod failure;
 mod field;
+mod lock_queue;
 mod matcher;
-mod parking;
 mod pattern;
+mod pending_calls;
 mod policy;
 mod resource;
-mod scheduler;
 mod schema;
 mod tool;
 mod toolbox;
 
-pub use audit::{AuditEvent, Audited, input_hash};
+pub use audit::{AuditAction, AuditEvent, input_hash};
 pub use call::{
-    Call, CallState, Cancelled, Decided, Entered, Owner, Question, Receipt, Refusal, Reply, RunBy, StateName,
-    Verdict,
+    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, ElicitationRecord, Owner, Receipt,
+    Refusal, RunBy, StateName, Transition, ValidAnswer,
 };
 pub use checker::{Check, Checker};
 pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
-pub use context::{Alone, CallContext, Elicitation, ElicitationReply, Pause, Surroundings, Waiting};
-pub use execution::{Execution, WIND_UP};
-pub use failure::{ErrorType, MOST_RETRIES, Strategies, Strategy, ToolError};
+pub use context::{CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
+pub use execution::{CANCEL_GRACE, Execution};
+pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError};
+pub use lock_queue::{Guard, LockQueue, Waiter};
 pub use matcher::{Decimal, Folder, HostName, HostPattern, Matcher, Side, TextRegex};
-pub use parking::{Parked, ParkingLot};
 pub use pattern::Pattern;
+pub use pending_calls::{PendingCall, PendingCalls};
 pub use policy::{
-    ApprovalMode, ChainMode, Condition, Decision, DefaultPolicy, GateMode, Policy, Rule, RulePolicy, RuledBy,
-    Ruling,
+    ApprovalMode, ChainMode, Condition, Decision, DecisionSource, DefaultPolicy, GateMode, Policy,
+    PolicyDecision, Rule, RulePolicy,
 };
 pub use resource::{NamedBy, Resource, ResourceKey, ResourcePart};
-pub use scheduler::{Guard, Locks, Ticket};
 pub use tool::{Tool, ToolSettings, ToolSpec, TypedTool, typed};
-pub use toolbox::{Found, InputError, PostedLimits, Toolbox, ToolboxError};
+pub use toolbox::{InputError, PostedLimits, ToolRef, Toolbox, ToolboxError};

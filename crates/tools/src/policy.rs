@@ -23,20 +23,20 @@ pub enum Decision {
 
 /// A decision, why, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ruling {
+pub struct PolicyDecision {
     /// What is to happen.
     pub decision: Decision,
     /// Why, in words for the model and the person.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
     /// Who says so.
-    pub by: RuledBy,
+    pub by: DecisionSource,
 }
 
 /// What made a decision without a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RuledBy {
+pub enum DecisionSource {
     /// The tool's own default.
     Default,
     /// A rule, by its place among the rules, counted from 1.
@@ -85,11 +85,11 @@ pub enum ApprovalMode {
 /// Says what is to happen to a call. Pure: the same call gets the same ruling.
 pub trait Policy: Send + Sync {
     /// Rules on one call with this input, in a chat of this owner.
-    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling;
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision;
 
     /// Whether a person's earlier "always" answers what was ruled. It answers a tool's own default, and a rule only if that says so.
-    fn heeds_always(&self, ruling: &Ruling) -> bool {
-        ruling.by == RuledBy::Default
+    fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
+        policy_decision.by == DecisionSource::Default
     }
 
     /// Whether people are asked at all.
@@ -103,7 +103,7 @@ pub trait Policy: Send + Sync {
 pub struct DefaultPolicy;
 
 impl Policy for DefaultPolicy {
-    fn rule(&self, _owner: &Owner, tool: &ToolSpec, _input: &Value) -> Ruling {
-        Ruling { decision: tool.policy, reason: None, by: RuledBy::Default }
+    fn decide(&self, _owner: &Owner, tool: &ToolSpec, _input: &Value) -> PolicyDecision {
+        PolicyDecision { decision: tool.policy, reason: None, by: DecisionSource::Default }
     }
 }

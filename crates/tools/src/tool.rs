@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::Digest;
 
-use crate::{CallContext, Decision, ErrorType, MOST_RETRIES, Resource, RunBy, ToolError};
+use crate::{CallContext, Decision, ErrorType, MAX_RETRIES, Resource, RunBy, ToolError};
 
 /// What is known of a tool without running it.
 #[derive(Clone, Debug, Serialize)]
@@ -146,7 +146,7 @@ impl ToolSpec {
 
     /// How often a call may run again.
     pub fn retries(&self) -> u32 {
-        if self.repeatable { MOST_RETRIES } else { 0 }
+        if self.repeatable { MAX_RETRIES } else { 0 }
     }
 }
 

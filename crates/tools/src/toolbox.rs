@@ -53,7 +53,7 @@ struct PostedCost {
 
 /// A tool of the box.
 #[derive(Clone, Copy)]
-pub struct Found<'a>(pub(crate) &'a Arc<Entry>);
+pub struct ToolRef<'a>(pub(crate) &'a Arc<Entry>);
 
 /// An input that misses the schema, in words for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,12 +150,12 @@ impl Toolbox {
     }
 
     /// The tool of this name.
-    pub fn find(&self, name: &str) -> Option<Found<'_>> {
-        self.server.get(name).or_else(|| self.browser.get(name)).map(Found)
+    pub fn find(&self, name: &str) -> Option<ToolRef<'_>> {
+        self.server.get(name).or_else(|| self.browser.get(name)).map(ToolRef)
     }
 
     /// What is said of a call of a tool that the box does not have.
-    pub fn lacks(&self, name: &str) -> ToolError {
+    pub fn unknown_tool(&self, name: &str) -> ToolError {
         let known: Vec<&str> = self.specs().map(|spec| spec.name.as_str()).collect();
         let words = format!("There is no tool named {name:?}. The tools are: {}.", known.join(", "));
         ToolError::new(ErrorType::InvalidFormat, words)
@@ -168,9 +168,9 @@ impl Toolbox {
     }
 }
 
-// === impl Found ===
+// === impl ToolRef ===
 
-impl<'a> Found<'a> {
+impl<'a> ToolRef<'a> {
     /// What is known of the tool.
     pub fn spec(self) -> &'a ToolSpec {
         &self.0.spec
@@ -182,7 +182,7 @@ impl<'a> Found<'a> {
     }
 
     /// What is said of a call whose input misses the schema.
-    pub fn misfit(self, fault: &InputError) -> ToolError {
+    pub fn validation_error(self, fault: &InputError) -> ToolError {
         let words = format!("The input of {} does not fit its schema: {fault}.", self.0.spec.name);
         ToolError::new(ErrorType::InvalidFormat, words)
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitationId, EventId, Profile, RunId};
-use fermata_tools::{AuditEvent, Audited, Call, Check, Grant, Owner, Receipt, Refusal, Verdict};
+use fermata_tools::{AuditAction, AuditEvent, Call, Check, Grant, Owner, Receipt, Refusal, ValidAnswer};
 use tokio::time::Instant;
 
 use super::{Checked, Command, Driver, Live, Reply, saving::read_chunks};
@@ -219,13 +219,13 @@ impl Driver {
         let Some(call) = self.inner.store.call(&self.chat, &answer.of).await? else {
             return Err(Rejected::Unknown(answer.of.clone()).into());
         };
-        match call.judge(&answer.kind) {
-            Ok(Verdict::Same) => Ok(Receipt {
+        match call.validate_answer(&answer.kind) {
+            Ok(ValidAnswer::Repeated) => Ok(Receipt {
                 tool_call_id: call.id.clone(),
                 state: call.state().name(),
                 waiting_for: Vec::new(),
             }),
-            Ok(Verdict::Take) => Err(Rejected::of(Refusal::Gone, &call).into()),
+            Ok(ValidAnswer::New) => Err(Rejected::of(Refusal::Gone, &call).into()),
             Err(refusal) => Err(Rejected::of(refusal, &call).into()),
         }
     }
@@ -455,7 +455,7 @@ impl Driver {
             return Ok(());
         }
         let event = AuditEvent {
-            event: Audited::GrantRevoked,
+            action: AuditAction::GrantRevoked,
             decided_by: Some(owner.clone()),
             address: self.address,
             call: None,

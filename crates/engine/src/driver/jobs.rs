@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{ElicitationId, ToolCallId};
-use fermata_tools::{CallContext, Elicitation, ElicitationReply, Execution, Surroundings, ToolError};
+use fermata_tools::{CallContext, Elicitation, ElicitationReply, Execution, ToolError, ToolHost};
 use serde_json::Value;
 use tokio::{
     sync::{Notify, Semaphore, mpsc, oneshot},
@@ -92,7 +92,7 @@ impl Jobs {
     /// The context with what the run's tools have in common.
     pub fn surround(&mut self, context: CallContext) -> CallContext {
         let channel = self.channel.get_or_insert_with(Channel::new);
-        context.cancelled_by(channel.cancelled.child_token()).heard_by(channel.outlet.clone())
+        context.cancelled_by(channel.cancelled.child_token()).with_host(channel.outlet.clone())
     }
 
     /// Runs a call. The lock is held until the tool has wound up, also when nobody waits for its outcome any more.
@@ -201,7 +201,7 @@ impl Outlet {
 }
 
 #[async_trait]
-impl Surroundings for Outlet {
+impl ToolHost for Outlet {
     fn report(&self, call: &ToolCallId, output: Value) {
         let mut reports = self.reports();
         match reports.iter_mut().find(|(known, _)| known == call) {
@@ -228,7 +228,7 @@ impl Surroundings for Outlet {
         reply.await.unwrap_or(ElicitationReply::Cancel)
     }
 
-    async fn repeats(&self, call: &ToolCallId) -> bool {
+    async fn before_retry(&self, call: &ToolCallId) -> bool {
         let (noted, noting) = oneshot::channel();
         let told = self.signals.send(Signal::Repeats { call: call.clone(), noted });
         told.is_ok() && noting.await.is_ok()

@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fermata_protocol::{AnswerKind, ToolCallId};
-use fermata_tools::{InputError, MOST_RETRIES, Parked, ParkingLot, ResourceKey, Ticket, Toolbox};
+use fermata_tools::{InputError, MAX_RETRIES, PendingCall, PendingCalls, ResourceKey, Toolbox, Waiter};
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, Either, ready},
@@ -50,7 +50,7 @@ pub(super) struct Live {
     /// Whether it was saved after the server had begun to end.
     pub is_saved_late: bool,
     pub timers: Timers,
-    lot: ParkingLot,
+    pending_calls: PendingCalls,
     parked: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
     lines: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<Lock>)>>,
     /// Locks of calls whose turn it is and that have not begun yet.
@@ -121,7 +121,7 @@ impl Live {
             current,
             toolbox,
             jobs: Jobs::new(tasks),
-            lot: ParkingLot::new(),
+            pending_calls: PendingCalls::new(),
             parked: FuturesUnordered::new(),
             lines: FuturesUnordered::new(),
             locks: HashMap::new(),
@@ -155,7 +155,7 @@ impl Live {
 
     /// Whether a model that is listened to has given nothing of an answer yet, and was not asked too often.
     pub fn may_ask_again(&self) -> bool {
-        self.model.as_ref().is_some_and(|model| !model.has_spoken && model.before < MOST_RETRIES)
+        self.model.as_ref().is_some_and(|model| !model.has_spoken && model.before < MAX_RETRIES)
     }
 
     /// Notes how the model fails.
@@ -177,7 +177,7 @@ impl Live {
 
     /// Gives a call a place to wait in.
     pub fn park(&mut self, call: ToolCallId) {
-        let parked: Parked = self.lot.park(call.clone());
+        let parked: PendingCall = self.pending_calls.park(call.clone());
         let counted = Counted::new();
         self.parked.push(
             async move {
@@ -190,13 +190,13 @@ impl Live {
 
     /// Takes a call's place away.
     pub fn release(&mut self, call: &ToolCallId) {
-        self.lot.release(call);
+        self.pending_calls.release(call);
     }
 
     /// Hands answers to the calls that wait for them, and returns what has woken.
     pub fn wake(&mut self, answers: Vec<(ToolCallId, AnswerKind)>) -> HashMap<ToolCallId, AnswerKind> {
         for (call, answer) in answers {
-            if self.lot.answer(&call, answer).is_err() {
+            if self.pending_calls.answer(&call, answer).is_err() {
                 tracing::error!(%call, "a call that waits has no place in the lot");
             }
         }
@@ -213,21 +213,21 @@ impl Live {
         &mut self,
         inner: &Arc<Inner>,
         call: ToolCallId,
-        ticket: Ticket<ResourceKey>,
+        waiter: Waiter<ResourceKey>,
         patience: Duration,
     ) -> bool {
         let is_alone = inner.instances.mail.is_none();
-        let ticket = match ticket.now() {
+        let waiter = match waiter.try_acquire() {
             Ok(lock) if is_alone => {
                 self.locks.insert(call, Lock::near(lock));
                 return true;
             }
             Ok(lock) => Either::Left(ready(Some(lock))),
-            Err(ticket) => Either::Right(ticket.turn()),
+            Err(waiter) => Either::Right(waiter.acquire()),
         };
         let inner = inner.clone();
         let turn = async move {
-            let near = ticket.await?;
+            let near = waiter.await?;
             if is_alone { Some(Lock::near(near)) } else { Lock::everywhere(&inner, near).await }
         };
         let turn = async move { (call, tokio::time::timeout(patience, turn).await.ok().flatten()) };

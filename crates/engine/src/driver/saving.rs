@@ -249,7 +249,7 @@ fn changes_of(
 
 /// What the tool of a call is that was allowed for always just now.
 fn fingerprint(call: &Call, effects: &Effects) -> Option<String> {
-    let allows = call.decided.as_ref().is_some_and(|decided| decided.approved && decided.always);
+    let allows = call.approval_decision.as_ref().is_some_and(|decided| decided.approved && decided.always);
     let (_, grant) = effects.grants.iter().find(|(tool, _)| allows && *tool == call.tool)?;
     grant.fingerprint.clone()
 }
@@ -317,8 +317,7 @@ fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
 
 /// Whether a run that is taken up goes on by itself, and not only when somebody answers.
 fn begins_work(saved: &RunRecord, now: Timestamp) -> bool {
-    let is_due =
-        |call: &Call| call.waits_for_somebody() && call.expires.is_some_and(|expires| expires <= now);
+    let is_due = |call: &Call| call.awaits_answer() && call.expires.is_some_and(|expires| expires <= now);
     !saved.waiting || saved.calls.iter().any(is_due)
 }
 

@@ -260,7 +260,7 @@ fn check_files(posted: Option<&UiMessage>, file_urls: &FileUrls) -> Result<(), S
         if let Err(refusal) = file_urls.check(&file.url) {
             return Err(SubmitError::Invalid(format!(
                 "The file in parts[{at}] of the last message cannot be shown to the model: {refusal}. {}",
-                file_urls.advice()
+                file_urls.hint()
             )));
         }
     }

@@ -40,8 +40,8 @@ impl Driver {
         let current = live.current.clone();
         let toolbox = live.toolbox.clone();
         for (call, key) in std::mem::take(&mut effects.queue) {
-            let ticket = self.inner.locks.queue(key);
-            if live.stand_in_line(&self.inner, call.clone(), ticket, self.inner.settings.limits.lock_timeout)
+            let waiter = self.inner.locks.enqueue(key);
+            if live.stand_in_line(&self.inner, call.clone(), waiter, self.inner.settings.limits.lock_timeout)
             {
                 let context = self.inner.context(&current.rules, &toolbox, record);
                 live.run.take_turn(&call, &context, effects);
@@ -81,7 +81,7 @@ impl Driver {
                 timeout: spec.timeout.unwrap_or(self.inner.settings.limits.tool_timeout),
                 // Times it ran before the process ended count.
                 retries: spec.retries().saturating_sub(times_before(call)),
-                strategies: live.current.rules.strategies.clone(),
+                error_policy: live.current.rules.error_policy.clone(),
             };
             let lock = live.take_lock(id);
             live.jobs.start(execution, lock, live.spans.of(id));

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use fermata_tools::{
-    ChainMode, DefaultPolicy, GateMode, MOST_RETRIES, Pattern, Policy, Strategies, Tool, ToolSettings,
+    ChainMode, DefaultPolicy, ErrorPolicy, GateMode, MAX_RETRIES, Pattern, Policy, Tool, ToolSettings,
     ToolSpec, Toolbox, ToolboxError,
 };
 
@@ -19,7 +19,7 @@ pub struct Rules {
     /// What becomes of calls after the first tool result of a turn.
     pub chain: ChainMode,
     /// What follows a failure.
-    pub strategies: Strategies,
+    pub error_policy: ErrorPolicy,
     /// What is set for tools by name; where several match, the later wins.
     pub tools: Vec<(Pattern, ToolSettings)>,
 }
@@ -47,7 +47,7 @@ impl Rules {
     /// How often a call of a tool that is not there may run again, as far as the settings tell.
     pub(crate) fn retries(&self, tool: &str) -> u32 {
         let repeatable = self.named(tool).filter_map(|settings| settings.repeatable).last();
-        if repeatable == Some(true) { MOST_RETRIES } else { 0 }
+        if repeatable == Some(true) { MAX_RETRIES } else { 0 }
     }
 
     fn named<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolSettings> {
@@ -62,7 +62,7 @@ impl Default for Rules {
             policy: Arc::new(DefaultPolicy),
             gate: GateMode::default(),
             chain: ChainMode::default(),
-            strategies: Strategies::default(),
+            error_policy: ErrorPolicy::default(),
             tools: Vec::new(),
         }
     }

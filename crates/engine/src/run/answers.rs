@@ -7,8 +7,8 @@ use fermata_protocol::{
     UiPart,
 };
 use fermata_tools::{
-    AuditEvent, Audited, Call, CallState, Cancelled, Check, Decided, Decision, Grant, Receipt, Refusal,
-    RuledBy, Ruling, StateName, ToolError, Verdict,
+    ApprovalDecision, AuditAction, AuditEvent, Call, CallState, Cancelled, Check, Decision, DecisionSource,
+    Grant, PolicyDecision, Receipt, Refusal, StateName, ToolError, ValidAnswer,
 };
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ pub(crate) struct Taken {
     pub elicited: Vec<TakenElicited>,
     pub receipts: Vec<Receipt>,
     /// Calls that the answers approve and that the newest rules deny.
-    pub denied: Vec<(usize, Ruling)>,
+    pub denied: Vec<(usize, PolicyDecision)>,
 }
 
 /// How an answer came.
@@ -75,7 +75,7 @@ impl Run {
         match target {
             AnswerTarget::Call(id) => call(&|call| call.id == *id),
             AnswerTarget::Approval(id) => {
-                call(&|call| call.question.as_ref().is_some_and(|question| question.id == *id))
+                call(&|call| call.approval_request.as_ref().is_some_and(|question| question.id == *id))
             }
             AnswerTarget::Elicitation(id) => {
                 self.elicited.iter().position(|elicited| elicited.id == *id).map(Found::Elicitation)
@@ -124,14 +124,14 @@ impl Run {
             found.push(about);
             match about {
                 Found::Elicitation(nth) => elicited.extend(self.judge_elicited(nth, &answer.kind)?),
-                Found::Call(place) => match self.calls[place].judge(&answer.kind) {
-                    Ok(Verdict::Same) => {}
-                    Ok(Verdict::Take) => {
+                Found::Call(place) => match self.calls[place].validate_answer(&answer.kind) {
+                    Ok(ValidAnswer::Repeated) => {}
+                    Ok(ValidAnswer::New) => {
                         self.check_answer(place, &answer.kind, context)?;
                         if let AnswerKind::Decision { approved: true, input: None, .. } = &answer.kind {
                             let input = self.calls[place].effective_input();
-                            let ruling = self.newest_denial(place, input, context);
-                            denied.extend(ruling.map(|ruling| (place, ruling)));
+                            let policy_decision = self.newest_denial(place, input, context);
+                            denied.extend(policy_decision.map(|policy_decision| (place, policy_decision)));
                         }
                         taken.push((place, answer.kind.clone()));
                     }
@@ -148,12 +148,12 @@ impl Run {
     /// Settles calls that somebody wanted to approve and that the newest rules deny.
     pub fn deny_approved(
         &mut self,
-        denied: Vec<(usize, Ruling)>,
+        denied: Vec<(usize, PolicyDecision)>,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
-        for (place, ruling) in denied {
-            self.settle_as_denied(place, ruling, context, effects);
+        for (place, policy_decision) in denied {
+            self.settle_as_denied(place, policy_decision, context, effects);
         }
         self.go_on(context, effects);
     }
@@ -222,12 +222,13 @@ impl Run {
     fn check_edit(&self, place: usize, input: &Value, context: &Context<'_>) -> Result<(), Rejected> {
         let Some(found) = context.toolbox.find(&self.calls[place].tool) else { return Ok(()) };
         // A person has read what they wrote, so the edit is the approval: only a denial counts.
-        let ruling = context.rules.policy.rule(context.owner, found.spec(), input);
-        let denied = Some(ruling).filter(|ruling| ruling.decision == Decision::Deny);
-        let Some(ruling) = denied.or_else(|| self.newest_denial(place, input, context)) else {
+        let policy_decision = context.rules.policy.decide(context.owner, found.spec(), input);
+        let denied =
+            Some(policy_decision).filter(|policy_decision| policy_decision.decision == Decision::Deny);
+        let Some(policy_decision) = denied.or_else(|| self.newest_denial(place, input, context)) else {
             return Ok(());
         };
-        let event = AuditEvent::ruled(&self.calls[place], input, &ruling);
+        let event = AuditEvent::by_policy(&self.calls[place], input, &policy_decision);
         let (decided_by, address) = (Some(context.owner.clone()), context.address);
         Err(Rejected::Denied(Box::new(AuditEvent { decided_by, address, ..event })))
     }
@@ -255,7 +256,9 @@ impl Run {
                 let call = &self.calls[place];
                 let answer = taken.iter().find(|(answered, _)| *answered == place).map(|(_, kind)| kind);
                 let waiting_for = (0..self.calls.len())
-                    .filter(|&other| self.calls[other].step == call.step && self.calls[other].is_asked())
+                    .filter(|&other| {
+                        self.calls[other].step == call.step && self.calls[other].awaits_approval()
+                    })
                     .filter(|&other| !decided(other))
                     .map(|other| self.calls[other].id.clone())
                     .collect();
@@ -293,7 +296,7 @@ impl Run {
                         self.edit(place, input, context, effects);
                     }
                     denied.extend((!approved).then_some(place));
-                    let decided = Decided { by: context.owner.clone(), approved, reason, always };
+                    let decided = ApprovalDecision { by: context.owner.clone(), approved, reason, always };
                     self.note_decision(place, decided, given, context, effects);
                 }
             }
@@ -308,11 +311,12 @@ impl Run {
     /// A person has edited what would run: it waits for them as edited, until what they said about it counts.
     fn edit(&mut self, place: usize, input: Value, context: &Context<'_>, effects: &mut Effects) {
         if let Some(found) = context.toolbox.find(&self.calls[place].tool) {
-            self.calls[place].ruling = Some(context.rules.policy.rule(context.owner, found.spec(), &input));
+            self.calls[place].policy_decision =
+                Some(context.rules.policy.decide(context.owner, found.spec(), &input));
         }
         self.calls[place].edited = Some(input);
-        self.audit(Audited::Edited, place, None, context, effects);
-        if self.calls[place].is_asked() {
+        self.audit(AuditAction::Edited, place, None, context, effects);
+        if self.calls[place].awaits_approval() {
             self.change(place, CallState::AwaitingApproval, context, effects);
         }
     }
@@ -343,7 +347,8 @@ impl Run {
             let answer = answer_in(part)?;
             let place =
                 self.find_call(&answer.of).filter(|&place| self.calls[place].id == part.tool_call_id)?;
-            let new = self.calls[place].judge(&answer.kind) == Ok(Verdict::Take) && seen.insert(place);
+            let new =
+                self.calls[place].validate_answer(&answer.kind) == Ok(ValidAnswer::New) && seen.insert(place);
             new.then_some(answer)
         };
         parts.iter().filter_map(UiPart::as_tool).filter_map(&mut waited_for).collect()
@@ -352,39 +357,40 @@ impl Run {
     fn note_decision(
         &mut self,
         place: usize,
-        decided: Decided,
+        decided: ApprovalDecision,
         given: Given,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
         let always = decided.approved && decided.always;
         effects.confirmed.push(place);
-        let event = if decided.approved { Audited::Approved } else { Audited::Denied };
+        let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
         self.audit(event, place, decided.reason.clone(), context, effects);
         self.decide_call(place, decided, given, context, effects);
         // What the tool is now is what is allowed; of one that is away nobody knows.
         let tool = self.calls[place].tool.clone();
         let Some(found) = context.toolbox.find(&tool).filter(|_| always) else { return };
         effects.grants.push((tool.clone(), Grant::of(found.spec(), context.now)));
-        self.audit(Audited::Granted, place, None, context, effects);
+        self.audit(AuditAction::Granted, place, None, context, effects);
         for sibling in self.step_places() {
             if self.calls[sibling].tool != tool || !self.is_answered_by_always(sibling, context) {
                 continue;
             }
             effects.release.push(self.calls[sibling].id.clone());
-            let ruling = Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Always };
+            let policy_decision =
+                PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
             let call = &self.calls[sibling];
-            let event = AuditEvent::ruled(call, call.effective_input(), &ruling);
+            let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
             let (by, address) = (context.owner.clone(), context.address);
             effects.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
-            let decided = Decided { by, approved: true, reason: None, always: false };
+            let decided = ApprovalDecision { by, approved: true, reason: None, always: false };
             self.decide_call(sibling, decided, Given::Aside, context, effects);
         }
     }
 
     fn audit(
         &self,
-        event: Audited,
+        event: AuditAction,
         place: usize,
         reason: Option<String>,
         context: &Context<'_>,
@@ -397,7 +403,7 @@ impl Run {
     fn decide_call(
         &mut self,
         place: usize,
-        decided: Decided,
+        decided: ApprovalDecision,
         given: Given,
         context: &Context<'_>,
         effects: &mut Effects,
@@ -407,10 +413,12 @@ impl Run {
         } else {
             CallState::Cancelled { cancelled: Cancelled::Denied { reason: decided.reason.clone() } }
         };
-        if let Some(question) = self.calls[place].question.as_ref().map(|question| question.id.clone()) {
+        if let Some(question) =
+            self.calls[place].approval_request.as_ref().map(|question| question.id.clone())
+        {
             self.show_decision(question, &decided, given, effects);
         }
-        self.calls[place].decided = Some(decided);
+        self.calls[place].approval_decision = Some(decided);
         if *self.calls[place].state() == state {
             effects.changed.insert(place);
             effects.save = true;
@@ -423,7 +431,7 @@ impl Run {
     fn show_decision(
         &mut self,
         question: ApprovalId,
-        decided: &Decided,
+        decided: &ApprovalDecision,
         given: Given,
         effects: &mut Effects,
     ) {
@@ -436,7 +444,9 @@ impl Run {
 
     /// A rule has taken a question off the person: whoever shows it sees that it is answered.
     pub(super) fn refuse_question(&mut self, place: usize, reason: Option<String>, effects: &mut Effects) {
-        if let Some(question) = self.calls[place].question.as_ref().map(|question| question.id.clone()) {
+        if let Some(question) =
+            self.calls[place].approval_request.as_ref().map(|question| question.id.clone())
+        {
             self.show_response(question, false, reason, effects);
         }
     }

@@ -4,7 +4,7 @@
 //! that another process takes up withdraws what the last one left open.
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
-use fermata_tools::{Elicitation, ElicitationReply, Reply};
+use fermata_tools::{Elicitation, ElicitationRecord, ElicitationReply};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ impl Run {
             return Err(ElicitationReply::Unanswered { reason });
         }
         let keeps_others_waiting = self.calls.iter().any(|other| {
-            other.resource.is_some() && (other.id == *call || question.or_of.contains(&other.id))
+            other.resource.is_some() && (other.id == *call || question.other_candidates.contains(&other.id))
         });
         let (expires, expiry_ends) = if keeps_others_waiting && context.limits.elicit_timeout < context.expire
         {
@@ -134,7 +134,8 @@ impl Run {
     /// Whether the call waits for an answer to a question that is its own, or may be.
     pub(super) fn elicits(&self, place: usize) -> bool {
         let id = &self.calls[place].id;
-        self.elicitations().any(|elicited| elicited.place == place || elicited.question.or_of.contains(id))
+        self.elicitations()
+            .any(|elicited| elicited.place == place || elicited.question.other_candidates.contains(id))
     }
 
     /// Takes an answer that was judged.
@@ -148,7 +149,7 @@ impl Run {
     ) {
         let Elicited { id, place, .. } = &self.elicited[nth];
         let (to, place, by) = (id.clone(), *place, context.owner.clone());
-        self.calls[place].replies.push(Reply { to, by, action, content: content.clone() });
+        self.calls[place].replies.push(ElicitationRecord { to, by, action, content: content.clone() });
         effects.changed.insert(place);
         let reply = match action {
             ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),
@@ -190,7 +191,7 @@ impl Run {
         let Elicited { place, question, .. } = &self.elicited[nth];
         let mut others =
             self.calls.iter().enumerate().filter(|(other, call)| other != place && is_at_work(call));
-        others.find(|(_, call)| question.or_of.contains(&call.id)).map(|(other, _)| other)
+        others.find(|(_, call)| question.other_candidates.contains(&call.id)).map(|(other, _)| other)
     }
 
     fn withdraw_nth(&mut self, nth: usize, reason: Option<String>, effects: &mut Effects) {

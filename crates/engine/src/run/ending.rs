@@ -165,7 +165,7 @@ impl Run {
             if self.calls[place].state().is_final() {
                 continue;
             }
-            if self.calls[place].takes_answer() {
+            if self.calls[place].accepts_answer() {
                 effects.release.push(self.calls[place].id.clone());
             }
             let cancelled = why(&self.calls[place], unheard, ending, context);
@@ -208,7 +208,9 @@ impl Run {
     /// not wait for that answer.
     fn ask_for_withheld_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
-            if *self.calls[place].state() == CallState::Scheduled && self.calls[place].question.is_none() {
+            if *self.calls[place].state() == CallState::Scheduled
+                && self.calls[place].approval_request.is_none()
+            {
                 self.put_question(place, false, context, effects);
                 effects.park.push(self.calls[place].id.clone());
             }

@@ -6,8 +6,8 @@
 
 use fermata_protocol::{ApprovalId, UiChunk};
 use fermata_tools::{
-    ApprovalMode, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision, ErrorType, GateMode, Question,
-    RuledBy, Ruling, ToolError, ToolSpec,
+    ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
+    DecisionSource, ErrorType, GateMode, PolicyDecision, ToolError, ToolSpec,
 };
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ impl Run {
         }
         self.settle_denied_by_policy(effects);
         for place in self.step_places() {
-            if self.calls[place].is_asked() {
+            if self.calls[place].awaits_approval() {
                 self.ask_person(place, context, effects);
             }
         }
@@ -63,7 +63,7 @@ impl Run {
                 self.calls[place].input = input;
                 let state = self.rule(place, context, effects);
                 let is_full = state == CallState::AwaitingApproval && self.is_full(context);
-                if self.calls[place].runs_here() {
+                if self.calls[place].runs_on_server() {
                     self.show_input(place, effects);
                 }
                 if is_full {
@@ -78,57 +78,71 @@ impl Run {
     fn rule(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) -> CallState {
         let call = &self.calls[place];
         let Some(found) = context.toolbox.find(&call.tool) else { return CallState::Scheduled };
-        let ruling = self.ruling(found.spec(), call.effective_input(), context);
-        let state = match ruling.decision {
-            Decision::Deny => {
-                CallState::Cancelled { cancelled: Cancelled::Denied { reason: ruling.reason.clone() } }
-            }
+        let policy_decision = self.policy_decision(found.spec(), call.effective_input(), context);
+        let state = match policy_decision.decision {
+            Decision::Deny => CallState::Cancelled {
+                cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
+            },
             Decision::Ask => CallState::AwaitingApproval,
             Decision::Allow => CallState::Scheduled,
         };
-        effects.audit.push(AuditEvent::ruled(call, call.effective_input(), &ruling));
-        self.calls[place].ruling = Some(ruling);
+        effects.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
+        self.calls[place].policy_decision = Some(policy_decision);
         state
     }
 
     /// What the policy says, then what the turn has seen, then what a person has said for always. Nothing outvotes a denial; what the turn has
     /// seen is asked about whatever was said for always, and so is what a rule asks about, unless the rule says otherwise.
-    fn ruling(&self, tool: &ToolSpec, input: &Value, context: &Context<'_>) -> Ruling {
+    fn policy_decision(&self, tool: &ToolSpec, input: &Value, context: &Context<'_>) -> PolicyDecision {
         let policy = &context.rules.policy;
-        let ruling = policy.rule(context.owner, tool, input);
-        let is_asked_by_rule = ruling.decision == Decision::Ask && !policy.heeds_always(&ruling);
-        if ruling.decision == Decision::Deny || is_asked_by_rule {
-            return ruling;
+        let policy_decision = policy.decide(context.owner, tool, input);
+        let is_asked_by_rule =
+            policy_decision.decision == Decision::Ask && !policy.honors_grants(&policy_decision);
+        if policy_decision.decision == Decision::Deny || is_asked_by_rule {
+            return policy_decision;
         }
         if self.chain_asks(context) {
-            return Ruling { decision: Decision::Ask, reason: Some(CHAIN_ASKS.into()), by: RuledBy::Chain };
+            return PolicyDecision {
+                decision: Decision::Ask,
+                reason: Some(CHAIN_ASKS.into()),
+                by: DecisionSource::Chain,
+            };
         }
         let is_granted = context.grants.get(&tool.name).is_some_and(|grant| grant.covers(tool));
-        if ruling.decision == Decision::Ask && is_granted {
-            return Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Always };
+        if policy_decision.decision == Decision::Ask && is_granted {
+            return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
         }
-        ruling
+        policy_decision
     }
 
     /// Whether a call that waits for a person is one that "always", said of its tool by now, answers.
     pub(super) fn is_answered_by_always(&self, place: usize, context: &Context<'_>) -> bool {
         let call = &self.calls[place];
-        let is_of_chain = call.ruling.as_ref().is_some_and(|ruling| ruling.by == RuledBy::Chain);
-        let Some(found) = context.toolbox.find(&call.tool).filter(|_| call.is_asked() && !is_of_chain) else {
+        let is_of_chain = call
+            .policy_decision
+            .as_ref()
+            .is_some_and(|policy_decision| policy_decision.by == DecisionSource::Chain);
+        let Some(found) = context.toolbox.find(&call.tool).filter(|_| call.awaits_approval() && !is_of_chain)
+        else {
             return false;
         };
         let policy = &context.rules.policy;
-        let ruling = policy.rule(context.owner, found.spec(), call.effective_input());
-        ruling.decision == Decision::Ask && policy.heeds_always(&ruling)
+        let policy_decision = policy.decide(context.owner, found.spec(), call.effective_input());
+        policy_decision.decision == Decision::Ask && policy.honors_grants(&policy_decision)
     }
 
     /// What the newest rules say about a call with this input, if that is a denial. Nothing else counts by now, because the step's own
     /// rules have decided whether a person is asked. A tool that is away is ruled by what the call knows of it.
-    pub(super) fn newest_denial(&self, place: usize, input: &Value, context: &Context<'_>) -> Option<Ruling> {
+    pub(super) fn newest_denial(
+        &self,
+        place: usize,
+        input: &Value,
+        context: &Context<'_>,
+    ) -> Option<PolicyDecision> {
         let call = &self.calls[place];
-        let ruling = match context.toolbox.find(&call.tool) {
-            Some(found) => context.newest.rule(context.owner, found.spec(), input),
-            None => context.newest.rule(
+        let policy_decision = match context.toolbox.find(&call.tool) {
+            Some(found) => context.newest.decide(context.owner, found.spec(), input),
+            None => context.newest.decide(
                 context.owner,
                 &ToolSpec {
                     name: call.tool.clone(),
@@ -144,7 +158,7 @@ impl Run {
                 input,
             ),
         };
-        (ruling.decision == Decision::Deny).then_some(ruling)
+        (policy_decision.decision == Decision::Deny).then_some(policy_decision)
     }
 
     /// Settles a call that is about to run as denied, if the newest rules deny it. Returns whether they do.
@@ -154,10 +168,11 @@ impl Run {
         context: &Context<'_>,
         effects: &mut Effects,
     ) -> bool {
-        let Some(ruling) = self.newest_denial(place, self.calls[place].effective_input(), context) else {
+        let Some(policy_decision) = self.newest_denial(place, self.calls[place].effective_input(), context)
+        else {
             return false;
         };
-        self.settle_as_denied(place, ruling, context, effects);
+        self.settle_as_denied(place, policy_decision, context, effects);
         true
     }
 
@@ -165,25 +180,25 @@ impl Run {
     pub(super) fn settle_as_denied(
         &mut self,
         place: usize,
-        ruling: Ruling,
+        policy_decision: PolicyDecision,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
         let id = self.calls[place].id.clone();
         self.absent.remove(&id);
         self.repeated.remove(&id);
-        if self.calls[place].takes_decision() {
+        if self.calls[place].accepts_decision() {
             effects.release.push(id);
-            self.refuse_question(place, ruling.reason.clone(), effects);
+            self.refuse_question(place, policy_decision.reason.clone(), effects);
         }
-        let mut reason = ruling.reason.clone();
+        let mut reason = policy_decision.reason.clone();
         if self.calls[place].times_run() > 0 {
             let words = reason.unwrap_or_else(|| "A rule denies it by now.".into());
             reason = Some(format!("{words} {RAN_BEFORE}"));
         }
         let call = &self.calls[place];
-        effects.audit.push(AuditEvent::ruled(call, call.effective_input(), &ruling));
-        self.calls[place].ruling = Some(ruling);
+        effects.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
+        self.calls[place].policy_decision = Some(policy_decision);
         let cancelled = Cancelled::Denied { reason: reason.clone() };
         self.change(place, CallState::Cancelled { cancelled }, context, effects);
         self.show_denial(place, reason, effects);
@@ -232,8 +247,8 @@ impl Run {
         effects: &mut Effects,
     ) {
         let id = ApprovalId::new(context.ids.next("appr_"));
-        self.calls[place].question = Some(Question { id: id.clone(), required });
-        let reason = self.calls[place].why_asked().map(str::to_owned);
+        self.calls[place].approval_request = Some(ApprovalRequest { id: id.clone(), required });
+        let reason = self.calls[place].approval_reason().map(str::to_owned);
         effects.changed.insert(place);
         let chunk = UiChunk::ToolApprovalRequest {
             approval_id: id,
@@ -251,7 +266,9 @@ impl Run {
     /// Lets run what may run now, and ends the step where nothing of it is left.
     pub(super) fn go_on(&mut self, context: &Context<'_>, effects: &mut Effects) {
         match self.state.phase {
-            Phase::Deciding if !self.step_calls().any(Call::is_asked) => self.open_gate(context, effects),
+            Phase::Deciding if !self.step_calls().any(Call::awaits_approval) => {
+                self.open_gate(context, effects)
+            }
             Phase::Working => self.start_decided(context, effects),
             Phase::Deciding | Phase::Speaking | Phase::Over => {}
         }
@@ -282,7 +299,7 @@ impl Run {
 
     /// Nobody needs an answer any more to a question that the gate did not wait for.
     fn withdraw_question(&self, place: usize, effects: &mut Effects) {
-        if self.calls[place].takes_decision() {
+        if self.calls[place].accepts_decision() {
             effects.release.push(self.calls[place].id.clone());
         }
     }
@@ -310,7 +327,7 @@ pub(super) fn read_input(call: &Call, text: String, context: &Context<'_>) -> Re
         return Err((Value::Null, words));
     }
     if context.toolbox.find(&call.tool).is_none() {
-        return Err((input, context.toolbox.lacks(&call.tool).text));
+        return Err((input, context.toolbox.unknown_tool(&call.tool).text));
     }
     Ok(input)
 }

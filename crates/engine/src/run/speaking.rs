@@ -228,7 +228,7 @@ impl Run {
             let (Err(fault), Some(found)) = (result, context.toolbox.find(&self.calls[*place].tool)) else {
                 continue;
             };
-            let words = found.misfit(&fault).text;
+            let words = found.validation_error(&fault).text;
             *input = Err((input.as_ref().map_or(Value::Null, Value::clone), words));
         }
         self.decide(made, context, effects);

@@ -21,8 +21,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, FinishReason, MessageId, PostedTool, Profile, RunId, UiChunk,
 };
 use fermata_tools::{
-    CallContext, Checker, Decision, DefaultPolicy, GateMode, Policy, Resource, RuledBy, Ruling, RunBy,
-    StateName, Tool, ToolError, ToolSpec, Toolbox,
+    CallContext, Checker, Decision, DecisionSource, DefaultPolicy, GateMode, Policy, PolicyDecision,
+    Resource, RunBy, StateName, Tool, ToolError, ToolSpec, Toolbox,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -94,15 +94,15 @@ impl Ids for Counting {
 struct NothingOverNine;
 
 impl Policy for NothingOverNine {
-    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > 9) {
-            return Ruling {
+            return PolicyDecision {
                 decision: Decision::Deny,
                 reason: Some("at most nine".into()),
-                by: RuledBy::Rule(1),
+                by: DecisionSource::Rule(1),
             };
         }
-        DefaultPolicy.rule(owner, tool, input)
+        DefaultPolicy.decide(owner, tool, input)
     }
 }
 
@@ -270,7 +270,7 @@ impl Play {
     /// What holds in every state of every run.
     fn assert_whole(&self) {
         let calls: Vec<&Call> = self.run.step_calls().collect();
-        let asked = calls.iter().any(|call| call.is_asked());
+        let asked = calls.iter().any(|call| call.awaits_approval());
         assert!(
             self.scene.rules.gate == GateMode::Progressive
                 || !asked

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fermata_protocol::{ToolCallId, UiChunk};
-use fermata_tools::{CallState, Cancelled, ErrorType, RunBy, Strategies, Strategy, ToolError};
+use fermata_tools::{CallState, Cancelled, ErrorPolicy, ErrorStrategy, ErrorType, RunBy, ToolError};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -112,7 +112,7 @@ impl Run {
     /// It is a call's turn to use its resource. Whoever asks keeps the lock if the call is to be executed, and only then.
     pub fn take_turn(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
         let Some(place) = self.place_of(call) else { return };
-        if !(self.calls[place].is_in_line() || self.repeated.remove(call)) {
+        if !(self.calls[place].is_queued() || self.repeated.remove(call)) {
             return;
         }
         if self.deny_by_newest_rules(place, context, effects) {
@@ -124,7 +124,7 @@ impl Run {
     /// A call has waited for its resource long enough.
     pub fn miss_turn(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
         let Some(place) = self.place_of(call) else { return };
-        if !(self.calls[place].is_in_line() || self.repeated.remove(call)) {
+        if !(self.calls[place].is_queued() || self.repeated.remove(call)) {
             return;
         }
         let resource = self.calls[place].resource.as_ref().map_or("its resource", |key| key.name.as_str());
@@ -155,7 +155,7 @@ impl Run {
                 self.take_up_call(place, context, effects);
             }
         }
-        let waits = self.calls.iter().filter(|call| call.takes_answer());
+        let waits = self.calls.iter().filter(|call| call.accepts_answer());
         effects.park.extend(waits.map(|call| call.id.clone()));
     }
 
@@ -225,9 +225,9 @@ impl Run {
             Ok(output) => self.succeed(place, output, context, effects),
             Err(error) => {
                 let error_type = error.error_type;
-                let strategy = context.rules.strategies.of(error_type);
+                let strategy = context.rules.error_policy.of(error_type);
                 self.fail(place, error, context, effects);
-                if strategy == Strategy::FailRun {
+                if strategy == ErrorStrategy::FailRun {
                     let tool = self.calls[place].tool.clone();
                     return self.end(Ending::ToolFailed { tool, error_type }, context, effects);
                 }
@@ -238,10 +238,10 @@ impl Run {
 
     /// What the model is told to do about a call of this run that failed, besides what went wrong. Of a browser's call only the page
     /// knows.
-    pub fn advice(&self, call: &ToolCallId, strategies: &Strategies) -> Option<&'static str> {
+    pub fn hint(&self, call: &ToolCallId, error_policy: &ErrorPolicy) -> Option<&'static str> {
         let call = &self.calls[self.place_of(call)?];
         let CallState::Error { error_type, .. } = call.state() else { return None };
-        strategies.of(*error_type).advice(*error_type).filter(|_| call.runs_here())
+        error_policy.of(*error_type).hint(*error_type).filter(|_| call.runs_on_server())
     }
 
     pub(super) fn succeed(
@@ -363,7 +363,7 @@ impl Run {
 
     /// The reason that a person gave for denying the call, where one has.
     pub(super) fn denied_by_person(&self, place: usize) -> Option<Option<String>> {
-        let denied = self.calls[place].decided.as_ref().filter(|decided| !decided.approved)?;
+        let denied = self.calls[place].approval_decision.as_ref().filter(|decided| !decided.approved)?;
         Some(denied.reason.clone())
     }
 
@@ -371,9 +371,9 @@ impl Run {
     /// is told as an error.
     pub(super) fn show_denial(&mut self, place: usize, reason: Option<String>, effects: &mut Effects) {
         let error_text = Cancelled::Denied { reason: reason.clone() }.text();
-        let more_to_come = self
-            .step_calls()
-            .any(|call| call.is_asked() || (call.run_by == Some(RunBy::Browser) && !call.state().is_final()));
+        let more_to_come = self.step_calls().any(|call| {
+            call.awaits_approval() || (call.run_by == Some(RunBy::Browser) && !call.state().is_final())
+        });
         if more_to_come {
             self.show_error(place, error_text, effects);
         } else {

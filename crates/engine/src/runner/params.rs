@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use fermata_protocol::{ChatId, ToolChoice};
 use fermata_tools::{
-    Checker, DefaultPolicy, Locks, Owner, Policy, ResourceKey, Strategies, Tool, Toolbox, ToolboxError,
+    Checker, DefaultPolicy, ErrorPolicy, LockQueue, Owner, Policy, ResourceKey, Tool, Toolbox, ToolboxError,
 };
 use serde_json::{Map, Value};
 
@@ -45,9 +45,9 @@ pub struct Params {
     /// What may run. Default: as each tool says.
     pub policy: Arc<dyn Policy>,
     /// What follows a failed call.
-    pub strategies: Strategies,
+    pub error_policy: ErrorPolicy,
     /// The locks of the tools' resources. Loops that share them do not use one resource side by side.
-    pub locks: Locks<ResourceKey>,
+    pub locks: LockQueue<ResourceKey>,
     /// For whom the tools run. Default: [`Owner::anyone`].
     pub owner: Owner,
     /// The chat that the tools are told of. Default: `runner`.
@@ -75,8 +75,8 @@ impl Params {
             model_output_bytes: 64 * 1024,
             file_urls: FileUrls::default(),
             policy: Arc::new(DefaultPolicy),
-            strategies: Strategies::default(),
-            locks: Locks::new(),
+            error_policy: ErrorPolicy::default(),
+            locks: LockQueue::new(),
             owner: Owner::anyone(),
             chat: ChatId::new("runner"),
             toolbox: Toolbox::default(),
@@ -176,14 +176,14 @@ impl Params {
 
     /// The same with strategies.
     #[must_use]
-    pub fn strategies(mut self, strategies: Strategies) -> Self {
-        self.strategies = strategies;
+    pub fn error_policy(mut self, error_policy: ErrorPolicy) -> Self {
+        self.error_policy = error_policy;
         self
     }
 
     /// The same with locks that others may have, too.
     #[must_use]
-    pub fn locks(mut self, locks: Locks<ResourceKey>) -> Self {
+    pub fn locks(mut self, locks: LockQueue<ResourceKey>) -> Self {
         self.locks = locks;
         self
     }
@@ -201,7 +201,7 @@ impl Params {
             tools: tools.collect(),
             tool_choice: self.tool_choice.clone(),
             settings: self.settings.clone(),
-            strategies: self.strategies.clone(),
+            error_policy: self.error_policy.clone(),
         }
     }
 }

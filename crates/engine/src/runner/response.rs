@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use fermata_protocol::{ToolCallId, denial_text};
 use fermata_tools::{
-    ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorType, Execution, Found, Guard,
-    ResourceKey, Strategy, Surroundings, Ticket, Tool, ToolError, ToolSpec,
+    ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorStrategy, ErrorType, Execution,
+    Guard, ResourceKey, Tool, ToolError, ToolHost, ToolRef, ToolSpec, Waiter,
 };
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -111,7 +111,7 @@ impl Response {
             let Progress::Asked { reason } = &self.progress[place] else { continue };
             let call = &self.calls[place];
             let Some(found) = calls.params.toolbox().find(&call.tool) else {
-                self.settle(place, Err(calls.params.toolbox().lacks(&call.tool)), calls);
+                self.settle(place, Err(calls.params.toolbox().unknown_tool(&call.tool)), calls);
                 continue;
             };
             match calls.hooks.approve(call, found.spec(), reason.as_deref()).await {
@@ -127,9 +127,9 @@ impl Response {
                 continue;
             }
             match self.job(&self.calls[place], calls) {
-                Ok((ticket, execution)) => {
+                Ok((waiter, execution)) => {
                     let limit = calls.params.lock_timeout;
-                    self.running.spawn(async move { (place, run(ticket, limit, execution).await) });
+                    self.running.spawn(async move { (place, run(waiter, limit, execution).await) });
                     self.progress[place] = Progress::Running;
                 }
                 Err(error) => self.settle(place, Err(error), calls),
@@ -143,24 +143,25 @@ impl Response {
         &self,
         call: &ModelCall,
         calls: &Calls<'_>,
-    ) -> Result<(Option<Ticket<ResourceKey>>, Execution), ToolError> {
+    ) -> Result<(Option<Waiter<ResourceKey>>, Execution), ToolError> {
         let params = calls.params;
-        let found = params.toolbox().find(&call.tool).ok_or_else(|| params.toolbox().lacks(&call.tool))?;
+        let found =
+            params.toolbox().find(&call.tool).ok_or_else(|| params.toolbox().unknown_tool(&call.tool))?;
         let (spec, tool) = runnable(found)?;
         let key = spec.resource.as_ref().and_then(|resource| resource.key(&call.input, &params.owner));
         let context =
             CallContext::new(params.owner.clone(), params.chat.clone(), ToolCallId::new(call.id.as_str()))
                 .cancelled_by(self.cancelled.child_token())
-                .heard_by(Arc::new(Listening(calls.hooks.clone())));
+                .with_host(Arc::new(Listening(calls.hooks.clone())));
         let execution = Execution {
             tool: tool.clone(),
             input: call.input.clone(),
             context,
             timeout: spec.timeout.unwrap_or(params.tool_timeout),
             retries: spec.retries(),
-            strategies: params.strategies.clone(),
+            error_policy: params.error_policy.clone(),
         };
-        Ok((key.map(|key| params.locks.queue(key)), execution))
+        Ok((key.map(|key| params.locks.enqueue(key)), execution))
     }
 
     async fn finish(&mut self, calls: &Calls<'_>) {
@@ -185,8 +186,8 @@ impl Response {
         let mut content = match &result {
             Ok(output) => tool_content(output, limit),
             Err(error) => {
-                let strategy = calls.params.strategies.of(error.error_type);
-                self.ends_loop |= strategy == Strategy::FailRun;
+                let strategy = calls.params.error_policy.of(error.error_type);
+                self.ends_loop |= strategy == ErrorStrategy::FailRun;
                 told(words(error, strategy), limit)
             }
         };
@@ -205,16 +206,16 @@ impl Calls<'_> {
             return Err(fault.clone());
         }
         let toolbox = self.params.toolbox();
-        let found = toolbox.find(&call.tool).ok_or_else(|| toolbox.lacks(&call.tool))?;
+        let found = toolbox.find(&call.tool).ok_or_else(|| toolbox.unknown_tool(&call.tool))?;
         let check = found.check_of(call.input.clone());
-        self.params.checker().check_here(&check).map_err(|fault| found.misfit(&fault))?;
+        self.params.checker().check_here(&check).map_err(|fault| found.validation_error(&fault))?;
         let (spec, _) = runnable(found)?;
         let policy = &self.params.policy;
-        let ruling = policy.rule(&self.params.owner, spec, &call.input);
-        match ruling.decision {
-            Decision::Deny => Err(denied(ruling.reason.as_deref())),
+        let policy_decision = policy.decide(&self.params.owner, spec, &call.input);
+        match policy_decision.decision {
+            Decision::Deny => Err(denied(policy_decision.reason.as_deref())),
             Decision::Ask if policy.approval() != ApprovalMode::Auto => {
-                Ok(Progress::Asked { reason: ruling.reason })
+                Ok(Progress::Asked { reason: policy_decision.reason })
             }
             Decision::Ask | Decision::Allow => Ok(Progress::Allowed),
         }
@@ -235,7 +236,7 @@ impl Progress {
 // === impl Listening ===
 
 #[async_trait]
-impl Surroundings for Listening {
+impl ToolHost for Listening {
     fn report(&self, call: &ToolCallId, output: Value) {
         self.0.progress(call.as_str(), output);
     }
@@ -247,12 +248,12 @@ impl Surroundings for Listening {
 
 /// Runs a call when its resource is free, and holds that until the tool has wound up.
 async fn run(
-    ticket: Option<Ticket<ResourceKey>>,
+    waiter: Option<Waiter<ResourceKey>>,
     limit: Duration,
     execution: Execution,
 ) -> Result<Value, ToolError> {
-    let _held: Option<Guard<ResourceKey>> = match ticket {
-        Some(ticket) => tokio::time::timeout(limit, ticket.turn()).await.map_err(|_| {
+    let _held: Option<Guard<ResourceKey>> = match waiter {
+        Some(waiter) => tokio::time::timeout(limit, waiter.acquire()).await.map_err(|_| {
             let words = format!(
                 "Other calls used the same resource for longer than {limit:?}, so the call did not run."
             );
@@ -263,7 +264,7 @@ async fn run(
     execution.outcome().await
 }
 
-fn runnable(found: Found<'_>) -> Result<(&ToolSpec, &Arc<dyn Tool>), ToolError> {
+fn runnable(found: ToolRef<'_>) -> Result<(&ToolSpec, &Arc<dyn Tool>), ToolError> {
     let spec = found.spec();
     let tool = found.tool().ok_or_else(|| {
         ToolError::internal(format!("The tool {} runs in a browser, and there is none here.", spec.name))
@@ -276,12 +277,12 @@ fn denied(reason: Option<&str>) -> ToolError {
 }
 
 /// What the model is told of a failure.
-fn words(error: &ToolError, strategy: Strategy) -> String {
+fn words(error: &ToolError, strategy: ErrorStrategy) -> String {
     let text = &error.text;
-    match strategy.advice(error.error_type) {
+    match strategy.hint(error.error_type) {
         // Says itself what it is.
         _ if error.error_type == ErrorType::Denied => text.clone(),
-        Some(advice) => format!("Error: {text}\n{advice}"),
+        Some(hint) => format!("Error: {text}\n{hint}"),
         None => format!("Error: {text}"),
     }
 }

@@ -354,7 +354,9 @@ fn misfit(why: impl Into<String>) -> StoreError {
 fn is_target(call: &Call, target: &AnswerTarget) -> bool {
     match target {
         AnswerTarget::Call(id) => call.id == *id,
-        AnswerTarget::Approval(id) => call.question.as_ref().is_some_and(|question| question.id == *id),
+        AnswerTarget::Approval(id) => {
+            call.approval_request.as_ref().is_some_and(|question| question.id == *id)
+        }
         AnswerTarget::Elicitation(_) => false,
     }
 }
@@ -500,7 +502,7 @@ impl Chat {
     }
 
     fn put_call(&mut self, run: &RunId, call: Call) -> Result<(), StoreError> {
-        let taken = |known: &Call| match &call.question {
+        let taken = |known: &Call| match &call.approval_request {
             Some(question) => {
                 known.id != call.id && is_target(known, &AnswerTarget::Approval(question.id.clone()))
             }
@@ -521,7 +523,7 @@ impl Chat {
 impl Run {
     /// How much of it waits for somebody. A question lives no longer than who drives its run.
     fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
-        let calls = self.calls.iter().filter(|call| call.waits_for_somebody()).count();
+        let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
         let is_driven = self.driver.as_ref().is_some_and(|driver| alive.contains(driver));
         calls + if is_driven { self.questions } else { 0 }
     }

@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use fermata_engine::{AnswerError, Mail, ReadError, SubmitError, model::ModelEvent};
 use fermata_protocol::{ChatId, EventId};
-use fermata_tools::{Audited, Owner};
+use fermata_tools::{AuditAction, Owner};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
@@ -89,18 +89,20 @@ async fn what_is_allowed_for_always_is_listed_and_taken_back_at_another_instance
     let by_person: Vec<_> = audit
         .iter()
         .filter(|record| record.event.decided_by.is_some())
-        .map(|record| (record.event.event, record.event.address, record.owner == *owner))
+        .map(|record| (record.event.action, record.event.address, record.owner == *owner))
         .collect();
     assert_eq!(
         by_person,
         [
-            (Audited::Approved, address, true),
-            (Audited::Granted, address, true),
-            (Audited::GrantRevoked, address, true)
+            (AuditAction::Approved, address, true),
+            (AuditAction::Granted, address, true),
+            (AuditAction::GrantRevoked, address, true)
         ]
     );
     assert!(
-        audit.iter().any(|record| record.event.event == Audited::RuleAsked && record.event.address.is_none())
+        audit
+            .iter()
+            .any(|record| record.event.action == AuditAction::RuleAsked && record.event.address.is_none())
     );
 }
 

@@ -9,7 +9,7 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, ElicitAction, ElicitationId, ToolCallId,
 };
 use fermata_tools::{
-    ChainMode, ErrorType, GateMode, Pattern, Resource, Strategies, Strategy, Tool, ToolSettings,
+    ChainMode, ErrorPolicy, ErrorStrategy, ErrorType, GateMode, Pattern, Resource, Tool, ToolSettings,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -173,8 +173,8 @@ async fn a_tool_that_does_not_say_so_is_not_repeated() {
 async fn what_follows_a_failure_is_a_setting() {
     let told = |strategy| async move {
         let world = World::new();
-        let strategies = Strategies::default().with(ErrorType::RateLimit, strategy);
-        world.engine.set_rules(Rules { strategies, ..Rules::default() });
+        let error_policy = ErrorPolicy::default().with(ErrorType::RateLimit, strategy);
+        world.engine.set_rules(Rules { error_policy, ..Rules::default() });
         world.script([calls(&[("run", json!({"does": "is limited"}))]), says("ok")]);
         let mut stream = world.say("go").await;
         stream.read_out().await;
@@ -182,9 +182,9 @@ async fn what_follows_a_failure_is_a_setting() {
         let error = stream.chunks.iter().find(|chunk| chunk["type"] == "error").cloned();
         (asked.get(1).map(|request| format!("{:?}", request.messages)), error)
     };
-    let (told_model, error) = told(Strategy::AskPerson).await;
+    let (told_model, error) = told(ErrorStrategy::AskPerson).await;
     assert!(told_model.unwrap().contains("ask how to go on") && error.is_none());
-    let (told_model, error) = told(Strategy::FailRun).await;
+    let (told_model, error) = told(ErrorStrategy::FailRun).await;
     assert_eq!(told_model, None, "the model is not asked again");
     assert!(error.unwrap()["errorText"].as_str().unwrap().contains("rate_limit"));
 }

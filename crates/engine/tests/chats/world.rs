@@ -159,7 +159,7 @@ impl Tool for Does {
                     message: "How big?".into(),
                     requested_schema,
                     server: Some("sizes".into()),
-                    or_of: Vec::new(),
+                    other_candidates: Vec::new(),
                 };
                 let reply = context.elicit(question).await;
                 note(&format!("was told {reply:?}"));

@@ -61,12 +61,15 @@ impl World {
                 self.sends(&there, &chat, vec![first]);
             }
             How::Torn => {
-                let other = if call.is_asked() { otherwise(&call) } else { second };
+                let other = if call.awaits_approval() { otherwise(&call) } else { second };
                 self.sends(&here, &chat, vec![first]);
                 self.sends(&there, &chat, vec![other]);
             }
             How::ByQuestion => {
-                let of = call.question.as_ref().map(|question| AnswerTarget::Approval(question.id.clone()));
+                let of = call
+                    .approval_request
+                    .as_ref()
+                    .map(|question| AnswerTarget::Approval(question.id.clone()));
                 self.sends(&here, &chat, vec![Answer { of: of.unwrap_or(first.of), kind: first.kind }]);
             }
             How::Unknown => {
@@ -81,7 +84,7 @@ impl World {
         let calls = self.calls(&chat, false);
         let mut answers = Vec::new();
         for call in &calls {
-            let denies = !approved && call.is_asked();
+            let denies = !approved && call.awaits_approval();
             answers.push(if denies { otherwise(call) } else { self.right(call) });
         }
         if !answers.is_empty() {
@@ -144,12 +147,12 @@ impl World {
     pub fn calls(&self, chat: &ChatId, all: bool) -> Vec<Call> {
         let run = self.record(chat).and_then(|record| record.open_run);
         let calls = run.map(|run| run.calls).unwrap_or_default().into_iter();
-        calls.filter(|call| all || call.takes_answer()).collect()
+        calls.filter(|call| all || call.accepts_answer()).collect()
     }
 
     fn right(&mut self, call: &Call) -> Answer {
         self.said += 1;
-        let kind = if call.is_asked() {
+        let kind = if call.awaits_approval() {
             AnswerKind::Decision { approved: true, reason: None, always: false, input: None }
         } else if self.said.is_multiple_of(5) {
             AnswerKind::Failure { error_text: format!("o{}.", self.said) }

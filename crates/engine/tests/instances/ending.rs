@@ -85,7 +85,7 @@ impl World {
             return;
         }
         for call in self.calls_of(&client.chat, &shown.snapshot()) {
-            if let (Some(question), Some(decided)) = (&call.question, &call.decided) {
+            if let (Some(question), Some(decided)) = (&call.approval_request, &call.approval_decision) {
                 shown.decide(&question.id, decided.approved, decided.reason.as_deref());
             }
         }
@@ -177,7 +177,7 @@ impl World {
             let messages = self.messages(chat);
             let calls: Vec<_> = messages.iter().flat_map(|message| self.calls_of(chat, message)).collect();
             let AnswerKind::Elicited { action, content } = &answer.kind else { return None };
-            let is_it = |reply: &&fermata_tools::Reply| reply.to == *id;
+            let is_it = |reply: &&fermata_tools::ElicitationRecord| reply.to == *id;
             let reply = calls.iter().flat_map(|call| &call.replies).find(is_it);
             let is_kept = reply.is_some_and(|reply| reply.action == *action && reply.content == *content);
             // Where the message was cut, so were its calls.
@@ -190,7 +190,7 @@ impl World {
                 call.answer.as_ref() == Some(&answer.kind)
             }
             AnswerKind::Decision { approved, .. } => {
-                let decided = call.decided.as_ref().map(|decided| decided.approved);
+                let decided = call.approval_decision.as_ref().map(|decided| decided.approved);
                 decided == Some(*approved) && (*approved || self.runs.begun(call.id.as_str()) == 0)
             }
             AnswerKind::Elicited { .. } => false,

@@ -129,7 +129,7 @@ impl Deed {
                 if saved.state().name().as_str() != "executing" {
                     facts.fault(format!("{call} begins, and is saved as {}", saved.state().name()));
                 }
-                if self.kind.asked && !saved.decided.is_some_and(|decided| decided.approved) {
+                if self.kind.asked && !saved.approval_decision.is_some_and(|decided| decided.approved) {
                     facts.fault(format!("{call} begins, and nobody has approved it"));
                 }
             }
@@ -157,7 +157,7 @@ impl Deed {
                     message: "How big?".into(),
                     requested_schema,
                     server: None,
-                    or_of: Vec::new(),
+                    other_candidates: Vec::new(),
                 };
                 Ok(json!({"was told": format!("{:?}", context.elicit(question).await)}))
             }

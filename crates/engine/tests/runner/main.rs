@@ -18,8 +18,8 @@ use fermata_engine::{
 };
 use fermata_protocol::{FinishReason, ToolChoice};
 use fermata_tools::{
-    ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorType, Locks, Owner, Policy,
-    RuledBy, Ruling, Strategies, Strategy, Tool, ToolError, ToolSpec,
+    ApprovalMode, CallContext, Decision, DecisionSource, Elicitation, ElicitationReply, ErrorPolicy,
+    ErrorStrategy, ErrorType, LockQueue, Owner, Policy, PolicyDecision, Tool, ToolError, ToolSpec,
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use serde_json::{Value, json};
@@ -360,8 +360,8 @@ async fn a_failure_that_is_set_to_end_the_loop_ends_it_normally_with_every_resul
     let model = Script::new([calls(&[("fails", ""), ("works", "")]), says("never")]);
     let fails = Doer::new("fails", async |_, _| Err(ToolError::internal("It broke."))).shared();
     let params = params(&model, &[&fails, &Doer::done("works").shared()]);
-    let set = Strategies::default().with(ErrorType::Internal, Strategy::FailRun);
-    let outcome = Runner::new(params.strategies(set)).run_until_done().await.unwrap();
+    let set = ErrorPolicy::default().with(ErrorType::Internal, ErrorStrategy::FailRun);
+    let outcome = Runner::new(params.error_policy(set)).run_until_done().await.unwrap();
     assert_eq!(outcome.ending, Ending::ToolFailed);
     let last: Vec<String> = outcome.messages[2..].iter().map(line).collect();
     assert_eq!(last, ["call_1: Error: It broke.", "call_2: works is done"]);
@@ -419,7 +419,7 @@ async fn calls_on_one_resource_run_one_after_the_other_in_their_order() {
 
 #[tokio::test(start_paused = true)]
 async fn loops_that_share_their_locks_do_not_use_a_resource_side_by_side() {
-    let (locks, notes) = (Locks::new(), Arc::default());
+    let (locks, notes) = (LockQueue::new(), Arc::default());
     let looping = |n: &str| {
         let model = Script::new([calls(&[("notes", n)]), says("well")]);
         Runner::new(params(&model, &[&noting(&notes)]).locks(locks.clone())).run_until_done()
@@ -443,7 +443,7 @@ async fn a_call_that_waits_too_long_for_its_resource_fails_and_did_not_run() {
         name: "file".into(),
         owner: None,
     };
-    let _held = params.locks.queue(key).turn().await;
+    let _held = params.locks.enqueue(key).acquire().await;
     Runner::new(params).run_until_done().await.unwrap();
     assert!(model.heard(1)[2].contains("longer than 9s"), "{}", model.heard(1)[2]);
     assert!(notes.lock().unwrap().is_empty());
@@ -665,8 +665,8 @@ async fn no_call_runs_before_every_call_of_its_step_is_decided() {
 struct Says(Decision, ApprovalMode);
 
 impl Policy for Says {
-    fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {
-        Ruling { decision: self.0, reason: Some("house rule".into()), by: RuledBy::Rule(1) }
+    fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+        PolicyDecision { decision: self.0, reason: Some("house rule".into()), by: DecisionSource::Rule(1) }
     }
 
     fn approval(&self) -> ApprovalMode {
@@ -701,7 +701,7 @@ async fn the_hooks_hear_every_word_step_call_and_result_once() {
             message: "Where?".into(),
             requested_schema: json!({"type": "object"}),
             server: None,
-            or_of: Vec::new(),
+            other_candidates: Vec::new(),
         };
         match context.elicit(question).await {
             ElicitationReply::Accept(content) => Ok(content),

@@ -10,8 +10,7 @@ use std::{
 use async_trait::async_trait;
 use fermata_protocol::{ChatId, ToolCallId};
 use fermata_tools::{
-    CallContext, Elicitation, ElicitationReply, ErrorType, Execution, Owner, Strategies, Surroundings,
-    ToolError,
+    CallContext, Elicitation, ElicitationReply, ErrorPolicy, ErrorType, Execution, Owner, ToolError, ToolHost,
 };
 use futures::FutureExt;
 use rmcp::{
@@ -201,7 +200,7 @@ fn roots() -> ServerRequest {
 }
 
 #[async_trait]
-impl Surroundings for Silent {
+impl ToolHost for Silent {
     fn report(&self, _: &ToolCallId, _: Value) {}
 
     async fn elicit(&self, _: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
@@ -211,7 +210,7 @@ impl Surroundings for Silent {
 }
 
 #[async_trait]
-impl Surroundings for Thoughtful {
+impl ToolHost for Thoughtful {
     fn report(&self, _: &ToolCallId, _: Value) {}
 
     async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
@@ -222,7 +221,7 @@ impl Surroundings for Thoughtful {
 }
 
 #[async_trait]
-impl Surroundings for Agreeing {
+impl ToolHost for Agreeing {
     fn report(&self, _: &ToolCallId, _: Value) {}
 
     async fn elicit(&self, _: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
@@ -327,10 +326,10 @@ impl Chat {
         let execution = Execution {
             tool: world.tool(tool),
             input: json!({}),
-            context: context.heard_by(self.person.clone()),
+            context: context.with_host(self.person.clone()),
             timeout: Duration::from_secs(10),
             retries: 0,
-            strategies: Strategies::default(),
+            error_policy: ErrorPolicy::default(),
         };
         let outcome = tokio::spawn(execution.outcome());
         Begun { cancelled, outcome }
@@ -427,7 +426,7 @@ async fn a_question_that_the_library_does_not_understand_is_still_asked() {
     let world = World::new(["ask strangely", "ask for a visit"], []);
     world.ready().await;
     let call = async |name| {
-        let context = context("chat").heard_by(Arc::new(Agreeing));
+        let context = context("chat").with_host(Arc::new(Agreeing));
         world.tool(name).call(json!({}), context).await.unwrap()
     };
     let output = call("s__ask_strangely").await;
@@ -442,7 +441,7 @@ async fn the_question_of_a_call_that_ends_is_answered_with_cancel() {
     let mut world = World::new(["ask"], []);
     world.ready().await;
     let (questions, mut asked) = mpsc::unbounded_channel();
-    let (tool, context) = (world.tool("s__ask"), context("chat").heard_by(Arc::new(Silent(questions))));
+    let (tool, context) = (world.tool("s__ask"), context("chat").with_host(Arc::new(Silent(questions))));
     let cancelled = context.cancelled.clone();
     let call = tokio::spawn(async move { tool.call(json!({}), context).await });
     asked.recv().await.unwrap();
@@ -476,7 +475,7 @@ async fn a_lost_connection_ends_the_call_and_its_question_at_once() {
     world.ready().await;
     let server = world.connected.recv().await.unwrap();
     let (questions, mut asked) = mpsc::unbounded_channel();
-    let (tool, context) = (world.tool("s__ask"), context("chat").heard_by(Arc::new(Silent(questions))));
+    let (tool, context) = (world.tool("s__ask"), context("chat").with_host(Arc::new(Silent(questions))));
     let call = tokio::spawn(async move { tool.call(json!({}), context).await });
     assert_eq!(asked.recv().await.unwrap().message, "Which one?");
     let since = Instant::now();
@@ -566,7 +565,7 @@ async fn a_question_outlives_the_call_that_it_was_put_through_while_another_may_
     let waiting = chat.begin(&mut world, "s__wait", "b").await;
     world.pipe.go.notify_one();
     let asked = chat.asked.recv().await.unwrap();
-    assert_eq!((asked.call.as_str(), asked.elicitation.or_of), ("b", vec![ToolCallId::new("a")]));
+    assert_eq!((asked.call.as_str(), asked.elicitation.other_candidates), ("b", vec![ToolCallId::new("a")]));
     waiting.cancelled.cancel();
     assert_eq!(waiting.outcome.await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
     assert!(asked.reply.send(ElicitationReply::Accept(json!({"one": 1}))).is_ok(), "somebody still asks");

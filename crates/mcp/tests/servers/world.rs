@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use fermata_mcp::{Hub, ServerConfig, Transport};
 use fermata_protocol::{ChatId, ToolCallId};
 use fermata_tools::{
-    CallContext, Decision, Elicitation, ElicitationReply, Owner, Surroundings, Tool, ToolError, ToolSpec,
+    CallContext, Decision, Elicitation, ElicitationReply, Owner, Tool, ToolError, ToolHost, ToolSpec,
 };
 use serde_json::Value;
 use tokio::{
@@ -112,12 +112,12 @@ impl Person {
         let (questions, asked) = mpsc::unbounded_channel();
         let ears = Ears { reports, questions, answers: Mutex::new(answers.into()) };
         let context = CallContext::new(Owner::new("ann"), ChatId::new(chat), ToolCallId::new("call"));
-        Self { context: context.heard_by(Arc::new(ears)), reports: heard, questions: asked }
+        Self { context: context.with_host(Arc::new(ears)), reports: heard, questions: asked }
     }
 }
 
 #[async_trait]
-impl Surroundings for Ears {
+impl ToolHost for Ears {
     fn report(&self, _: &ToolCallId, output: Value) {
         let _ = self.reports.send(output);
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use async_openai::Client;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use fermata_engine::model::{ModelError, ModelEvent};
-use fermata_tools::{Strategies, Strategy};
+use fermata_tools::{ErrorPolicy, ErrorStrategy};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(super) struct Asking {
     reasoning_field: Arc<Mutex<ReasoningField>>,
     secrets: Vec<SecretString>,
     pauses: ExponentialBackoff,
-    strategies: Strategies,
+    error_policy: ErrorPolicy,
     /// The answer to the last attempt.
     answer: Option<Answer>,
     /// Whether a piece of the answer has been passed on.
@@ -34,7 +34,7 @@ pub(super) struct Retrying {
     /// After which pauses.
     pub(super) pauses: ExponentialBuilder,
     /// After which failures.
-    pub(super) strategies: Strategies,
+    pub(super) error_policy: ErrorPolicy,
 }
 
 // === impl Asking ===
@@ -45,11 +45,11 @@ impl Asking {
         body: Value,
         reasoning_field: Arc<Mutex<ReasoningField>>,
         secrets: Vec<SecretString>,
-        Retrying { pauses, strategies }: Retrying,
+        Retrying { pauses, error_policy }: Retrying,
     ) -> Self {
         let pauses = pauses.build();
         let (answer, has_begun, is_over) = (None, false, false);
-        Self { client, body, reasoning_field, secrets, pauses, strategies, answer, has_begun, is_over }
+        Self { client, body, reasoning_field, secrets, pauses, error_policy, answer, has_begun, is_over }
     }
 
     /// The next event; none after the last.
@@ -88,7 +88,7 @@ impl Asking {
         self.answer = None;
         let pause = if self.has_begun { None } else { failure.pause(self.pauses.next()) };
         let error = failure.into_error(&self.secrets);
-        let worth_it = self.strategies.of(error.error_type()) == Strategy::Retry;
+        let worth_it = self.error_policy.of(error.error_type()) == ErrorStrategy::Retry;
         let Some(pause) = pause.filter(|_| worth_it) else {
             self.is_over = true;
             return Some(error);

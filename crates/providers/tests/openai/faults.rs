@@ -5,7 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 use fermata_engine::{Model, model::ModelError};
 use fermata_providers::{OpenAi, OpenAiConfig};
-use fermata_tools::{ErrorType, Strategies, Strategy};
+use fermata_tools::{ErrorPolicy, ErrorStrategy, ErrorType};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -45,7 +45,7 @@ async fn a_rate_limit_is_waited_out_and_asked_again() {
 async fn what_the_settings_do_not_want_asked_again_is_not() {
     let server = Server::start(vec![status(429, ""), good()]).await;
     let mut request = question();
-    request.strategies = Strategies::default().with(ErrorType::RateLimit, Strategy::FailRun);
+    request.error_policy = ErrorPolicy::default().with(ErrorType::RateLimit, ErrorStrategy::FailRun);
     assert!(matches!(server.model().stream(request).await.err(), Some(ModelError::RateLimit(_))));
     assert_eq!(server.count(), 1);
 }

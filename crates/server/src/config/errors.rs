@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fermata_tools::{ErrorType, Strategies};
+use fermata_tools::{ErrorPolicy, ErrorType};
 
 use super::{
     entry::{Entry, Fault},
@@ -21,17 +21,17 @@ const SETTABLE: [ErrorType; 7] = [
 ];
 
 /// The table as it is in force, defaults and all.
-pub(super) struct InForce<'a>(pub(super) &'a Strategies);
+pub(super) struct InForce<'a>(pub(super) &'a ErrorPolicy);
 
 /// Reads the table; what it leaves out keeps its default.
-pub(super) fn read(table: &Entry<'_>) -> Result<Strategies, Fault> {
-    let mut strategies = Strategies::default();
+pub(super) fn read(table: &Entry<'_>) -> Result<ErrorPolicy, Fault> {
+    let mut error_policy = ErrorPolicy::default();
     for entry in table.entries_among(&SETTABLE.map(ErrorType::as_str))? {
         if let Some(error_type) = SETTABLE.into_iter().find(|known| known.as_str() == entry.name) {
-            strategies = strategies.with(error_type, entry.read()?);
+            error_policy = error_policy.with(error_type, entry.read()?);
         }
     }
-    Ok(strategies)
+    Ok(error_policy)
 }
 
 impl fmt::Display for InForce<'_> {

@@ -198,6 +198,6 @@ impl fmt::Display for Report<'_> {
         for warning in self.config.policy.iter().flat_map(WrittenRule::warnings) {
             write!(f, "\n# warning: {warning}\n")?;
         }
-        write!(f, "\n{}", errors::InForce(&self.config.strategies))
+        write!(f, "\n{}", errors::InForce(&self.config.error_policy))
     }
 }

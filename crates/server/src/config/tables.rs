@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use fermata_mcp::ServerConfig;
-use fermata_tools::{Decision, Matcher, Pattern, Rule, Strategies, ToolSettings};
+use fermata_tools::{Decision, ErrorPolicy, Matcher, Pattern, Rule, ToolSettings};
 
 use super::{
     entry::{Entry, Fault, shown_key},
@@ -21,7 +21,7 @@ pub(super) struct Tables {
     pub(super) policy: Vec<WrittenRule>,
     pub(super) tools: Vec<(Pattern, ToolSettings)>,
     pub(super) mcp: BTreeMap<String, ServerConfig>,
-    pub(super) errors: Strategies,
+    pub(super) errors: ErrorPolicy,
     /// All of them but `errors`, as they are written.
     pub(super) written: Vec<Written>,
 }

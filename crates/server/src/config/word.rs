@@ -1,7 +1,7 @@
 //! Values that are one of a few words, wherever they stand: in an option, a variable, a key or a table of the file.
 
 use fermata_mcp::Processes;
-use fermata_tools::{ApprovalMode, ChainMode, Decision, GateMode, ResourcePart, RunBy, Strategy};
+use fermata_tools::{ApprovalMode, ChainMode, Decision, ErrorStrategy, GateMode, ResourcePart, RunBy};
 
 use super::value::{Value, quoted};
 
@@ -131,7 +131,7 @@ impl Word for ResourcePart {
     }
 }
 
-impl Word for Strategy {
+impl Word for ErrorStrategy {
     const KIND: &'static str = "what can follow a failure";
     const ALL: &'static [Self] = &[Self::Retry, Self::GoOn, Self::AskPerson, Self::FailRun];
 

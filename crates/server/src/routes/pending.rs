@@ -90,12 +90,12 @@ impl From<Waiting> for Pending {
     fn from(waiting: Waiting) -> Self {
         match waiting {
             Waiting::Call(call) => Self {
-                kind: if call.is_asked() { Kind::Approval } else { Kind::Output },
+                kind: if call.awaits_approval() { Kind::Approval } else { Kind::Output },
                 state: call.state().name(),
                 since: call.since(),
                 input: call.effective_input().clone(),
-                reason: call.why_asked().filter(|_| call.is_asked()).map(str::to_owned),
-                approval_id: call.question.map(|question| question.id),
+                reason: call.approval_reason().filter(|_| call.awaits_approval()).map(str::to_owned),
+                approval_id: call.approval_request.map(|question| question.id),
                 id: call.id.to_string(),
                 tool_call_id: call.id,
                 tool: call.tool,

@@ -6,7 +6,8 @@
 use fermata_engine::store::StoreError;
 use fermata_protocol::{AnswerKind, ApprovalId};
 use fermata_tools::{
-    Call, CallState, Cancelled, Decided, ErrorType, Owner, Question, RuledBy, Ruling, StateName,
+    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, DecisionSource, ErrorType, Owner,
+    PolicyDecision, StateName,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -77,8 +78,8 @@ pub struct Row {
 impl Row {
     pub fn of(call: &Call) -> Result<Self, StoreError> {
         let timing = Timing::of(call.history());
-        let (ruling, question, decided) =
-            (call.ruling.as_ref(), call.question.as_ref(), call.decided.as_ref());
+        let (policy_decision, question, decided) =
+            (call.policy_decision.as_ref(), call.approval_request.as_ref(), call.approval_decision.as_ref());
         let answered = call.answer.is_some() && call.answer == answer_of(call.state());
         Ok(Self {
             id: text(call.id.as_str()),
@@ -94,9 +95,11 @@ impl Row {
             waited_for_approval: timing.waited_for_approval,
             waited_for_turn: timing.waited_for_turn,
             ran_for: timing.ran_for,
-            decision: ruling.map(|ruling| name(&ruling.decision)).transpose()?,
-            ruled_by: ruling.map(|ruling| ruled_by(ruling.by)).transpose()?,
-            ruling_reason: ruling.and_then(|ruling| ruling.reason.as_deref()).map(text),
+            decision: policy_decision.map(|policy_decision| name(&policy_decision.decision)).transpose()?,
+            ruled_by: policy_decision.map(|policy_decision| ruled_by(policy_decision.by)).transpose()?,
+            ruling_reason: policy_decision
+                .and_then(|policy_decision| policy_decision.reason.as_deref())
+                .map(text),
             approval_id: question.map(|question| text(question.id.as_str())),
             approval_required: question.map(|question| question.required),
             approved: decided.map(|decided| decided.approved),
@@ -154,9 +157,9 @@ impl Row {
         call.input = read_json("a call's input", &self.input)?;
         call.edited =
             self.edited_input.as_deref().map(|input| read_json("an edited input", input)).transpose()?;
-        call.ruling = self.ruling()?;
-        call.question = self.question();
-        call.decided = self.decided();
+        call.policy_decision = self.policy_decision()?;
+        call.approval_request = self.question();
+        call.approval_decision = self.decided();
         call.answer = answer.or(call.answer);
         Ok(call)
     }
@@ -193,21 +196,24 @@ impl Row {
         })
     }
 
-    fn ruling(&self) -> Result<Option<Ruling>, StoreError> {
+    fn policy_decision(&self) -> Result<Option<PolicyDecision>, StoreError> {
         let (Some(decision), Some(by)) = (&self.decision, &self.ruled_by) else { return Ok(None) };
-        Ok(Some(Ruling {
+        Ok(Some(PolicyDecision {
             decision: read_name("a decision", decision)?,
             reason: self.ruling_reason.clone().map(String::from),
             by: read_ruled_by(by)?,
         }))
     }
 
-    fn question(&self) -> Option<Question> {
-        Some(Question { id: ApprovalId::new(self.approval_id.clone()?.0), required: self.approval_required? })
+    fn question(&self) -> Option<ApprovalRequest> {
+        Some(ApprovalRequest {
+            id: ApprovalId::new(self.approval_id.clone()?.0),
+            required: self.approval_required?,
+        })
     }
 
-    fn decided(&self) -> Option<Decided> {
-        Some(Decided {
+    fn decided(&self) -> Option<ApprovalDecision> {
+        Some(ApprovalDecision {
             by: Owner::new(self.decided_by.clone()?.0),
             approved: self.approved?,
             reason: self.decided_reason.clone().map(String::from),
@@ -253,19 +259,23 @@ fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
 }
 
 /// What made a ruling, in words that an operator can search for.
-pub fn ruled_by(by: RuledBy) -> Result<String, StoreError> {
+pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
     match by {
-        RuledBy::Rule(place) => Ok(format!("{RULE}{place}")),
-        RuledBy::Default | RuledBy::Auto | RuledBy::Chain | RuledBy::Always => name(&by),
+        DecisionSource::Rule(place) => Ok(format!("{RULE}{place}")),
+        DecisionSource::Default | DecisionSource::Auto | DecisionSource::Chain | DecisionSource::Always => {
+            name(&by)
+        }
     }
 }
 
 /// Stands before the place of a rule.
 const RULE: &str = "rule ";
 
-fn read_ruled_by(text: &str) -> Result<RuledBy, StoreError> {
+fn read_ruled_by(text: &str) -> Result<DecisionSource, StoreError> {
     match text.strip_prefix(RULE) {
-        Some(place) => place.parse().map(RuledBy::Rule).map_err(|error| corrupt("a rule's place", error)),
+        Some(place) => {
+            place.parse().map(DecisionSource::Rule).map_err(|error| corrupt("a rule's place", error))
+        }
         None => read_name("what made a ruling", text),
     }
 }

@@ -1,7 +1,7 @@
 //! When a call was made, ran and ended, and for how long it waited, from the states it came into. In whole
 //! microseconds. Knows no column.
 
-use fermata_tools::{Entered, StateName};
+use fermata_tools::{StateName, Transition};
 
 use crate::column::time;
 
@@ -20,7 +20,7 @@ pub struct Timing {
 // === impl Timing ===
 
 impl Timing {
-    pub fn of(history: &[Entered]) -> Self {
+    pub fn of(history: &[Transition]) -> Self {
         let mut timing = Self {
             // A call from before histories were kept has one that begins later.
             created_at: history
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn timing(history: &[(StateName, i64)]) -> Timing {
-        let entered = |(state, at): &(StateName, i64)| Entered {
+        let entered = |(state, at): &(StateName, i64)| Transition {
             state: *state,
             at: Timestamp::from_microsecond(*at).unwrap(),
         };

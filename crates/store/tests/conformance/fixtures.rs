@@ -13,8 +13,8 @@ use fermata_protocol::{
     AnswerKind, ApprovalId, ChatId, MessageId, Profile, Role, RunId, ToolCallId, UiMessage, UiPart,
 };
 use fermata_tools::{
-    AuditEvent, Audited, Call, CallState, Cancelled, Decided, Decision, ErrorType, Owner, Question,
-    ResourceKey, RuledBy, Ruling, RunBy, input_hash,
+    ApprovalDecision, ApprovalRequest, AuditAction, AuditEvent, Call, CallState, Cancelled, Decision,
+    DecisionSource, ErrorType, Owner, PolicyDecision, ResourceKey, RunBy, input_hash,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, json};
@@ -182,7 +182,8 @@ pub async fn delete(store: &dyn Store, chat: &ChatId) {
 pub fn call(id: &str, state: CallState) -> Call {
     let mut call = Call::new(ToolCallId::new(id), 1, "write_note".into(), Some(RunBy::Server), at(0));
     call.input = json!({"title": "Ü", "z": 1, "a": null});
-    call.question = Some(Question { id: ApprovalId::new(format!("question-{id}")), required: true });
+    call.approval_request =
+        Some(ApprovalRequest { id: ApprovalId::new(format!("question-{id}")), required: true });
     for state in way_to(state) {
         call.enter(state, at(0));
     }
@@ -219,7 +220,8 @@ pub fn calls_of_all_kinds() -> Vec<Call> {
     for (n, state) in open.into_iter().chain(successes).chain(failures).chain(cancelled).enumerate() {
         calls.push(in_detail(&format!("full-{n}"), &state, n));
         let mut bare = call(&format!("bare-{n}"), state);
-        (bare.question, bare.run_by, bare.expires, bare.input) = (None, None, None, json!("{not json"));
+        (bare.approval_request, bare.run_by, bare.expires, bare.input) =
+            (None, None, None, json!("{not json"));
         calls.push(bare);
     }
     calls
@@ -232,14 +234,21 @@ fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
     }
     call.input = json!({"z": 1, "a": "{}", "deep": [[{}]]});
     call.edited = Some(if n.is_multiple_of(2) { json!(["other"]) } else { json!(null) });
-    let ruled_by =
-        [RuledBy::Default, RuledBy::Rule(12), RuledBy::Auto, RuledBy::Chain, RuledBy::Always][n % 5];
+    let ruled_by = [
+        DecisionSource::Default,
+        DecisionSource::Rule(12),
+        DecisionSource::Auto,
+        DecisionSource::Chain,
+        DecisionSource::Always,
+    ][n % 5];
     let decision = [Decision::Allow, Decision::Ask, Decision::Deny][n % 3];
-    call.ruling =
-        Some(Ruling { decision, reason: n.is_multiple_of(2).then(|| "a rule".into()), by: ruled_by });
-    call.question =
-        Some(Question { id: ApprovalId::new(format!("question-{id}")), required: n.is_multiple_of(2) });
-    call.decided = Some(Decided {
+    call.policy_decision =
+        Some(PolicyDecision { decision, reason: n.is_multiple_of(2).then(|| "a rule".into()), by: ruled_by });
+    call.approval_request = Some(ApprovalRequest {
+        id: ApprovalId::new(format!("question-{id}")),
+        required: n.is_multiple_of(2),
+    });
+    call.approval_decision = Some(ApprovalDecision {
         by: bob(),
         approved: !n.is_multiple_of(2),
         reason: Some("so".into()),
@@ -279,10 +288,10 @@ pub fn put_call(id: &str, call: &Call) -> Change {
 
 /// A decision for always (or not) about a call of the tool, with an edited input.
 pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
-    let decided = Some(Decided { by: alice(), approved, reason: Some("because".into()), always });
+    let decided = Some(ApprovalDecision { by: alice(), approved, reason: Some("because".into()), always });
     let mut call = call("c", CallState::Scheduled);
     call.tool = tool.into();
-    call.decided = decided;
+    call.approval_decision = decided;
     call.edited = Some(json!({"z": 2, "a": tool}));
     let fingerprint = (approved && always).then(|| format!("what {tool} is"));
     Change::Confirm { run: run(id), call: Box::new(call), by: alice(), fingerprint }
@@ -296,12 +305,12 @@ pub fn end_grant(tool: &str) -> Change {
 /// A decision about a call, noted for ever.
 pub fn audit(reason: &str) -> Change {
     let event = AuditEvent {
-        event: Audited::Approved,
+        action: AuditAction::Approved,
         decided_by: Some(alice()),
         address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
         call: Some(ToolCallId::new("c")),
         tool: "tool".into(),
-        rule: Some(RuledBy::Rule(3)),
+        rule: Some(DecisionSource::Rule(3)),
         reason: Some(reason.into()),
         input_hash: Some(input_hash(&json!({"a": 1}))),
     };

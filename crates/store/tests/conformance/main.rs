@@ -240,7 +240,7 @@ async fn an_open_run_is_read_with_its_state_log_and_calls(store: AnyStore) {
     let chunks = [r#"{"type":"start"}"#, "{\n}", r#""\u001e""#];
     let first = call("c1", CallState::AwaitingApproval);
     let second = changed(call("b", CallState::Success { output: Value::Null }), |call| {
-        call.question = None;
+        call.approval_request = None;
         call.expires = None;
     });
     commit(&store, &id, vec![append("r", 1, &chunks[..2]), put_call("r", &first), put_call("r", &second)])
@@ -334,7 +334,7 @@ async fn a_call_put_again_keeps_its_place(store: AnyStore) {
     let calls = [call("z", CallState::Executing), call("a", CallState::Executing)];
     commit(&store, &id, calls.iter().map(|call| put_call("r", call)).collect()).await;
     let failed = CallState::Error { error_type: ErrorType::Network, error_text: "no".into() };
-    let settled = changed(call("z", failed), |call| call.question = None);
+    let settled = changed(call("z", failed), |call| call.approval_request = None);
     commit(&store, &id, vec![put_call("r", &settled)]).await;
     let record = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
     assert_eq!(record.calls, [settled, calls[1].clone()]);

@@ -2,7 +2,10 @@
 
 use fermata_engine::store::{Change, Fence};
 use fermata_protocol::{AnswerTarget, ApprovalId, MessageId, Profile, RunId, ToolCallId};
-use fermata_tools::{Call, CallState, Decided, Decision, Owner, Question, ResourceKey, RuledBy, Ruling};
+use fermata_tools::{
+    ApprovalDecision, ApprovalRequest, Call, CallState, Decision, DecisionSource, Owner, PolicyDecision,
+    ResourceKey,
+};
 use serde_json::json;
 
 use crate::{AnyStore, fixtures::*};
@@ -22,10 +25,12 @@ fn odd_call(text: &str) -> Call {
     call.id = ToolCallId::new(format!("c{text}"));
     call.tool = text.into();
     call.input = json!({"\0": text});
-    call.ruling = Some(Ruling { decision: Decision::Ask, reason: Some(text.into()), by: RuledBy::Auto });
-    call.question = Some(Question { id: ApprovalId::new(format!("q{text}")), required: true });
+    call.policy_decision =
+        Some(PolicyDecision { decision: Decision::Ask, reason: Some(text.into()), by: DecisionSource::Auto });
+    call.approval_request = Some(ApprovalRequest { id: ApprovalId::new(format!("q{text}")), required: true });
     let by = Owner::new(text);
-    call.decided = Some(Decided { by, approved: true, reason: Some(text.into()), always: true });
+    call.approval_decision =
+        Some(ApprovalDecision { by, approved: true, reason: Some(text.into()), always: true });
     call.enter(CallState::Success { output: json!(text) }, at(1));
     call
 }

@@ -4,7 +4,8 @@ use fermata_engine::Store;
 use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
 use fermata_store::SqliteStore;
 use fermata_tools::{
-    Call, CallState, Cancelled, Decided, Decision, ErrorType, Owner, Question, RuledBy, Ruling, RunBy,
+    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Decision, DecisionSource, ErrorType,
+    Owner, PolicyDecision, RunBy,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -51,11 +52,18 @@ fn approved_call() -> Call {
     }
     call.input = json!({"title": "x"});
     call.edited = Some(json!({"title": "y"}));
-    call.ruling =
-        Some(Ruling { decision: Decision::Ask, reason: Some("careful".into()), by: RuledBy::Rule(3) });
-    call.question = Some(Question { id: ApprovalId::new("q"), required: true });
-    call.decided =
-        Some(Decided { by: Owner::new("bob"), approved: true, reason: Some("fine".into()), always: true });
+    call.policy_decision = Some(PolicyDecision {
+        decision: Decision::Ask,
+        reason: Some("careful".into()),
+        by: DecisionSource::Rule(3),
+    });
+    call.approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: true });
+    call.approval_decision = Some(ApprovalDecision {
+        by: Owner::new("bob"),
+        approved: true,
+        reason: Some("fine".into()),
+        always: true,
+    });
     call
 }
 

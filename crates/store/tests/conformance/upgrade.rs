@@ -6,8 +6,8 @@ use fermata_engine::{Store, store::Fence};
 use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
 use fermata_store::SqliteStore;
 use fermata_tools::{
-    Call, CallState, Cancelled, Consent, Decided, Decision, ErrorType, Owner, Question, Refusal, RuledBy,
-    Ruling, RunBy, StateName, Verdict, grants,
+    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Consent, Decision, DecisionSource,
+    ErrorType, Owner, PolicyDecision, Refusal, RunBy, StateName, ValidAnswer, grants,
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection, migrate::Migrator};
@@ -142,15 +142,21 @@ async fn old_calls_are_found_and_answered_as_before() {
 
     let done = found(&store, "done").await;
     assert_eq!(done.state(), &CallState::Success { output: output.clone() });
-    assert_eq!(done.judge(&AnswerKind::Output { output: output.clone() }), Ok(Verdict::Same));
-    assert_eq!(done.judge(&AnswerKind::Output { output: json!(2) }), Err(Refusal::AlreadyAnswered));
+    assert_eq!(
+        done.validate_answer(&AnswerKind::Output { output: output.clone() }),
+        Ok(ValidAnswer::Repeated)
+    );
+    assert_eq!(done.validate_answer(&AnswerKind::Output { output: json!(2) }), Err(Refusal::AlreadyAnswered));
     assert_eq!((done.run_by, done.input.to_string()), (Some(RunBy::Browser), r#"{"z":1,"a":"ü"}"#.into()));
     assert_eq!(done.since(), "2023-11-14T22:13:20.123456789Z".parse().unwrap());
 
     let failed = found(&store, "failed").await;
     let error = CallState::Error { error_type: ErrorType::Internal, error_text: "no".into() };
     assert_eq!(failed.state(), &error);
-    assert_eq!(failed.judge(&AnswerKind::Failure { error_text: "no".into() }), Ok(Verdict::Same));
+    assert_eq!(
+        failed.validate_answer(&AnswerKind::Failure { error_text: "no".into() }),
+        Ok(ValidAnswer::Repeated)
+    );
 
     let denied =
         store.call(&chat("a"), &AnswerTarget::Approval(ApprovalId::new("q-denied"))).await.unwrap().unwrap();
@@ -160,14 +166,20 @@ async fn old_calls_are_found_and_answered_as_before() {
         &CallState::Cancelled { cancelled: Cancelled::Denied { reason: reason.clone() } }
     );
     let by = Owner::new("alice");
-    assert_eq!(denied.decided, Some(Decided { by, approved: false, reason, always: false }));
-    assert_eq!(denied.question, Some(Question { id: ApprovalId::new("q-denied"), required: false }));
+    assert_eq!(
+        denied.approval_decision,
+        Some(ApprovalDecision { by, approved: false, reason, always: false })
+    );
+    assert_eq!(
+        denied.approval_request,
+        Some(ApprovalRequest { id: ApprovalId::new("q-denied"), required: false })
+    );
     assert_eq!((denied.edited, denied.run_by), (Some(json!([1])), Some(RunBy::Server)));
 
     assert_eq!(count(&folder, "tool_calls where answered = 1").await, 2, "no output is kept twice");
 
     let late = found(&store, "late").await;
-    assert_eq!(late.judge(&AnswerKind::Output { output }), Err(Refusal::Gone));
+    assert_eq!(late.validate_answer(&AnswerKind::Output { output }), Err(Refusal::Gone));
     assert_eq!((late.run_by, late.input), (None, json!("{not json")));
     store.close().await;
 }
@@ -186,7 +198,7 @@ async fn an_old_open_run_goes_on() {
     let run = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap();
     assert_eq!((run.state, run.chunks.len()), (json!({"step": 1}), 1));
     let [mut asked, runs] = <[Call; 2]>::try_from(run.calls).unwrap();
-    assert!(asked.is_asked() && asked.takes_decision());
+    assert!(asked.awaits_approval() && asked.accepts_decision());
     assert_eq!(asked.expires, Some("2023-11-14T22:14:20Z".parse().unwrap()));
     assert_eq!(runs.times_run(), 1, "it has begun to run, and must not begin again");
     asked.enter(CallState::Scheduled, asked.since() + jiff::SignedDuration::from_secs(2));
@@ -227,8 +239,12 @@ async fn times_of_old_calls_are_read_whatever_their_fractions() {
 async fn a_history_that_is_there_already_is_kept() {
     let mut call = call("c", CallState::Success { output: json!([1]) });
     call.answer = Some(AnswerKind::Output { output: json!([1]) });
-    call.ruling = Some(Ruling { decision: Decision::Ask, reason: Some("why".into()), by: RuledBy::Rule(2) });
-    call.decided = Some(Decided { by: bob(), approved: true, reason: None, always: true });
+    call.policy_decision = Some(PolicyDecision {
+        decision: Decision::Ask,
+        reason: Some("why".into()),
+        by: DecisionSource::Rule(2),
+    });
+    call.approval_decision = Some(ApprovalDecision { by: bob(), approved: true, reason: None, always: true });
     let folder = old_file(&[("r", "success", serde_json::to_value(&call).unwrap())]).await;
     let store = opened(&folder).await;
     assert_eq!(found(&store, "c").await, call);

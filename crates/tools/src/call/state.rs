@@ -58,7 +58,7 @@ pub enum StateName {
 
 /// A state that a call came into, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entered {
+pub struct Transition {
     /// The state.
     pub state: StateName,
     /// When.

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{ApprovalMode, Decision, DefaultPolicy, Policy, RuledBy, Ruling};
+use super::{ApprovalMode, Decision, DecisionSource, DefaultPolicy, Policy, PolicyDecision};
 use crate::{Matcher, Owner, Pattern, RunBy, Side, ToolSpec, field};
 
 /// What is to happen to the calls that meet all of its conditions. A condition that is left out is met by every call.
@@ -115,32 +115,34 @@ fn decide<'a>(path: &str, matcher: &Matcher, input: &'a Value, side: Side) -> (b
 // === impl RulePolicy ===
 
 impl Policy for RulePolicy {
-    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         let decided = self.rules.iter().enumerate().find(|(_, rule)| rule.matches(owner, tool, input));
-        let ruling = match decided {
-            Some((place, rule)) => {
-                Ruling { decision: rule.decision, reason: rule.reason.clone(), by: RuledBy::Rule(place + 1) }
-            }
-            None => DefaultPolicy.rule(owner, tool, input),
+        let policy_decision = match decided {
+            Some((place, rule)) => PolicyDecision {
+                decision: rule.decision,
+                reason: rule.reason.clone(),
+                by: DecisionSource::Rule(place + 1),
+            },
+            None => DefaultPolicy.decide(owner, tool, input),
         };
-        if self.approval == ApprovalMode::Auto && ruling.decision == Decision::Ask {
+        if self.approval == ApprovalMode::Auto && policy_decision.decision == Decision::Ask {
             // The reason said why a person should look, and nobody does.
-            return Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Auto };
+            return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Auto };
         }
-        ruling
+        policy_decision
     }
 
     fn approval(&self) -> ApprovalMode {
         self.approval
     }
 
-    fn heeds_always(&self, ruling: &Ruling) -> bool {
-        match ruling.by {
-            RuledBy::Default => true,
-            RuledBy::Rule(number) => {
+    fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
+        match policy_decision.by {
+            DecisionSource::Default => true,
+            DecisionSource::Rule(number) => {
                 number.checked_sub(1).and_then(|place| self.rules.get(place)).is_some_and(|rule| rule.always)
             }
-            RuledBy::Auto | RuledBy::Chain | RuledBy::Always => false,
+            DecisionSource::Auto | DecisionSource::Chain | DecisionSource::Always => false,
         }
     }
 }
@@ -183,9 +185,10 @@ mod tests {
         Rule { input, ..any(Decision::Deny) }
     }
 
-    fn ruling(rules: Vec<Rule>, tool: &ToolSpec) -> (Decision, RuledBy) {
-        let ruling = RulePolicy { approval: ApprovalMode::Default, rules }.rule(&alice(), tool, &json!({}));
-        (ruling.decision, ruling.by)
+    fn policy_decision(rules: Vec<Rule>, tool: &ToolSpec) -> (Decision, DecisionSource) {
+        let policy_decision =
+            RulePolicy { approval: ApprovalMode::Default, rules }.decide(&alice(), tool, &json!({}));
+        (policy_decision.decision, policy_decision.by)
     }
 
     #[test]
@@ -193,15 +196,15 @@ mod tests {
         use Decision::{Allow, Ask, Deny};
         let write = tool("write_note", RunBy::Server, Ask);
         for (rules, expected) in [
-            (vec![], (Ask, RuledBy::Default)),
-            (vec![about("read_*", Deny)], (Ask, RuledBy::Default)),
-            (vec![about("write_*", Deny)], (Deny, RuledBy::Rule(1))),
-            (vec![about("read_*", Deny), about("*note", Allow)], (Allow, RuledBy::Rule(2))),
-            (vec![any(Allow), about("write_note", Deny)], (Allow, RuledBy::Rule(1))),
-            (vec![about("write_note", Deny), any(Allow)], (Deny, RuledBy::Rule(1))),
-            (vec![about("Write_note", Deny), about("write", Deny)], (Ask, RuledBy::Default)),
+            (vec![], (Ask, DecisionSource::Default)),
+            (vec![about("read_*", Deny)], (Ask, DecisionSource::Default)),
+            (vec![about("write_*", Deny)], (Deny, DecisionSource::Rule(1))),
+            (vec![about("read_*", Deny), about("*note", Allow)], (Allow, DecisionSource::Rule(2))),
+            (vec![any(Allow), about("write_note", Deny)], (Allow, DecisionSource::Rule(1))),
+            (vec![about("write_note", Deny), any(Allow)], (Deny, DecisionSource::Rule(1))),
+            (vec![about("Write_note", Deny), about("write", Deny)], (Ask, DecisionSource::Default)),
         ] {
-            assert_eq!(ruling(rules.clone(), &write), expected, "{rules:?}");
+            assert_eq!(policy_decision(rules.clone(), &write), expected, "{rules:?}");
         }
     }
 
@@ -210,7 +213,8 @@ mod tests {
         let from = |from| Rule { from: Some(from), ..any(Decision::Deny) };
         let all = [RunBy::Server, RunBy::Mcp, RunBy::Browser];
         for (rule, runs) in all.iter().flat_map(|rule| all.iter().map(move |runs| (*rule, *runs))) {
-            let matched = ruling(vec![from(rule)], &tool("x", runs, Decision::Allow)).0 == Decision::Deny;
+            let matched =
+                policy_decision(vec![from(rule)], &tool("x", runs, Decision::Allow)).0 == Decision::Deny;
             assert_eq!(matched, rule == runs, "a rule about {rule:?}, a tool of {runs:?}");
         }
     }
@@ -279,15 +283,19 @@ mod tests {
         let policy = RulePolicy { approval: ApprovalMode::Auto, rules };
         assert_eq!(policy.approval(), ApprovalMode::Auto);
         for (name, default, decision, reason, by) in [
-            ("delete_note", Decision::Allow, Decision::Deny, Some("No."), RuledBy::Rule(1)),
-            ("write_note", Decision::Deny, Decision::Allow, None, RuledBy::Auto),
-            ("read_note", Decision::Ask, Decision::Allow, None, RuledBy::Rule(3)),
-            ("other", Decision::Ask, Decision::Allow, None, RuledBy::Auto),
-            ("other", Decision::Allow, Decision::Allow, None, RuledBy::Default),
-            ("other", Decision::Deny, Decision::Deny, None, RuledBy::Default),
+            ("delete_note", Decision::Allow, Decision::Deny, Some("No."), DecisionSource::Rule(1)),
+            ("write_note", Decision::Deny, Decision::Allow, None, DecisionSource::Auto),
+            ("read_note", Decision::Ask, Decision::Allow, None, DecisionSource::Rule(3)),
+            ("other", Decision::Ask, Decision::Allow, None, DecisionSource::Auto),
+            ("other", Decision::Allow, Decision::Allow, None, DecisionSource::Default),
+            ("other", Decision::Deny, Decision::Deny, None, DecisionSource::Default),
         ] {
-            let ruling = policy.rule(&alice(), &tool(name, RunBy::Server, default), &json!({}));
-            assert_eq!(ruling, Ruling { decision, reason: reason.map(Into::into), by }, "{name} {default:?}");
+            let policy_decision = policy.decide(&alice(), &tool(name, RunBy::Server, default), &json!({}));
+            assert_eq!(
+                policy_decision,
+                PolicyDecision { decision, reason: reason.map(Into::into), by },
+                "{name} {default:?}"
+            );
         }
     }
 
@@ -334,16 +342,16 @@ mod tests {
     fn always_answers_a_default_and_a_rule_that_says_so() {
         let ask = |always| Rule { always, ..any(Decision::Ask) };
         let policy = RulePolicy { approval: ApprovalMode::Default, rules: vec![ask(false), ask(true)] };
-        let by = |by| Ruling { decision: Decision::Ask, reason: None, by };
+        let by = |by| PolicyDecision { decision: Decision::Ask, reason: None, by };
         for (ruled_by, heeds) in [
-            (RuledBy::Default, true),
-            (RuledBy::Rule(1), false),
-            (RuledBy::Rule(2), true),
-            (RuledBy::Rule(3), false),
-            (RuledBy::Rule(0), false),
-            (RuledBy::Chain, false),
+            (DecisionSource::Default, true),
+            (DecisionSource::Rule(1), false),
+            (DecisionSource::Rule(2), true),
+            (DecisionSource::Rule(3), false),
+            (DecisionSource::Rule(0), false),
+            (DecisionSource::Chain, false),
         ] {
-            assert_eq!(policy.heeds_always(&by(ruled_by)), heeds, "{ruled_by:?}");
+            assert_eq!(policy.honors_grants(&by(ruled_by)), heeds, "{ruled_by:?}");
         }
     }
 

@@ -1,33 +1,33 @@
 //! What "always" answers: a tool's own default, for as long as it is that tool, and nothing that a rule or a chain asks.
 
-use fermata_tools::{Audited, ChainMode, Grant};
+use fermata_tools::{AuditAction, ChainMode, Grant};
 
 use super::*;
 
 /// Asks about what has `n` over this, in words, and about the rest if its tool's default says so.
 struct AskOver {
     n: i64,
-    heeds_always: bool,
+    honors_grants: bool,
 }
 
 impl Policy for AskOver {
-    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > self.n) {
             let reason = Some("Look at n.".into());
-            return Ruling { decision: Decision::Ask, reason, by: RuledBy::Rule(1) };
+            return PolicyDecision { decision: Decision::Ask, reason, by: DecisionSource::Rule(1) };
         }
-        DefaultPolicy.rule(owner, tool, input)
+        DefaultPolicy.decide(owner, tool, input)
     }
 
-    fn heeds_always(&self, ruling: &Ruling) -> bool {
-        ruling.by == RuledBy::Default || self.heeds_always
+    fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
+        policy_decision.by == DecisionSource::Default || self.honors_grants
     }
 }
 
 impl Play {
-    fn asking_over(n: i64, heeds_always: bool) -> Self {
+    fn asking_over(n: i64, honors_grants: bool) -> Self {
         let mut play = Self::new();
-        play.scene.rules.policy = Arc::new(AskOver { n, heeds_always });
+        play.scene.rules.policy = Arc::new(AskOver { n, honors_grants });
         play
     }
 
@@ -38,9 +38,13 @@ impl Play {
         self
     }
 
-    fn rulings(&self) -> Vec<(Decision, RuledBy, Option<&str>)> {
-        let rulings = self.run.calls.iter().map(|call| call.ruling.as_ref().unwrap());
-        rulings.map(|ruling| (ruling.decision, ruling.by, ruling.reason.as_deref())).collect()
+    fn policy_decisions(&self) -> Vec<(Decision, DecisionSource, Option<&str>)> {
+        let policy_decisions = self.run.calls.iter().map(|call| call.policy_decision.as_ref().unwrap());
+        policy_decisions
+            .map(|policy_decision| {
+                (policy_decision.decision, policy_decision.by, policy_decision.reason.as_deref())
+            })
+            .collect()
     }
 
     fn states(&self) -> Vec<&str> {
@@ -53,8 +57,11 @@ fn always_does_not_answer_a_rule_that_asks() {
     let mut play = Play::asking_over(5, false).granted("note");
     play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":6}"#)]);
     assert_eq!(
-        play.rulings(),
-        [(Decision::Allow, RuledBy::Always, None), (Decision::Ask, RuledBy::Rule(1), Some("Look at n."))]
+        play.policy_decisions(),
+        [
+            (Decision::Allow, DecisionSource::Always, None),
+            (Decision::Ask, DecisionSource::Rule(1), Some("Look at n."))
+        ]
     );
 }
 
@@ -62,7 +69,7 @@ fn always_does_not_answer_a_rule_that_asks() {
 fn always_answers_a_rule_that_says_so() {
     let mut play = Play::asking_over(5, true).granted("note");
     play.calls(&[("note", r#"{"n":6}"#)]);
-    assert_eq!(play.rulings(), [(Decision::Allow, RuledBy::Always, None)]);
+    assert_eq!(play.policy_decisions(), [(Decision::Allow, DecisionSource::Always, None)]);
 }
 
 #[test]
@@ -72,10 +79,10 @@ fn always_does_not_answer_a_chain_and_a_rules_own_words_come_first() {
     play.calls(&[("time", "{}")]).settle("call_1", Ok(json!("noon")));
     play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":6}"#)]);
     assert_eq!(
-        play.rulings()[1..],
+        play.policy_decisions()[1..],
         [
-            (Decision::Ask, RuledBy::Chain, Some("a tool's result asked for this")),
-            (Decision::Ask, RuledBy::Rule(1), Some("Look at n."))
+            (Decision::Ask, DecisionSource::Chain, Some("a tool's result asked for this")),
+            (Decision::Ask, DecisionSource::Rule(1), Some("Look at n."))
         ]
     );
 }
@@ -88,12 +95,16 @@ fn always_does_not_answer_a_tool_that_has_become_another_one() {
         .grants
         .insert("note".into(), Grant { fingerprint: Some("what it was".into()), ..grant.clone() });
     play.calls(&[("note", "{}")]);
-    assert_eq!(play.rulings(), [(Decision::Ask, RuledBy::Default, None)]);
+    assert_eq!(play.policy_decisions(), [(Decision::Ask, DecisionSource::Default, None)]);
     // Of a database of earlier versions nobody knows what the tool was.
     let mut play = Play::new();
     play.scene.grants.insert("note".into(), Grant { fingerprint: None, ..grant });
     play.calls(&[("note", "{}")]);
-    assert_eq!(play.rulings(), [(Decision::Allow, RuledBy::Always, None)], "a server's own tool");
+    assert_eq!(
+        play.policy_decisions(),
+        [(Decision::Allow, DecisionSource::Always, None)],
+        "a server's own tool"
+    );
 }
 
 #[test]
@@ -117,7 +128,7 @@ fn every_decision_is_noted_with_who_made_it_and_about_which_input() {
             let hash = event.input_hash.clone().unwrap_or_default();
             (
                 event.call.as_ref().map(ToString::to_string).unwrap_or_default(),
-                event.event,
+                event.action,
                 event.rule,
                 by,
                 hash,
@@ -150,14 +161,14 @@ fn every_decision_is_noted_with_who_made_it_and_about_which_input() {
     assert_eq!(
         noted,
         [
-            by_rule("call_1", Audited::RuleAsked, RuledBy::Default, "{}"),
-            by_rule("call_2", Audited::RuleAsked, RuledBy::Default, r#"{"n":1}"#),
-            by_rule("call_3", Audited::RuleAsked, RuledBy::Rule(1), r#"{"n":6}"#),
-            by_alice("call_1", Audited::Approved, None, "{}"),
-            by_alice("call_1", Audited::Granted, None, "{}"),
-            by_alice("call_2", Audited::RuleAllowed, Some(RuledBy::Always), r#"{"n":1}"#),
-            by_alice("call_3", Audited::Edited, None, r#"{"n":7}"#),
-            by_alice("call_3", Audited::Approved, None, r#"{"n":7}"#),
+            by_rule("call_1", AuditAction::RuleAsked, DecisionSource::Default, "{}"),
+            by_rule("call_2", AuditAction::RuleAsked, DecisionSource::Default, r#"{"n":1}"#),
+            by_rule("call_3", AuditAction::RuleAsked, DecisionSource::Rule(1), r#"{"n":6}"#),
+            by_alice("call_1", AuditAction::Approved, None, "{}"),
+            by_alice("call_1", AuditAction::Granted, None, "{}"),
+            by_alice("call_2", AuditAction::RuleAllowed, Some(DecisionSource::Always), r#"{"n":1}"#),
+            by_alice("call_3", AuditAction::Edited, None, r#"{"n":7}"#),
+            by_alice("call_3", AuditAction::Approved, None, r#"{"n":7}"#),
         ]
     );
 }

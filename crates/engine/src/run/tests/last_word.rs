@@ -6,8 +6,12 @@ use super::*;
 struct Nothing;
 
 impl Policy for Nothing {
-    fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {
-        Ruling { decision: Decision::Deny, reason: Some("closed".into()), by: RuledBy::Rule(1) }
+    fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+        PolicyDecision {
+            decision: Decision::Deny,
+            reason: Some("closed".into()),
+            by: DecisionSource::Rule(1),
+        }
     }
 }
 
@@ -15,8 +19,8 @@ impl Policy for Nothing {
 struct AskAll;
 
 impl Policy for AskAll {
-    fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {
-        Ruling { decision: Decision::Ask, reason: None, by: RuledBy::Rule(1) }
+    fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+        PolicyDecision { decision: Decision::Ask, reason: None, by: DecisionSource::Rule(1) }
     }
 }
 
@@ -56,7 +60,7 @@ fn a_call_that_waited_for_a_person_is_settled_as_denied_when_it_is_approved() {
         play.refusal(&[decision("call_1", true)]),
         Rejected::of(fermata_tools::Refusal::AlreadyAnswered, &play.run.calls[0])
     );
-    assert!(play.run.calls[0].decided.is_none(), "nobody has said no");
+    assert!(play.run.calls[0].approval_decision.is_none(), "nobody has said no");
     play.approve_denied(&[decision("call_2", true)]).check(expect![[r#"
         > approved
         save
@@ -90,7 +94,7 @@ fn an_edit_that_the_newest_rules_deny_leaves_the_call_waiting() {
     play.calls(&[("note", r#"{"n":1}"#)]);
     play.scene.newest = Some(Arc::new(NothingOver(5)));
     assert_eq!(play.denial_of_edit(&[edited("call_1", json!({"n": 6}))]), "closed above");
-    assert!(play.run.calls[0].is_asked());
+    assert!(play.run.calls[0].awaits_approval());
 }
 
 #[test]
@@ -197,11 +201,11 @@ fn only_a_denial_counts_for_a_call_that_the_step_has_let_pass() {
 struct NothingOver(i64);
 
 impl Policy for NothingOver {
-    fn rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Ruling {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > self.0) {
             let reason = Some("closed above".into());
-            return Ruling { decision: Decision::Deny, reason, by: RuledBy::Rule(1) };
+            return PolicyDecision { decision: Decision::Deny, reason, by: DecisionSource::Rule(1) };
         }
-        DefaultPolicy.rule(owner, tool, input)
+        DefaultPolicy.decide(owner, tool, input)
     }
 }

@@ -2,7 +2,7 @@
 
 use fermata_protocol::{ElicitAction, ElicitationId, UiPart};
 use fermata_tools::{
-    ApprovalMode, ChainMode, Elicitation, ElicitationReply, ErrorType, GateMode, Strategies, Strategy,
+    ApprovalMode, ChainMode, Elicitation, ElicitationReply, ErrorPolicy, ErrorStrategy, ErrorType, GateMode,
 };
 
 use super::*;
@@ -45,16 +45,20 @@ impl Play {
         call.history().iter().map(|entered| entered.state.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    fn ruled(&self) -> Vec<Option<(Decision, RuledBy)>> {
-        let ruling = |call: &Call| call.ruling.as_ref().map(|ruling| (ruling.decision, ruling.by));
-        self.run.calls.iter().map(ruling).collect()
+    fn ruled(&self) -> Vec<Option<(Decision, DecisionSource)>> {
+        let policy_decision = |call: &Call| {
+            call.policy_decision
+                .as_ref()
+                .map(|policy_decision| (policy_decision.decision, policy_decision.by))
+        };
+        self.run.calls.iter().map(policy_decision).collect()
     }
 }
 
 fn question() -> Elicitation {
     let requested_schema =
         json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]});
-    Elicitation { message: "How big?".into(), requested_schema, server: None, or_of: Vec::new() }
+    Elicitation { message: "How big?".into(), requested_schema, server: None, other_candidates: Vec::new() }
 }
 
 fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
@@ -75,7 +79,7 @@ fn every_state_of_a_call_is_kept_with_its_time() {
     );
     let call = &play.run.calls[0];
     assert_eq!((&call.input, call.edited.as_ref()), (&json!({"n": 1}), Some(&json!({"n": 2}))));
-    assert_eq!(call.decided.as_ref().unwrap().by, Owner::new("alice"));
+    assert_eq!(call.approval_decision.as_ref().unwrap().by, Owner::new("alice"));
 }
 
 #[test]
@@ -156,11 +160,11 @@ fn after_the_first_result_of_a_turn_a_chain_is_asked_about() {
     assert_eq!(
         play.ruled(),
         [
-            Some((Decision::Allow, RuledBy::Default)),
-            Some((Decision::Allow, RuledBy::Default)),
-            Some((Decision::Ask, RuledBy::Chain)),
-            Some((Decision::Ask, RuledBy::Chain)),
-            Some((Decision::Deny, RuledBy::Rule(1))),
+            Some((Decision::Allow, DecisionSource::Default)),
+            Some((Decision::Allow, DecisionSource::Default)),
+            Some((Decision::Ask, DecisionSource::Chain)),
+            Some((Decision::Ask, DecisionSource::Chain)),
+            Some((Decision::Deny, DecisionSource::Rule(1))),
         ]
     );
 }
@@ -169,8 +173,8 @@ fn after_the_first_result_of_a_turn_a_chain_is_asked_about() {
 fn where_nothing_is_asked_a_chain_is_not() {
     struct Auto;
     impl Policy for Auto {
-        fn rule(&self, _: &Owner, _: &ToolSpec, _: &Value) -> Ruling {
-            Ruling { decision: Decision::Allow, reason: None, by: RuledBy::Auto }
+        fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+            PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Auto }
         }
 
         fn approval(&self) -> ApprovalMode {
@@ -179,7 +183,7 @@ fn where_nothing_is_asked_a_chain_is_not() {
     }
     let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, policy: Arc::new(Auto), ..rules });
     play.calls(&[("note", "{}")]).settle("call_1", Ok(json!("saved"))).calls(&[("note", "{}")]);
-    assert_eq!(play.ruled()[1], Some((Decision::Allow, RuledBy::Auto)));
+    assert_eq!(play.ruled()[1], Some((Decision::Allow, DecisionSource::Auto)));
 }
 
 #[test]
@@ -353,7 +357,7 @@ fn a_question_that_may_be_of_several_calls_lives_as_long_as_one_of_them() {
     let mut play = Play::new();
     play.calls(&[("time", "{}"), ("time", "{}")]);
     play.transcript.clear();
-    let asked = Elicitation { or_of: vec![ToolCallId::new("call_1")], ..question() };
+    let asked = Elicitation { other_candidates: vec![ToolCallId::new("call_1")], ..question() };
     play.tell("call_2 asks, or call_1", |run, context, effects| {
         run.elicit(&ToolCallId::new("call_2"), asked, context, effects).unwrap();
     });
@@ -452,7 +456,7 @@ fn a_question_whose_call_keeps_a_resource_ends_without_its_call_when_nobody_answ
 fn a_question_that_may_be_of_a_call_that_keeps_a_resource_ends_like_its_own() {
     let mut play = Play::new();
     play.calls(&[("file", r#"{"n": 1}"#), ("time", "{}")]).turn("call_1");
-    let asked = Elicitation { or_of: vec![ToolCallId::new("call_1")], ..question() };
+    let asked = Elicitation { other_candidates: vec![ToolCallId::new("call_1")], ..question() };
     play.tell("call_2 asks, or call_1", |run, context, effects| {
         run.elicit(&ToolCallId::new("call_2"), asked, context, effects).unwrap();
     });
@@ -528,8 +532,8 @@ fn a_call_in_line_stands_in_line_again_after_a_crash() {
 
 #[test]
 fn a_failure_that_a_run_may_not_survive_ends_it_with_an_explanation() {
-    let strategies = Strategies::default().with(ErrorType::Internal, Strategy::FailRun);
-    let mut play = Play::with(|rules| Rules { strategies, ..rules });
+    let error_policy = ErrorPolicy::default().with(ErrorType::Internal, ErrorStrategy::FailRun);
+    let mut play = Play::with(|rules| Rules { error_policy, ..rules });
     play.calls(&[("time", "{}"), ("where", "{}")]).settle("call_1", Err("no clock")).check(expect![[r#"
         > finished
         save

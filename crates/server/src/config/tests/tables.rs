@@ -1,7 +1,9 @@
 //! The tables of the file, typed and shown.
 
 use fermata_mcp::{Processes, ServerConfig, Transport};
-use fermata_tools::{Decision, ErrorType, Owner, Resource, ResourcePart, RuledBy, RunBy, Strategy, ToolSpec};
+use fermata_tools::{
+    Decision, DecisionSource, ErrorStrategy, ErrorType, Owner, Resource, ResourcePart, RunBy, ToolSpec,
+};
 use serde_json::json;
 
 use super::*;
@@ -11,7 +13,7 @@ fn tables(toml: &str) -> Config {
 }
 
 /// What the rules say about a call of a server's tool, and by which rule.
-fn ruling(config: &Config, name: &str, input: &serde_json::Value) -> (Decision, RuledBy) {
+fn policy_decision(config: &Config, name: &str, input: &serde_json::Value) -> (Decision, DecisionSource) {
     let spec = ToolSpec {
         name: name.into(),
         description: String::new(),
@@ -23,16 +25,16 @@ fn ruling(config: &Config, name: &str, input: &serde_json::Value) -> (Decision, 
         timeout: None,
         repeatable: false,
     };
-    let ruling = config.rules().policy.rule(&Owner::new("alice"), &spec, input);
-    (ruling.decision, ruling.by)
+    let policy_decision = config.rules().policy.decide(&Owner::new("alice"), &spec, input);
+    (policy_decision.decision, policy_decision.by)
 }
 
 #[test]
 fn without_tables_every_tool_keeps_its_defaults() {
     let config = tables("");
-    assert_eq!(ruling(&config, "x", &json!({})), (Decision::Ask, RuledBy::Default));
+    assert_eq!(policy_decision(&config, "x", &json!({})), (Decision::Ask, DecisionSource::Default));
     assert!(config.mcp.is_empty() && config.rules().tools.is_empty());
-    assert_eq!(config.strategies, Strategies::default());
+    assert_eq!(config.error_policy, ErrorPolicy::default());
     assert_eq!((config.rules().gate, config.rules().chain), (GateMode::Step, ChainMode::Free));
 }
 
@@ -49,7 +51,7 @@ fn modes_are_settings_like_any_other() {
         (GateMode::Progressive, ChainMode::Ask, ApprovalMode::Auto)
     );
     assert!(report.contains("chain = \"ask\"  # FERMATA_CHAIN\n"), "{report}");
-    assert_eq!(ruling(&config, "x", &json!({})), (Decision::Allow, RuledBy::Auto));
+    assert_eq!(policy_decision(&config, "x", &json!({})), (Decision::Allow, DecisionSource::Auto));
     assert!(
         error(&[("FERMATA_GATE", "open")], "")
             .contains("\"open\" is not a kind of gate; use step or progressive")
@@ -61,8 +63,8 @@ fn rules_are_kept_in_their_order_with_their_lines() {
     let config = tables(
         "[[policy]]\ntool = \"read_*\"\ndecision = \"allow\"\n\n[[policy]]\nfrom = \"server\"\ndecision = \"deny\"\nreason = \"No.\"\n",
     );
-    assert_eq!(ruling(&config, "read_note", &json!({})), (Decision::Allow, RuledBy::Rule(1)));
-    assert_eq!(ruling(&config, "write_note", &json!({})), (Decision::Deny, RuledBy::Rule(2)));
+    assert_eq!(policy_decision(&config, "read_note", &json!({})), (Decision::Allow, DecisionSource::Rule(1)));
+    assert_eq!(policy_decision(&config, "write_note", &json!({})), (Decision::Deny, DecisionSource::Rule(2)));
     let places: Vec<&str> = config.policy.iter().map(|rule| rule.written.place.as_str()).collect();
     assert_eq!(places, ["fermata.toml:1", "fermata.toml:5"]);
     assert_eq!(config.policy[1].rule.reason.as_deref(), Some("No."));
@@ -89,7 +91,7 @@ fn fields_of_a_rule_are_paths_however_they_are_written() {
         ("input = { to.ok = true, to.name = \"bo?\" }", true),
     ] {
         let config = tables(&format!("[[policy]]\ndecision = \"deny\"\n{fields}\n"));
-        let denied = ruling(&config, "x", &input).0 == Decision::Deny;
+        let denied = policy_decision(&config, "x", &input).0 == Decision::Deny;
         assert_eq!(denied, matches, "{fields}");
     }
 }
@@ -116,8 +118,8 @@ fn matchers_are_read_from_tables_and_are_no_names_of_fields() {
         ("allow", "\"server.host\" = { regex = \"^[ab]$\" }", true),
     ] {
         let config = tables(&format!("[[policy]]\ndecision = \"{decision}\"\ninput = {{ {fields} }}\n"));
-        let by = ruling(&config, "x", &input).1;
-        assert_eq!(by == RuledBy::Rule(1), matches, "{decision} {fields}");
+        let by = policy_decision(&config, "x", &input).1;
+        assert_eq!(by == DecisionSource::Rule(1), matches, "{decision} {fields}");
     }
 }
 
@@ -151,10 +153,10 @@ fn a_matcher_that_cannot_be_used_is_told_with_its_line() {
 #[test]
 fn a_rule_may_name_an_owner_and_say_that_always_answers_it() {
     let config = tables("[[policy]]\nowner = \"al*\"\nalways = true\ndecision = \"deny\"\n");
-    assert_eq!(ruling(&config, "x", &json!({})).1, RuledBy::Rule(1));
+    assert_eq!(policy_decision(&config, "x", &json!({})).1, DecisionSource::Rule(1));
     assert!(config.policy[0].rule.always);
     let other = tables("[[policy]]\nowner = \"bob\"\ndecision = \"deny\"\n");
-    assert_eq!(ruling(&other, "x", &json!({})).1, RuledBy::Default);
+    assert_eq!(policy_decision(&other, "x", &json!({})).1, DecisionSource::Default);
 }
 
 #[test]
@@ -247,11 +249,11 @@ fn a_server_is_a_program_or_a_url() {
 
 #[test]
 fn what_follows_a_failure_can_be_set_by_its_type() {
-    let strategies = tables("[errors]\nauth = \"fail_run\"\ntimeout = \"go_on\"\n").strategies;
-    let expected = Strategies::default()
-        .with(ErrorType::Auth, Strategy::FailRun)
-        .with(ErrorType::Timeout, Strategy::GoOn);
-    assert_eq!(strategies, expected);
+    let error_policy = tables("[errors]\nauth = \"fail_run\"\ntimeout = \"go_on\"\n").error_policy;
+    let expected = ErrorPolicy::default()
+        .with(ErrorType::Auth, ErrorStrategy::FailRun)
+        .with(ErrorType::Timeout, ErrorStrategy::GoOn);
+    assert_eq!(error_policy, expected);
 }
 
 #[test]
@@ -280,7 +282,7 @@ fn tables_are_reported_as_a_file_without_secrets() {
     }
     let (again, _) = read(&[], &variables, &report).expect("the report can be used");
     assert_eq!(again.policy[0].rule, config.policy[0].rule);
-    assert_eq!((again.tools, again.strategies), (config.tools, config.strategies));
+    assert_eq!((again.tools, again.error_policy), (config.tools, config.error_policy));
     assert_eq!(again.mcp.keys().collect::<Vec<_>>(), config.mcp.keys().collect::<Vec<_>>());
 }
 
@@ -337,7 +339,7 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
         );
     }
     assert!(config.policy.len() > 1 && config.tools.len() > 1 && config.mcp.len() > 1);
-    assert_eq!(config.strategies, Strategies::default());
+    assert_eq!(config.error_policy, ErrorPolicy::default());
     for known in ErrorType::ALL {
         let shown = example.contains(&format!("\n{known} = \""));
         let settable = !matches!(known, ErrorType::Denied | ErrorType::Cancelled);

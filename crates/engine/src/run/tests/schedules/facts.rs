@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fermata_protocol::{Assembler, ElicitationId, UiPart};
-use fermata_tools::{CallState, Entered, StateName};
+use fermata_tools::{CallState, StateName, Transition};
 
 use super::{super::*, world::World};
 use crate::{
@@ -17,7 +17,7 @@ pub(super) struct Facts {
     /// Which drivers ran each call.
     ran: BTreeMap<ToolCallId, Vec<u32>>,
     /// Each call as it was saved last.
-    saved: BTreeMap<ToolCallId, (CallState, Vec<Entered>, Option<bool>)>,
+    saved: BTreeMap<ToolCallId, (CallState, Vec<Transition>, Option<bool>)>,
     /// What nobody can answer any more.
     done: BTreeSet<ElicitationId>,
     /// What decided that calls may run, by step.
@@ -41,8 +41,8 @@ impl Facts {
         let run = &world.run;
         self.check_states(run);
         let waiting: BTreeSet<_> =
-            run.calls.iter().filter(|call| call.takes_answer()).map(|call| call.id.clone()).collect();
-        assert_eq!(live.lot, waiting, "the lot holds what waits for somebody");
+            run.calls.iter().filter(|call| call.accepts_answer()).map(|call| call.id.clone()).collect();
+        assert_eq!(live.pending_calls, waiting, "a call is pending if and only if it waits for an answer");
         match run.state.phase {
             Phase::Speaking => {
                 assert!(
@@ -50,7 +50,7 @@ impl Facts {
                     "either the model is listened to, or inputs are checked"
                 );
             }
-            Phase::Deciding => assert!(run.step_calls().any(Call::is_asked), "nobody is asked"),
+            Phase::Deciding => assert!(run.step_calls().any(Call::awaits_approval), "nobody is asked"),
             Phase::Working => self.check_work(world),
             Phase::Over => panic!("a run that is over is driven"),
         }
@@ -67,7 +67,7 @@ impl Facts {
         for call in world.run.step_calls().filter(|call| !call.state().is_final()) {
             let jobs = live.jobs.iter().filter(|job| job.call == call.id).count();
             let places = live.places.iter().filter(|(id, _)| *id == call.id).count();
-            let parked = usize::from(live.lot.contains(&call.id));
+            let parked = usize::from(live.pending_calls.contains(&call.id));
             let absent = usize::from(world.run.absent.contains_key(&call.id));
             assert_eq!(jobs + places + parked + absent, 1, "who settles {call:?}?");
         }
@@ -85,26 +85,29 @@ impl Facts {
             let history = call.history();
             assert_eq!(history[0].state, StateName::Validating);
             let follows =
-                |pair: &[Entered]| pair[0].state.may_become(pair[1].state) && pair[0].at <= pair[1].at;
+                |pair: &[Transition]| pair[0].state.may_become(pair[1].state) && pair[0].at <= pair[1].at;
             assert!(history.windows(2).all(follows), "{history:?}");
             assert_eq!(history.last().unwrap().state, call.state().name());
             let Some((state, before, decided)) = self.saved.get(&call.id) else { continue };
             assert!(history.starts_with(before), "{before:?} has become {history:?}");
             assert!(!state.is_final() || state == call.state(), "{state:?} has become {:?}", call.state());
-            let now = call.decided.as_ref().map(|decided| decided.approved);
+            let now = call.approval_decision.as_ref().map(|decided| decided.approved);
             assert!(decided.is_none() || *decided == now, "a decision about {} has changed", call.id);
         }
     }
 
     pub fn call_is_saved(&mut self, call: &Call) {
-        let decided = call.decided.as_ref().map(|decided| decided.approved);
+        let decided = call.approval_decision.as_ref().map(|decided| decided.approved);
         self.saved.insert(call.id.clone(), (call.state().clone(), call.history().to_vec(), decided));
     }
 
     /// A call begins to run.
     pub fn call_runs(&mut self, call: &Call, run: &Run, driver: u32) {
-        let allowed = call.ruling.as_ref().is_some_and(|ruling| ruling.decision == Decision::Allow);
-        let approved = call.decided.as_ref().map(|decided| decided.approved);
+        let allowed = call
+            .policy_decision
+            .as_ref()
+            .is_some_and(|policy_decision| policy_decision.decision == Decision::Allow);
+        let approved = call.approval_decision.as_ref().map(|decided| decided.approved);
         assert!(approved.unwrap_or(allowed), "nobody has allowed {call:?}");
         self.check_gate(call, run);
         let saved = self.saved.get(&call.id).map(|(state, _, _)| state);
@@ -140,7 +143,7 @@ impl Facts {
             if let UiChunk::ToolInputAvailable { tool_call_id, .. } = chunk {
                 let call = saved.iter().find(|call| call.id == *tool_call_id).unwrap();
                 let may_run = call.times_run() > 0;
-                assert!(call.runs_here() || may_run, "a page may run {tool_call_id} too early");
+                assert!(call.runs_on_server() || may_run, "a page may run {tool_call_id} too early");
             }
         }
     }
@@ -162,8 +165,8 @@ impl Facts {
             toolbox: &scene.toolbox,
             tool_choice: None,
             settings: &Map::new(),
-            strategies: &scene.rules.strategies,
-            advice: &|call| run.advice(call, &scene.rules.strategies),
+            error_policy: &scene.rules.error_policy,
+            hint: &|call| run.hint(call, &scene.rules.error_policy),
             output_limit: 1000,
             file_urls: &crate::FileUrls::Https,
         };
@@ -238,7 +241,7 @@ pub(super) fn fold(log: &[(u64, UiChunk)], run: &Run) -> Assembler {
         reader.apply(chunk).unwrap();
     }
     for call in &run.calls {
-        if let (Some(question), Some(decided)) = (&call.question, &call.decided) {
+        if let (Some(question), Some(decided)) = (&call.approval_request, &call.approval_decision) {
             reader.decide(&question.id, decided.approved, decided.reason.as_deref());
         }
     }

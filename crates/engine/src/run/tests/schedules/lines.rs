@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use fermata_tools::{Guard, Locks, ResourceKey};
+use fermata_tools::{Guard, LockQueue, ResourceKey};
 use futures::{
     FutureExt,
     future::{BoxFuture, Fuse},
@@ -15,7 +15,7 @@ use futures::{
 /// The locks of a process.
 #[derive(Default)]
 pub(super) struct Lines {
-    locks: Locks<ResourceKey>,
+    locks: LockQueue<ResourceKey>,
     record: RefCell<Record>,
 }
 
@@ -47,7 +47,7 @@ impl Lines {
         record.next += 1;
         let number = record.next;
         record.waiting.insert(number, key.clone());
-        let turn = self.locks.queue(key.clone()).turn().boxed().fuse();
+        let turn = self.locks.enqueue(key.clone()).acquire().boxed().fuse();
         Place { number, key, turn, lines: self.clone() }
     }
 }

@@ -1,6 +1,6 @@
 //! What may happen to a run, and how it happens.
 
-use fermata_tools::{ChainMode, ErrorType, NamedBy, ResourceKey, Strategies, Strategy as Follows};
+use fermata_tools::{ChainMode, ErrorPolicy, ErrorStrategy, ErrorType, NamedBy, ResourceKey};
 use proptest::prelude::*;
 
 use super::{
@@ -200,12 +200,12 @@ impl World {
             Move::FollowsOn { .. } => {}
             Move::ReaderComesBack => self.reader_comes_back(),
             Move::RulesChange { gate, chain, severe, missing } => {
-                let strategies = if severe {
-                    Strategies::default().with(ErrorType::Network, Follows::FailRun)
+                let error_policy = if severe {
+                    ErrorPolicy::default().with(ErrorType::Network, ErrorStrategy::FailRun)
                 } else {
-                    Strategies::default()
+                    ErrorPolicy::default()
                 };
-                let rules = Rules { gate, chain, strategies, ..self.scene.rules.clone() };
+                let rules = Rules { gate, chain, error_policy, ..self.scene.rules.clone() };
                 self.next = (rules, toolbox_without(missing));
             }
             Move::Dies(death) => self.die(death),

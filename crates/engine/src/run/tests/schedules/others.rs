@@ -1,7 +1,7 @@
 //! What others do to a run: people and pages answer, tools report, ask and settle, lines move.
 
 use fermata_protocol::ElicitAction;
-use fermata_tools::{Elicitation, ErrorType, Verdict};
+use fermata_tools::{Elicitation, ErrorType, ValidAnswer};
 
 use super::{super::*, world::World};
 
@@ -10,7 +10,7 @@ impl World {
 
     pub fn answer_nth(&mut self, nth: usize, how: usize, by_question: bool) {
         let Some(call) = self.run.calls.iter().rev().nth(nth) else { return };
-        let of = match &call.question {
+        let of = match &call.approval_request {
             Some(question) if by_question => AnswerTarget::Approval(question.id.clone()),
             Some(_) | None => AnswerTarget::Call(call.id.clone()),
         };
@@ -36,7 +36,7 @@ impl World {
         let waiting = self.run.pending();
         let answers = waiting.map(|call| {
             let id = call.id.as_str();
-            if call.is_asked() { decision(id, approved) } else { output(id, json!(2)) }
+            if call.awaits_approval() { decision(id, approved) } else { output(id, json!(2)) }
         });
         self.answer(answers.collect());
     }
@@ -71,7 +71,7 @@ impl World {
         }
         let driven = self.live.as_mut().unwrap();
         for (place, _) in &taken.answers {
-            assert!(driven.lot.remove(&self.run.calls[*place].id), "an answered call had no place");
+            assert!(driven.pending_calls.remove(&self.run.calls[*place].id), "an answered call had no place");
         }
         let about: Vec<_> = taken
             .answers
@@ -87,7 +87,11 @@ impl World {
         }
         for (id, kind) in about {
             let call = self.run.calls.iter().find(|call| call.id == id).unwrap();
-            assert_eq!(call.judge(&kind), Ok(Verdict::Same), "{call:?} has forgotten {kind:?}");
+            assert_eq!(
+                call.validate_answer(&kind),
+                Ok(ValidAnswer::Repeated),
+                "{call:?} has forgotten {kind:?}"
+            );
         }
     }
 
@@ -111,8 +115,12 @@ impl World {
     pub fn ask(&mut self, nth: usize) {
         let Some(call) = self.job(nth) else { return };
         let requested_schema = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
-        let question =
-            Elicitation { message: "How big?".into(), requested_schema, server: None, or_of: Vec::new() };
+        let question = Elicitation {
+            message: "How big?".into(),
+            requested_schema,
+            server: None,
+            other_candidates: Vec::new(),
+        };
         let mut effects = Effects::default();
         let id = self.run.elicit(&call, question, &self.scene.context(self.now), &mut effects);
         if let (Some(live), Ok(id)) = (&mut self.live, id) {

@@ -56,7 +56,7 @@ pub(super) struct Live {
     staged: Vec<(u64, UiChunk)>,
     /// How much of the log is saved.
     saved: usize,
-    pub lot: BTreeSet<ToolCallId>,
+    pub pending_calls: BTreeSet<ToolCallId>,
     pub places: Vec<(ToolCallId, Place)>,
     locks: BTreeMap<ToolCallId, Held>,
     pub jobs: Vec<Job>,
@@ -182,10 +182,10 @@ impl World {
         self.burn(false)?;
         let live = self.live.as_mut().unwrap();
         for call in &effects.release {
-            assert!(live.lot.remove(call), "{call} has no place to leave");
+            assert!(live.pending_calls.remove(call), "{call} has no place to leave");
         }
         for call in &effects.park {
-            assert!(live.lot.insert(call.clone()), "{call} has a place");
+            assert!(live.pending_calls.insert(call.clone()), "{call} has a place");
         }
         self.burn(false)?;
         for call in &effects.execute {

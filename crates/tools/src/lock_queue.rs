@@ -1,6 +1,6 @@
 //! Locks per resource, first come, first served.
 //!
-//! A place in line is taken at once and without waiting ([`Locks::queue`]), so the order is the caller's. A call holds at
+//! A place in line is taken at once and without waiting ([`LockQueue::enqueue`]), so the order is the caller's. A call holds at
 //! most one lock and takes it when it is about to run, never while it waits for a person: no circle can form.
 
 use std::{
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 /// All locks, by key. Cheap to clone; a key that nobody holds costs nothing.
 #[derive(Debug)]
-pub struct Locks<K: Eq + Hash + Clone> {
+pub struct LockQueue<K: Eq + Hash + Clone> {
     lines: Arc<Lines<K>>,
 }
 
@@ -22,7 +22,7 @@ type Lines<K> = Mutex<HashMap<K, VecDeque<oneshot::Sender<Guard<K>>>>>;
 
 /// A place in line.
 #[derive(Debug)]
-pub struct Ticket<K: Eq + Hash + Clone> {
+pub struct Waiter<K: Eq + Hash + Clone> {
     turn: Turn<K>,
 }
 
@@ -42,36 +42,36 @@ pub struct Guard<K: Eq + Hash + Clone> {
 
 // === impl Locks ===
 
-impl<K: Eq + Hash + Clone> Locks<K> {
+impl<K: Eq + Hash + Clone> LockQueue<K> {
     /// No locks held.
     pub fn new() -> Self {
         Self { lines: Arc::default() }
     }
 
     /// Stands in line for the key.
-    pub fn queue(&self, key: K) -> Ticket<K> {
+    pub fn enqueue(&self, key: K) -> Waiter<K> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         match lines.get_mut(&key) {
             Some(line) => {
                 let (sender, turn) = oneshot::channel();
                 line.push_back(sender);
-                Ticket { turn: Turn::Later(turn) }
+                Waiter { turn: Turn::Later(turn) }
             }
             None => {
                 lines.insert(key.clone(), VecDeque::new());
-                Ticket { turn: Turn::Now(Guard { key, lines: Some(self.lines.clone()) }) }
+                Waiter { turn: Turn::Now(Guard { key, lines: Some(self.lines.clone()) }) }
             }
         }
     }
 }
 
-impl<K: Eq + Hash + Clone> Clone for Locks<K> {
+impl<K: Eq + Hash + Clone> Clone for LockQueue<K> {
     fn clone(&self) -> Self {
         Self { lines: self.lines.clone() }
     }
 }
 
-impl<K: Eq + Hash + Clone> Default for Locks<K> {
+impl<K: Eq + Hash + Clone> Default for LockQueue<K> {
     fn default() -> Self {
         Self::new()
     }
@@ -79,12 +79,12 @@ impl<K: Eq + Hash + Clone> Default for Locks<K> {
 
 // === impl Ticket ===
 
-impl<K: Eq + Hash + Clone> Ticket<K> {
+impl<K: Eq + Hash + Clone> Waiter<K> {
     /// The lock, where it is free.
     ///
     /// # Errors
     /// The place in line, kept.
-    pub fn now(self) -> Result<Guard<K>, Self> {
+    pub fn try_acquire(self) -> Result<Guard<K>, Self> {
         match self.turn {
             Turn::Now(guard) => Ok(guard),
             Turn::Later(turn) => Err(Self { turn: Turn::Later(turn) }),
@@ -92,7 +92,7 @@ impl<K: Eq + Hash + Clone> Ticket<K> {
     }
 
     /// Waits for the lock. `None` only where the locks themselves are gone.
-    pub async fn turn(self) -> Option<Guard<K>> {
+    pub async fn acquire(self) -> Option<Guard<K>> {
         match self.turn {
             Turn::Now(guard) => Some(guard),
             Turn::Later(turn) => turn.await.ok(),
@@ -140,37 +140,37 @@ mod tests {
 
     #[tokio::test]
     async fn the_line_keeps_its_order_and_other_keys_do_not_wait() {
-        let locks = Locks::new();
-        let first = locks.queue("a").turn().now_or_never().flatten().unwrap();
-        let (second, third) = (locks.queue("a"), locks.queue("a"));
-        assert!(locks.queue("b").turn().now_or_never().flatten().is_some());
-        let mut third = Box::pin(third.turn());
+        let locks = LockQueue::new();
+        let first = locks.enqueue("a").acquire().now_or_never().flatten().unwrap();
+        let (second, third) = (locks.enqueue("a"), locks.enqueue("a"));
+        assert!(locks.enqueue("b").acquire().now_or_never().flatten().is_some());
+        let mut third = Box::pin(third.acquire());
         assert!(third.as_mut().now_or_never().is_none());
         drop(first);
         assert!(third.as_mut().now_or_never().is_none(), "the second is before the third");
-        drop(second.turn().now_or_never().flatten().unwrap());
+        drop(second.acquire().now_or_never().flatten().unwrap());
         assert!(third.now_or_never().flatten().is_some());
         assert!(locks.lines.lock().unwrap().is_empty(), "a key that nobody holds costs nothing");
     }
 
     #[tokio::test]
     async fn who_leaves_the_line_does_not_block_it() {
-        let locks = Locks::new();
-        let first = locks.queue("a").turn().await.unwrap();
-        let (second, third) = (locks.queue("a"), locks.queue("a"));
+        let locks = LockQueue::new();
+        let first = locks.enqueue("a").acquire().await.unwrap();
+        let (second, third) = (locks.enqueue("a"), locks.enqueue("a"));
         drop(second);
         drop(first);
-        assert!(third.turn().now_or_never().flatten().is_some());
+        assert!(third.acquire().now_or_never().flatten().is_some());
         assert!(locks.lines.lock().unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn a_lock_handed_to_somebody_who_leaves_is_passed_on() {
-        let locks = Locks::new();
-        let first = locks.queue("a").turn().await.unwrap();
-        let (second, third) = (locks.queue("a"), locks.queue("a"));
+        let locks = LockQueue::new();
+        let first = locks.enqueue("a").acquire().await.unwrap();
+        let (second, third) = (locks.enqueue("a"), locks.enqueue("a"));
         drop(first);
         drop(second);
-        assert!(third.turn().now_or_never().flatten().is_some());
+        assert!(third.acquire().now_or_never().flatten().is_some());
     }
 }

@@ -3,7 +3,7 @@
 //! A place is one end of a oneshot channel, and nothing else is kept here: what is asked, of whom, and what comes of the answer is for
 //! others to know. Lots are not shared between chats, so no answer can stray into another one.
 //!
-//! Invariant: a place is left once, with an answer or without; whoever drops a [`Parked`] leaves it.
+//! Invariant: a place is left once, with an answer or without; whoever drops a [`PendingCall`] leaves it.
 
 use std::{
     future::Future,
@@ -18,14 +18,14 @@ use tokio::sync::oneshot;
 
 /// The places of one chat.
 #[derive(Clone, Debug)]
-pub struct ParkingLot {
+pub struct PendingCalls {
     // Sharded as little as the map allows: a lot holds a handful of calls, and there may be a hundred thousand lots.
     places: Arc<DashMap<ToolCallId, oneshot::Sender<AnswerKind>>>,
 }
 
 /// A place in the lot. Resolves to the answer; dropping it gives the place up.
 #[derive(Debug)]
-pub struct Parked {
+pub struct PendingCall {
     call: ToolCallId,
     answer: oneshot::Receiver<AnswerKind>,
     places: Arc<DashMap<ToolCallId, oneshot::Sender<AnswerKind>>>,
@@ -33,7 +33,7 @@ pub struct Parked {
 
 // === impl ParkingLot ===
 
-impl ParkingLot {
+impl PendingCalls {
     /// An empty lot.
     pub fn new() -> Self {
         Self { places: Arc::new(DashMap::with_capacity_and_shard_amount(0, 2)) }
@@ -42,10 +42,10 @@ impl ParkingLot {
     /// Takes a place for the call. From here on it can be answered.
     ///
     /// A call that is parked already keeps its place: the new one resolves at once to nothing.
-    pub fn park(&self, call: ToolCallId) -> Parked {
+    pub fn park(&self, call: ToolCallId) -> PendingCall {
         let (sender, answer) = oneshot::channel();
         self.places.entry(call.clone()).or_insert(sender);
-        Parked { call, answer, places: self.places.clone() }
+        PendingCall { call, answer, places: self.places.clone() }
     }
 
     /// Hands the answer to the call; gives it back where the call is not here, or has been given up.
@@ -75,7 +75,7 @@ impl ParkingLot {
     }
 }
 
-impl Default for ParkingLot {
+impl Default for PendingCalls {
     fn default() -> Self {
         Self::new()
     }
@@ -83,7 +83,7 @@ impl Default for ParkingLot {
 
 // === impl Parked ===
 
-impl Future for Parked {
+impl Future for PendingCall {
     type Output = Option<AnswerKind>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -91,7 +91,7 @@ impl Future for Parked {
     }
 }
 
-impl Drop for Parked {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         // Only the place whose sender is ours: closed by dropping the receiver.
         self.answer.close();
@@ -116,34 +116,34 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_reaches_its_call_and_only_the_first_does() {
-        let lot = ParkingLot::new();
-        let (a, b) = (lot.park(id("a")), lot.park(id("b")));
-        assert_eq!(lot.answer(&id("b"), output(2)), Ok(()));
-        assert_eq!(lot.answer(&id("b"), output(3)), Err(output(3)));
+        let pending_calls = PendingCalls::new();
+        let (a, b) = (pending_calls.park(id("a")), pending_calls.park(id("b")));
+        assert_eq!(pending_calls.answer(&id("b"), output(2)), Ok(()));
+        assert_eq!(pending_calls.answer(&id("b"), output(3)), Err(output(3)));
         assert_eq!(b.await, Some(output(2)));
         assert_eq!(a.now_or_never(), None);
-        assert!(lot.is_empty(), "a was given up by dropping it");
+        assert!(pending_calls.is_empty(), "a was given up by dropping it");
     }
 
     #[tokio::test]
     async fn an_answer_before_anybody_looks_is_kept() {
-        let lot = ParkingLot::new();
-        let parked = lot.park(id("a"));
-        lot.answer(&id("a"), output(1)).unwrap();
-        assert_eq!(lot.len(), 0);
+        let pending_calls = PendingCalls::new();
+        let parked = pending_calls.park(id("a"));
+        pending_calls.answer(&id("a"), output(1)).unwrap();
+        assert_eq!(pending_calls.len(), 0);
         assert_eq!(parked.await, Some(output(1)));
     }
 
     #[tokio::test]
     async fn an_answer_to_a_call_that_was_given_up_comes_back() {
-        let lot = ParkingLot::new();
-        drop(lot.park(id("a")));
-        assert_eq!(lot.answer(&id("a"), output(1)), Err(output(1)));
+        let pending_calls = PendingCalls::new();
+        drop(pending_calls.park(id("a")));
+        assert_eq!(pending_calls.answer(&id("a"), output(1)), Err(output(1)));
     }
 
     #[tokio::test]
     async fn an_answer_cannot_reach_another_lot() {
-        let (one, other) = (ParkingLot::new(), ParkingLot::new());
+        let (one, other) = (PendingCalls::new(), PendingCalls::new());
         let parked = one.park(id("a"));
         assert_eq!(other.answer(&id("a"), output(1)), Err(output(1)));
         assert_eq!(parked.now_or_never(), None);
@@ -151,22 +151,22 @@ mod tests {
 
     #[tokio::test]
     async fn parking_twice_does_not_steal_the_place() {
-        let lot = ParkingLot::new();
-        let first = lot.park(id("a"));
-        assert_eq!(lot.park(id("a")).await, None);
-        lot.answer(&id("a"), output(1)).unwrap();
+        let pending_calls = PendingCalls::new();
+        let first = pending_calls.park(id("a"));
+        assert_eq!(pending_calls.park(id("a")).await, None);
+        pending_calls.answer(&id("a"), output(1)).unwrap();
         assert_eq!(first.await, Some(output(1)));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn of_many_answers_and_a_deadline_exactly_one_wins() {
         for round in 0..200 {
-            let lot = ParkingLot::new();
-            let parked = lot.park(id("a"));
+            let pending_calls = PendingCalls::new();
+            let parked = pending_calls.park(id("a"));
             let givers: Vec<_> = (0..4)
                 .map(|n| {
-                    let lot = lot.clone();
-                    tokio::spawn(async move { lot.answer(&id("a"), output(n)).is_ok() })
+                    let pending_calls = pending_calls.clone();
+                    tokio::spawn(async move { pending_calls.answer(&id("a"), output(n)).is_ok() })
                 })
                 .collect();
             let taken = if round % 2 == 0 { parked.await } else { parked.now_or_never().flatten() };
