@@ -127,7 +127,7 @@ impl Writer {
         let mut whole: Vec<(u64, UiChunk)> = Vec::new();
         for (seq, text) in (first..).zip(texts) {
             let Ok(chunk) = UiChunk::from_record(&text) else { continue };
-            let is_taken_in = whole.last_mut().is_some_and(|(_, words)| words.take_in(&chunk));
+            let is_taken_in = whole.last_mut().is_some_and(|(_, words)| words.append_delta(&chunk));
             match whole.last_mut().filter(|_| is_taken_in) {
                 Some((last, _)) => *last = seq,
                 None => whole.push((seq, chunk)),

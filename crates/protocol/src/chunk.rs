@@ -1,7 +1,8 @@
-//! Every chunk of the UI Message Stream, as AI SDK 7 writes it; [`crate::Profile`] says what older clients may see.
+//! The chunks of the UI Message Stream, as AI SDK 7 writes them. [`crate::Profile`] adapts them to older clients.
 //!
-//! Absent fields are left out, because clients refuse `null` wherever a value is not free-form. What a chunk has to know
-//! for older profiles and must not say on the wire is in its record only ([`UiChunk::to_record`]).
+//! Absent fields are left out of the JSON, because clients refuse `null` unless the value is free-form. Some fields exist
+//! only to build the chunk that an older profile gets instead. They are stored with the chunk ([`UiChunk::to_record`]) and
+//! never sent.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ pub enum UiChunk {
     },
     StartStep,
     FinishStep,
-    /// Takes back the current step's parts (version 7 only).
+    /// Removes the parts of the current step (version 7 only).
     ResetStep,
     Finish {
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -107,7 +108,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "is_absent", default)]
         provider_metadata: Option<Value>,
     },
-    /// A user's words taken up in the middle of an assistant message (version 7 only).
+    /// A user message that is inserted into a running assistant message (version 7 only).
     SteeringMessage {
         id: String,
         parts: Vec<Value>,
@@ -176,7 +177,7 @@ pub enum UiChunk {
         is_automatic: Option<bool>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         signature: Option<String>,
-        /// Not on the wire: version 5 is told it in `data-tool-approval`.
+        /// The tool's name. It is not on the wire; version 5 gets it in `data-tool-approval`.
         #[serde(skip_serializing, default)]
         tool_name: String,
     },
@@ -218,60 +219,60 @@ pub enum UiChunk {
     },
     ToolOutputDenied {
         tool_call_id: ToolCallId,
-        /// Not on the wire: what version 5 reads as the call's error; see [`crate::denial_text`].
+        /// The text that version 5 shows as the call's error; see [`crate::denial_text`]. It is not on the wire.
         #[serde(skip_serializing, default)]
         error_text: String,
-        /// Not on the wire: version 5 finds the part of a dynamic tool only with it.
+        /// `Some(true)` if the tool is dynamic. It is not on the wire; version 5 needs it to find the part of a dynamic tool.
         #[serde(skip_serializing, default)]
         dynamic: Option<bool>,
     },
-    /// Any `data-*` chunk.
+    /// A `data-*` chunk.
     #[serde(untagged)]
     Data(DataChunk),
 }
 
-/// A chunk of an application's own: its type starts with `data-`.
+/// A chunk that the application defines. Its type starts with `data-`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DataChunk {
-    /// `data-<name>`.
-    #[serde(rename = "type", deserialize_with = "data_kind")]
+    /// The chunk's type, `data-<name>`.
+    #[serde(rename = "type", deserialize_with = "deserialize_data_kind")]
     pub kind: String,
-    /// A later chunk of the same type and id replaces the data of the earlier.
+    /// The id of the data part. A later chunk with the same type and id replaces the part's data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub id: Option<String>,
-    /// The payload, free-form.
+    /// The payload, which may be any JSON value.
     pub data: Value,
-    /// Shown to the client's `onData` only, never part of the message.
+    /// `Some(true)` if the client only passes the chunk to `onData` and does not add it to the message.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub transient: Option<bool>,
 }
 
-/// Why a message ended. Outside this list clients throw.
+/// The reason why a message ended. Clients throw an error if they get any other value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinishReason {
-    /// The model had said all.
+    /// The model completed its answer.
     Stop,
-    /// The model ran into its token limit.
+    /// The model reached its token limit.
     Length,
-    /// The provider's filter cut the answer.
+    /// The provider's content filter cut the answer off.
     ContentFilter,
-    /// The model called tools, which nobody has answered yet.
+    /// The model called tools whose results are still missing.
     ToolCalls,
     /// The model failed.
     Error,
-    /// The run was broken off (version 7 only).
+    /// The run was interrupted (version 7 only).
     Interrupted,
-    /// Anything else.
+    /// Any other reason.
     Other,
 }
 
-/// Whether a free-form field has nothing to say: clients refuse `null` here.
+/// Returns whether a free-form field is left out of the JSON. `null` counts as absent, because clients refuse it here.
 fn is_absent(value: &Option<Value>) -> bool {
     matches!(value, None | Some(Value::Null))
 }
 
-fn data_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+fn deserialize_data_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let kind = String::deserialize(deserializer)?;
     if kind.starts_with("data-") {
         Ok(kind)
@@ -283,7 +284,7 @@ fn data_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
 // === impl UiChunk ===
 
 impl UiChunk {
-    /// The chunk as JSON for the log's storage: the wire form and what only other profiles are told.
+    /// Returns the chunk as JSON for storage: the wire form, and the fields that are not on the wire.
     pub fn to_record(&self) -> String {
         let mut record = json!(self);
         if let Self::ToolApprovalRequest { tool_name, .. } = self {
@@ -298,42 +299,29 @@ impl UiChunk {
         record.to_string()
     }
 
-    /// Puts the next chunk's words at the end of this one's, where both are words of one part. Whether that was so.
-    pub fn take_in(&mut self, next: &Self) -> bool {
-        if let (Some((kind, id, words)), Some((next_kind, next_id, next))) = (self.words_mut(), next.words())
-            && (kind, id) == (next_kind, next_id)
-        {
-            words.push_str(next);
-            return true;
-        }
-        false
-    }
-
-    /// What tells a part's kind, its id and its words, in a chunk that is nothing but words.
-    fn words(&self) -> Option<(bool, &str, &str)> {
-        if let Self::TextDelta { id, delta, provider_metadata: None } = self {
-            Some((true, id, delta))
-        } else if let Self::ReasoningDelta { id, delta, provider_metadata: None } = self {
-            Some((false, id, delta))
-        } else {
-            None
+    /// Appends the text of `next` to this chunk and returns `true` if both are deltas of one text or reasoning part and
+    /// neither has provider metadata. Otherwise changes nothing and returns `false`.
+    pub fn append_delta(&mut self, next: &Self) -> bool {
+        match (self, next) {
+            (
+                Self::TextDelta { id, delta, provider_metadata: None },
+                Self::TextDelta { id: next_id, delta: next_delta, provider_metadata: None },
+            )
+            | (
+                Self::ReasoningDelta { id, delta, provider_metadata: None },
+                Self::ReasoningDelta { id: next_id, delta: next_delta, provider_metadata: None },
+            ) if id == next_id => {
+                delta.push_str(next_delta);
+                true
+            }
+            _ => false,
         }
     }
 
-    fn words_mut(&mut self) -> Option<(bool, &str, &mut String)> {
-        if let Self::TextDelta { id, delta, provider_metadata: None } = self {
-            Some((true, id, delta))
-        } else if let Self::ReasoningDelta { id, delta, provider_metadata: None } = self {
-            Some((false, id, delta))
-        } else {
-            None
-        }
-    }
-
-    /// Reads what [`UiChunk::to_record`] wrote; the wire form is a record too.
+    /// Reads a chunk that [`UiChunk::to_record`] wrote, or a chunk in its wire form.
     ///
     /// # Errors
-    /// Where it is no chunk.
+    /// Returns an error if the text is not JSON or not a chunk.
     pub fn from_record(record: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(record)
     }

@@ -1,4 +1,4 @@
-//! A chunk as bytes of an event stream. Encoded once, shared among all readers.
+//! Chunks as the bytes of an event stream. A chunk is encoded once and the bytes are shared by all readers.
 
 use std::{borrow::Cow, fmt, io::Write as _};
 
@@ -7,51 +7,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Profile, RunId, UiChunk};
 
-/// What ends every stream.
+/// The event that ends every stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
-/// What keeps proxies from dropping a quiet stream.
+/// A comment that is sent on a quiet stream, so that proxies do not close it.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// A place in a run's log: what `id:` and `Last-Event-ID` carry, as `<run>:<seq>` or `<run>:<seq>.<n>`.
+/// A position in a run's log, as `id:` and `Last-Event-ID` carry it: `<run>:<seq>` or `<run>:<seq>.<n>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventId {
-    /// Whose log.
+    /// The run whose log it is.
     pub run: RunId,
-    /// How many chunks of the log the reader has.
+    /// The number of chunks of the log that the reader has received.
     pub seq: u64,
 }
 
-/// One chunk, ready to be written to readers of every profile.
+/// The bytes of one chunk for the readers of every profile.
 #[derive(Clone, Debug)]
 pub enum Frames {
-    /// All profiles read the same bytes (every delta does).
+    /// All profiles get these bytes, as with every delta.
     Same(Bytes),
-    /// They differ; `None` where a profile is not sent the chunk. In the order of [`Profile::ALL`].
+    /// The bytes for each profile, in the order of [`Profile::ALL`]. `None` if the profile does not get the chunk.
     Split(Box<[Option<Bytes>; 4]>),
 }
 
-/// Encodes the chunk that stands at `seq` (counted from 1) in the run's log.
+/// Encodes the chunk at position `seq` (counted from 1) of the run's log.
 pub fn encode(run: &RunId, seq: u64, chunk: &UiChunk) -> Frames {
     let id = EventIdText { run, seq, ephemeral: None };
-    let shown = Profile::ALL.map(|profile| profile.chunk(chunk));
-    if shown.iter().all(|shown| matches!(shown, Some(Cow::Borrowed(_)))) {
+    let views = Profile::ALL.map(|profile| profile.chunk(chunk));
+    if views.iter().all(|view| matches!(view, Some(Cow::Borrowed(_)))) {
         return Frames::Same(frame(&id, chunk));
     }
-    let mut whole = None;
-    Frames::Split(Box::new(shown.map(|shown| match shown? {
-        Cow::Borrowed(chunk) => Some(whole.get_or_insert_with(|| frame(&id, chunk)).clone()),
+    let mut unchanged = None;
+    Frames::Split(Box::new(views.map(|view| match view? {
+        Cow::Borrowed(chunk) => Some(unchanged.get_or_insert_with(|| frame(&id, chunk)).clone()),
         Cow::Owned(chunk) => Some(frame(&id, &chunk)),
     })))
 }
 
-/// Encodes a chunk that is not in the log, for one reader that has read up to `seq`; `n` tells such chunks apart.
-/// `None` where the profile is not sent it.
+/// Encodes a chunk that is not in the log, for one reader that has read up to `seq`. `n` distinguishes such chunks from
+/// each other. Returns `None` if the profile does not get the chunk.
 pub fn encode_ephemeral(run: &RunId, seq: u64, n: u32, profile: Profile, chunk: &UiChunk) -> Option<Bytes> {
     let chunk = profile.chunk(chunk)?;
     Some(frame(&EventIdText { run, seq, ephemeral: Some(n) }, &chunk))
 }
 
-/// What stands in the `id:` line.
+/// The value of the `id:` line.
 struct EventIdText<'a> {
     run: &'a RunId,
     seq: u64,
@@ -61,22 +61,28 @@ struct EventIdText<'a> {
 impl fmt::Display for EventIdText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.run, self.seq)?;
-        self.ephemeral.map_or(Ok(()), |n| write!(f, ".{n}"))
+        if let Some(n) = self.ephemeral {
+            write!(f, ".{n}")?;
+        }
+        Ok(())
     }
 }
 
-/// JSON has no raw line ends, so one `data:` line always holds it.
+/// Encodes one event. JSON has no raw line breaks, so the chunk always fits in one `data:` line.
 fn frame(id: &EventIdText<'_>, chunk: &UiChunk) -> Bytes {
     let mut bytes = Vec::with_capacity(160);
     let written =
         write!(bytes, "id: {id}\ndata: ").and_then(|()| Ok(serde_json::to_writer(&mut bytes, chunk)?));
-    debug_assert!(written.is_ok(), "a chunk is always JSON, and memory takes every byte");
+    debug_assert!(
+        written.is_ok(),
+        "a chunk can always be written as JSON, and writing to memory does not fail"
+    );
     bytes.extend_from_slice(b"\n\n");
     Bytes::from(bytes)
 }
 
 impl Frames {
-    /// The bytes for readers of this profile.
+    /// Returns the bytes for readers of this profile, or `None` if they do not get the chunk.
     pub fn get(&self, profile: Profile) -> Option<&Bytes> {
         match self {
             Self::Same(bytes) => Some(bytes),
@@ -86,7 +92,7 @@ impl Frames {
 }
 
 impl EventId {
-    /// Reads what a client sent as `Last-Event-ID`; `None` where it is none of ours.
+    /// Reads the value of a `Last-Event-ID` header. Returns `None` if Fermata did not write it.
     pub fn parse(text: &str) -> Option<Self> {
         let (run, seq) = text.trim().rsplit_once(':')?;
         let seq = seq.split('.').next()?.parse().ok()?;

@@ -1,6 +1,6 @@
-//! Identifiers, one type each, so that a call's id cannot be passed where a chat's is wanted.
+//! Identifiers. Each kind has its own type, so that a call's id cannot be passed instead of a chat's.
 //!
-//! Only a chat's id is restricted, because it stands in paths; the others are taken as clients send them.
+//! Only a chat's id has a restricted form, because it is part of URL paths. The others are used as clients send them.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ macro_rules! id {
         pub struct $name(Box<str>);
 
         impl $name {
-            /// Wraps an id as it was given.
+            /// Wraps an id without any check.
             pub fn new(id: impl Into<Box<str>>) -> Self {
                 Self(id.into())
             }
 
-            /// The id as text.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -34,56 +34,59 @@ macro_rules! id {
 }
 
 id! {
-    /// A chat. Checked by [`ChatId::parse`] wherever it comes from outside.
+    /// The id of a chat. An id that comes from a client must be checked with [`ChatId::parse`].
     ChatId
 }
 id! {
-    /// A message, user's or assistant's; unique within its chat.
+    /// The id of a message. It is unique within its chat.
     MessageId
 }
 id! {
-    /// A run: one assistant message being made. Also names its stream and prefixes its event ids.
+    /// The id of a run, which produces one assistant message. It also names the run's stream and starts its event ids.
     RunId
 }
 id! {
-    /// A tool call. Fermata makes its own, because providers leave ids out and repeat them.
+    /// The id of a tool call. Fermata generates these ids itself, because providers omit or repeat theirs.
     ToolCallId
 }
 id! {
-    /// A question put to a person about one call.
+    /// The id of an approval request, which asks a person whether a call may run.
     ApprovalId
 }
 id! {
-    /// A question that a running call puts to a person.
+    /// The id of an elicitation, which is a question that a running call puts to a person.
     ElicitationId
 }
 
-/// A chat id outside the allowed form.
+/// The error for a chat id that does not have the allowed form.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-', and not \".\", \"..\" or \"tool-result\""
 )]
 pub struct InvalidId;
 
-/// What would be an id if `/api/chat/{id}` could lead to it: clients fold the dots, and the last is a path of its own.
+/// Ids that have the allowed characters but cannot be used in `/api/chat/{id}`: clients resolve the dots, and
+/// `tool-result` is another route.
 const UNREACHABLE: [&str; 3] = [".", "..", "tool-result"];
 
 impl ChatId {
-    /// Checks the form that the HTTP contract gives to a chat's id.
+    /// Checks that an id has the form that the HTTP contract requires.
     ///
     /// # Errors
-    /// [`InvalidId`] if it is empty, longer than 128 characters, has any other character, or cannot stand in a path.
+    /// Returns [`InvalidId`] if the id is empty, is longer than 128 characters, has a character that is not allowed, or
+    /// cannot be used in a path.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         if UNREACHABLE.contains(&id) { Err(InvalidId) } else { Self::parse_listed(id) }
     }
 
-    /// The same for a chat that a list has shown: earlier builds made chats to which no path leads, and lists still have them.
+    /// Checks the id of a chat that comes from a list. Unlike [`ChatId::parse`], it accepts ids that cannot be used in a
+    /// path, because earlier builds created such chats and lists still contain them.
     ///
     /// # Errors
-    /// [`InvalidId`] if it is empty, longer than 128 characters, or has any other character.
+    /// Returns [`InvalidId`] if the id is empty, is longer than 128 characters, or has a character that is not allowed.
     pub fn parse_listed(id: &str) -> Result<Self, InvalidId> {
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
-        let is_fit = (1..=128).contains(&id.len()) && id.bytes().all(allowed);
-        if is_fit { Ok(Self::new(id)) } else { Err(InvalidId) }
+        let is_valid = (1..=128).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte));
+        if is_valid { Ok(Self::new(id)) } else { Err(InvalidId) }
     }
 }

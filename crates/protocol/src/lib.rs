@@ -1,7 +1,7 @@
-//! The AI SDK UI Message Stream, version 1: what stands on the wire and nothing else.
+//! The wire format of the AI SDK UI Message Stream, version 1.
 //!
-//! This crate writes and reads every chunk, part and request body that AI SDK 5, 6 and 7 know. It does not know what a
-//! run, a model or a socket is, owns no clock and does no I/O.
+//! This crate reads and writes every chunk, message part and request body that AI SDK 5, 6 and 7 define. It does not know
+//! what a run, a model or a socket is, it has no clock, and it does no I/O.
 
 mod assemble;
 mod chunk;
