@@ -1,67 +1,66 @@
-//! Turns a message back into chunks, for readers whose log is gone.
+//! Turns a message back into chunks, for readers whose log no longer exists.
 //!
-//! Folding the chunks gives the message again, with one exception: a decision about a call that is still shown as asked is
-//! not in them, because the chunk that tells it would change what is shown. Nothing here knows why somebody needs it.
+//! Folding the chunks gives the message again, with one exception: the decision about a call whose state is still
+//! `approval-requested` is left out, because `tool-approval-response` would change that state.
 //!
-//! Per step the order is that of a run: what the model made, the questions, what tools showed while they ran, the outcomes.
+//! Within a step the order is that of a run: the model's output, the approval requests, the data that tools showed while
+//! they ran, and the outcomes.
 
 use serde_json::{Map, Value};
 
 use crate::{
     Approval, DataChunk, DataPart, ToolPart, ToolState, UiChunk, UiMessage, UiPart, denial_text,
-    message::steps::{questions_place, steps},
+    message::steps::{model_output_end, steps},
 };
 
-/// The chunks that make this message from nothing: `start`, then each step's parts (deltas merged), then `finish`.
-/// `from_step` (counted from 0) leaves out the steps before it, but never `start`.
+/// Returns the chunks that build this message: `start`, then each step's parts, each text in one delta, then `finish`.
+///
+/// Steps before `from_step` (counted from 0) are left out. `start` and `finish` are always there.
 pub fn replay(message: &UiMessage, from_step: usize) -> Vec<UiChunk> {
     let mut chunks = vec![UiChunk::Start { message_id: Some(message.id.clone()), message_metadata: None }];
-    let mut first = 0;
-    for (at, step) in steps(&message.parts).enumerate() {
-        if at >= from_step {
-            replay_step(first, step, &mut chunks);
+    let mut first_part = 0;
+    for (index, step) in steps(&message.parts).enumerate() {
+        if index >= from_step {
+            replay_step(first_part, step, &mut chunks);
         }
-        first += step.len();
+        first_part += step.len();
     }
     chunks.push(UiChunk::Finish { finish_reason: None, message_metadata: message.metadata.clone() });
     chunks
 }
 
-/// The chunk that tells a settled call's outcome; `None` where it has none yet.
+/// Returns the chunk with a call's final outcome, or `None` if the call has none yet.
 pub fn outcome(part: &ToolPart) -> Option<UiChunk> {
-    part.state.is_settled().then(|| output(part)).flatten()
+    if part.state.is_settled() { output(part) } else { None }
 }
 
-/// `first`: which part of the message the step's first is; text is named after its part, so no name comes twice.
-fn replay_step(first: usize, step: &[UiPart], chunks: &mut Vec<UiChunk>) {
-    let begun = matches!(step.first(), Some(UiPart::StepStart));
-    let (made, shown) = step.split_at(questions_place(step));
-    for (at, part) in made.iter().enumerate() {
-        replay_part(first + at, part, chunks);
+/// Replays one step. `first_part` is the index of the step's first part in the message.
+fn replay_step(first_part: usize, step: &[UiPart], chunks: &mut Vec<UiChunk>) {
+    let (model_output, rest) = step.split_at(model_output_end(step));
+    for (index, part) in (first_part..).zip(model_output) {
+        replay_part(index, part, chunks);
     }
-    let calls = || step.iter().filter_map(UiPart::as_tool);
-    for call in calls() {
-        replay_question(call, chunks);
+    replay_approvals(step, chunks);
+    for (index, part) in (first_part + model_output.len()..).zip(rest) {
+        replay_part(index, part, chunks);
     }
-    for (at, part) in shown.iter().enumerate() {
-        replay_part(first + made.len() + at, part, chunks);
-    }
-    for call in calls() {
+    for call in step.iter().filter_map(UiPart::as_tool) {
         if let (ToolState::InputAvailable { input }, Some(_)) = (&call.state, &call.approval) {
             chunks.push(input_available(call, input));
         }
         chunks.extend(output(call));
     }
-    if begun {
+    if matches!(step.first(), Some(UiPart::StepStart)) {
         chunks.push(UiChunk::FinishStep);
     }
 }
 
-fn replay_part(at: usize, part: &UiPart, chunks: &mut Vec<UiChunk>) {
+/// Replays the part with this index in the message. A text gets its id from the index, so that ids are unique.
+fn replay_part(index: usize, part: &UiPart, chunks: &mut Vec<UiChunk>) {
     match part {
         UiPart::StepStart => chunks.push(UiChunk::StartStep),
         UiPart::Text { text, streaming, provider_metadata, extra } => {
-            let (id, provider_metadata) = (format!("part-{at}"), provider_metadata.clone());
+            let (id, provider_metadata) = (format!("part-{index}"), provider_metadata.clone());
             chunks.push(UiChunk::TextStart { id: id.clone(), provider_metadata });
             if !text.is_empty() {
                 chunks.push(UiChunk::TextDelta {
@@ -76,7 +75,7 @@ fn replay_part(at: usize, part: &UiPart, chunks: &mut Vec<UiChunk>) {
             }
         }
         UiPart::Reasoning { text, streaming, provider_metadata, extra } => {
-            let id = text_of(extra, "id").unwrap_or_else(|| format!("part-{at}"));
+            let id = string_field(extra, "id").unwrap_or_else(|| format!("part-{index}"));
             chunks.push(UiChunk::ReasoningStart {
                 id: id.clone(),
                 provider_metadata: provider_metadata.clone(),
@@ -97,20 +96,23 @@ fn replay_part(at: usize, part: &UiPart, chunks: &mut Vec<UiChunk>) {
             media_type: file.media_type.clone(),
             provider_metadata: file.extra.get("providerMetadata").cloned(),
         }),
-        UiPart::Tool(call) => introduce(call, chunks),
-        UiPart::Data(part) => chunks.push(UiChunk::Data(data(part))),
-        // Parts that have the very form of their chunk; of others no chunk can tell.
-        UiPart::Unknown(fields) => chunks.extend(as_chunk(fields)),
+        UiPart::Tool(call) => replay_input(call, chunks),
+        UiPart::Data(part) => chunks.push(UiChunk::Data(data_chunk(part))),
+        UiPart::Unknown(fields) => chunks.extend(chunk_of_equal_form(fields)),
     }
 }
 
-fn as_chunk(fields: &Map<String, Value>) -> Option<UiChunk> {
-    let same_form = ["source-url", "source-document", "custom", "reasoning-file", "steering-message"];
-    let kind = fields.get("type")?.as_str()?;
-    if same_form.contains(&kind) { serde_json::from_value(Value::Object(fields.clone())).ok() } else { None }
+/// Reads a part as a chunk if its type has one form for both. No chunk can express the other unknown parts.
+fn chunk_of_equal_form(fields: &Map<String, Value>) -> Option<UiChunk> {
+    match fields.get("type")?.as_str()? {
+        "source-url" | "source-document" | "custom" | "reasoning-file" | "steering-message" => {
+            serde_json::from_value(Value::Object(fields.clone())).ok()
+        }
+        _ => None,
+    }
 }
 
-fn data(part: &DataPart) -> DataChunk {
+fn data_chunk(part: &DataPart) -> DataChunk {
     DataChunk {
         kind: part.kind.clone(),
         id: part.id.clone(),
@@ -119,9 +121,9 @@ fn data(part: &DataPart) -> DataChunk {
     }
 }
 
-/// Shows a call and its input. A call that has its output is shown by deltas, because `tool-input-available` makes a
-/// browser run it once more.
-fn introduce(call: &ToolPart, chunks: &mut Vec<UiChunk>) {
+/// Replays a call and its input. A call that has its output is replayed with deltas, because `tool-input-available` would
+/// make a browser run it again.
+fn replay_input(call: &ToolPart, chunks: &mut Vec<UiChunk>) {
     match &call.state {
         ToolState::InputStreaming { raw_input, .. } => stream_input(call, raw_input.clone(), chunks),
         ToolState::ApprovalRequested { input: Some(input), raw_input: None }
@@ -138,7 +140,7 @@ fn introduce(call: &ToolPart, chunks: &mut Vec<UiChunk>) {
             chunks.push(input_available(call, input))
         }
         ToolState::InputAvailable { .. } => stream_input(call, None, chunks),
-        // Older versions are told the provider's metadata by this chunk only.
+        // Older versions get the provider's metadata only in this chunk.
         ToolState::OutputAvailable { input: Some(input), .. }
             if call.extra.contains_key("callProviderMetadata") =>
         {
@@ -156,7 +158,7 @@ fn introduce(call: &ToolPart, chunks: &mut Vec<UiChunk>) {
     }
 }
 
-/// The record keeps a refused input under both names.
+/// Returns whether the input was refused. A stored message then has it as `input` and as `raw_input`.
 fn is_refused(input: &Option<Value>, raw_input: &Option<Value>) -> bool {
     raw_input.is_some() && input == raw_input
 }
@@ -165,12 +167,12 @@ fn stream_input(call: &ToolPart, text: Option<String>, chunks: &mut Vec<UiChunk>
     chunks.push(UiChunk::ToolInputStart {
         tool_call_id: call.tool_call_id.clone(),
         tool_name: call.name.as_str().to_owned(),
-        input_encoding: text_of(&call.extra, "inputEncoding"),
+        input_encoding: string_field(&call.extra, "inputEncoding"),
         provider_executed: provider_executed(call),
         provider_metadata: call.extra.get("callProviderMetadata").cloned(),
         tool_metadata: call.extra.get("toolMetadata").cloned(),
         dynamic: dynamic(call),
-        title: text_of(&call.extra, "title"),
+        title: string_field(&call.extra, "title"),
     });
     if let Some(input_text_delta) = text {
         chunks.push(UiChunk::ToolInputDelta { tool_call_id: call.tool_call_id.clone(), input_text_delta });
@@ -186,40 +188,43 @@ fn input_available(call: &ToolPart, input: &Value) -> UiChunk {
         provider_metadata: call.extra.get("callProviderMetadata").cloned(),
         tool_metadata: call.extra.get("toolMetadata").cloned(),
         dynamic: dynamic(call),
-        title: text_of(&call.extra, "title"),
+        title: string_field(&call.extra, "title"),
     }
 }
 
-fn replay_question(call: &ToolPart, chunks: &mut Vec<UiChunk>) {
-    let Some(approval) = &call.approval else { return };
-    chunks.push(question(call, approval));
-    if let (Some(approved), false) =
-        (approval.approved, matches!(call.state, ToolState::ApprovalRequested { .. }))
-    {
-        chunks.push(UiChunk::ToolApprovalResponse {
-            approval_id: approval.id.clone(),
-            approved,
-            reason: approval.reason.clone(),
-            provider_executed: None,
-            provider_metadata: None,
-        });
+/// Replays the approval requests of a step's calls, and the decisions about them.
+fn replay_approvals(step: &[UiPart], chunks: &mut Vec<UiChunk>) {
+    for call in step.iter().filter_map(UiPart::as_tool) {
+        let Some(approval) = &call.approval else { continue };
+        chunks.push(approval_request(call, approval));
+        if let Some(approved) = approval.approved
+            && !matches!(call.state, ToolState::ApprovalRequested { .. })
+        {
+            chunks.push(UiChunk::ToolApprovalResponse {
+                approval_id: approval.id.clone(),
+                approved,
+                reason: approval.reason.clone(),
+                provider_executed: None,
+                provider_metadata: None,
+            });
+        }
     }
 }
 
-fn question(call: &ToolPart, approval: &Approval) -> UiChunk {
+fn approval_request(call: &ToolPart, approval: &Approval) -> UiChunk {
     UiChunk::ToolApprovalRequest {
         approval_id: approval.id.clone(),
         tool_call_id: call.tool_call_id.clone(),
         approval_descriptor: approval.extra.get("descriptor").cloned(),
         input_schema_input: approval.extra.get("inputSchemaInput").cloned(),
-        reason: text_of(&approval.extra, "requestReason"),
+        reason: string_field(&approval.extra, "requestReason"),
         is_automatic: approval.extra.get("isAutomatic").and_then(Value::as_bool),
-        signature: text_of(&approval.extra, "signature"),
+        signature: string_field(&approval.extra, "signature"),
         tool_name: call.name.as_str().to_owned(),
     }
 }
 
-/// What came of a call so far.
+/// Returns the chunk with a call's outcome or preliminary output, or `None` if it has neither.
 fn output(call: &ToolPart) -> Option<UiChunk> {
     let tool_call_id = call.tool_call_id.clone();
     let provider_metadata = call.extra.get("resultProviderMetadata").cloned();
@@ -256,7 +261,9 @@ fn output(call: &ToolPart) -> Option<UiChunk> {
         }),
         ToolState::OutputDenied { error_text, .. } => Some(UiChunk::ToolOutputDenied {
             tool_call_id,
-            error_text: error_text.clone().unwrap_or_else(|| denial_text(reason(call))),
+            error_text: error_text.clone().unwrap_or_else(|| {
+                denial_text(call.approval.as_ref().and_then(|approval| approval.reason.as_deref()))
+            }),
             dynamic: dynamic(call),
         }),
         ToolState::InputStreaming { .. }
@@ -266,18 +273,14 @@ fn output(call: &ToolPart) -> Option<UiChunk> {
     }
 }
 
-fn reason(call: &ToolPart) -> Option<&str> {
-    call.approval.as_ref()?.reason.as_deref()
-}
-
 fn dynamic(call: &ToolPart) -> Option<bool> {
-    call.name.is_dynamic().then_some(true)
+    if call.name.is_dynamic() { Some(true) } else { None }
 }
 
 fn provider_executed(call: &ToolPart) -> Option<bool> {
     call.extra.get("providerExecuted").and_then(Value::as_bool)
 }
 
-fn text_of(fields: &Map<String, Value>, name: &str) -> Option<String> {
+fn string_field(fields: &Map<String, Value>, name: &str) -> Option<String> {
     fields.get(name).and_then(Value::as_str).map(str::to_owned)
 }

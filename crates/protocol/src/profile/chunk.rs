@@ -1,16 +1,16 @@
-//! Chunks as each version may be sent them.
+//! Chunks as clients of each profile may be sent them.
 //!
-//! A chunk that a version may see as it is, is not copied: this stands on the path of every delta. Fields that the oldest
-//! clients of a version refuse are hints, so they are left out; `reset-step` and `steering-message` have no lesser form and
-//! are refused by versions before 7.0.70, so whoever writes them must know its clients.
+//! A chunk that needs no change is borrowed and not copied, because this runs for every delta. Fields that the oldest clients
+//! of a profile refuse are only hints, so they are left out. `reset-step` and `steering-message` cannot be expressed in any
+//! other way, and clients before 7.0.70 refuse them, so code that writes them must know its clients.
 
 use std::borrow::Cow;
 
-use super::{DATA_TOOL_APPROVAL, Profile, denial_text_of, question_data};
+use super::{DATA_TOOL_APPROVAL, Profile, approval_data, denial_text_of};
 use crate::{DataChunk, FinishReason, UiChunk};
 
-/// The chunk as this version may see it; `None` where it must not.
-pub(super) fn shown(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, UiChunk>> {
+/// Returns the chunk as this profile may see it, or `None` if it must not be sent.
+pub(super) fn client_view(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, UiChunk>> {
     if profile < Profile::V7 && is_of_version_7(chunk) {
         return None;
     }
@@ -19,11 +19,17 @@ pub(super) fn shown(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, UiChunk
     {
         return Some(Cow::Owned(chunk));
     }
-    if !has_unknown_fields(profile, chunk) {
+    let is_interrupted =
+        matches!(chunk, UiChunk::Finish { finish_reason: Some(FinishReason::Interrupted), .. });
+    if !is_interrupted && !has_unknown_fields(profile, chunk) {
         return Some(Cow::Borrowed(chunk));
     }
     let mut chunk = chunk.clone();
     drop_unknown_fields(profile, &mut chunk);
+    // The oldest clients of version 7 do not know this reason either.
+    if let UiChunk::Finish { finish_reason: Some(reason @ FinishReason::Interrupted), .. } = &mut chunk {
+        *reason = FinishReason::Other;
+    }
     Some(Cow::Owned(chunk))
 }
 
@@ -38,13 +44,13 @@ fn is_of_version_7(chunk: &UiChunk) -> bool {
     )
 }
 
-/// What version 5 has no chunk for, said in chunks it has.
+/// Expresses a chunk that version 5 does not have by one that it has. Returns `None` for chunks that version 5 has.
 fn for_version_5(chunk: &UiChunk) -> Option<UiChunk> {
     if let UiChunk::ToolApprovalRequest { approval_id, tool_call_id, tool_name, reason, .. } = chunk {
         return Some(UiChunk::Data(DataChunk {
             kind: DATA_TOOL_APPROVAL.to_owned(),
             id: Some(approval_id.to_string()),
-            data: question_data(approval_id, tool_call_id, tool_name, reason.as_deref()),
+            data: approval_data(approval_id, tool_call_id, tool_name, reason.as_deref()),
             transient: None,
         }));
     }
@@ -61,140 +67,71 @@ fn for_version_5(chunk: &UiChunk) -> Option<UiChunk> {
     None
 }
 
-/// Whether the oldest clients of this version would refuse the chunk over a field.
-fn has_unknown_fields(profile: Profile, chunk: &UiChunk) -> bool {
-    let (five, six) = (profile == Profile::V5, profile <= Profile::V6);
-    let no_reason = profile < Profile::V7_0_82;
-    match chunk {
-        UiChunk::Abort { reason } => six && reason.is_some(),
-        UiChunk::Finish { finish_reason, .. } => {
-            finish_reason.is_some_and(|reason| five || reason == FinishReason::Interrupted)
-        }
-        UiChunk::TextEnd { citations, .. } => citations.is_some(),
-        UiChunk::File { provider_metadata, .. } => five && provider_metadata.is_some(),
-        UiChunk::ToolInputStart { input_encoding, provider_metadata, tool_metadata, title, .. } => {
-            input_encoding.is_some()
-                || (six && (provider_metadata.is_some() || tool_metadata.is_some()))
-                || (five && title.is_some())
-        }
-        UiChunk::ToolInputAvailable { tool_metadata, title, .. } => {
-            (six && tool_metadata.is_some()) || (five && title.is_some())
-        }
-        UiChunk::ToolInputError { provider_metadata, tool_metadata, title, .. } => {
-            (six && (provider_metadata.is_some() || tool_metadata.is_some())) || (five && title.is_some())
-        }
-        UiChunk::ToolApprovalRequest {
-            approval_descriptor,
-            input_schema_input,
-            reason,
-            is_automatic,
-            signature,
-            ..
-        } => {
-            approval_descriptor.is_some()
-                || input_schema_input.is_some()
-                || (no_reason && reason.is_some())
-                || (six && (is_automatic.is_some() || signature.is_some()))
-        }
-        UiChunk::ToolOutputAvailable { provider_metadata, tool_metadata, .. }
-        | UiChunk::ToolOutputError { provider_metadata, tool_metadata, .. } => {
-            six && (provider_metadata.is_some() || tool_metadata.is_some())
-        }
-        UiChunk::Start { .. }
-        | UiChunk::StartStep
-        | UiChunk::FinishStep
-        | UiChunk::ResetStep
-        | UiChunk::Error { .. }
-        | UiChunk::MessageMetadata { .. }
-        | UiChunk::TextStart { .. }
-        | UiChunk::TextDelta { .. }
-        | UiChunk::ReasoningStart { .. }
-        | UiChunk::ReasoningDelta { .. }
-        | UiChunk::ReasoningEnd { .. }
-        | UiChunk::ReasoningFile { .. }
-        | UiChunk::Custom { .. }
-        | UiChunk::SourceUrl { .. }
-        | UiChunk::SourceDocument { .. }
-        | UiChunk::SteeringMessage { .. }
-        | UiChunk::ToolInputDelta { .. }
-        | UiChunk::ToolApprovalResponse { .. }
-        | UiChunk::ToolOutputDenied { .. }
-        | UiChunk::Data(_) => false,
-    }
+/// The first profile whose oldest clients accept a field.
+const V6: Option<Profile> = Some(Profile::V6);
+const V7: Option<Profile> = Some(Profile::V7);
+const V7_0_82: Option<Profile> = Some(Profile::V7_0_82);
+/// The oldest clients of every profile refuse the field.
+const NEVER: Option<Profile> = None;
+
+fn accepts(profile: Profile, since: Option<Profile>) -> bool {
+    since.is_some_and(|since| profile >= since)
 }
 
-/// The other half of [`has_unknown_fields`]: what it finds is gone afterwards.
-fn drop_unknown_fields(profile: Profile, chunk: &mut UiChunk) {
-    let (five, six) = (profile == Profile::V5, profile <= Profile::V6);
-    let no_reason = profile < Profile::V7_0_82;
-    match chunk {
-        UiChunk::Abort { reason } => drop_if(six, reason),
-        UiChunk::Finish { finish_reason, .. } => {
-            drop_if(five, finish_reason);
-            if *finish_reason == Some(FinishReason::Interrupted) {
-                *finish_reason = Some(FinishReason::Other);
+/// Defines the check for unknown fields and their removal from one table, so that the two agree.
+///
+/// The table names every kind of chunk, so a new one does not compile without a decision about its fields.
+macro_rules! field_versions {
+    (
+        with_versioned_fields: { $($chunk:ident { $($field:ident: $since:ident),+ })+ }
+        others: { $($other:ident)+ }
+    ) => {
+        /// Returns whether the oldest clients of this profile would refuse the chunk because of a field.
+        fn has_unknown_fields(profile: Profile, chunk: &UiChunk) -> bool {
+            match chunk {
+                $(UiChunk::$chunk { $($field,)+ .. } => {
+                    $(($field.is_some() && !accepts(profile, $since)))||+
+                })+
+                $(UiChunk::$other { .. })|+ => false,
             }
         }
-        UiChunk::TextEnd { citations, .. } => *citations = None,
-        UiChunk::File { provider_metadata, .. } => drop_if(five, provider_metadata),
-        UiChunk::ToolInputStart { input_encoding, provider_metadata, tool_metadata, title, .. } => {
-            *input_encoding = None;
-            drop_if(six, tool_metadata);
-            drop_if(six, provider_metadata);
-            drop_if(five, title);
+
+        /// Removes the fields that the oldest clients of this profile would refuse.
+        fn drop_unknown_fields(profile: Profile, chunk: &mut UiChunk) {
+            match chunk {
+                $(UiChunk::$chunk { $($field,)+ .. } => {
+                    $(if !accepts(profile, $since) {
+                        *$field = None;
+                    })+
+                })+
+                $(UiChunk::$other { .. })|+ => {}
+            }
         }
-        UiChunk::ToolInputAvailable { tool_metadata, title, .. } => {
-            drop_if(six, tool_metadata);
-            drop_if(five, title);
-        }
-        UiChunk::ToolInputError { provider_metadata, tool_metadata, title, .. } => {
-            drop_if(six, provider_metadata);
-            drop_if(six, tool_metadata);
-            drop_if(five, title);
-        }
-        UiChunk::ToolApprovalRequest {
-            approval_descriptor,
-            input_schema_input,
-            reason,
-            is_automatic,
-            signature,
-            ..
-        } => {
-            (*approval_descriptor, *input_schema_input) = (None, None);
-            drop_if(no_reason, reason);
-            drop_if(six, is_automatic);
-            drop_if(six, signature);
-        }
-        UiChunk::ToolOutputAvailable { provider_metadata, tool_metadata, .. }
-        | UiChunk::ToolOutputError { provider_metadata, tool_metadata, .. } => {
-            drop_if(six, provider_metadata);
-            drop_if(six, tool_metadata);
-        }
-        UiChunk::Start { .. }
-        | UiChunk::StartStep
-        | UiChunk::FinishStep
-        | UiChunk::ResetStep
-        | UiChunk::Error { .. }
-        | UiChunk::MessageMetadata { .. }
-        | UiChunk::TextStart { .. }
-        | UiChunk::TextDelta { .. }
-        | UiChunk::ReasoningStart { .. }
-        | UiChunk::ReasoningDelta { .. }
-        | UiChunk::ReasoningEnd { .. }
-        | UiChunk::ReasoningFile { .. }
-        | UiChunk::Custom { .. }
-        | UiChunk::SourceUrl { .. }
-        | UiChunk::SourceDocument { .. }
-        | UiChunk::SteeringMessage { .. }
-        | UiChunk::ToolInputDelta { .. }
-        | UiChunk::ToolApprovalResponse { .. }
-        | UiChunk::ToolOutputDenied { .. }
-        | UiChunk::Data(_) => {}
-    }
+    };
 }
 
-fn drop_if<T>(unknown: bool, field: &mut Option<T>) {
-    if unknown {
-        *field = None;
+field_versions! {
+    with_versioned_fields: {
+        Abort { reason: V7 }
+        Finish { finish_reason: V6 }
+        TextEnd { citations: NEVER }
+        File { provider_metadata: V6 }
+        ToolInputStart { input_encoding: NEVER, provider_metadata: V7, tool_metadata: V7, title: V6 }
+        ToolInputAvailable { tool_metadata: V7, title: V6 }
+        ToolInputError { provider_metadata: V7, tool_metadata: V7, title: V6 }
+        ToolApprovalRequest {
+            approval_descriptor: NEVER,
+            input_schema_input: NEVER,
+            reason: V7_0_82,
+            is_automatic: V7,
+            signature: V7
+        }
+        ToolOutputAvailable { provider_metadata: V7, tool_metadata: V7 }
+        ToolOutputError { provider_metadata: V7, tool_metadata: V7 }
+    }
+    others: {
+        Start StartStep FinishStep ResetStep Error MessageMetadata TextStart TextDelta ReasoningStart ReasoningDelta
+        ReasoningEnd ReasoningFile Custom SourceUrl SourceDocument SteeringMessage ToolInputDelta ToolApprovalResponse
+        ToolOutputDenied Data
     }
 }

@@ -1,53 +1,49 @@
-//! Messages as each version shows them: the record without what [`super::chunk`] keeps from the version's clients.
+//! Messages as clients of each profile show them: the stored message without what [`super::chunk`] does not send them.
 //!
-//! The record can tell all but one thing: provider metadata that only `tool-input-start` carried, which versions 5 and 6
-//! are not sent. Whoever writes chunks repeats it on `tool-input-available`.
+//! The result is exact but for one thing: provider metadata that only `tool-input-start` carried, which versions 5 and 6 are
+//! not sent. Code that writes chunks must therefore repeat it on `tool-input-available`.
+
+use std::mem;
 
 use serde_json::{Map, Value};
 
-use super::{DATA_TOOL_APPROVAL, Profile, question_data};
+use super::{DATA_TOOL_APPROVAL, Profile, approval_data};
 use crate::{
-    DataPart, ToolPart, ToolState, UiPart, denial_text,
-    message::steps::{questions_place, steps},
+    Approval, DataPart, ToolPart, ToolState, UiPart, denial_text,
+    message::steps::{model_output_end, steps},
     partial_json,
 };
 
-/// The parts as this version shows them.
-pub(super) fn shown(profile: Profile, parts: &[UiPart]) -> Vec<UiPart> {
-    let mut shown = Vec::with_capacity(parts.len());
+/// Returns the parts as a client of this profile shows them.
+pub(super) fn client_view(profile: Profile, parts: &[UiPart]) -> Vec<UiPart> {
+    let mut view = Vec::with_capacity(parts.len());
     for step in steps(parts) {
-        let asked = if profile == Profile::V5 { questions_of(step) } else { Vec::new() };
-        let model_made = questions_place(step);
-        shown.extend(step[..model_made].iter().filter_map(|part| shown_part(profile, part)));
-        shown.extend(asked);
-        shown.extend(step[model_made..].iter().filter_map(|part| shown_part(profile, part)));
+        let (model_output, rest) = step.split_at(model_output_end(step));
+        view.extend(model_output.iter().filter_map(|part| part_view(profile, part)));
+        if profile == Profile::V5 {
+            view.extend(step.iter().filter_map(approval_part));
+        }
+        view.extend(rest.iter().filter_map(|part| part_view(profile, part)));
     }
-    shown
+    view
 }
 
-fn questions_of(step: &[UiPart]) -> Vec<UiPart> {
-    let asked =
-        step.iter().filter_map(UiPart::as_tool).filter_map(|part| Some((part, part.approval.as_ref()?)));
-    asked
-        .map(|(part, approval)| {
-            UiPart::Data(DataPart {
-                kind: DATA_TOOL_APPROVAL.to_owned(),
-                id: Some(approval.id.to_string()),
-                data: question_data(
-                    &approval.id,
-                    &part.tool_call_id,
-                    part.name.as_str(),
-                    approval.extra.get("requestReason").and_then(Value::as_str),
-                ),
-                extra: Map::new(),
-            })
-        })
-        .collect()
+/// Returns the data part that shows version 5 the approval request of a call.
+fn approval_part(part: &UiPart) -> Option<UiPart> {
+    let call = part.as_tool()?;
+    let Approval { id, extra, .. } = call.approval.as_ref()?;
+    let reason = extra.get("requestReason").and_then(Value::as_str);
+    Some(UiPart::Data(DataPart {
+        kind: DATA_TOOL_APPROVAL.to_owned(),
+        id: Some(id.to_string()),
+        data: approval_data(id, &call.tool_call_id, call.name.as_str(), reason),
+        extra: Map::new(),
+    }))
 }
 
-fn shown_part(profile: Profile, part: &UiPart) -> Option<UiPart> {
+fn part_view(profile: Profile, part: &UiPart) -> Option<UiPart> {
     Some(match part {
-        UiPart::Tool(part) => UiPart::Tool(Box::new(shown_tool(profile, part))),
+        UiPart::Tool(part) => UiPart::Tool(Box::new(tool_view(profile, part))),
         UiPart::Text { .. } => {
             let mut part = part.clone();
             if let UiPart::Text { extra, .. } = &mut part {
@@ -76,10 +72,10 @@ fn is_of_version_7(fields: &Map<String, Value>) -> bool {
     )
 }
 
-fn shown_tool(profile: Profile, part: &ToolPart) -> ToolPart {
+fn tool_view(profile: Profile, part: &ToolPart) -> ToolPart {
     let mut part = part.clone();
-    read_as_json(&mut part);
-    hide_record(profile, &mut part);
+    show_text_input_as_json(&mut part);
+    remove_stored_fields(profile, &mut part);
     if let Some(approval) = &mut part.approval {
         for field in ["descriptor", "inputSchemaInput"] {
             approval.extra.shift_remove(field);
@@ -102,8 +98,8 @@ fn shown_tool(profile: Profile, part: &ToolPart) -> ToolPart {
     if profile == Profile::V5 { for_version_5(part) } else { part }
 }
 
-/// No version is told how streamed input is encoded, so all read it as JSON until it is complete.
-fn read_as_json(part: &mut ToolPart) {
+/// Parses plain-text input as partial JSON. No client is sent `inputEncoding`, so all of them read streamed input as JSON.
+fn show_text_input_as_json(part: &mut ToolPart) {
     if part.extra.shift_remove("inputEncoding").is_none() {
         return;
     }
@@ -114,9 +110,9 @@ fn read_as_json(part: &mut ToolPart) {
     }
 }
 
-/// Takes out what only the record knows: why a call was denied, and that an input was refused. Of a refused input versions 5
-/// and 6 show the raw form where the tool is static.
-fn hide_record(profile: Profile, part: &mut ToolPart) {
+/// Removes what is only in the stored message: the text of a denial, and the mark of a refused input (equal `input` and
+/// `raw_input`). Versions 5 and 6 show a refused input of a static tool as `rawInput`, all others show it as `input`.
+fn remove_stored_fields(profile: Profile, part: &mut ToolPart) {
     match &mut part.state {
         ToolState::OutputDenied { error_text, .. } if profile > Profile::V5 => *error_text = None,
         ToolState::OutputError { input, raw_input, .. } if raw_input.is_some() && *input == *raw_input => {
@@ -136,13 +132,12 @@ fn hide_record(profile: Profile, part: &mut ToolPart) {
     }
 }
 
-/// Version 5 knows no questions and no denials: it goes on showing the input, and a denial is an error.
+/// Adapts a call to version 5, which knows neither approvals nor denials: a call that waits for approval still shows its
+/// input, and a denied call shows an error.
 fn for_version_5(mut part: ToolPart) -> ToolPart {
-    let dynamic = part.name.is_dynamic();
     let reason = part.approval.take().and_then(|approval| approval.reason);
     part.extra.shift_remove("title");
-    let state =
-        std::mem::replace(&mut part.state, ToolState::InputStreaming { input: None, raw_input: None });
+    let state = mem::replace(&mut part.state, ToolState::InputStreaming { input: None, raw_input: None });
     part.state = match state {
         ToolState::ApprovalRequested { input, raw_input }
         | ToolState::ApprovalResponded { input, raw_input } => match (input, raw_input) {
@@ -151,7 +146,7 @@ fn for_version_5(mut part: ToolPart) -> ToolPart {
         },
         ToolState::OutputDenied { input, raw_input, error_text } => ToolState::OutputError {
             input,
-            raw_input: raw_input.filter(|_| !dynamic).map(Value::String),
+            raw_input: if part.name.is_dynamic() { None } else { raw_input.map(Value::String) },
             error_text: error_text.unwrap_or_else(|| denial_text(reason.as_deref())),
         },
         ToolState::InputStreaming { .. }
