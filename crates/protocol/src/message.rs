@@ -1,10 +1,10 @@
 //! A UI message and its parts, as clients show and post them.
 //!
-//! A part of a type that nobody knows yet is kept as it came ([`UiPart::Unknown`]), and so is every field of a known part
-//! that this crate has no name for. How parts are read and written is in `wire`.
+//! A part of an unknown type is kept unchanged ([`UiPart::Unknown`]), and so is every field of a known part that this crate
+//! has no name for. The module `wire` reads and writes parts.
 //!
-//! The record knows two things that no client shows, and [`crate::Profile::message`] takes them out: why a call was denied
-//! (`error_text`), and that an input was refused (then the call's `input` and `raw_input` are equal).
+//! A stored message has two facts that no client shows, and [`crate::Profile::message`] removes them: the text of a denial
+//! (`error_text`), and that a call's input was refused (then its `input` and `raw_input` are equal).
 
 pub(crate) mod steps;
 mod wire;
@@ -16,120 +16,122 @@ use serde_json::{Map, Value};
 
 use crate::{ApprovalId, MessageId, ToolCallId};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Instructions to the model.
     System,
-    /// The person.
+    /// The user.
     User,
-    /// The model, with everything its tools did.
+    /// The model, together with its tools.
     Assistant,
 }
 
-/// A message: the unit a run makes, a client shows, and the record holds.
+/// A message of a chat. A run produces one, a client shows it, and the store keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UiMessage {
-    /// Unique within its chat.
+    /// The message's id, unique within its chat.
     pub id: MessageId,
-    /// Who speaks.
+    /// The message's author.
     pub role: Role,
-    /// Free-form; Fermata puts usage, model and duration here.
+    /// Free-form metadata. Fermata puts usage, model and duration here.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub metadata: Option<Value>,
-    /// What it consists of, in order.
+    /// The message's parts, in order.
     pub parts: Vec<UiPart>,
 }
 
-/// One part of a message. Serialised with the AI SDK's `type` tags.
+/// One part of a message. In JSON it has the AI SDK's `type` tags.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UiPart {
-    /// Words. `state` is `streaming` or `done`.
+    /// Text of the message.
     Text {
-        /// The words so far.
+        /// The text so far.
         text: String,
-        /// `Some(true)` while deltas may follow, `Some(false)` when ended, `None` where the client said nothing.
+        /// `Some(true)` while deltas may follow (`state` is `streaming`), `Some(false)` when the text has ended (`done`), and
+        /// `None` if the part has no such state.
         streaming: Option<bool>,
-        /// What the provider attached, free-form.
+        /// Free-form metadata from the provider.
         provider_metadata: Option<Value>,
-        /// Fields without a name of their own here (`citations`, …).
+        /// All other fields, such as `citations`.
         extra: Map<String, Value>,
     },
     /// The model's reasoning.
     Reasoning {
         /// The reasoning so far.
         text: String,
-        /// As in [`UiPart::Text`].
+        /// The state of the stream, as in [`UiPart::Text`].
         streaming: Option<bool>,
-        /// What the provider attached, free-form.
+        /// Free-form metadata from the provider.
         provider_metadata: Option<Value>,
-        /// Fields without a name of their own here (`id`, …).
+        /// All other fields, such as `id`.
         extra: Map<String, Value>,
     },
-    /// A file by URL or data URL.
+    /// A file, given by a URL or a data URL.
     File(FilePart),
-    /// The border between two steps.
+    /// The start of a step.
     StepStart,
     /// A tool call.
     Tool(Box<ToolPart>),
-    /// `data-*`.
+    /// A `data-*` part.
     Data(DataPart),
-    /// Every other part, known by name (`source-url`, `source-document`, `custom`, `reasoning-file`, `steering-message`) or not: kept whole.
+    /// Every other part (`source-url`, `source-document`, `custom`, `reasoning-file`, `steering-message`, and unknown types),
+    /// with all its fields.
     Unknown(Map<String, Value>),
 }
 
 /// A file part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilePart {
-    /// IANA media type.
+    /// The file's IANA media type.
     pub media_type: String,
-    /// `https:` or `data:`.
+    /// The file's URL (`https:` or `data:`).
     pub url: String,
-    /// Its name, where it has one.
+    /// The file's name.
     pub filename: Option<String>,
-    /// Fields without a name of their own here.
+    /// All other fields.
     pub extra: Map<String, Value>,
 }
 
 /// A data part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataPart {
-    /// `data-<name>`.
+    /// The part's type, `data-<name>`.
     pub kind: String,
-    /// A later chunk with the same id replaces the data.
+    /// The part's id. A later chunk with the same type and id replaces the data.
     pub id: Option<String>,
-    /// Free-form.
+    /// The data, which may be any JSON value.
     pub data: Value,
-    /// Fields without a name of their own here.
+    /// All other fields.
     pub extra: Map<String, Value>,
 }
 
-/// What a tool part is called on the wire.
+/// The name of a tool, and the form of its part on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolName {
-    /// `tool-<name>`: the client knows the tool's types.
+    /// The part's type is `tool-<name>`: the client knows the types of the tool.
     Static(String),
-    /// `dynamic-tool` with a `toolName`: it does not.
+    /// The part's type is `dynamic-tool` and it has a `toolName`: the client does not know the types of the tool.
     Dynamic(String),
 }
 
 /// A tool call as a client shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolPart {
-    /// Which call.
+    /// The id of the call.
     pub tool_call_id: ToolCallId,
-    /// Which tool, and whether the part is dynamic.
+    /// The tool's name, static or dynamic.
     pub name: ToolName,
-    /// How far it is.
+    /// The call's state.
     pub state: ToolState,
-    /// The question that was put about it, and its answer.
+    /// The approval request for the call, and the decision about it.
     pub approval: Option<Approval>,
-    /// Fields without a name of their own here (`title`, `providerExecuted`, `toolMetadata`, `callProviderMetadata`, …).
+    /// All other fields, such as `title`, `providerExecuted`, `toolMetadata` and `callProviderMetadata`.
     pub extra: Map<String, Value>,
 }
 
-/// How far a call is, in the client's words.
+/// The state of a call, as the AI SDK defines it.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the fields are the AI SDK's own and are documented there")]
 pub enum ToolState {
@@ -158,7 +160,8 @@ pub enum ToolState {
         raw_input: Option<Value>,
         error_text: String,
     },
-    /// `error_text` is the record's own: what version 5, which knows no denials, shows as the call's error.
+    /// The call was denied. `error_text` is only in the stored message: version 5, which knows no denials, shows it as the
+    /// call's error.
     OutputDenied {
         input: Option<Value>,
         raw_input: Option<String>,
@@ -166,18 +169,18 @@ pub enum ToolState {
     },
 }
 
-/// A question about a call and its answer.
+/// An approval request for a call, and the decision about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Which question.
+    /// The id of the request.
     pub id: ApprovalId,
-    /// The decision, once there is one.
+    /// The decision. `None` until there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approved: Option<bool>,
-    /// What the person said about it.
+    /// The reason that the person gave for the decision.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// Fields without a name of their own here (`isAutomatic`, `signature`, `descriptor`, …).
+    /// All other fields, such as `isAutomatic`, `signature` and `descriptor`.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -185,7 +188,7 @@ pub struct Approval {
 // === impl UiPart ===
 
 impl UiPart {
-    /// The words of a text part.
+    /// Returns the text of a text part, and `None` for other parts.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text, .. } => Some(text),
@@ -198,7 +201,7 @@ impl UiPart {
         }
     }
 
-    /// The part as a tool call, where it is one.
+    /// Returns the tool call of a tool part, and `None` for other parts.
     pub fn as_tool(&self) -> Option<&ToolPart> {
         match self {
             Self::Tool(part) => Some(part),
@@ -215,11 +218,11 @@ impl UiPart {
 // === impl ToolPart ===
 
 impl ToolPart {
-    /// Moves the call on: the next state is made from the input and what was streamed of it.
+    /// Replaces the call's state. `next` gets the input and the raw input of the current state.
     pub(crate) fn advance(&mut self, next: impl FnOnce(Option<Value>, Option<Value>) -> ToolState) {
-        let before =
+        let previous =
             mem::replace(&mut self.state, ToolState::InputStreaming { input: None, raw_input: None });
-        let (input, raw_input) = before.into_inputs();
+        let (input, raw_input) = previous.into_inputs();
         self.state = next(input, raw_input);
     }
 }
@@ -227,14 +230,14 @@ impl ToolPart {
 // === impl ToolName ===
 
 impl ToolName {
-    /// The bare name.
+    /// Returns the tool's name without the prefix of the part's type.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Static(name) | Self::Dynamic(name) => name,
         }
     }
 
-    /// Whether the part is a `dynamic-tool`.
+    /// Returns whether the part is a `dynamic-tool`.
     pub fn is_dynamic(&self) -> bool {
         matches!(self, Self::Dynamic(_))
     }
@@ -243,7 +246,7 @@ impl ToolName {
 // === impl ToolState ===
 
 impl ToolState {
-    /// The input, as far as it is known.
+    /// Returns the input as far as it has arrived.
     pub fn input(&self) -> Option<&Value> {
         match self {
             Self::InputAvailable { input } => Some(input),
@@ -256,7 +259,7 @@ impl ToolState {
         }
     }
 
-    /// Whether the input came in deltas only and never became available.
+    /// Returns whether the input arrived in deltas only and never became available.
     pub(crate) fn has_streamed_input(&self) -> bool {
         match self {
             Self::InputStreaming { .. } => true,
@@ -269,7 +272,7 @@ impl ToolState {
         }
     }
 
-    /// Takes the state apart into the input and what was streamed of it.
+    /// Returns the input and the raw input of the state.
     pub(crate) fn into_inputs(self) -> (Option<Value>, Option<Value>) {
         match self {
             Self::InputAvailable { input } => (Some(input), None),
@@ -282,7 +285,7 @@ impl ToolState {
         }
     }
 
-    /// Whether the call has its outcome.
+    /// Returns whether the call has its final outcome. A preliminary output is not final.
     pub fn is_settled(&self) -> bool {
         match self {
             Self::OutputAvailable { preliminary, .. } => *preliminary != Some(true),

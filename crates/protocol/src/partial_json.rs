@@ -1,27 +1,29 @@
-//! Reads the beginning of a JSON text, as clients do to show arguments while they stream.
+//! Parses incomplete JSON, as clients do to show arguments while they stream.
 //!
-//! The longest beginning that can be closed is closed and read: an open string is ended, an open literal completed; a key
-//! without a value, half a number and a comma at the end are dropped. What is no JSON at all gives nothing. What clients
-//! make of broken JSON is followed too, so that the record shows what they show.
+//! The longest prefix that can be completed is completed and parsed. An open string is closed and an open literal is
+//! completed. A key without a value, an incomplete number and a trailing comma are dropped. Malformed JSON is treated as
+//! clients treat it, so that the stored message has the value that they show.
 
 use serde_json::Value;
 
-/// The value of a JSON text that may be cut anywhere.
+/// Parses a JSON text that may be cut off anywhere. Returns `None` if no value can be made of it.
 pub(crate) fn parse(text: &str) -> Option<Value> {
-    serde_json::from_str(text).ok().or_else(|| {
-        let repaired = close(text);
-        serde_json::from_str(&repaired)
-            .ok()
-            .or_else(|| serde_json::from_str(&without_half_pair(&repaired)?).ok())
-    })
+    if let Ok(value) = serde_json::from_str(text) {
+        return Some(value);
+    }
+    let completed = complete(text);
+    if let Ok(value) = serde_json::from_str(&completed) {
+        return Some(value);
+    }
+    serde_json::from_str(&without_half_surrogate_pair(&completed)?).ok()
 }
 
-/// Where the scan stands; the stack of these is what is still to be closed.
+/// The state of the scanner. The stack of states says what is still open.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum State {
     Root,
     Finished,
-    Text,
+    String,
     Escape,
     Unicode { digits: u8 },
     Literal { start: usize },
@@ -39,61 +41,64 @@ enum Place {
 
 const LITERALS: [&str; 3] = ["true", "false", "null"];
 
-struct Scan<'a> {
+struct Scanner<'a> {
     text: &'a str,
-    stack: Vec<Place>,
-    /// How much of the text can be closed from here.
+    stack: Vec<State>,
+    /// The end of the prefix that can be completed, in bytes.
     keep: usize,
 }
 
-fn close(text: &str) -> String {
-    let mut scan = Scan { text, stack: vec![Place::Root], keep: 0 };
-    for (at, c) in text.char_indices() {
-        scan.step(at, c);
+/// Returns the longest prefix that can be completed, with its end.
+fn complete(text: &str) -> String {
+    let mut scanner = Scanner { text, stack: vec![State::Root], keep: 0 };
+    for (start, c) in text.char_indices() {
+        scanner.scan(start, c);
     }
-    scan.closed()
+    scanner.completed()
 }
 
-/// A text that ends in half of an escaped surrogate pair has no value until the other half is there.
-fn without_half_pair(repaired: &str) -> Option<String> {
-    let at = repaired.rfind("\\u")?;
-    let rest = repaired.get(at + 6..)?;
-    rest.starts_with('"').then(|| format!("{}{rest}", &repaired[..at]))
+/// Removes the first half of an escaped surrogate pair at the end of a string, which has no value without the second half.
+/// Returns `None` if the text has no escape at the end of a string.
+fn without_half_surrogate_pair(completed: &str) -> Option<String> {
+    let escape = completed.rfind("\\u")?;
+    let rest = completed.get(escape + 6..)?;
+    if rest.starts_with('"') { Some(format!("{}{rest}", &completed[..escape])) } else { None }
 }
 
-// === impl Scan ===
+// === impl Scanner ===
 
-impl Scan<'_> {
-    fn step(&mut self, at: usize, c: char) {
-        let end = at + c.len_utf8();
-        let Some(&place) = self.stack.last() else { return };
-        match place {
-            Place::Finished => {}
-            Place::Root => self.value(at, c, Place::Finished),
-            Place::BeforeValue => self.value(at, c, Place::AfterMember),
-            Place::AfterItemComma => self.value(at, c, Place::AfterItem),
-            Place::ObjectStart if c == '}' => self.pop_keeping(end),
-            Place::ObjectStart | Place::AfterMemberComma if c == '"' => self.swap(Place::Key),
-            Place::ObjectStart | Place::AfterMemberComma => {}
-            Place::Key if c == '"' => self.swap(Place::AfterKey),
-            Place::AfterKey if c == ':' => self.swap(Place::BeforeValue),
-            Place::Key | Place::AfterKey => {}
-            Place::AfterMember => self.after_member(end, c),
-            Place::ArrayStart if c == ']' => self.pop_keeping(end),
-            Place::ArrayStart => self.value(at, c, Place::AfterItem),
-            Place::AfterItem if c == ',' || c == ']' => self.after_item(end, c),
-            Place::AfterItem => self.keep = end,
-            Place::Text => self.text_char(end, c),
-            Place::Escape => self.escape(end, c),
-            Place::Unicode { digits } => self.unicode(end, c, digits),
-            Place::Number => self.number(end, c),
-            Place::Literal { start } => self.literal(start, end, c),
+impl Scanner<'_> {
+    /// Reads the character that starts at byte `start`.
+    fn scan(&mut self, start: usize, c: char) {
+        let end = start + c.len_utf8();
+        let Some(&state) = self.stack.last() else { return };
+        match state {
+            State::Finished => {}
+            State::Root => self.value(start, c, State::Finished),
+            State::BeforeValue => self.value(start, c, State::AfterMember),
+            State::AfterItemComma => self.value(start, c, State::AfterItem),
+            State::ObjectStart if c == '}' => self.pop_keeping(end),
+            State::ObjectStart | State::AfterMemberComma if c == '"' => self.replace(State::Key),
+            State::ObjectStart | State::AfterMemberComma => {}
+            State::Key if c == '"' => self.replace(State::AfterKey),
+            State::AfterKey if c == ':' => self.replace(State::BeforeValue),
+            State::Key | State::AfterKey => {}
+            State::AfterMember => self.after_member(end, c),
+            State::ArrayStart if c == ']' => self.pop_keeping(end),
+            State::ArrayStart => self.value(start, c, State::AfterItem),
+            State::AfterItem if c == ',' || c == ']' => self.after_item(end, c),
+            State::AfterItem => self.keep = end,
+            State::String => self.string(end, c),
+            State::Escape => self.escape(end, c),
+            State::Unicode { digits } => self.unicode(end, c, digits),
+            State::Number => self.number(end, c),
+            State::Literal { start } => self.literal(start, end, c),
         }
     }
 
-    fn swap(&mut self, place: Place) {
+    fn replace(&mut self, state: State) {
         self.stack.pop();
-        self.stack.push(place);
+        self.stack.push(state);
     }
 
     fn pop_keeping(&mut self, end: usize) {
@@ -101,25 +106,26 @@ impl Scan<'_> {
         self.keep = end;
     }
 
-    fn value(&mut self, at: usize, c: char, then: Place) {
-        let place = match c {
-            '"' => Place::Text,
-            't' | 'f' | 'n' => Place::Literal { start: at },
-            '-' | '0'..='9' => Place::Number,
-            '{' => Place::ObjectStart,
-            '[' => Place::ArrayStart,
+    /// Begins a value. `next` is the state after it.
+    fn value(&mut self, start: usize, c: char, next: State) {
+        let state = match c {
+            '"' => State::String,
+            't' | 'f' | 'n' => State::Literal { start },
+            '-' | '0'..='9' => State::Number,
+            '{' => State::ObjectStart,
+            '[' => State::ArrayStart,
             _ => return,
         };
         if c != '-' {
-            self.keep = at + 1;
+            self.keep = start + 1;
         }
-        self.swap(then);
-        self.stack.push(place);
+        self.replace(next);
+        self.stack.push(state);
     }
 
     fn after_member(&mut self, end: usize, c: char) {
         match c {
-            ',' => self.swap(Place::AfterMemberComma),
+            ',' => self.replace(State::AfterMemberComma),
             '}' => self.pop_keeping(end),
             _ => {}
         }
@@ -127,23 +133,23 @@ impl Scan<'_> {
 
     fn after_item(&mut self, end: usize, c: char) {
         match c {
-            ',' => self.swap(Place::AfterItemComma),
+            ',' => self.replace(State::AfterItemComma),
             ']' => self.pop_keeping(end),
             _ => {}
         }
     }
 
-    fn text_char(&mut self, end: usize, c: char) {
+    fn string(&mut self, end: usize, c: char) {
         match c {
             '"' => self.pop_keeping(end),
-            '\\' => self.stack.push(Place::Escape),
+            '\\' => self.stack.push(State::Escape),
             _ => self.keep = end,
         }
     }
 
     fn escape(&mut self, end: usize, c: char) {
         if c == 'u' {
-            self.swap(Place::Unicode { digits: 0 });
+            self.replace(State::Unicode { digits: 0 });
         } else {
             self.pop_keeping(end);
         }
@@ -152,7 +158,7 @@ impl Scan<'_> {
     fn unicode(&mut self, end: usize, c: char, digits: u8) {
         match (c.is_ascii_hexdigit(), digits) {
             (true, 3) => self.pop_keeping(end),
-            (true, _) => self.swap(Place::Unicode { digits: digits + 1 }),
+            (true, _) => self.replace(State::Unicode { digits: digits + 1 }),
             (false, _) => {}
         }
     }
@@ -178,29 +184,29 @@ impl Scan<'_> {
         }
     }
 
-    /// What ends a number or a literal belongs to the list or object around it.
+    /// Handles the character after a number or a literal, which belongs to the array or object around it.
     fn after_scalar(&mut self, end: usize, c: char) {
         match self.stack.last() {
-            Some(Place::AfterMember) => self.after_member(end, c),
-            Some(Place::AfterItem) => self.after_item(end, c),
+            Some(State::AfterMember) => self.after_member(end, c),
+            Some(State::AfterItem) => self.after_item(end, c),
             Some(_) | None => {}
         }
     }
 
-    fn closed(self) -> String {
+    fn completed(self) -> String {
         let mut text = self.text[..self.keep].to_owned();
-        for place in self.stack.iter().rev() {
-            match place {
-                Place::Text => text.push('"'),
-                Place::ObjectStart
-                | Place::Key
-                | Place::AfterKey
-                | Place::BeforeValue
-                | Place::AfterMember
-                | Place::AfterMemberComma => text.push('}'),
-                Place::ArrayStart | Place::AfterItem | Place::AfterItemComma => text.push(']'),
-                Place::Literal { start } => text.push_str(rest_of_literal(&self.text[*start..])),
-                Place::Root | Place::Finished | Place::Escape | Place::Unicode { .. } | Place::Number => {}
+        for state in self.stack.iter().rev() {
+            match state {
+                State::String => text.push('"'),
+                State::ObjectStart
+                | State::Key
+                | State::AfterKey
+                | State::BeforeValue
+                | State::AfterMember
+                | State::AfterMemberComma => text.push('}'),
+                State::ArrayStart | State::AfterItem | State::AfterItemComma => text.push(']'),
+                State::Literal { start } => text.push_str(rest_of_literal(&self.text[*start..])),
+                State::Root | State::Finished | State::Escape | State::Unicode { .. } | State::Number => {}
             }
         }
         text

@@ -1,8 +1,8 @@
-//! Parts as JSON, both ways.
+//! Reads parts from JSON and writes them as JSON.
 //!
-//! Reading never fails over what a known part says: a part that cannot be read as its type is kept whole as
-//! [`UiPart::Unknown`]. It fails over what is no part at all: no object, or no `type`. `null` counts as absent, except where
-//! it is a value (`input`, `output`, `data`).
+//! A part that does not have the fields of its type is no error: it is kept unchanged as [`UiPart::Unknown`]. Reading fails
+//! only if the JSON is not an object or has no `type`. `null` counts as absent, except for `input`, `output` and `data`, for
+//! which it is a value.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use crate::ToolCallId;
 
 type Object = Map<String, Value>;
 
-/// Fields that belong to a state of a call; those of other states are stale and dropped.
+/// The fields that belong to a call's state. Those that the current state does not have are stale and are dropped.
 const STATE_FIELDS: [&str; 6] = ["state", "input", "rawInput", "output", "errorText", "preliminary"];
 
 impl<'de> Deserialize<'de> for UiPart {
@@ -23,50 +23,50 @@ impl<'de> Deserialize<'de> for UiPart {
         let Some(Value::String(kind)) = object.get("type") else {
             return Err(D::Error::custom("a part must have a `type` that is a string"));
         };
-        Ok(known(kind, &object).unwrap_or(Self::Unknown(object)))
+        Ok(read_part(kind, &object).unwrap_or(Self::Unknown(object)))
     }
 }
 
-/// The part as its type says, where it can be read so.
-fn known(kind: &str, object: &Object) -> Option<UiPart> {
+/// Reads a part of a known type. Returns `None` if the type is unknown or the fields do not fit it.
+fn read_part(kind: &str, object: &Object) -> Option<UiPart> {
     let mut fields = object.clone();
     fields.shift_remove("type");
     match kind {
-        "text" => text(fields, |text, streaming, provider_metadata, extra| UiPart::Text {
-            text,
-            streaming,
-            provider_metadata,
-            extra,
-        }),
-        "reasoning" => text(fields, |text, streaming, provider_metadata, extra| UiPart::Reasoning {
-            text,
-            streaming,
-            provider_metadata,
-            extra,
-        }),
+        "text" => {
+            let (text, streaming, provider_metadata, extra) = read_text(fields)?;
+            Some(UiPart::Text { text, streaming, provider_metadata, extra })
+        }
+        "reasoning" => {
+            let (text, streaming, provider_metadata, extra) = read_text(fields)?;
+            Some(UiPart::Reasoning { text, streaming, provider_metadata, extra })
+        }
         "file" => Some(UiPart::File(FilePart {
             media_type: take_string(&mut fields, "mediaType")?,
             url: take_string(&mut fields, "url")?,
             filename: take_optional_string(&mut fields, "filename")?,
             extra: fields,
         })),
-        "step-start" => fields.is_empty().then_some(UiPart::StepStart),
+        "step-start" => {
+            if fields.is_empty() {
+                Some(UiPart::StepStart)
+            } else {
+                None
+            }
+        }
         "dynamic-tool" => {
             let name = ToolName::Dynamic(take_string(&mut fields, "toolName")?);
-            tool(name, fields)
+            read_tool(name, fields)
         }
         _ => match kind.strip_prefix("tool-") {
-            Some(name) => tool(ToolName::Static(name.to_owned()), fields),
-            None if kind.starts_with("data-") => data(kind.to_owned(), fields),
+            Some(name) => read_tool(ToolName::Static(name.to_owned()), fields),
+            None if kind.starts_with("data-") => read_data(kind.to_owned(), fields),
             None => None,
         },
     }
 }
 
-fn text(
-    mut fields: Object,
-    part: impl FnOnce(String, Option<bool>, Option<Value>, Object) -> UiPart,
-) -> Option<UiPart> {
+/// Reads the text, the state of its stream, the provider metadata and all other fields of a text or reasoning part.
+fn read_text(mut fields: Object) -> Option<(String, Option<bool>, Option<Value>, Object)> {
     let text = take_string(&mut fields, "text")?;
     let streaming = match fields.get("state").and_then(Value::as_str) {
         Some("streaming") => Some(true),
@@ -77,10 +77,10 @@ fn text(
         fields.shift_remove("state");
     }
     let provider_metadata = take_value(&mut fields, "providerMetadata");
-    Some(part(text, streaming, provider_metadata, fields))
+    Some((text, streaming, provider_metadata, fields))
 }
 
-fn data(kind: String, mut fields: Object) -> Option<UiPart> {
+fn read_data(kind: String, mut fields: Object) -> Option<UiPart> {
     Some(UiPart::Data(DataPart {
         kind,
         id: take_optional_string(&mut fields, "id")?,
@@ -89,19 +89,20 @@ fn data(kind: String, mut fields: Object) -> Option<UiPart> {
     }))
 }
 
-fn tool(name: ToolName, mut fields: Object) -> Option<UiPart> {
+fn read_tool(name: ToolName, mut fields: Object) -> Option<UiPart> {
     let tool_call_id = ToolCallId::new(take_string(&mut fields, "toolCallId")?);
     let approval =
         take_value(&mut fields, "approval").map(serde_json::from_value::<Approval>).transpose().ok()?;
-    let state = tool_state(&mut fields)?;
+    let state = read_tool_state(&mut fields)?;
     for field in STATE_FIELDS {
         fields.shift_remove(field);
     }
     Some(UiPart::Tool(Box::new(ToolPart { tool_call_id, name, state, approval, extra: fields })))
 }
 
-/// An `input` or `output` that a client had as `undefined` is not in its JSON; where there must be one it reads as `null`.
-fn tool_state(fields: &mut Object) -> Option<ToolState> {
+/// Reads a call's state. An `input` or `output` that is `undefined` in a client is absent from its JSON; if the state
+/// requires the field, it is read as `null`.
+fn read_tool_state(fields: &mut Object) -> Option<ToolState> {
     let state = take_string(fields, "state")?;
     let input = fields.shift_remove("input");
     Some(match state.as_str() {
@@ -109,7 +110,7 @@ fn tool_state(fields: &mut Object) -> Option<ToolState> {
         "output-available" => ToolState::OutputAvailable {
             input,
             output: fields.shift_remove("output").unwrap_or_default(),
-            preliminary: take_value(fields, "preliminary").map(|flag| flag.as_bool()).unwrap_or_default(),
+            preliminary: take_value(fields, "preliminary").and_then(|flag| flag.as_bool()),
         },
         "output-error" => ToolState::OutputError {
             input,
@@ -142,10 +143,10 @@ fn take_string(fields: &mut Object, name: &str) -> Option<String> {
     take_optional_string(fields, name)?
 }
 
-/// `None` where there is something else than a string.
+/// Removes a field that must be a string. The outer `None` means that it has another type, the inner one that it is absent.
 #[expect(
     clippy::option_option,
-    reason = "absent and unreadable are told apart, and `?` reads well at the callers"
+    reason = "absent and unreadable are different, and callers can use `?` for unreadable fields"
 )]
 fn take_optional_string(fields: &mut Object, name: &str) -> Option<Option<String>> {
     match take_value(fields, name) {
@@ -196,7 +197,11 @@ fn write_text<M: SerializeMap>(
     extra: &Object,
 ) -> Result<(), M::Error> {
     map.serialize_entry("text", text)?;
-    write_some(map, "state", streaming.map(|streaming| if streaming { "streaming" } else { "done" }))?;
+    match streaming {
+        Some(true) => map.serialize_entry("state", "streaming")?,
+        Some(false) => map.serialize_entry("state", "done")?,
+        None => {}
+    }
     write_some(map, "providerMetadata", provider_metadata)?;
     write_all(map, extra)
 }
@@ -255,7 +260,10 @@ fn write_some<M: SerializeMap, T: Serialize>(
     name: &str,
     value: Option<T>,
 ) -> Result<(), M::Error> {
-    value.map_or(Ok(()), |value| map.serialize_entry(name, &value))
+    match value {
+        Some(value) => map.serialize_entry(name, &value),
+        None => Ok(()),
+    }
 }
 
 fn write_all<M: SerializeMap>(map: &mut M, fields: &Object) -> Result<(), M::Error> {
