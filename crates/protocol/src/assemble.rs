@@ -1,10 +1,10 @@
 //! Folds chunks into the message that a client builds from them.
 //!
-//! The rules are those of the AI SDK's newest client, including its odd ones; they were read in its source and are proven
-//! against it by `tests/real_clients.rs`. The fold knows nothing of runs and profiles.
+//! The rules are those of the AI SDK's newest client, including its odd ones. They come from its source, and
+//! `tests/real_clients.rs` compares the results with it. The fold does not know runs or profiles.
 //!
-//! Invariants: a part keeps its index until `reset-step` takes it back, so open text and streamed input are remembered by
-//! index; no input is parsed before somebody needs it.
+//! Invariants: a part keeps its index until `reset-step` removes it, so open texts and streamed inputs are stored by index ·
+//! streamed input is not parsed before its value is needed.
 
 mod input;
 mod metadata;
@@ -13,36 +13,37 @@ mod tool;
 
 use serde_json::{Map, Value, json};
 
-use self::{input::StreamedInput, metadata::merge_metadata, tool::put};
+use self::{input::StreamedInput, metadata::merge_metadata, tool::set_field};
 use crate::{
     ApprovalId, DataChunk, DataPart, FilePart, MessageId, Role, ToolState, UiChunk, UiMessage, UiPart,
 };
 
-/// A chunk that no client would accept where it stands.
+/// The error for a chunk that clients would not accept at this point of the stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AssembleError(pub String);
 
-/// The fold. Cheap per delta: text is appended, nothing is parsed until somebody looks.
+/// The state of the fold. A delta is cheap, because it is only appended to its text.
 #[derive(Clone, Debug)]
 pub struct Assembler {
     message: UiMessage,
-    /// Where the current step's parts begin.
-    step: usize,
-    words: Vec<OpenWords>,
+    /// The index of the first part of the current step, after its `step-start`.
+    step_start: usize,
+    open_texts: Vec<OpenText>,
     inputs: Vec<StreamedInput>,
 }
 
-/// A text or reasoning part that deltas may be added to.
+/// A text or reasoning part that deltas can still be appended to.
 #[derive(Clone, Debug)]
-struct OpenWords {
-    kind: Words,
+struct OpenText {
+    kind: TextKind,
     id: String,
+    /// The index of the part.
     part: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Words {
+enum TextKind {
     Text,
     Reasoning,
 }
@@ -50,24 +51,24 @@ enum Words {
 // === impl Assembler ===
 
 impl Assembler {
-    /// An empty assistant message.
+    /// Starts with an empty assistant message.
     pub fn new(id: MessageId) -> Self {
         Self::from_message(UiMessage { id, role: Role::Assistant, metadata: None, parts: Vec::new() })
     }
 
-    /// Goes on with a message that is there already. No text of it is open; input that was still streaming in its last step
-    /// goes on where it stopped.
+    /// Continues an existing message. None of its texts is open. Input that is still streaming in its last step continues.
     pub fn from_message(message: UiMessage) -> Self {
-        let step =
-            message.parts.iter().rposition(|part| matches!(part, UiPart::StepStart)).map_or(0, |at| at + 1);
-        let inputs = StreamedInput::open_in(&message.parts, step);
-        Self { message, step, words: Vec::new(), inputs }
+        let last_step = message.parts.iter().rposition(|part| matches!(part, UiPart::StepStart));
+        let step_start = last_step.map_or(0, |index| index + 1);
+        let inputs = StreamedInput::open_in(&message.parts, step_start);
+        Self { message, step_start, open_texts: Vec::new(), inputs }
     }
 
-    /// Takes the next chunk.
+    /// Applies the next chunk.
     ///
     /// # Errors
-    /// Where a client would end the chat over it: a delta before its start, an output of an unknown call.
+    /// Returns an error and changes nothing if a client would end the chat because of the chunk, for example if a delta comes
+    /// before its start or an output belongs to an unknown call.
     pub fn apply(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
         match chunk {
             UiChunk::Start { message_id, message_metadata } => {
@@ -84,27 +85,27 @@ impl Assembler {
             }
             UiChunk::StartStep => {
                 self.message.parts.push(UiPart::StepStart);
-                self.step = self.message.parts.len();
+                self.step_start = self.message.parts.len();
             }
             UiChunk::FinishStep | UiChunk::Abort { .. } | UiChunk::Error { .. } => {}
             UiChunk::ResetStep => self.reset_step(),
             UiChunk::TextStart { id, provider_metadata } => {
-                self.start_words(Words::Text, id, provider_metadata)
+                self.start_text(TextKind::Text, id, provider_metadata)
             }
             UiChunk::ReasoningStart { id, provider_metadata } => {
-                self.start_words(Words::Reasoning, id, provider_metadata)
+                self.start_text(TextKind::Reasoning, id, provider_metadata)
             }
             UiChunk::TextDelta { id, delta, provider_metadata } => {
-                self.add_words(Words::Text, id, delta, provider_metadata)?
+                self.append_text(TextKind::Text, id, delta, provider_metadata)?
             }
             UiChunk::ReasoningDelta { id, delta, provider_metadata } => {
-                self.add_words(Words::Reasoning, id, delta, provider_metadata)?;
+                self.append_text(TextKind::Reasoning, id, delta, provider_metadata)?;
             }
             UiChunk::TextEnd { id, citations, provider_metadata } => {
-                self.end_words(Words::Text, id, citations.as_ref(), provider_metadata)?;
+                self.end_text(TextKind::Text, id, citations.as_ref(), provider_metadata)?;
             }
             UiChunk::ReasoningEnd { id, provider_metadata } => {
-                self.end_words(Words::Reasoning, id, None, provider_metadata)?
+                self.end_text(TextKind::Reasoning, id, None, provider_metadata)?
             }
             UiChunk::File { url, media_type, provider_metadata } => {
                 self.push_file(url, media_type, provider_metadata.as_ref())
@@ -113,16 +114,16 @@ impl Assembler {
             | UiChunk::Custom { .. }
             | UiChunk::SourceUrl { .. }
             | UiChunk::SourceDocument { .. }
-            | UiChunk::SteeringMessage { .. } => self.push_as_it_is(chunk),
-            UiChunk::Data(data) => self.take_data(data),
+            | UiChunk::SteeringMessage { .. } => self.push_unknown(chunk),
+            UiChunk::Data(data) => self.apply_data(data),
             UiChunk::ToolInputStart { .. } => self.start_input(chunk),
             UiChunk::ToolInputDelta { tool_call_id, input_text_delta } => {
-                self.add_input(tool_call_id, input_text_delta)?
+                self.append_input(tool_call_id, input_text_delta)?
             }
-            UiChunk::ToolInputAvailable { .. } => self.take_input(chunk),
+            UiChunk::ToolInputAvailable { .. } => self.complete_input(chunk),
             UiChunk::ToolInputError { .. } => self.refuse_input(chunk),
-            UiChunk::ToolApprovalRequest { .. } => self.ask(chunk)?,
-            UiChunk::ToolApprovalResponse { .. } => self.respond(chunk)?,
+            UiChunk::ToolApprovalRequest { .. } => self.request_approval(chunk)?,
+            UiChunk::ToolApprovalResponse { .. } => self.apply_decision(chunk)?,
             UiChunk::ToolOutputAvailable { .. } => self.succeed(chunk)?,
             UiChunk::ToolOutputError { .. } => self.fail(chunk)?,
             UiChunk::ToolOutputDenied { tool_call_id, error_text, dynamic: _ } => {
@@ -132,24 +133,30 @@ impl Assembler {
         Ok(())
     }
 
-    /// Records the decision about a call where its question is shown, for readers that no [`UiChunk::ToolApprovalResponse`] tells of it:
-    /// those before version 7, and logs that an earlier build began.
+    /// Stores the decision about an approval request in the call's part. If the message has no such request, nothing changes.
+    ///
+    /// This is for decisions that are not in the log as [`UiChunk::ToolApprovalResponse`]: clients before version 7 are not sent
+    /// that chunk, and logs that an earlier build began do not have it.
     pub fn decide(&mut self, approval: &ApprovalId, approved: bool, reason: Option<&str>) {
-        let Some(part) = self.tool_of_approval(approval).and_then(|at| self.tool_mut(at)) else { return };
-        if let Some(asked) = part.approval.as_mut() {
-            asked.approved = Some(approved);
-            asked.reason = reason.map(str::to_owned);
+        let Some(part) = self.tool_of_approval(approval).and_then(|index| self.tool_mut(index)) else {
+            return;
+        };
+        if let Some(request) = part.approval.as_mut() {
+            request.approved = Some(approved);
+            request.reason = reason.map(str::to_owned);
         }
         if let ToolState::ApprovalRequested { input, raw_input } = &part.state {
             part.state = ToolState::ApprovalResponded { input: input.clone(), raw_input: raw_input.clone() };
         }
     }
 
-    /// The message as it stands: what the newest client shows after the chunks so far, and what the record alone knows (see
-    /// [`UiMessage`]'s module); [`crate::Profile::message`] makes of it what a client shows.
+    /// Returns the message as it is to be stored after the chunks so far.
+    ///
+    /// It is what the newest client shows, together with the facts that only a stored message has: the text of a denial, and
+    /// that an input was refused. [`crate::Profile::message`] makes of it what a client shows.
     pub fn snapshot(&self) -> UiMessage {
         let mut message = self.message.clone();
-        for input in self.inputs.iter().filter(|input| input.unread) {
+        for input in self.inputs.iter().filter(|input| input.is_part_stale) {
             if let Some(UiPart::Tool(part)) = message.parts.get_mut(input.part) {
                 part.state = input.state();
             }
@@ -158,34 +165,34 @@ impl Assembler {
     }
 
     fn reset_step(&mut self) {
-        self.message.parts.truncate(self.step);
-        self.words.clear();
+        self.message.parts.truncate(self.step_start);
+        self.open_texts.clear();
         self.inputs.clear();
     }
 
-    fn start_words(&mut self, kind: Words, id: &str, provider_metadata: &Option<Value>) {
-        self.words.retain(|open| open.kind != kind || open.id != id);
-        self.words.push(OpenWords { kind, id: id.to_owned(), part: self.message.parts.len() });
+    fn start_text(&mut self, kind: TextKind, id: &str, provider_metadata: &Option<Value>) {
+        self.open_texts.retain(|open| open.kind != kind || open.id != id);
+        self.open_texts.push(OpenText { kind, id: id.to_owned(), part: self.message.parts.len() });
         let (text, streaming, provider_metadata) = (String::new(), Some(true), provider_metadata.clone());
         self.message.parts.push(match kind {
-            Words::Text => UiPart::Text { text, streaming, provider_metadata, extra: Map::new() },
-            Words::Reasoning => {
+            TextKind::Text => UiPart::Text { text, streaming, provider_metadata, extra: Map::new() },
+            TextKind::Reasoning => {
                 let extra = Map::from_iter([("id".to_owned(), json!(id))]);
                 UiPart::Reasoning { text, streaming, provider_metadata, extra }
             }
         });
     }
 
-    fn add_words(
+    fn append_text(
         &mut self,
-        kind: Words,
+        kind: TextKind,
         id: &str,
         delta: &str,
         metadata: &Option<Value>,
     ) -> Result<(), AssembleError> {
-        let at = self.open_words(kind, id)?;
+        let part = self.open_texts[self.find_open_text(kind, id)?].part;
         if let UiPart::Text { text, provider_metadata, .. }
-        | UiPart::Reasoning { text, provider_metadata, .. } = &mut self.message.parts[self.words[at].part]
+        | UiPart::Reasoning { text, provider_metadata, .. } = &mut self.message.parts[part]
         {
             text.push_str(delta);
             if metadata.is_some() {
@@ -195,51 +202,54 @@ impl Assembler {
         Ok(())
     }
 
-    fn end_words(
+    fn end_text(
         &mut self,
-        kind: Words,
+        kind: TextKind,
         id: &str,
         citations: Option<&Value>,
         metadata: &Option<Value>,
     ) -> Result<(), AssembleError> {
-        let at = self.open_words(kind, id)?;
+        let index = self.find_open_text(kind, id)?;
+        let part = self.open_texts.remove(index).part;
         if let UiPart::Text { streaming, provider_metadata, extra, .. }
-        | UiPart::Reasoning { streaming, provider_metadata, extra, .. } =
-            &mut self.message.parts[self.words[at].part]
+        | UiPart::Reasoning { streaming, provider_metadata, extra, .. } = &mut self.message.parts[part]
         {
             *streaming = Some(false);
-            put(extra, "citations", citations);
+            set_field(extra, "citations", citations);
             if metadata.is_some() {
                 provider_metadata.clone_from(metadata);
             }
         }
-        self.words.remove(at);
         Ok(())
     }
 
-    fn open_words(&self, kind: Words, id: &str) -> Result<usize, AssembleError> {
-        let named = |open: &OpenWords| open.kind == kind && open.id == id;
-        self.words.iter().rposition(named).ok_or_else(|| {
-            let kind = if kind == Words::Text { "text" } else { "reasoning" };
+    fn find_open_text(&self, kind: TextKind, id: &str) -> Result<usize, AssembleError> {
+        let index = self.open_texts.iter().rposition(|open| open.kind == kind && open.id == id);
+        index.ok_or_else(|| {
+            let kind = match kind {
+                TextKind::Text => "text",
+                TextKind::Reasoning => "reasoning",
+            };
             AssembleError(format!("{kind} {id} is not open"))
         })
     }
 
     fn push_file(&mut self, url: &str, media_type: &str, provider_metadata: Option<&Value>) {
         let mut extra = Map::new();
-        put(&mut extra, "providerMetadata", provider_metadata);
+        set_field(&mut extra, "providerMetadata", provider_metadata);
         let (media_type, url) = (media_type.to_owned(), url.to_owned());
         self.message.parts.push(UiPart::File(FilePart { media_type, url, filename: None, extra }));
     }
 
-    /// Parts that have the very form of their chunk.
-    fn push_as_it_is(&mut self, chunk: &UiChunk) {
+    /// Adds a part that has the form of its chunk.
+    fn push_unknown(&mut self, chunk: &UiChunk) {
         if let Value::Object(part) = json!(chunk) {
             self.message.parts.push(UiPart::Unknown(part));
         }
     }
 
-    fn take_data(&mut self, chunk: &DataChunk) {
+    /// Replaces the data of the part with the chunk's type and id, or adds a part.
+    fn apply_data(&mut self, chunk: &DataChunk) {
         if chunk.transient == Some(true) {
             return;
         }
@@ -259,7 +269,7 @@ impl Assembler {
             Some(part) => part.data = chunk.data.clone(),
             None => {
                 let mut extra = Map::new();
-                put(&mut extra, "transient", chunk.transient.map(Value::Bool).as_ref());
+                set_field(&mut extra, "transient", chunk.transient.map(Value::Bool).as_ref());
                 let (kind, id, data) = (chunk.kind.clone(), chunk.id.clone(), chunk.data.clone());
                 self.message.parts.push(UiPart::Data(DataPart { kind, id, data, extra }));
             }

@@ -1,24 +1,24 @@
-//! How a call's input comes: in deltas, whole, or refused.
+//! The input of a call, which comes in deltas, as a whole, or as a refused input.
 
 use serde_json::{Value, json};
 
 use super::{AssembleError, Assembler, tool::ToolUpdate};
 use crate::{ToolCallId, ToolName, ToolPart, ToolState, UiChunk, UiPart, partial_json};
 
-/// A call's input while it streams.
+/// The input of a call that is streamed in deltas.
 #[derive(Clone, Debug)]
 pub(super) struct StreamedInput {
     call: ToolCallId,
-    /// Where its part is.
+    /// The index of the call's part.
     pub(super) part: usize,
     name: ToolName,
     title: Option<String>,
     tool_metadata: Option<Value>,
     text: String,
-    /// `text`: the input is the text itself, not JSON.
+    /// The encoding of the input. `text` means that the input is the text itself; otherwise it is JSON.
     encoding: Option<String>,
-    /// The part does not show the last deltas yet.
-    pub(super) unread: bool,
+    /// `true` if the part's state does not include the latest deltas yet.
+    pub(super) is_part_stale: bool,
 }
 
 fn tool_name(name: &str, dynamic: Option<bool>) -> ToolName {
@@ -28,32 +28,35 @@ fn tool_name(name: &str, dynamic: Option<bool>) -> ToolName {
 // === impl StreamedInput ===
 
 impl StreamedInput {
-    /// The inputs that are still streaming in the step that begins at `step`.
-    pub(super) fn open_in(parts: &[UiPart], step: usize) -> Vec<Self> {
-        let tools = parts.iter().enumerate().skip(step).filter_map(|(at, part)| Some((at, part.as_tool()?)));
-        tools.filter_map(|(at, part)| Self::of(at, part)).collect()
+    /// Returns the inputs that are still streaming in the step that begins at `step_start`.
+    pub(super) fn open_in(parts: &[UiPart], step_start: usize) -> Vec<Self> {
+        let step = parts.iter().enumerate().skip(step_start);
+        step.filter_map(|(index, part)| Self::of_part(index, part.as_tool()?)).collect()
     }
 
-    fn of(at: usize, part: &ToolPart) -> Option<Self> {
+    fn of_part(index: usize, part: &ToolPart) -> Option<Self> {
         let ToolState::InputStreaming { raw_input, .. } = &part.state else {
             return None;
         };
         Some(Self {
             call: part.tool_call_id.clone(),
-            part: at,
+            part: index,
             name: part.name.clone(),
             title: part.extra.get("title").and_then(Value::as_str).map(str::to_owned),
             tool_metadata: part.extra.get("toolMetadata").cloned(),
             text: raw_input.clone().unwrap_or_default(),
             encoding: part.extra.get("inputEncoding").and_then(Value::as_str).map(str::to_owned),
-            unread: false,
+            is_part_stale: false,
         })
     }
 
-    /// What the part shows of the input so far.
+    /// Returns the part's state with the input so far.
     pub(super) fn state(&self) -> ToolState {
-        let plain = self.encoding.as_deref() == Some("text");
-        let input = if plain { Some(json!(self.text)) } else { partial_json::parse(&self.text) };
+        let input = if self.encoding.as_deref() == Some("text") {
+            Some(json!(self.text))
+        } else {
+            partial_json::parse(&self.text)
+        };
         ToolState::InputStreaming { input, raw_input: Some(self.text.clone()) }
     }
 }
@@ -95,20 +98,20 @@ impl Assembler {
             tool_metadata: tool_metadata.clone(),
             text: String::new(),
             encoding: input_encoding.clone(),
-            unread: false,
+            is_part_stale: false,
         });
     }
 
-    pub(super) fn add_input(&mut self, call: &ToolCallId, delta: &str) -> Result<(), AssembleError> {
-        let Some(at) = self.inputs.iter().rposition(|input| input.call == *call) else {
+    pub(super) fn append_input(&mut self, call: &ToolCallId, delta: &str) -> Result<(), AssembleError> {
+        let Some(index) = self.inputs.iter().rposition(|input| input.call == *call) else {
             return Err(AssembleError(format!("the input of call {call} has not started")));
         };
-        self.inputs[at].text.push_str(delta);
-        if self.inputs[at].unread {
+        self.inputs[index].text.push_str(delta);
+        if self.inputs[index].is_part_stale {
             return Ok(());
         }
-        // The first delta since somebody looked: the part goes back to streaming, and what it shows is read when needed.
-        let input = self.inputs[at].clone();
+        // The state of the part is set to streaming here. Its value is parsed later, when it is needed.
+        let input = self.inputs[index].clone();
         let part = self.update(ToolUpdate {
             call,
             name: input.name.clone(),
@@ -119,12 +122,12 @@ impl Assembler {
             provider_metadata: None,
             input_encoding: input.encoding.as_deref(),
         });
-        self.inputs[at].part = part;
-        self.inputs[at].unread = true;
+        self.inputs[index].part = part;
+        self.inputs[index].is_part_stale = true;
         Ok(())
     }
 
-    pub(super) fn take_input(&mut self, chunk: &UiChunk) {
+    pub(super) fn complete_input(&mut self, chunk: &UiChunk) {
         let UiChunk::ToolInputAvailable {
             tool_call_id,
             tool_name: name,
@@ -150,7 +153,8 @@ impl Assembler {
         });
     }
 
-    /// The record keeps the refused input under both names, which is how it is told from the input of a call that failed.
+    /// Stores a refused input. It is stored as `input` and as `raw_input`, which distinguishes it from the input of a call that
+    /// failed.
     pub(super) fn refuse_input(&mut self, chunk: &UiChunk) {
         let UiChunk::ToolInputError {
             tool_call_id,
@@ -166,8 +170,8 @@ impl Assembler {
         else {
             return;
         };
-        let shown = self.tools_of_step().find(|(_, part)| part.tool_call_id == *tool_call_id);
-        let dynamic = shown.map_or(*dynamic, |(_, part)| Some(part.name.is_dynamic()));
+        let known = self.tools_of_step().find(|(_, part)| part.tool_call_id == *tool_call_id);
+        let dynamic = known.map_or(*dynamic, |(_, part)| Some(part.name.is_dynamic()));
         self.update(ToolUpdate {
             call: tool_call_id,
             name: tool_name(name, dynamic),
@@ -184,14 +188,15 @@ impl Assembler {
         });
     }
 
-    /// Makes the part show the deltas that came since somebody looked.
-    pub(super) fn read_input(&mut self, at: usize) {
-        let Some(input) = self.inputs.iter_mut().find(|input| input.part == at && input.unread) else {
+    /// Updates the state of a stale part with the latest deltas.
+    pub(super) fn refresh_input(&mut self, index: usize) {
+        let Some(input) = self.inputs.iter_mut().find(|input| input.part == index && input.is_part_stale)
+        else {
             return;
         };
-        input.unread = false;
+        input.is_part_stale = false;
         let state = input.state();
-        if let Some(part) = self.tool_mut(at) {
+        if let Some(part) = self.tool_mut(index) {
             part.state = state;
         }
     }

@@ -1,20 +1,18 @@
-//! How a message's metadata grows: objects are merged to any depth, everything else is replaced.
+//! Merges metadata into a message: objects are merged at any depth, all other values are replaced.
 
 use serde_json::{Map, Value};
 
-/// Keys that a client skips, because in JavaScript they would reach an object's prototype.
+/// The keys that clients skip, because in JavaScript they would change an object's prototype.
 const SKIPPED: [&str; 3] = ["__proto__", "constructor", "prototype"];
 
-/// Adds what a chunk says to what is known.
+/// Merges the metadata of a chunk into that of the message.
 pub(super) fn merge_metadata(known: &mut Option<Value>, new: Option<&Value>) {
-    let Some(new) = new.filter(|new| !new.is_null()) else {
-        return;
-    };
-    match known {
-        None | Some(Value::Null) => *known = Some(new.clone()),
-        Some(known) => {
-            let mut merged = fields(known);
-            merge(&mut merged, &fields(new));
+    match (known, new) {
+        (_, None | Some(Value::Null)) => {}
+        (known @ (None | Some(Value::Null)), Some(new)) => *known = Some(new.clone()),
+        (Some(known), Some(new)) => {
+            let mut merged = spread(known);
+            merge(&mut merged, &spread(new));
             *known = Value::Object(merged);
         }
     }
@@ -32,15 +30,16 @@ fn merge(base: &mut Map<String, Value>, overrides: &Map<String, Value>) {
     }
 }
 
-/// A client spreads what it merges: of a list the items count by their index, a number or a flag has no fields.
-fn fields(value: &Value) -> Map<String, Value> {
+/// Returns the fields of a value as JavaScript's spread operator does, which clients use: the fields of a list are its items by
+/// index, and a number or a boolean has none.
+fn spread(value: &Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields.clone(),
         Value::Array(items) => {
-            items.iter().enumerate().map(|(at, item)| (at.to_string(), item.clone())).collect()
+            items.iter().enumerate().map(|(index, item)| (index.to_string(), item.clone())).collect()
         }
         Value::String(text) => {
-            text.chars().enumerate().map(|(at, c)| (at.to_string(), Value::String(c.into()))).collect()
+            text.chars().enumerate().map(|(index, c)| (index.to_string(), Value::String(c.into()))).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => Map::new(),
     }

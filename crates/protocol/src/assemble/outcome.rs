@@ -1,14 +1,14 @@
-//! What becomes of a call: a question, its answer, the outcome.
+//! The approval request, the decision and the outcome of a call.
 
 use serde_json::{Map, Value};
 
-use super::{AssembleError, Assembler, tool::put};
+use super::{AssembleError, Assembler, tool::set_field};
 use crate::{Approval, ToolCallId, ToolPart, ToolState, UiChunk, profile::denial_text_of};
 
 // === impl Assembler ===
 
 impl Assembler {
-    pub(super) fn ask(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
+    pub(super) fn request_approval(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
         let UiChunk::ToolApprovalRequest {
             approval_id,
             tool_call_id,
@@ -23,14 +23,16 @@ impl Assembler {
             return Ok(());
         };
         let mut extra = Map::new();
-        put(&mut extra, "descriptor", approval_descriptor.as_ref());
-        put(&mut extra, "inputSchemaInput", input_schema_input.as_ref());
-        put(&mut extra, "requestReason", reason.as_deref().map(Value::from).as_ref());
-        put(&mut extra, "isAutomatic", is_automatic.filter(|yes| *yes).map(Value::Bool).as_ref());
-        put(&mut extra, "signature", signature.as_deref().map(Value::from).as_ref());
-        let at = self.tool_of_call(tool_call_id)?;
-        self.read_input(at);
-        if let Some(part) = self.tool_mut(at) {
+        set_field(&mut extra, "descriptor", approval_descriptor.as_ref());
+        set_field(&mut extra, "inputSchemaInput", input_schema_input.as_ref());
+        set_field(&mut extra, "requestReason", reason.as_deref().map(Value::from).as_ref());
+        if *is_automatic == Some(true) {
+            set_field(&mut extra, "isAutomatic", Some(&Value::Bool(true)));
+        }
+        set_field(&mut extra, "signature", signature.as_deref().map(Value::from).as_ref());
+        let index = self.tool_of_call(tool_call_id)?;
+        self.refresh_input(index);
+        if let Some(part) = self.tool_mut(index) {
             part.approval = Some(Approval { id: approval_id.clone(), approved: None, reason: None, extra });
             part.advance(|input, raw_input| ToolState::ApprovalRequested {
                 input,
@@ -40,7 +42,7 @@ impl Assembler {
         Ok(())
     }
 
-    pub(super) fn respond(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
+    pub(super) fn apply_decision(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
         let UiChunk::ToolApprovalResponse {
             approval_id,
             approved,
@@ -51,19 +53,19 @@ impl Assembler {
         else {
             return Ok(());
         };
-        let Some(at) = self.tool_of_approval(approval_id) else {
+        let Some(index) = self.tool_of_approval(approval_id) else {
             return Err(AssembleError(format!("no call has the approval {approval_id}")));
         };
-        self.read_input(at);
-        if let Some(part) = self.tool_mut(at) {
+        self.refresh_input(index);
+        if let Some(part) = self.tool_mut(index) {
             if let Some(approval) = &mut part.approval {
                 approval.approved = Some(*approved);
                 if reason.is_some() {
                     approval.reason.clone_from(reason);
                 }
             }
-            put(&mut part.extra, "providerExecuted", provider_executed.map(Value::Bool).as_ref());
-            put(&mut part.extra, "callProviderMetadata", provider_metadata.as_ref());
+            set_field(&mut part.extra, "providerExecuted", provider_executed.map(Value::Bool).as_ref());
+            set_field(&mut part.extra, "callProviderMetadata", provider_metadata.as_ref());
             part.advance(|input, raw_input| ToolState::ApprovalResponded {
                 input,
                 raw_input: raw_input.and_then(into_text),
@@ -86,11 +88,11 @@ impl Assembler {
             return Ok(());
         };
         let (output, preliminary) = (output.clone(), *preliminary);
-        let Some(part) = self.settled(tool_call_id)? else {
+        let Some(part) = self.part_of_call(tool_call_id)? else {
             return Ok(());
         };
         part.advance(|input, _| ToolState::OutputAvailable { input, output, preliminary });
-        note_outcome(part, *provider_executed, provider_metadata.as_ref(), tool_metadata.as_ref());
+        set_outcome_fields(part, *provider_executed, provider_metadata.as_ref(), tool_metadata.as_ref());
         Ok(())
     }
 
@@ -107,23 +109,23 @@ impl Assembler {
             return Ok(());
         };
         let error_text = error_text.clone();
-        let Some(part) = self.settled(tool_call_id)? else {
+        let Some(part) = self.part_of_call(tool_call_id)? else {
             return Ok(());
         };
-        // A client forgets the streamed text of a dynamic call here, and keeps that of a static one.
-        let keeps = !part.name.is_dynamic();
+        // Clients drop the streamed text of a dynamic call here, and keep that of a static one.
+        let is_dynamic = part.name.is_dynamic();
         part.advance(|input, raw_input| ToolState::OutputError {
             input,
-            raw_input: raw_input.filter(|_| keeps),
+            raw_input: if is_dynamic { None } else { raw_input },
             error_text,
         });
-        note_outcome(part, *provider_executed, provider_metadata.as_ref(), tool_metadata.as_ref());
+        set_outcome_fields(part, *provider_executed, provider_metadata.as_ref(), tool_metadata.as_ref());
         Ok(())
     }
 
     pub(super) fn deny(&mut self, call: &ToolCallId, error_text: &str) -> Result<(), AssembleError> {
         let error_text = Some(denial_text_of(error_text).into_owned());
-        let Some(part) = self.settled(call)? else {
+        let Some(part) = self.part_of_call(call)? else {
             return Ok(());
         };
         part.advance(|input, raw_input| ToolState::OutputDenied {
@@ -134,23 +136,23 @@ impl Assembler {
         Ok(())
     }
 
-    /// The part of a call whose outcome is there, its input read as far as it came.
-    fn settled(&mut self, call: &ToolCallId) -> Result<Option<&mut ToolPart>, AssembleError> {
-        let at = self.tool_of_call(call)?;
-        self.read_input(at);
-        Ok(self.tool_mut(at))
+    /// Returns the part of a call with the input that has arrived so far.
+    fn part_of_call(&mut self, call: &ToolCallId) -> Result<Option<&mut ToolPart>, AssembleError> {
+        let index = self.tool_of_call(call)?;
+        self.refresh_input(index);
+        Ok(self.tool_mut(index))
     }
 }
 
-fn note_outcome(
+fn set_outcome_fields(
     part: &mut ToolPart,
     provider_executed: Option<bool>,
     provider_metadata: Option<&Value>,
     tool_metadata: Option<&Value>,
 ) {
-    put(&mut part.extra, "providerExecuted", provider_executed.map(Value::Bool).as_ref());
-    put(&mut part.extra, "resultProviderMetadata", provider_metadata);
-    put(&mut part.extra, "toolMetadata", tool_metadata);
+    set_field(&mut part.extra, "providerExecuted", provider_executed.map(Value::Bool).as_ref());
+    set_field(&mut part.extra, "resultProviderMetadata", provider_metadata);
+    set_field(&mut part.extra, "toolMetadata", tool_metadata);
     part.extra.shift_remove("inputEncoding");
 }
 
