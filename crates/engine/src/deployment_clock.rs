@@ -19,10 +19,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use crate::{
-    Clock,
-    store::{ClockMark, Joined},
-};
+use crate::store::{ClockMark, Joined};
 
 /// By how much the source may differ from what the monotonic clock says without being doubted.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
@@ -30,6 +27,12 @@ const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 const OFF: SignedDuration = SignedDuration::from_hours(24);
 /// For how long a source that has leapt ahead has to go on before it is believed.
 const DOUBT: SignedDuration = SignedDuration::from_hours(1);
+
+/// The clock of this machine, which may be wrong.
+pub trait Clock: Send + Sync {
+    /// Returns the time by this machine's clock.
+    fn now(&self) -> Timestamp;
+}
 
 /// The clock that all instances of a deployment go by.
 pub(crate) struct DeploymentClock {

@@ -29,11 +29,12 @@ use timers::in_time;
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, ReadError, Submission, SubmitError,
     chats::Inbox,
-    engine::{Detail, Inner},
+    engine::Inner,
     model::{ModelError, ModelEvent},
     prompt::{Asking, prompt},
     run::{Context, Effects, Ending, Phase, Run, goodbye, shutting_down},
     store::{Change, Fence, InstanceId, RunRecord, StoreError},
+    view::Detail,
 };
 
 /// What can be asked of a chat.
@@ -214,7 +215,7 @@ impl Driver {
     async fn drive(&mut self) -> Result<(), StoreError> {
         let (closing, over) = (self.inner.closing.clone(), self.inner.over.clone());
         loop {
-            let mut tools = self.inner.changes();
+            let mut tools = self.inner.policies.changes();
             self.find_tools().await?;
             self.keep_time().await?;
             self.let_rest();
@@ -316,7 +317,7 @@ impl Driver {
     async fn ask_model(&mut self) -> Result<(), StoreError> {
         let messages = self.inner.store.messages(&self.chat).await?;
         let Some(live) = &mut self.live else { return Ok(()) };
-        live.go_by(self.inner.current());
+        live.go_by(self.inner.policies.current());
         let own = live.run.snapshot();
         // The record holds an older state of the message where the readers were sent away in between.
         let history = messages.iter().filter(|message| message.id != own.id).chain(std::iter::once(&own));

@@ -1,46 +1,31 @@
 //! The public API: everything that can be asked of a chat, on one screen.
 
-mod errors;
-mod open_runs;
-mod pages;
-mod rules;
-mod settings;
-
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use fermata_protocol::{Answer, ChatBody, ChatId, ElicitationId, EventId, RunId, UiMessage};
+use fermata_protocol::{Answer, ChatId, EventId};
 use fermata_tools::{
-    Call, Checker, Elicitation, ErrorType, LockQueue, Owner, Receipt, ResourceKey, Tool, ToolError, ToolSpec,
-    Toolbox, ToolboxError,
+    Checker, ErrorType, LockQueue, Owner, Receipt, ResourceKey, Tool, ToolError, ToolSpec, Toolbox,
+    ToolboxError,
 };
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::{
-    sync::{oneshot, watch},
-    time::Instant,
-};
+use tokio::{sync::oneshot, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Mail, Model, Reader, Store,
+    AnswerError, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, Mail, Model, Pending, ReadError,
+    Rules, Settings, Store, Submission, SubmitError, Unavailable,
     chats::{Chats, Full, Lost},
     deployment_clock::DeploymentClock,
     driver::{Checked, Command, Driver, Record, Reply},
+    errors::RequestError,
     instances::{Heartbeat, Instances, Order, follow_beats, free_locks, keep_alive, read_letters, sweep},
     model::Usage,
+    open_runs::OpenRuns,
+    rules::{Policies, PolicySnapshot},
     run::{Context, shutting_down},
     store::{ChatPage, InstanceId, StoreError},
+    view::Detail,
 };
-
-pub(crate) use errors::Refused;
-pub use errors::{AnswerError, ReadError, SubmitError};
-pub(crate) use open_runs::{OpenRun, OpenRuns};
-pub use pages::ChatPages;
-pub(crate) use pages::{Detail, SHORT_CHAT, Unread};
-pub(crate) use rules::Current;
-pub use rules::Rules;
-pub use settings::{Limits, Settings};
 
 /// Chats, runs and what waits in them.
 #[derive(Clone)]
@@ -56,7 +41,7 @@ pub(crate) struct Inner {
     pub ids: Arc<dyn Ids>,
     pub settings: Settings,
     /// Replaced as a whole.
-    current: watch::Sender<Arc<Current>>,
+    pub policies: Policies,
     pub chats: Chats,
     pub locks: LockQueue<ResourceKey>,
     pub open_runs: OpenRuns,
@@ -98,87 +83,6 @@ pub struct EngineParts {
     pub settings: Settings,
 }
 
-/// What time it is on this machine, which may be wrong.
-pub trait Clock: Send + Sync {
-    /// Now.
-    fn now(&self) -> Timestamp;
-}
-
-/// Where ids come from.
-pub trait Ids: Send + Sync {
-    /// A new id that nobody can guess, of 1 to 40 characters of `[A-Za-z0-9_-]`, beginning with `prefix`.
-    fn next(&self, prefix: &str) -> String;
-}
-
-/// A post to a chat.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Submission {
-    /// Who posts.
-    pub owner: Owner,
-    /// What.
-    pub body: ChatBody,
-    /// How long a parked call of this run holds its stream; `None`: as the settings say.
-    pub hold: Option<Duration>,
-    /// From which address, for the record of decisions; `None` if it is not known.
-    #[serde(default)]
-    pub address: Option<IpAddr>,
-}
-
-/// A reader of a run, and whose run it is.
-pub struct Following {
-    /// Which chat.
-    pub chat: ChatId,
-    /// Which run: names the stream.
-    pub run: RunId,
-    /// The reader.
-    pub reader: Reader,
-}
-
-/// A chat as its owner may see it, in the profile of its last post.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ChatView {
-    /// Which.
-    pub id: ChatId,
-    /// Its messages, without the one being written.
-    pub messages: Vec<UiMessage>,
-    /// What waits for somebody.
-    pub pending: Vec<Pending>,
-    /// Whether a run is open and can be followed.
-    pub open: bool,
-    /// The messages, where there are too many to be read at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) unread: Option<Unread>,
-}
-
-/// A tool that a person has allowed for always in a chat.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GrantedTool {
-    /// Which.
-    pub tool: String,
-    /// Since when.
-    pub since: Timestamp,
-}
-
-/// Something that waits for somebody.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Pending {
-    /// A call that waits for a person's decision or for the browser's output.
-    Call(Box<Call>),
-    /// A question that a running call has put to the person.
-    Elicitation {
-        /// Its id.
-        id: ElicitationId,
-        /// The call that asks.
-        call: Box<Call>,
-        /// The question.
-        question: Elicitation,
-        /// When it was put.
-        since: Timestamp,
-        /// When the run is ended as expired.
-        expires: Timestamp,
-    },
-}
-
 // === impl Engine ===
 
 impl Engine {
@@ -188,13 +92,13 @@ impl Engine {
     /// Where two tools have one name, or a schema is none.
     pub fn new(parts: EngineParts) -> Result<Self, ToolboxError> {
         let heartbeat = heartbeat(&parts);
-        let (current, left_out) = Current::new(parts.rules, parts.tools, Vec::new());
+        let (snapshot, left_out) = PolicySnapshot::new(parts.rules, parts.tools, Vec::new());
         if let Some(error) = left_out.into_iter().next() {
             return Err(error);
         }
         let inner = Arc::new(Inner {
             instances: Instances::new(InstanceId::new(parts.ids.next("ins_")), parts.mail, heartbeat),
-            current: watch::Sender::new(Arc::new(current)),
+            policies: Policies::new(snapshot),
             model: parts.model,
             store: parts.store,
             clock: DeploymentClock::new(parts.clock),
@@ -230,7 +134,7 @@ impl Engine {
     /// Why nothing was started; see [`SubmitError`].
     pub async fn submit(&self, submission: Submission) -> Result<Following, SubmitError> {
         if self.inner.closing.is_cancelled() {
-            return Err(SubmitError::ShuttingDown);
+            return Err(Unavailable::ShuttingDown.into());
         }
         let limits = &self.inner.settings.limits;
         within("messages", submission.body.messages.len(), limits.messages)?;
@@ -256,7 +160,7 @@ impl Engine {
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
         if self.inner.is_closed_to(chat) {
-            return Err(AnswerError::ShuttingDown);
+            return Err(Unavailable::ShuttingDown.into());
         }
         if !self.inner.may_ask(owner, chat).await? {
             return Err(AnswerError::NotFound("There is no chat with this id.".into()));
@@ -400,7 +304,7 @@ impl Engine {
     /// The tools of the server and of MCP servers, as the rules want them: `policy` is what becomes of a call whose input no rule
     /// looks at.
     pub fn tools(&self, owner: &Owner) -> Vec<ToolSpec> {
-        let current = self.inner.current();
+        let current = self.inner.policies.current();
         let ruled = |spec: &ToolSpec| {
             // Rules about fields of the input say nothing of a tool as such.
             let policy_decision = current.rules.policy.decide(owner, spec, &Value::Object(Map::new()));
@@ -411,14 +315,13 @@ impl Engine {
 
     /// Replaces the rules, for every step that begins from now on.
     pub fn set_rules(&self, rules: Rules) {
-        // What the engine was built with fits, whatever the rules; the others' faults were told when they came.
-        self.inner.replace(|current| Current::new(rules, current.own.clone(), current.others.clone()));
+        self.inner.policies.set_rules(rules);
     }
 
     /// Replaces the tools that come and go, such as those of MCP servers, for every step that begins from now on. Those that cannot
     /// be used are left out, with the reason; a name that a tool of the engine's own has is taken.
     pub fn set_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<ToolboxError> {
-        self.inner.replace(|current| Current::new(current.rules.clone(), current.own.clone(), tools))
+        self.inner.policies.set_tools(tools)
     }
 
     /// Whether requests can be served.
@@ -427,7 +330,7 @@ impl Engine {
     /// Why they cannot.
     pub async fn ready(&self) -> Result<(), ReadError> {
         if self.inner.closing.is_cancelled() {
-            return Err(ReadError::ShuttingDown);
+            return Err(Unavailable::ShuttingDown.into());
         }
         Ok(self.inner.store.ready().await?)
     }
@@ -462,7 +365,7 @@ impl Engine {
     }
 
     fn check_open(&self, chat: &ChatId) -> Result<(), ReadError> {
-        if self.inner.is_closed_to(chat) { Err(ReadError::ShuttingDown) } else { Ok(()) }
+        if self.inner.is_closed_to(chat) { Err(Unavailable::ShuttingDown.into()) } else { Ok(()) }
     }
 }
 
@@ -537,36 +440,16 @@ impl Inner {
     }
 
     /// Has whoever drives the chat do something, and waits for what comes of it.
-    pub async fn ask<T, E: From<StoreError> + Refused>(
+    pub async fn ask<T, E: RequestError>(
         self: &Arc<Self>,
         chat: &ChatId,
         command: impl FnOnce(Reply<T, E>) -> Command,
     ) -> Result<T, E> {
         match self.put(chat, |reply| self.order(command(reply))).await {
             Ok(answer) => answer,
-            Err(Lost) if self.closing.is_cancelled() => Err(E::shutting_down()),
-            Err(Lost) => Err(StoreError::Unavailable("the chat's driver has failed".into()).into()),
+            Err(Lost) if self.closing.is_cancelled() => Err(Unavailable::ShuttingDown.into()),
+            Err(Lost) => Err(E::from(StoreError::Unavailable("the chat's driver has failed".into()))),
         }
-    }
-
-    /// What the steps that begin now go by.
-    pub fn current(&self) -> Arc<Current> {
-        self.current.borrow().clone()
-    }
-
-    /// Tells when that changes.
-    pub fn changes(&self) -> watch::Receiver<Arc<Current>> {
-        self.current.subscribe()
-    }
-
-    fn replace(&self, with: impl FnOnce(&Current) -> (Current, Vec<ToolboxError>)) -> Vec<ToolboxError> {
-        let mut left_out = Vec::new();
-        self.current.send_modify(|current| {
-            let (next, faults) = with(current);
-            *current = Arc::new(next);
-            left_out = faults;
-        });
-        left_out
     }
 
     /// What a run that goes by these rules and tools may look at now.
@@ -576,7 +459,7 @@ impl Inner {
             ids: &*self.ids,
             toolbox,
             rules,
-            newest: self.current.borrow().rules.policy.clone(),
+            newest: self.policies.current().rules.policy.clone(),
             limits: &self.settings.limits,
             expire: self.settings.expire,
             owner: &record.owner,

@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use fermata_engine::{AnswerError, ReadError, SubmitError, store::StoreError};
+use fermata_engine::{AnswerError, ReadError, SubmitError, Unavailable, store::StoreError};
 use fermata_protocol::{InvalidId, RequestError};
 use fermata_tools::StateName;
 use serde::Serialize;
@@ -270,6 +270,18 @@ impl From<StoreError> for ApiError {
     }
 }
 
+impl From<Unavailable> for ApiError {
+    fn from(unavailable: Unavailable) -> Self {
+        match unavailable {
+            Unavailable::ShuttingDown | Unavailable::Busy | Unavailable::Unreachable => {
+                Self::new(Code::Unavailable, unavailable.to_string())
+            }
+            Unavailable::OutcomeUnknown => Self::new(Code::Unclear, unavailable.to_string()),
+            Unavailable::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         let error = match error {
@@ -279,7 +291,7 @@ impl From<SubmitError> for ApiError {
             other => other,
         };
         let code = match error {
-            SubmitError::Store(error) => return error.into(),
+            SubmitError::Unavailable(unavailable) => return unavailable.into(),
             SubmitError::Invalid(_) => Code::InvalidRequest,
             SubmitError::NotFound => Code::NotFound,
             SubmitError::NothingToContinue(_) => Code::NothingToContinue,
@@ -289,8 +301,6 @@ impl From<SubmitError> for ApiError {
             SubmitError::TooManyRuns(_) => Code::TooManyRuns,
             SubmitError::TooManyChats(_) => Code::TooManyChats,
             SubmitError::TooManyBytes { .. } => Code::TooManyBytes,
-            SubmitError::ShuttingDown | SubmitError::Busy | SubmitError::Away => Code::Unavailable,
-            SubmitError::Unclear => Code::Unclear,
         };
         Self::new(code, error.to_string())
     }
@@ -299,7 +309,7 @@ impl From<SubmitError> for ApiError {
 impl From<AnswerError> for ApiError {
     fn from(error: AnswerError) -> Self {
         match error {
-            AnswerError::Store(error) => error.into(),
+            AnswerError::Unavailable(unavailable) => unavailable.into(),
             AnswerError::NotFound(detail) => Self::new(Code::NotFound, detail),
             AnswerError::AlreadyAnswered { detail, state } => {
                 Self::new(Code::AlreadyAnswered, detail).with_state(state)
@@ -311,10 +321,6 @@ impl From<AnswerError> for ApiError {
             AnswerError::DeniedByPolicy(detail) => Self::new(Code::DeniedByPolicy, detail),
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
-            AnswerError::ShuttingDown | AnswerError::Busy | AnswerError::Away => {
-                Self::new(Code::Unavailable, error.to_string())
-            }
-            AnswerError::Unclear => Self::new(Code::Unclear, error.to_string()),
         }
     }
 }
@@ -322,12 +328,8 @@ impl From<AnswerError> for ApiError {
 impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Store(error) => error.into(),
             ReadError::NotFound => Self::new(Code::NotFound, error.to_string()),
-            ReadError::ShuttingDown | ReadError::Busy | ReadError::Away => {
-                Self::new(Code::Unavailable, error.to_string())
-            }
-            ReadError::Unclear => Self::new(Code::Unclear, error.to_string()),
+            ReadError::Unavailable(unavailable) => unavailable.into(),
         }
     }
 }
@@ -353,9 +355,9 @@ mod tests {
     #[test]
     fn a_chat_that_is_busy_is_asked_again() {
         for error in [
-            ApiError::from(SubmitError::Busy),
-            ApiError::from(AnswerError::Busy),
-            ApiError::from(ReadError::Busy),
+            ApiError::from(SubmitError::from(Unavailable::Busy)),
+            ApiError::from(AnswerError::from(Unavailable::Busy)),
+            ApiError::from(ReadError::from(Unavailable::Busy)),
         ] {
             assert!(error.detail.ends_with("try again in a moment."));
             let response = error.into_response();
@@ -367,9 +369,9 @@ mod tests {
     #[test]
     fn a_chat_that_another_instance_has_is_asked_for_again() {
         for error in [
-            ApiError::from(SubmitError::Away),
-            ApiError::from(AnswerError::Away),
-            ApiError::from(ReadError::Away),
+            ApiError::from(SubmitError::from(Unavailable::Unreachable)),
+            ApiError::from(AnswerError::from(Unavailable::Unreachable)),
+            ApiError::from(ReadError::from(Unavailable::Unreachable)),
             ApiError::from(StoreError::Fenced),
         ] {
             assert!(

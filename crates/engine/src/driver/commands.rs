@@ -8,12 +8,13 @@ use tokio::time::Instant;
 
 use super::{Checked, Command, Driver, Live, Reply, saving::read_chunks};
 use crate::{
-    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Reader,
-    engine::{Detail, Refused, SHORT_CHAT, Unread},
+    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Reader, Unavailable,
+    errors::RequestError,
     instances::{Order, forward, home_of},
     run::{Ending, Given, Rejected, asker_in, goodbye},
     run_log::Writer,
     store::{Change, StoreError},
+    view::{Detail, Outline, SHORT_CHAT},
 };
 
 /// How far an answer has come.
@@ -121,7 +122,7 @@ impl Driver {
 
     /// Sends a result, and hands on what ends the driver: a database that has failed, or holds something else than it should. Where the
     /// chat has changed meanwhile, nothing is sent while there is another try.
-    async fn settle<T, E: Refused + From<StoreError>>(
+    async fn settle<T, E: RequestError>(
         &mut self,
         reply: &mut Reply<T, E>,
         result: Result<T, E>,
@@ -134,7 +135,7 @@ impl Driver {
             }
             result => result,
         };
-        let broken = result.as_ref().err().and_then(Refused::store).cloned();
+        let broken = result.as_ref().err().and_then(RequestError::store).cloned();
         if broken != Some(StoreError::Fenced) || is_last {
             reply.send(result);
         }
@@ -412,9 +413,9 @@ impl Driver {
                 }
             }
         }
-        let unread = if is_long {
+        let outline = if is_long {
             let outline = self.inner.store.outline(&self.chat).await?;
-            Some(Unread { profile, left_out, newer, outline })
+            Some(Outline { profile, messages: outline, left_out, newer })
         } else {
             None
         };
@@ -426,7 +427,7 @@ impl Driver {
             messages: messages.iter().map(|message| profile.message(message)).collect(),
             pending: calls.chain(questions).collect(),
             open,
-            unread,
+            outline,
         })
     }
 
@@ -435,7 +436,7 @@ impl Driver {
         let Some(record) = self.record.as_ref().filter(|record| record.owner == *owner) else {
             return Err(ReadError::NotFound);
         };
-        let server_has = self.inner.current();
+        let server_has = self.inner.policies.current();
         let toolbox = self.live.as_ref().map_or(&server_has.toolbox, |live| &live.toolbox);
         let counts = |(tool, grant): &(&String, &Grant)| match toolbox.find(tool) {
             Some(found) => grant.covers(found.spec()),
@@ -493,16 +494,16 @@ impl Command {
     /// Tells whoever asked that the chat has no room for this. Nothing of it was done.
     pub fn refuse_as_busy(self) {
         match self {
-            Self::Submit(_, mut reply) => reply.send(Err(Refused::busy())),
-            Self::Answer { mut reply, .. } => reply.send(Err(Refused::busy())),
+            Self::Submit(_, mut reply) => reply.send(Err(Unavailable::Busy.into())),
+            Self::Answer { mut reply, .. } => reply.send(Err(Unavailable::Busy.into())),
             Self::Resume { mut reply, .. } | Self::Rejoin { mut reply, .. } => {
-                reply.send(Err(Refused::busy()));
+                reply.send(Err(Unavailable::Busy.into()));
             }
             Self::Stop { mut reply, .. }
             | Self::Delete { mut reply, .. }
-            | Self::EndGrant { mut reply, .. } => reply.send(Err(Refused::busy())),
-            Self::View { mut reply, .. } => reply.send(Err(Refused::busy())),
-            Self::Grants { mut reply, .. } => reply.send(Err(Refused::busy())),
+            | Self::EndGrant { mut reply, .. } => reply.send(Err(Unavailable::Busy.into())),
+            Self::View { mut reply, .. } => reply.send(Err(Unavailable::Busy.into())),
+            Self::Grants { mut reply, .. } => reply.send(Err(Unavailable::Busy.into())),
             Self::Wake | Self::Verify => {}
         }
     }

@@ -21,9 +21,11 @@ use super::{
     timers::Timers,
 };
 use crate::{
-    engine::{Current, Inner, OpenRun},
+    engine::Inner,
     instances::Lock,
     model::{ModelError, ModelEvent},
+    open_runs::OpenRun,
+    rules::PolicySnapshot,
     run::Run,
     run_log::Writer,
 };
@@ -33,7 +35,7 @@ pub(super) struct Live {
     pub run: Run,
     pub log: Writer,
     /// What the step goes by.
-    pub current: Arc<Current>,
+    pub current: Arc<PolicySnapshot>,
     /// Its tools, with the browser's.
     pub toolbox: Toolbox,
     pub jobs: Jobs,
@@ -103,7 +105,7 @@ impl Live {
     pub fn new(
         run: Run,
         log: Writer,
-        current: Arc<Current>,
+        current: Arc<PolicySnapshot>,
         toolbox: Toolbox,
         driven: Option<OpenRun>,
         tasks: TaskTracker,
@@ -137,7 +139,7 @@ impl Live {
     }
 
     /// Goes by these rules and tools from now on.
-    pub fn go_by(&mut self, current: Arc<Current>) {
+    pub fn go_by(&mut self, current: Arc<PolicySnapshot>) {
         if !Arc::ptr_eq(&current, &self.current) {
             self.toolbox = self.toolbox.with_server_tools_of(&current.toolbox);
             self.current = current;

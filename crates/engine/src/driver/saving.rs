@@ -103,7 +103,7 @@ impl Driver {
     fn restore(&self, saved: RunRecord) -> Result<Live, StoreError> {
         let has_settings = !saved.settings.is_null();
         let (run, log) = restore(saved)?;
-        let current = self.inner.current();
+        let current = self.inner.policies.current();
         let toolbox = current.toolbox.with_saved_tools(&run.settings.tools);
         let mine = self.record.as_ref().filter(|record| record.is_mine);
         let driven = mine.map(|record| self.inner.open_runs.enter(&record.owner));

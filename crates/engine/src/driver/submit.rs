@@ -8,8 +8,9 @@ use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
 use super::{Driver, Live, Record};
 use crate::{
     AnswerError, FileUrls, Following, Limits, Reader, Submission, SubmitError,
-    engine::{Current, OpenRun},
+    open_runs::OpenRun,
     post::{Keep, Plan, plan, plan_first},
+    rules::PolicySnapshot,
     run::{Given, Run, RunRequest, claims_settled_call, heal_finished, shown_by},
     run_log::{Start, Writer},
     store::{Change, Fence, Kept, json_bytes},
@@ -17,7 +18,7 @@ use crate::{
 
 /// What a new run begins with, besides the post.
 struct Beginning {
-    current: Arc<Current>,
+    current: Arc<PolicySnapshot>,
     toolbox: Toolbox,
     open: OpenRun,
     keep: Keep,
@@ -35,7 +36,7 @@ impl Driver {
         if self.record.is_none() && submission.body.fermata.exists {
             return Err(SubmitError::NotFound);
         }
-        let current = self.inner.current();
+        let current = self.inner.policies.current();
         let toolbox = check_tools(submission, &current, &self.inner.settings.limits)?;
         self.take_up().await?;
         let profile = submission.body.fermata.client.unwrap_or(self.inner.settings.client);
@@ -199,7 +200,7 @@ impl Driver {
         if !claims_settled_call(message, &shown) {
             return Err(nothing_new());
         }
-        let current = self.inner.current();
+        let current = self.inner.policies.current();
         let on_server = |tool: &str| current.toolbox.find(tool).is_some();
         let chunks = heal_finished(message, &shown, on_server).ok_or_else(nothing_new)?;
         if let Some(record) = &mut self.record {
@@ -268,7 +269,11 @@ fn check_files(posted: Option<&UiMessage>, file_urls: &FileUrls) -> Result<(), S
 }
 
 /// The tools of a run that this post starts.
-fn check_tools(submission: &Submission, current: &Current, limits: &Limits) -> Result<Toolbox, SubmitError> {
+fn check_tools(
+    submission: &Submission,
+    current: &PolicySnapshot,
+    limits: &Limits,
+) -> Result<Toolbox, SubmitError> {
     let body = &submission.body;
     let limits = PostedLimits { bytes: limits.tool_bytes, patterns: limits.patterns };
     let toolbox = current.toolbox.with_browser_tools(&body.tools, limits).map_err(|error| match error {
@@ -294,7 +299,7 @@ fn nothing_new() -> SubmitError {
 
 fn refused(error: AnswerError) -> SubmitError {
     match error {
-        AnswerError::Store(error) => SubmitError::Store(error),
+        AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
         AnswerError::TooLarge(words) => SubmitError::TooLarge(words),
         other => SubmitError::Invalid(other.to_string()),
     }

@@ -60,7 +60,7 @@ impl Driver {
     /// Lets calls go on whose tools have come.
     pub(super) async fn find_tools(&mut self) -> Result<(), StoreError> {
         let Some(live) = self.live.as_mut().filter(|live| live.run.waits_for_tools()) else { return Ok(()) };
-        live.go_by(self.inner.current());
+        live.go_by(self.inner.policies.current());
         let effects = self.decide(Run::find_tools);
         self.perform(effects).await
     }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::letter::FollowingLetter;
 use crate::{
-    Following, ReadError, Reader,
+    Following, ReadError, Reader, Unavailable,
     driver::Command,
     engine::Inner,
     run_log::{Home, Start},
@@ -91,10 +91,13 @@ impl Home for ChatHome {
 /// Whether it is worth asking again.
 fn may_pass(error: &ReadError) -> bool {
     match error {
-        ReadError::Busy | ReadError::Away | ReadError::Unclear => true,
-        ReadError::Store(StoreError::Unavailable(_) | StoreError::Unclear(_) | StoreError::Fenced) => true,
-        ReadError::Store(StoreError::Corrupt(_) | StoreError::Conflict(_) | StoreError::BadCursor)
-        | ReadError::NotFound
-        | ReadError::ShuttingDown => false,
+        ReadError::NotFound | ReadError::Unavailable(Unavailable::ShuttingDown) => false,
+        ReadError::Unavailable(
+            Unavailable::Busy | Unavailable::Unreachable | Unavailable::OutcomeUnknown,
+        ) => true,
+        ReadError::Unavailable(Unavailable::Store(error)) => match error {
+            StoreError::Unavailable(_) | StoreError::Unclear(_) | StoreError::Fenced => true,
+            StoreError::Corrupt(_) | StoreError::Conflict(_) | StoreError::BadCursor => false,
+        },
     }
 }

@@ -10,7 +10,7 @@ use fermata_tools::Owner;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Submission, engine::Detail, store::InstanceId};
+use crate::{Submission, store::InstanceId, view::Detail};
 
 /// A number that its writer gives to a question, or to a feed.
 pub(super) type Number = u64;

@@ -28,8 +28,10 @@ use super::{
     letter::{Ask, Letter, Number},
 };
 use crate::{
+    Unavailable,
     driver::{Checked, Command, Reply},
-    engine::{Inner, Refused},
+    engine::Inner,
+    errors::RequestError,
     mail::MailError,
     store::InstanceId,
 };
@@ -157,14 +159,14 @@ impl Errand {
         again: impl FnOnce(Reply<T, E>) -> Command,
     ) where
         L: DeserializeOwned,
-        E: DeserializeOwned + Refused,
+        E: DeserializeOwned + RequestError,
     {
         let Self { inner, chat, to, until } = self;
         let may_be_done_twice = ask.may_be_done_twice();
         let result = match ask_instance(&inner, &chat, &to, until, ask).await {
             Ok(result) => serde_json::from_str::<Result<L, E>>(result.get()).unwrap_or_else(|error| {
                 tracing::error!(%to, %error, "a reply of another instance cannot be read");
-                Err(E::away())
+                Err(Unavailable::Unreachable.into())
             }),
             Err(unreached) if may_ask_again(unreached, may_be_done_twice) && Instant::now() < until => {
                 sleep(PAUSE).await;
@@ -172,10 +174,10 @@ impl Errand {
                 inner.tell(&chat, order);
                 return;
             }
-            Err(Unreached::NotThere) => Err(E::away()),
+            Err(Unreached::NotThere) => Err(Unavailable::Unreachable.into()),
             // What could not be sent in time may arrive all the same.
-            Err(Unreached::Down) if may_be_done_twice => Err(E::away()),
-            Err(Unreached::Down | Unreached::Lost) => Err(E::unclear()),
+            Err(Unreached::Down) if may_be_done_twice => Err(Unavailable::Unreachable.into()),
+            Err(Unreached::Down | Unreached::Lost) => Err(Unavailable::OutcomeUnknown.into()),
         };
         reply.send(result.map(arrive));
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{ReadError, Store, store::StoreError};
+use fermata_engine::{ReadError, Store, Unavailable, store::StoreError};
 use fermata_protocol::AnswerTarget;
 use serde_json::json;
 
@@ -230,7 +230,7 @@ async fn who_asks_a_driver_that_panics_is_told_and_may_ask_again() {
 }
 
 fn is_lost(answer: &Result<fermata_engine::ChatView, ReadError>) -> bool {
-    matches!(answer, Err(ReadError::Store(StoreError::Unavailable(_))))
+    matches!(answer, Err(ReadError::Unavailable(Unavailable::Store(StoreError::Unavailable(_)))))
 }
 
 #[tokio::test(start_paused = true)]

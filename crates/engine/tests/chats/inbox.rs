@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{AnswerError, ReadError, Submission, SubmitError};
+use fermata_engine::{AnswerError, ReadError, Submission, SubmitError, Unavailable};
 use fermata_protocol::ChatBody;
 use futures::{
     FutureExt,
@@ -30,16 +30,16 @@ async fn asks(world: &World, nth: usize, call: &str) -> Result<(), String> {
     let is_busy = match nth % 4 {
         0 => {
             let answered = engine.answer(owner, chat, None, vec![output(call, json!("Bern"))]).await;
-            matches!(answered, Err(AnswerError::Busy))
+            matches!(answered, Err(AnswerError::Unavailable(Unavailable::Busy)))
         }
         1 => {
             let message = json!({"id": format!("u{nth}"), "role": "user", "content": format!("words {nth}")});
             let body = ChatBody::parse(json!({"id": chat.as_str(), "message": message})).expect("a post");
             let submission = Submission { owner: owner.clone(), body, hold: None, address: None };
-            matches!(engine.submit(submission).await, Err(SubmitError::Busy))
+            matches!(engine.submit(submission).await, Err(SubmitError::Unavailable(Unavailable::Busy)))
         }
-        2 => matches!(engine.resume(owner, chat, None).await, Err(ReadError::Busy)),
-        _ => matches!(engine.chat(owner, chat).await, Err(ReadError::Busy)),
+        2 => matches!(engine.resume(owner, chat, None).await, Err(ReadError::Unavailable(Unavailable::Busy))),
+        _ => matches!(engine.chat(owner, chat).await, Err(ReadError::Unavailable(Unavailable::Busy))),
     };
     if is_busy { Err("busy".into()) } else { Ok(()) }
 }
@@ -91,7 +91,10 @@ async fn what_a_run_waits_for_is_not_lost_because_its_chat_is_busy() {
     stream.until("tool-input-available").await;
     world.store.is_silent.send_replace(true);
     let (waiting, refused) = flood((0..MANY).map(|_| world.engine.chat(&world.owner, &world.chat).boxed()));
-    assert!(!refused.is_empty() && refused.iter().all(|view| matches!(view, Err(ReadError::Busy))));
+    assert!(
+        !refused.is_empty()
+            && refused.iter().all(|view| matches!(view, Err(ReadError::Unavailable(Unavailable::Busy))))
+    );
     // The tool has ended long ago.
     tokio::time::sleep(Duration::from_secs(10)).await;
     world.store.is_silent.send_replace(false);
@@ -125,7 +128,10 @@ async fn a_wake_up_that_finds_the_chat_busy_comes_again() {
     }
     let (more, refused) = flood((0..MANY).map(grants));
     waiting.extend(more);
-    assert!(!refused.is_empty() && refused.iter().all(|grants| matches!(grants, Err(ReadError::Busy))));
+    assert!(
+        !refused.is_empty()
+            && refused.iter().all(|grants| matches!(grants, Err(ReadError::Unavailable(Unavailable::Busy))))
+    );
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.store.is_silent.send_replace(false);
     assert!(join_all(waiting).await.iter().all(Result::is_ok));

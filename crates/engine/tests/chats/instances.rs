@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{AnswerError, Mail, ReadError, SubmitError, model::ModelEvent};
+use fermata_engine::{AnswerError, Mail, ReadError, SubmitError, Unavailable, model::ModelEvent};
 use fermata_protocol::{ChatId, EventId};
 use fermata_tools::{AuditAction, Owner};
 use futures::FutureExt;
@@ -391,9 +391,9 @@ async fn without_mail_chats_go_on_where_they_are_and_the_others_say_so() {
     let mail = here.mail.clone().unwrap();
     mail.set_down(true);
     let away = there.engine.answer(&there.owner, &there.chat, None, vec![output(&call, json!(1))]).await;
-    assert!(matches!(away, Err(AnswerError::Away)), "{away:?}");
+    assert!(matches!(away, Err(AnswerError::Unavailable(Unavailable::Unreachable))), "{away:?}");
     let away = there.engine.resume(&there.owner, &there.chat, None).await;
-    assert!(matches!(away, Err(ReadError::Away)));
+    assert!(matches!(away, Err(ReadError::Unavailable(Unavailable::Unreachable))));
     assert_eq!(here.pending().await.len(), 1);
     after(10).await;
     mail.set_down(false);
@@ -471,7 +471,7 @@ async fn an_instance_that_ends_lets_its_waiting_runs_go_at_once() {
     copy.until("tool-input-available").await;
     here.engine.shutdown().await;
     assert!(stream.read_out().await.ends_with("tool-input-available error"));
-    assert!(matches!(here.engine.ready().await, Err(ReadError::ShuttingDown)));
+    assert!(matches!(here.engine.ready().await, Err(ReadError::Unavailable(Unavailable::ShuttingDown))));
     assert!(copy_is_quiet(&mut copy), "who reads elsewhere notices nothing");
     assert!(there.answer(output(&call, json!("Bern"))).await.is_ok());
     assert!(copy.read_out().await.ends_with("text-end finish-step finish"), "{}", copy.types());

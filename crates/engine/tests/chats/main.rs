@@ -484,7 +484,7 @@ async fn an_owner_has_no_more_open_runs_than_allowed() {
     }
     let body = json!({"id": "c3", "message": {"role": "user", "content": "one more"}});
     let refused = world.try_post(body.clone(), None).await.err().unwrap();
-    assert!(refused.to_string().contains("as may be (3, runs_per_owner)"), "{refused}");
+    assert!(refused.to_string().contains("limit of 3 open runs (runs_per_owner)"), "{refused}");
     world.engine.stop(&world.owner, &world.chat).await.unwrap();
     world.script([says("ok")]);
     world.try_post(body, None).await.unwrap();

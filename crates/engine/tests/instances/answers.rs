@@ -1,6 +1,6 @@
 //! What people and pages answer, in the ways in which they do.
 
-use fermata_engine::AnswerError;
+use fermata_engine::{AnswerError, Unavailable};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatId, ElicitAction, ElicitationId, Profile, ToolState, UiPart,
 };
@@ -179,7 +179,9 @@ impl World {
                         facts.promise(&chat, asked, Promised::Answer(answer));
                     }
                 }
-                Some(Err(AnswerError::Store(error))) => check_error(&facts, &told, &error),
+                Some(Err(AnswerError::Unavailable(Unavailable::Store(error)))) => {
+                    check_error(&facts, &told, &error)
+                }
                 Some(Err(_)) | None => {}
             }
         });

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use fermata_engine::{Following, ReadError, Store, Submission, SubmitError, store::StoreError};
+use fermata_engine::{Following, ReadError, Store, Submission, SubmitError, Unavailable, store::StoreError};
 use fermata_protocol::{ChatBody, ChatId, EventId, Role};
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -85,7 +85,9 @@ impl World {
                     }
                     follow(following);
                 }
-                Some(Err(SubmitError::Store(error))) => check_error(&facts, &told, &error),
+                Some(Err(SubmitError::Unavailable(Unavailable::Store(error)))) => {
+                    check_error(&facts, &told, &error)
+                }
                 Some(Err(_)) | None => {}
             }
         });
@@ -154,7 +156,7 @@ impl World {
         let named = chat.clone();
         let work = async move { engine.chat(&owner, &named).await };
         self.ask(&slot, format!("look at {chat}"), work, move |done| {
-            if let Some(Err(ReadError::Store(error))) = done {
+            if let Some(Err(ReadError::Unavailable(Unavailable::Store(error)))) = done {
                 check_error(&facts, "look", &error);
             }
         });
@@ -193,7 +195,9 @@ impl World {
             facts.log(format!("{told}: {result:?}"));
             match done {
                 Some(Ok(Some(following))) => follow(following),
-                Some(Err(ReadError::Store(error))) => check_error(&facts, &told, &error),
+                Some(Err(ReadError::Unavailable(Unavailable::Store(error)))) => {
+                    check_error(&facts, &told, &error)
+                }
                 Some(Ok(None) | Err(_)) | None => {}
             }
         });

@@ -1,6 +1,6 @@
 //! What may be replaced while an engine runs: the rules, and the tools that come and go.
 //!
-//! Invariant: a step goes by one [`Current`] from its beginning to its end.
+//! Invariant: a step goes by one [`PolicySnapshot`] from its beginning to its end.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use fermata_tools::{
     ChainMode, DefaultPolicy, ErrorPolicy, GateMode, MAX_RETRIES, Pattern, Policy, Tool, ToolSettings,
     ToolSpec, Toolbox, ToolboxError,
 };
+use tokio::sync::watch;
 
 /// What decides about calls. A step keeps the rules that were in force when it began, but what the newest deny does not run.
 #[derive(Clone)]
@@ -24,15 +25,20 @@ pub struct Rules {
     pub tools: Vec<(Pattern, ToolSettings)>,
 }
 
-/// What the steps that begin now go by.
-pub(crate) struct Current {
+/// The policy snapshot in force. It is replaced as a whole; a step that has begun keeps the one it began with.
+pub(crate) struct Policies {
+    current: watch::Sender<Arc<PolicySnapshot>>,
+}
+
+/// The rules and tools that a step uses.
+pub(crate) struct PolicySnapshot {
     pub rules: Rules,
-    /// The tools of this process and of MCP servers, as the rules want them.
+    /// The tools of this process and of MCP servers, with the settings that the rules have for them.
     pub toolbox: Toolbox,
-    /// Those that the engine was built with.
-    pub own: Vec<Arc<dyn Tool>>,
-    /// Those that come and go.
-    pub others: Vec<Arc<dyn Tool>>,
+    /// The tools that the engine was built with.
+    own: Vec<Arc<dyn Tool>>,
+    /// The tools that come and go.
+    others: Vec<Arc<dyn Tool>>,
 }
 
 // === impl Rules ===
@@ -68,10 +74,48 @@ impl Default for Rules {
     }
 }
 
-// === impl Current ===
+// === impl Policies ===
 
-impl Current {
-    /// With the tools that cannot be used, and why.
+impl Policies {
+    pub fn new(snapshot: PolicySnapshot) -> Self {
+        Self { current: watch::Sender::new(Arc::new(snapshot)) }
+    }
+
+    /// Returns the snapshot for steps that begin now.
+    pub fn current(&self) -> Arc<PolicySnapshot> {
+        self.current.borrow().clone()
+    }
+
+    /// Returns a receiver that is notified of each replacement.
+    pub fn changes(&self) -> watch::Receiver<Arc<PolicySnapshot>> {
+        self.current.subscribe()
+    }
+
+    /// Replaces the rules, and keeps the tools.
+    pub fn set_rules(&self, rules: Rules) {
+        self.current.send_modify(|current| {
+            // All tools were checked when they came, and rules cannot make one unusable.
+            let (next, _) = PolicySnapshot::new(rules, current.own.clone(), current.others.clone());
+            *current = Arc::new(next);
+        });
+    }
+
+    /// Replaces the tools that come and go, and keeps the rules. Returns the errors of tools that cannot be used.
+    pub fn set_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<ToolboxError> {
+        let mut errors = Vec::new();
+        self.current.send_modify(|current| {
+            let (next, unusable) = PolicySnapshot::new(current.rules.clone(), current.own.clone(), tools);
+            *current = Arc::new(next);
+            errors = unusable;
+        });
+        errors
+    }
+}
+
+// === impl PolicySnapshot ===
+
+impl PolicySnapshot {
+    /// Returns the snapshot, and the errors of tools that cannot be used.
     pub fn new(
         rules: Rules,
         own: Vec<Arc<dyn Tool>>,

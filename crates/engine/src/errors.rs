@@ -1,0 +1,153 @@
+//! The reasons for which a request to a chat is refused, as sentences for the client.
+//!
+//! Instances send these errors to each other, so their serialized form is part of the peer protocol.
+
+use fermata_tools::StateName;
+use serde::{Deserialize, Serialize};
+
+use crate::store::StoreError;
+
+/// The reasons for which any request to a chat may fail, whatever it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum Unavailable {
+    #[error("The server is shutting down; try again in a moment.")]
+    ShuttingDown,
+    #[error("This chat has too many requests waiting; try again in a moment.")]
+    Busy,
+    #[error(
+        "This chat is owned by another instance, which cannot be reached right now; try again in a moment."
+    )]
+    #[serde(rename = "Away")]
+    Unreachable,
+    #[error(
+        "This chat is owned by another instance, and it is not known whether that instance has done this. Look at the chat before you \
+         send it again."
+    )]
+    #[serde(rename = "Unclear")]
+    OutcomeUnknown,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The reasons for which a post starts nothing.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum SubmitError {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("There is no chat with this id.")]
+    NotFound,
+    #[error("{0}")]
+    NothingToContinue(String),
+    #[error("The tool name {0} is taken by a tool of the server; give the browser tool another name.")]
+    ToolNameTaken(String),
+    #[error("This run has no tool {name}. It has: {}.", known.join(", "))]
+    UnknownTool { name: String, known: Vec<String> },
+    #[error("{0}")]
+    TooLarge(String),
+    #[error(
+        "You have reached the limit of {0} open runs (runs_per_owner). Stop one, or wait for one to end."
+    )]
+    TooManyRuns(usize),
+    #[error("You have reached the limit of {0} chats (chats_per_owner). Delete one.")]
+    TooManyChats(usize),
+    #[error(
+        "Your chats have {bytes} bytes, and this would add {growth}; the limit is {limit} (bytes_per_owner). Delete a chat, or edit an \
+         earlier message, which drops all that follows."
+    )]
+    TooManyBytes { bytes: usize, growth: usize, limit: usize },
+    #[error(transparent)]
+    #[serde(untagged)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// The reasons for which an answer is refused. If one answer of a batch is refused, none is accepted.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum AnswerError {
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{detail}")]
+    AlreadyAnswered { detail: String, state: StateName },
+    #[error("{detail}")]
+    WrongAnswer { detail: String, state: StateName },
+    #[error("{detail}")]
+    Gone { detail: String, state: StateName },
+    #[error("{0}")]
+    DeniedByPolicy(String),
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{0}")]
+    TooLarge(String),
+    #[error(transparent)]
+    #[serde(untagged)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// The reasons for which a chat cannot be read or changed.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum ReadError {
+    #[error("There is no chat with this id.")]
+    NotFound,
+    #[error(transparent)]
+    #[serde(untagged)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// An error of a request to a chat, which may say that the chat is unavailable.
+pub(crate) trait RequestError: From<Unavailable> + From<StoreError> {
+    /// Returns why the chat is unavailable, if that is the error.
+    fn unavailable(&self) -> Option<&Unavailable>;
+
+    /// Returns the store's error, if that is what made the chat unavailable.
+    fn store(&self) -> Option<&StoreError> {
+        match self.unavailable() {
+            Some(Unavailable::Store(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! request_error {
+    ($($error:ident),*) => {$(
+        impl From<StoreError> for $error {
+            fn from(error: StoreError) -> Self {
+                Self::Unavailable(Unavailable::Store(error))
+            }
+        }
+
+        impl RequestError for $error {
+            fn unavailable(&self) -> Option<&Unavailable> {
+                if let Self::Unavailable(unavailable) = self { Some(unavailable) } else { None }
+            }
+        }
+    )*};
+}
+
+request_error!(AnswerError, ReadError, SubmitError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Instances of two versions run side by side while a new one is rolled out, so the form that older ones read stays.
+    #[test]
+    fn errors_between_instances_keep_the_form_that_older_versions_read() {
+        let errors = [
+            (SubmitError::Unavailable(Unavailable::ShuttingDown), r#""ShuttingDown""#),
+            (SubmitError::Unavailable(Unavailable::Busy), r#""Busy""#),
+            (SubmitError::Unavailable(Unavailable::Unreachable), r#""Away""#),
+            (SubmitError::Unavailable(Unavailable::OutcomeUnknown), r#""Unclear""#),
+            (SubmitError::from(StoreError::Fenced), r#"{"Store":"Fenced"}"#),
+            (SubmitError::NotFound, r#""NotFound""#),
+            (SubmitError::TooManyRuns(3), r#"{"TooManyRuns":3}"#),
+        ];
+        for (error, json) in errors {
+            assert_eq!(serde_json::to_string(&error).unwrap(), json);
+            let read: SubmitError = serde_json::from_str(json).unwrap();
+            assert_eq!(format!("{read:?}"), format!("{error:?}"));
+        }
+    }
+}

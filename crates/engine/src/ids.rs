@@ -1,0 +1,7 @@
+//! The port to where ids come from. The engine is given its ids, so that a whole transcript can be a snapshot in tests.
+
+/// A source of ids.
+pub trait Ids: Send + Sync {
+    /// Returns a new id that cannot be guessed: 1 to 40 characters of `[A-Za-z0-9_-]`, beginning with `prefix`.
+    fn next(&self, prefix: &str) -> String;
+}

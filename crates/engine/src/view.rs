@@ -1,0 +1,150 @@
+//! A chat as its user may see it, and its messages one page after the other, so that a long chat is never in memory as a whole.
+//!
+//! Everything that belongs together (the list of messages, the pending calls, whether a run is open) is read at one moment by the
+//! chat actor. The contents of a long chat are read from the store afterwards, as slowly as the client takes them; if a message is
+//! gone by then, the reading ends with an error.
+
+use std::sync::Arc;
+
+use fermata_protocol::{ChatId, ElicitationId, MessageId, Profile, UiMessage};
+use fermata_tools::{Call, Elicitation};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ReadError, Store,
+    store::{Outlined, StoreError},
+};
+
+/// The size of the longest chat that is read at once, in bytes of JSON.
+pub(crate) const SHORT_CHAT: usize = 1 << 20;
+/// The size of one page of a long chat, in bytes of JSON, unless a single message is longer.
+const PAGE_BYTES: usize = 256 << 10;
+
+/// A chat as its user may see it, in the profile of its last post.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ChatView {
+    /// The chat's id.
+    pub id: ChatId,
+    /// The chat's messages, without the one that an open run is writing.
+    pub messages: Vec<UiMessage>,
+    /// The calls and questions that wait for the user or the browser.
+    pub pending: Vec<Pending>,
+    /// `true` if a run is open and can be followed.
+    pub open: bool,
+    /// The messages of a long chat, which are read page by page.
+    #[serde(default, rename = "unread", skip_serializing_if = "Option::is_none")]
+    pub(crate) outline: Option<Outline>,
+}
+
+/// A call or a question that waits for the user or the browser.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Pending {
+    /// A call that waits for a person's decision or for the browser's output.
+    Call(Box<Call>),
+    /// A question that a running call has put to the user.
+    Elicitation {
+        /// The question's id.
+        id: ElicitationId,
+        /// The call that asks.
+        call: Box<Call>,
+        /// The question.
+        question: Elicitation,
+        /// The time at which the question was put.
+        since: Timestamp,
+        /// The time at which the run ends as expired.
+        expires: Timestamp,
+    },
+}
+
+/// A tool that the user has allowed for always in a chat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantedTool {
+    /// The tool's name.
+    pub tool: String,
+    /// The time at which it was allowed.
+    pub since: Timestamp,
+}
+
+/// The part of a chat that a request wants to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Detail {
+    /// All messages at once, which is what an instance of an earlier version asks for.
+    #[default]
+    Everything,
+    /// All messages of a short chat, and the outline of a long one.
+    InPages,
+    /// The pending calls and questions, without messages.
+    Pending,
+}
+
+/// The messages of a long chat that are still to be read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Outline {
+    pub profile: Profile,
+    /// All messages of the chat, in order.
+    #[serde(rename = "outline")]
+    pub messages: Vec<Outlined>,
+    /// The message that an open run is writing.
+    pub left_out: Option<MessageId>,
+    /// A message of which the chat actor has a newer state than the store.
+    pub newer: Option<UiMessage>,
+}
+
+/// A chat, and its messages one page after the other.
+pub struct ChatPages {
+    /// The chat, without messages.
+    pub chat: ChatView,
+    /// The messages of a short chat.
+    short: Vec<UiMessage>,
+    outline: Option<Outline>,
+    position: usize,
+    store: Arc<dyn Store>,
+}
+
+impl ChatPages {
+    pub(crate) fn new(mut chat: ChatView, store: Arc<dyn Store>) -> Self {
+        let short = std::mem::take(&mut chat.messages);
+        let outline = chat.outline.take();
+        Self { chat, short, outline, position: 0, store }
+    }
+
+    /// Returns whether there may be more than one page.
+    pub fn is_long(&self) -> bool {
+        self.outline.is_some()
+    }
+
+    /// Returns the next messages; an empty page is the end.
+    ///
+    /// # Errors
+    /// Returns an error if the messages cannot be read, or have changed since the reading began.
+    pub async fn next(&mut self) -> Result<Vec<UiMessage>, ReadError> {
+        let Some(outline) = &self.outline else { return Ok(std::mem::take(&mut self.short)) };
+        let mut page = Vec::new();
+        // A page may consist of the message that is left out.
+        while page.is_empty() && self.position < outline.messages.len() {
+            let begins = self.position;
+            let mut bytes = 0;
+            while let Some(message) = outline.messages.get(self.position)
+                && (self.position == begins || bytes + message.bytes <= PAGE_BYTES)
+            {
+                bytes += message.bytes;
+                self.position += 1;
+            }
+            let messages = self.store.messages_at(&self.chat.id, begins..self.position).await?;
+            let expected = &outline.messages[begins..self.position];
+            if !messages.iter().map(|message| &message.id).eq(expected.iter().map(|message| &message.id)) {
+                return Err(StoreError::Fenced.into());
+            }
+            for message in messages {
+                if outline.left_out.as_ref() == Some(&message.id) {
+                    continue;
+                }
+                let newer = outline.newer.as_ref().filter(|newer| newer.id == message.id);
+                page.push(outline.profile.message(newer.unwrap_or(&message)));
+            }
+        }
+        Ok(page)
+    }
+}
