@@ -1,4 +1,4 @@
-//! The real npm clients are the judges: what they make of the bytes this crate writes is what this crate says they show.
+//! Compares this crate with the real npm clients: the messages that they make of its bytes must be those that it predicts.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,7 +25,7 @@ use transcripts::{Event, Transcript};
 struct Case {
     name: String,
     profile: Profile,
-    /// What the client shows before the stream.
+    /// The messages that the client shows before the stream.
     shown: Vec<Value>,
     chunks: Vec<UiChunk>,
     expected: Value,
@@ -64,8 +64,8 @@ fn record_of(transcript: &Transcript) -> UiMessage {
     assembler.snapshot()
 }
 
-/// The only difference that is allowed: clients are not sent decisions, so an approval of theirs has no `approved` and no
-/// `reason`, unless they were the ones to decide.
+/// Removes the only difference that is allowed: clients are not sent decisions, so their approvals have no `approved` and no
+/// `reason` unless the client made the decision itself.
 fn without_decisions(mut message: Value) -> Value {
     for part in message["parts"].as_array_mut().into_iter().flatten() {
         if let Some(approval) = part.get_mut("approval").and_then(Value::as_object_mut) {
@@ -76,7 +76,7 @@ fn without_decisions(mut message: Value) -> Value {
     message
 }
 
-/// JavaScript writes a whole number without a fraction.
+/// Writes whole numbers without a fraction, as JavaScript does.
 fn with_whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 1e15) {
@@ -105,7 +105,7 @@ fn npm_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/npm")
 }
 
-/// Installed once, and again when the lock file has changed.
+/// Installs the clients, unless those of the current lock file are installed already.
 fn install_clients() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -126,7 +126,7 @@ fn install_clients() {
     });
 }
 
-fn asked_of_clients(questions: &[Value]) -> Vec<Value> {
+fn ask_clients(requests: &[Value]) -> Vec<Value> {
     install_clients();
     let mut node = Command::new("node")
         .arg("fold.mjs")
@@ -135,7 +135,7 @@ fn asked_of_clients(questions: &[Value]) -> Vec<Value> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("node is missing: install Node 20 or later to run the real clients");
-    node.stdin.take().unwrap().write_all(json!(questions).to_string().as_bytes()).unwrap();
+    node.stdin.take().unwrap().write_all(json!(requests).to_string().as_bytes()).unwrap();
     let output = node.wait_with_output().unwrap();
     assert!(output.status.success(), "fold.mjs failed");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -147,23 +147,23 @@ fn comparable(message: &Value) -> Value {
 
 fn folded_by_clients(cases: &[Case]) -> Vec<Value> {
     let stream = |case: &Case| json!({"client": package(case.profile), "messages": case.shown, "sse": event_stream(case.profile, &case.chunks)});
-    asked_of_clients(&cases.iter().map(stream).collect::<Vec<_>>())
+    ask_clients(&cases.iter().map(stream).collect::<Vec<_>>())
 }
 
-/// Fails with every difference; gives what the clients made.
-fn judge(cases: &[Case]) -> Vec<Value> {
+/// Fails with a list of all differences. Returns what the clients made of the streams.
+fn compare(cases: &[Case]) -> Vec<Value> {
     let folded = folded_by_clients(cases);
-    let mut faults = Vec::new();
+    let mut differences = Vec::new();
     for (case, made) in cases.iter().zip(&folded) {
-        let whose = format!("{} in {}", case.name, package(case.profile));
+        let case_name = format!("{} in {}", case.name, package(case.profile));
         if made["errors"] != json!(case.errors) {
-            faults.push(format!("{whose}: the client reports {}", made["errors"]));
+            differences.push(format!("{case_name}: the client reports {}", made["errors"]));
         }
         let (client, server) = (comparable(&made["message"]), comparable(&case.expected));
         for field in ["id", "role", "metadata"] {
             if client.get(field) != server.get(field) {
-                faults.push(format!(
-                    "{whose}: {field}\n  client {:?}\n  server {:?}",
+                differences.push(format!(
+                    "{case_name}: {field}\n  client {:?}\n  server {:?}",
                     client.get(field),
                     server.get(field)
                 ));
@@ -176,20 +176,20 @@ fn judge(cases: &[Case]) -> Vec<Value> {
         for at in 0..client.len().max(server.len()) {
             if client.get(at) != server.get(at) {
                 let show = |part: Option<&Value>| part.map_or("nothing".to_owned(), Value::to_string);
-                faults.push(format!(
-                    "{whose}: part {at}\n  client {}\n  server {}",
+                differences.push(format!(
+                    "{case_name}: part {at}\n  client {}\n  server {}",
                     show(client.get(at)),
                     show(server.get(at))
                 ));
             }
         }
     }
-    assert!(faults.is_empty(), "{} differences:\n{}", faults.len(), faults.join("\n"));
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
     folded
 }
 
 #[test]
-fn what_the_clients_fold_is_what_the_profile_says_they_show() {
+fn the_clients_show_what_the_profile_predicts() {
     let mut cases = Vec::new();
     for transcript in transcripts::all() {
         for profile in transcript.profiles {
@@ -203,7 +203,7 @@ fn what_the_clients_fold_is_what_the_profile_says_they_show() {
             });
         }
     }
-    judge(&cases);
+    compare(&cases);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_replay_makes_the_same_message_in_every_client() {
             });
         }
     }
-    for (case, made) in cases.iter().zip(judge(&cases)) {
+    for (case, made) in cases.iter().zip(compare(&cases)) {
         let has_output =
             |part: &&Value| part["state"] == "output-available" && part.get("preliminary").is_none();
         let done = case.expected["parts"].as_array().unwrap().iter().filter(has_output);
@@ -234,20 +234,20 @@ fn a_replay_makes_the_same_message_in_every_client() {
 }
 
 #[test]
-fn a_page_that_shows_open_calls_is_healed_by_their_outcomes_and_what_followed() {
+fn outcomes_and_later_steps_complete_a_page_that_shows_open_calls() {
     let mut cases = Vec::new();
     for transcript in transcripts::all() {
         let record = record_of(&transcript);
         let Some(first) = transcript.events.iter().position(is_outcome) else {
             continue;
         };
-        let seen = Transcript {
+        let beginning = Transcript {
             name: transcript.name,
             profiles: transcript.profiles,
             events: transcript.events.into_iter().take(first).collect(),
             errors: &[],
         };
-        let shown_before = record_of(&seen);
+        let shown_before = record_of(&beginning);
         let replayed = replay(&record, 1);
         let shows = |call: &ToolPart| {
             shown_before
@@ -257,25 +257,25 @@ fn a_page_that_shows_open_calls_is_healed_by_their_outcomes_and_what_followed() 
         };
         let calls = record.parts.iter().filter_map(UiPart::as_tool);
         let outcomes = calls.filter(|call| shows(call)).filter_map(outcome);
-        let healing: Vec<UiChunk> =
+        let rest: Vec<UiChunk> =
             replayed[..1].iter().cloned().chain(outcomes).chain(replayed[1..].iter().cloned()).collect();
-        for profile in seen.profiles {
+        for profile in beginning.profiles {
             let before = profile.message(&shown_before);
             let mut assembler = Assembler::from_message(shown_before.clone());
-            for chunk in &healing {
+            for chunk in &rest {
                 assembler.apply(chunk).unwrap();
             }
             cases.push(Case {
                 name: transcript.name.to_owned(),
                 profile: *profile,
                 shown: vec![json!({"id": "u", "role": "user", "parts": []}), json!(before)],
-                chunks: healing.clone(),
+                chunks: rest.clone(),
                 expected: json!(profile.message(&assembler.snapshot())),
                 errors: &[],
             });
         }
     }
-    judge(&cases);
+    compare(&cases);
 }
 
 fn is_outcome(event: &Event) -> bool {
@@ -288,20 +288,20 @@ fn is_outcome(event: &Event) -> bool {
     )
 }
 
-/// Version 7 has two chunks that have no lesser form; its clients before 7.0.70 refuse them.
-const WITHOUT_LESSER_FORM: [&str; 2] = ["reset-step", "steering-message"];
+/// The chunks that have no other form and that clients of version 7 before 7.0.70 refuse.
+const SINCE_7_0_70: [&str; 2] = ["reset-step", "steering-message"];
 
 #[test]
-fn the_oldest_clients_take_every_chunk_of_their_profile() {
+fn the_oldest_clients_accept_every_chunk_of_their_profile() {
     let oldest = [(Profile::V5, "ai-5.0.100"), (Profile::V6, "ai-6.0.0"), (Profile::V7, "ai-7.0.20")];
     let transcripts = transcripts::all();
-    let questions = oldest.map(|(profile, client)| {
-        let told = transcripts.iter().filter(|transcript| transcript.profiles.contains(&profile));
-        let chunks = told.flat_map(chunks_of).filter_map(|chunk| Some(json!(profile.chunk(&chunk)?)));
-        let judged = chunks.filter(|chunk| !WITHOUT_LESSER_FORM.contains(&chunk["type"].as_str().unwrap()));
-        json!({"client": client, "chunks": judged.collect::<Vec<_>>()})
+    let requests = oldest.map(|(profile, client)| {
+        let suitable = transcripts.iter().filter(|transcript| transcript.profiles.contains(&profile));
+        let chunks = suitable.flat_map(chunks_of).filter_map(|chunk| Some(json!(profile.chunk(&chunk)?)));
+        let checked = chunks.filter(|chunk| !SINCE_7_0_70.contains(&chunk["type"].as_str().unwrap()));
+        json!({"client": client, "chunks": checked.collect::<Vec<_>>()})
     });
-    for ((_, client), answer) in oldest.iter().zip(asked_of_clients(&questions)) {
+    for ((_, client), answer) in oldest.iter().zip(ask_clients(&requests)) {
         assert_eq!(answer["refused"], json!([]), "{client}");
     }
 }

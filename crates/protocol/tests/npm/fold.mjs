@@ -1,6 +1,6 @@
-// Feeds event streams to the real npm clients and prints the message each makes of its own.
+// Feeds event streams to the real npm clients and prints the message that each client makes of its stream.
 // stdin: [{ client, messages, sse }]; stdout: [{ message, errors, toolCalls }], in the same order.
-// With `chunks` instead of `sse`: [{ refused }], the chunks that the client's schema does not take.
+// With `chunks` instead of `sse`, the output is [{ refused }]: the chunks that the client's schema refuses.
 const clone = (value) => (value === undefined ? undefined : JSON.parse(JSON.stringify(value)));
 
 class State {
@@ -11,7 +11,7 @@ class State {
   snapshot = clone;
 }
 
-// Pieces that end anywhere, as a network cuts them.
+// Splits the stream into pieces of a fixed size, which end anywhere, as on a network.
 function body(sse, size = 61) {
   const bytes = new TextEncoder().encode(sse);
   let at = 0;
@@ -44,8 +44,8 @@ async function fold({ client, messages, sse }) {
 
 async function refused({ client, chunks }) {
   const schema = (await import(client)).uiMessageChunkSchema();
-  const judged = await Promise.all(chunks.map(async (chunk) => ((await schema.validate(chunk)).success ? [] : [chunk])));
-  return { refused: judged.flat() };
+  const refusals = await Promise.all(chunks.map(async (chunk) => ((await schema.validate(chunk)).success ? [] : [chunk])));
+  return { refused: refusals.flat() };
 }
 
 let input = '';

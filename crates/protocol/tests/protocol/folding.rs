@@ -1,4 +1,4 @@
-//! The fold's own rules, and that a replay is its inverse. That it folds as clients do is shown in `real_clients.rs`.
+//! Tests of the rules of the fold, and of the replay as its inverse. `real_clients.rs` compares the fold with the clients.
 
 use expect_test::expect;
 use fermata_protocol::{
@@ -20,7 +20,7 @@ fn folded(chunks: impl IntoIterator<Item = UiChunk>) -> UiMessage {
 }
 
 #[test]
-fn what_would_end_a_chat_is_an_error_and_changes_nothing() {
+fn a_chunk_that_would_end_a_chat_is_an_error_and_changes_nothing() {
     let mut assembler = Assembler::new(MessageId::new("m"));
     assembler.apply(&chunk(json!({"type": "text-start", "id": "t"}))).unwrap();
     assembler.apply(&chunk(json!({"type": "text-end", "id": "t"}))).unwrap();
@@ -52,7 +52,7 @@ fn what_would_end_a_chat_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn a_decision_answers_the_question_in_the_record() {
+fn a_decision_is_stored_with_the_approval_request() {
     let mut assembler = Assembler::new(MessageId::new("m"));
     for value in [
         json!({"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {}}),
@@ -82,7 +82,7 @@ fn a_stored_message_is_continued_where_its_input_stopped() {
 }
 
 #[test]
-fn a_refused_input_is_told_from_a_call_that_failed() {
+fn a_refused_input_differs_from_the_input_of_a_call_that_failed() {
     let refused = folded([chunk(
         json!({"type": "tool-input-error", "toolCallId": "c", "toolName": "t", "input": 1, "errorText": "e"}),
     )]);
@@ -110,8 +110,8 @@ fn only_a_settled_call_has_an_outcome() {
     let output = |preliminary| ToolState::OutputAvailable { input: None, output: json!(1), preliminary };
     assert_eq!(part(output(Some(true))), None);
     assert_eq!(part(ToolState::InputAvailable { input: json!(1) }), None);
-    let told = part(output(None)).unwrap();
-    assert_eq!(told, r#"{"type":"tool-output-available","toolCallId":"c","output":1,"dynamic":true}"#);
+    let settled = part(output(None)).unwrap();
+    assert_eq!(settled, r#"{"type":"tool-output-available","toolCallId":"c","output":1,"dynamic":true}"#);
     let denied = part(ToolState::OutputDenied { input: None, raw_input: None, error_text: None }).unwrap();
     assert_eq!(
         denied,
@@ -145,7 +145,7 @@ fn a_replay_from_a_later_step_leaves_out_the_earlier() {
     assert_eq!(replay(&message, 9).len(), 2, "start and finish are always there");
 }
 
-/// Anything that a run might write about three calls and two texts, sensible or not.
+/// Generates any chunk that a run might write about three calls and their texts, sensible or not.
 fn any_chunk() -> impl Strategy<Value = UiChunk> {
     let call = prop::sample::select(vec!["a", "b", "c"]);
     let input = prop::sample::select(vec![json!(null), json!({"x": 1}), json!([1.5, "é"]), json!("{")]);
@@ -215,8 +215,8 @@ proptest! {
     }
 }
 
-/// A run begins no step between a call and its outcome, streams no input that is complete or asked about, and says nothing
-/// about a call that has its output.
+/// Returns whether a run would write the chunk: it begins no step between a call and its outcome, streams no input that is
+/// complete or waits for approval, and writes nothing about a call that has its output.
 fn is_sensible(message: &UiMessage, chunk: &UiChunk) -> bool {
     if matches!(chunk, UiChunk::StartStep) {
         return message.parts.iter().filter_map(UiPart::as_tool).all(|part| part.state.is_settled());

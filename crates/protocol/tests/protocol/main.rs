@@ -1,4 +1,4 @@
-//! The wire, the fold and the bodies, without any client; what clients make of it is in `real_clients.rs`.
+//! Tests of the wire format, the fold and the request bodies without any client. `real_clients.rs` has those with clients.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Every chunk on the wire, to every profile; frames, records, parts.
+//! Tests of every chunk on the wire for every profile, and of frames, records and parts.
 
 use std::fmt::Write as _;
 
@@ -12,24 +12,26 @@ fn chunk(value: &Value) -> UiChunk {
     UiChunk::from_record(&value.to_string()).unwrap()
 }
 
-/// What each profile is sent; profiles that are sent the same stand together.
+/// Compares what each profile is sent. Profiles that are sent equal chunks share a line.
 fn check(chunks: &[Value], expected: Expect) {
     let mut table = String::new();
     for value in chunks {
         let chunk = chunk(value);
         assert_eq!(UiChunk::from_record(&chunk.to_record()).unwrap(), chunk, "the record keeps everything");
-        let shown = Profile::ALL
+        let views = Profile::ALL
             .map(|profile| profile.chunk(&chunk).map_or("-".to_owned(), |chunk| json!(chunk).to_string()));
-        for (at, line) in
-            shown.iter().enumerate().filter(|(at, line)| shown[..*at].iter().all(|earlier| earlier != *line))
-        {
-            // What the newest is sent is told apart only where it is something else than what others of version 7 are.
-            let is_told = |other: usize| shown[other] == *line && (other < 3 || shown[3] != shown[2]);
-            let who: Vec<&str> = (at..4)
-                .filter(|other| is_told(*other))
-                .map(|other| ["5", "6", "7", "7.0.82"][other])
-                .collect();
-            writeln!(table, "{:<3} {line}", who.concat()).unwrap();
+        for (first, line) in views.iter().enumerate() {
+            if views[..first].contains(line) {
+                continue;
+            }
+            let mut profiles = String::new();
+            for other in first..4 {
+                // The newest profile is only named if it is sent something else than the other one of version 7.
+                if views[other] == *line && (other < 3 || views[3] != views[2]) {
+                    profiles.push_str(["5", "6", "7", "7.0.82"][other]);
+                }
+            }
+            writeln!(table, "{profiles:<3} {line}").unwrap();
         }
     }
     expected.assert_eq(&table);
@@ -70,7 +72,7 @@ fn chunks_that_frame_a_message() {
 }
 
 #[test]
-fn chunks_that_say_something() {
+fn chunks_with_content() {
     check(
         &[
             json!({"type": "text-start", "id": "t", "providerMetadata": {"p": {}}}),
@@ -153,7 +155,7 @@ fn chunks_of_calls() {
 }
 
 #[test]
-fn chunks_of_questions() {
+fn chunks_of_approvals() {
     check(
         &[
             json!({"type": "tool-approval-request", "approvalId": "p", "toolCallId": "c", "toolName": "t"}),
@@ -183,7 +185,7 @@ fn chunks_of_questions() {
 }
 
 #[test]
-fn what_is_no_chunk_is_refused() {
+fn json_that_is_no_chunk_is_refused() {
     for record in [
         "{}",
         "[]",
@@ -210,18 +212,18 @@ fn a_frame_is_an_id_line_and_a_data_line() {
 
 #[test]
 fn profiles_that_differ_get_frames_of_their_own() {
-    let asked = chunk(
+    let request = chunk(
         &json!({"type": "tool-approval-request", "approvalId": "p", "toolCallId": "c", "toolName": "t"}),
     );
-    let frames = encode(&RunId::new("r"), 1, &asked);
+    let frames = encode(&RunId::new("r"), 1, &request);
     assert_ne!(frames.get(Profile::V5), frames.get(Profile::V6));
     assert_eq!(frames.get(Profile::V6), frames.get(Profile::V7));
 
-    let told = chunk(&json!({"type": "tool-approval-response", "approvalId": "p", "approved": true}));
-    let frames = encode(&RunId::new("r"), 1, &told);
+    let response = chunk(&json!({"type": "tool-approval-response", "approvalId": "p", "approved": true}));
+    let frames = encode(&RunId::new("r"), 1, &response);
     assert_eq!((frames.get(Profile::V5), frames.get(Profile::V6)), (None, None));
     assert!(frames.get(Profile::V7).is_some());
-    assert!(encode_ephemeral(&RunId::new("r"), 1, 1, Profile::V6, &told).is_none());
+    assert!(encode_ephemeral(&RunId::new("r"), 1, 1, Profile::V6, &response).is_none());
 }
 
 #[test]
@@ -235,7 +237,7 @@ fn event_ids_come_back_from_clients() {
 }
 
 #[test]
-fn a_denial_says_why_where_somebody_said_why() {
+fn a_denial_has_the_reason_if_there_is_one() {
     assert_eq!(denial_text(Some("too late")), "Denied: too late");
     assert_eq!(denial_text(Some(" ")), "Denied: the call was not approved.");
     assert_eq!(denial_text(None), "Denied: the call was not approved.");
@@ -270,7 +272,7 @@ fn parts_are_written_as_they_were_read() {
 }
 
 #[test]
-fn a_part_that_cannot_be_read_as_its_type_is_kept_whole() {
+fn a_part_that_does_not_fit_its_type_is_kept_unchanged() {
     for part in [
         json!({"type": "text", "text": 5}),
         json!({"type": "file", "url": "u"}),
@@ -289,7 +291,7 @@ fn a_part_that_cannot_be_read_as_its_type_is_kept_whole() {
 }
 
 #[test]
-fn what_a_client_had_as_undefined_reads_as_null() {
+fn a_required_value_that_is_undefined_in_a_client_is_read_as_null() {
     let part = json!({"type": "tool-t", "toolCallId": "c", "state": "output-available", "approval": null, "errorText": null});
     let read: UiPart = serde_json::from_value(part).unwrap();
     assert_eq!(

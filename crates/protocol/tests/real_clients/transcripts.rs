@@ -1,15 +1,15 @@
-//! What runs write, as far as clients can tell it apart: every chunk, and every order that the wire allows.
+//! Transcripts of runs with every chunk, in every order that makes a difference to clients.
 
 use fermata_protocol::{Profile, UiChunk};
 use serde_json::{Value, json};
 
-/// A run as the log has it.
+/// The log of a run.
 pub struct Transcript {
     pub name: &'static str,
-    /// Which clients can be told it at all.
+    /// The profiles whose clients can read the transcript.
     pub profiles: &'static [Profile],
     pub events: Vec<Event>,
-    /// Errors that a client is to report: what `error` chunks say.
+    /// The errors that a client must report, which are the texts of `error` chunks.
     pub errors: &'static [&'static str],
 }
 
@@ -31,7 +31,7 @@ fn transcript(name: &'static str, chunks: Vec<Value>) -> Transcript {
     Transcript { name, profiles: ALL, events: framed.iter().map(event).collect(), errors: &[] }
 }
 
-/// Without metadata a client would not show an empty last step; runs always have some.
+/// The last chunk. It has metadata, as in every run, because a client would not show an empty last step otherwise.
 fn finish() -> Value {
     json!({"type": "finish", "messageMetadata": {"model": "m"}})
 }
@@ -398,20 +398,20 @@ fn questions() -> Vec<Transcript> {
     ]
 }
 
-/// Every beginning of a text that has everything JSON has, and texts that are broken.
+/// Every prefix of a text that uses all of JSON, and malformed texts.
 fn broken_inputs() -> Vec<Transcript> {
     let whole = r#" {"a" : [1, -2.5e+3, [], {}, true,false ,null], "b\n\"": "x\\\u00e9\"\ud83d\ude00é😀", "c": {"d": -0.5E-1 , "e": {"f": [ "g" ]}}} "#;
     let cuts = whole.char_indices().map(|(at, _)| whole[..at].to_owned());
-    // A client shows half a surrogate pair, which no Unicode text can hold.
-    let half_pair = |text: &String| text.contains("\\ud83d") && !text.contains("\\ude00");
+    // Clients show half a surrogate pair, which a Rust string cannot contain.
+    let has_half_pair = |text: &String| text.contains("\\ud83d") && !text.contains("\\ude00");
     let (escaping, cuts): (Vec<_>, Vec<_>) =
-        cuts.filter(|text| !half_pair(text)).partition(|text| ends_in_escape(text));
+        cuts.filter(|text| !has_half_pair(text)).partition(|text| ends_in_escape(text));
     let inputs_of = |texts: Vec<String>| {
         let calls = texts.iter().enumerate().flat_map(|(at, text)| streamed(&format!("c{at}"), "t", &[text]));
         step(calls.collect())
     };
     let broken = BROKEN.map(str::to_owned).to_vec();
-    // Here versions 5 and 6 show no input at all for a moment.
+    // Versions 5 and 6 show no input at all for these texts.
     let newest = [escaping, ["[}", "[é", "[\"\\u12"].map(str::to_owned).to_vec()].concat();
     let mut newest = transcript("inputs that older versions cannot read", inputs_of(newest));
     newest.profiles = NEWEST;
