@@ -28,7 +28,7 @@ pub(crate) enum Origin {
 
 /// Why a question has no call to belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NobodyToAsk {
+pub(crate) enum Unroutable {
     /// No call is open.
     NoCall,
     /// It could be any of several chats.
@@ -41,22 +41,22 @@ pub(crate) enum Unanswered {
     /// It could have been of any of several chats, so nobody was asked.
     SeveralChats,
     /// For this reason, a sentence.
-    Because(String),
+    Reason(String),
 }
 
 /// The open calls of one connection.
 #[derive(Default)]
 pub(crate) struct OpenCalls {
-    calls: Mutex<Calls>,
+    calls: Mutex<CallTable>,
     /// Whether the server, on this connection or another, has asked something without saying for which call. From then on
     /// the calls that are open are of one chat. Read and set under the lock of `calls`.
-    asks: Arc<AtomicBool>,
+    elicits_unattributed: Arc<AtomicBool>,
     /// A call was sent, or is no longer open.
     pub(crate) changed: Notify,
 }
 
 #[derive(Default)]
-struct Calls {
+struct CallTable {
     next: u64,
     open: BTreeMap<u64, OpenCall>,
     /// Requests whose answers are more than is read.
@@ -85,7 +85,7 @@ struct OpenCall {
 type Notes = Arc<Mutex<Vec<Unanswered>>>;
 
 /// Whom a question is put to.
-pub(crate) struct Asker {
+pub(crate) struct ElicitationRoute {
     /// The call through which it is put.
     pub(crate) context: CallContext,
     /// Others that may be the one that asks.
@@ -98,7 +98,7 @@ pub(crate) struct Asker {
 }
 
 /// A call among the open ones, until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct OpenCallGuard {
     calls: Arc<OpenCalls>,
     key: u64,
     unanswered: Notes,
@@ -109,16 +109,18 @@ pub(crate) struct Place {
 
 impl OpenCalls {
     /// None yet. `asks`: whether the server has asked something without saying for which call.
-    pub(crate) fn new(asks: Arc<AtomicBool>) -> Self {
-        Self { asks, ..Self::default() }
+    pub(crate) fn new(elicits_unattributed: Arc<AtomicBool>) -> Self {
+        Self { elicits_unattributed, ..Self::default() }
     }
 
     /// Adds a call. `None` while the open ones are of another chat and the server is known to ask: its question would be
     /// nobody's.
-    pub(crate) fn open(self: &Arc<Self>, context: CallContext) -> Option<Place> {
+    pub(crate) fn open(self: &Arc<Self>, context: CallContext) -> Option<OpenCallGuard> {
         let ended = CancellationToken::new();
         let mut calls = self.lock();
-        if self.asks.load(Ordering::SeqCst) && calls.open.values().any(|call| !call.is_of_chat(&context)) {
+        if self.elicits_unattributed.load(Ordering::SeqCst)
+            && calls.open.values().any(|call| !call.is_of_chat(&context))
+        {
             return None;
         }
         let key = calls.next;
@@ -132,7 +134,7 @@ impl OpenCalls {
             unanswered: unanswered.clone(),
         };
         calls.open.insert(key, call);
-        Some(Place { calls: self.clone(), key, unanswered, _ended: ended.drop_guard() })
+        Some(OpenCallGuard { calls: self.clone(), key, unanswered, _ended: ended.drop_guard() })
     }
 
     /// Whom a question is put to: the newest of the calls that may have asked it. It takes as long as calls are just being sent
@@ -140,13 +142,13 @@ impl OpenCalls {
     ///
     /// # Errors
     /// There is none, or they are of several chats.
-    pub(crate) async fn asker(&self, origin: &Origin) -> Result<Asker, NobodyToAsk> {
+    pub(crate) async fn route_elicitation(&self, origin: &Origin) -> Result<ElicitationRoute, Unroutable> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on nothing is missed that happens after the look.
             changed.as_mut().enable();
-            if let Some(found) = self.lock().asker(origin, &self.asks) {
+            if let Some(found) = self.lock().route_elicitation(origin, &self.elicits_unattributed) {
                 return found;
             }
             changed.await;
@@ -177,7 +179,7 @@ impl OpenCalls {
         self.changed.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Calls> {
+    fn lock(&self) -> MutexGuard<'_, CallTable> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,9 +215,9 @@ impl OpenCall {
     }
 }
 
-// === impl Calls ===
+// === impl CallTable ===
 
-impl Calls {
+impl CallTable {
     /// A server may be faster than the task that has sent it the request.
     fn keep_early(&mut self, news: &ProgressNotificationParam) {
         let may_be_of_a_call = self.open.values().any(|call| call.sent.is_none());
@@ -234,13 +236,17 @@ impl Calls {
     }
 
     /// As [`OpenCalls::asker`]; `None` if it cannot be told before a call has been sent.
-    fn asker(&self, origin: &Origin, asks: &AtomicBool) -> Option<Result<Asker, NobodyToAsk>> {
+    fn route_elicitation(
+        &self,
+        origin: &Origin,
+        elicits_unattributed: &AtomicBool,
+    ) -> Option<Result<ElicitationRoute, Unroutable>> {
         // One that was cancelled is over for all others, even while it winds up.
         let open: Vec<&OpenCall> =
             self.open.values().filter(|call| !call.context.cancelled.is_cancelled()).collect();
         let may_ask = match origin {
             Origin::Unknown => {
-                asks.store(true, Ordering::SeqCst);
+                elicits_unattributed.store(true, Ordering::SeqCst);
                 open
             }
             Origin::Request(id) => {
@@ -252,15 +258,15 @@ impl Calls {
                 found.into_iter().collect()
             }
         };
-        let Some((newest, others)) = may_ask.split_last() else { return Some(Err(NobodyToAsk::NoCall)) };
+        let Some((newest, others)) = may_ask.split_last() else { return Some(Err(Unroutable::NoCall)) };
         let context = newest.context.clone();
         if !others.iter().all(|call| call.is_of_chat(&context)) {
             for call in may_ask {
                 note(&call.unanswered, Unanswered::SeveralChats);
             }
-            return Some(Err(NobodyToAsk::SeveralChats));
+            return Some(Err(Unroutable::SeveralChats));
         }
-        Some(Ok(Asker {
+        Some(Ok(ElicitationRoute {
             other_candidates: others.iter().map(|call| call.context.call.clone()).collect(),
             ended: may_ask.iter().map(|call| call.ended.clone()).collect(),
             _pauses: may_ask.iter().map(|call| call.context.pause()).collect(),
@@ -278,9 +284,9 @@ fn note(notes: &Notes, unanswered: Unanswered) {
     }
 }
 
-// === impl Asker ===
+// === impl ElicitationRoute ===
 
-impl Asker {
+impl ElicitationRoute {
     /// Has the calls that may have asked tell that nobody answered.
     pub(crate) fn note(&self, unanswered: &Unanswered) {
         for notes in &self.unanswered {
@@ -296,9 +302,9 @@ impl Asker {
     }
 }
 
-// === impl Place ===
+// === impl OpenCallGuard ===
 
-impl Place {
+impl OpenCallGuard {
     /// The call is on its way to the server as this request.
     pub(crate) fn sent(&self, id: RequestId, token: ProgressToken) {
         let mut calls = self.calls.lock();
@@ -341,7 +347,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for OpenCallGuard {
     fn drop(&mut self) {
         let mut calls = self.calls.lock();
         if let Some((id, _)) = calls.open.remove(&self.key).and_then(|call| call.sent) {
@@ -366,22 +372,22 @@ mod tests {
         CallContext::new(Owner::new(owner), ChatId::new(chat), ToolCallId::new(call))
     }
 
-    fn sent(place: &Place, id: i64) {
+    fn sent(place: &OpenCallGuard, id: i64) {
         place.sent(RequestId::Number(id), ProgressToken(RequestId::Number(id)));
     }
 
-    fn asker(calls: &OpenCalls, origin: &Origin) -> Result<Asker, NobodyToAsk> {
-        calls.asker(origin).now_or_never().expect("it can be told at once")
+    fn asker(calls: &OpenCalls, origin: &Origin) -> Result<ElicitationRoute, Unroutable> {
+        calls.route_elicitation(origin).now_or_never().expect("it can be told at once")
     }
 
-    fn asked(calls: &OpenCalls, origin: &Origin) -> Result<String, NobodyToAsk> {
+    fn asked(calls: &OpenCalls, origin: &Origin) -> Result<String, Unroutable> {
         asker(calls, origin).map(|asker| asker.context.call.to_string())
     }
 
     #[test]
     fn a_question_belongs_to_the_newest_call_of_the_only_chat() {
         let calls = Arc::new(OpenCalls::default());
-        assert_eq!(asked(&calls, &Origin::Unknown), Err(NobodyToAsk::NoCall));
+        assert_eq!(asked(&calls, &Origin::Unknown), Err(Unroutable::NoCall));
         let _one = calls.open(context("ann", "chat", "a")).unwrap();
         let two = calls.open(context("ann", "chat", "b")).unwrap();
         assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("b"));
@@ -395,8 +401,8 @@ mod tests {
             let calls = Arc::new(OpenCalls::default());
             let one = calls.open(context("ann", "chat", "a")).unwrap();
             let other = calls.open(context(owner, chat, "b")).unwrap();
-            assert_eq!(asked(&calls, &Origin::Unknown), Err(NobodyToAsk::SeveralChats));
-            assert_eq!(asked(&calls, &Origin::Unknown), Err(NobodyToAsk::SeveralChats));
+            assert_eq!(asked(&calls, &Origin::Unknown), Err(Unroutable::SeveralChats));
+            assert_eq!(asked(&calls, &Origin::Unknown), Err(Unroutable::SeveralChats));
             for place in [&one, &other] {
                 assert_eq!(place.unanswered(), [Unanswered::SeveralChats]);
             }
@@ -434,7 +440,7 @@ mod tests {
         let one = calls.open(context("ann", "chat", "a")).unwrap();
         let two = calls.open(context("bob", "other", "b")).unwrap();
         let origin = Origin::Request(RequestId::Number(2));
-        let mut asker = Box::pin(calls.asker(&origin));
+        let mut asker = Box::pin(calls.route_elicitation(&origin));
         assert!(asker.as_mut().now_or_never().is_none(), "it may be of either");
         sent(&one, 1);
         assert!(asker.as_mut().now_or_never().is_none());
@@ -452,7 +458,7 @@ mod tests {
         sent(&two, 2);
         assert_eq!(asked(&calls, &Origin::Request(RequestId::Number(1))).as_deref(), Ok("a"));
         drop(one);
-        assert_eq!(asked(&calls, &Origin::Request(RequestId::Number(1))), Err(NobodyToAsk::NoCall));
+        assert_eq!(asked(&calls, &Origin::Request(RequestId::Number(1))), Err(Unroutable::NoCall));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rmcp::{
 use serde_json::Value;
 
 use crate::{
-    calls::{NobodyToAsk, Origin, Unanswered},
+    calls::{Origin, Unanswered, Unroutable},
     link::Link,
     server::Server,
 };
@@ -56,19 +56,19 @@ impl Client {
         };
         let found = tokio::select! {
             biased;
-            () = self.link.lost.cancelled() => return ElicitationReply::Cancel,
+            () = self.link.closed.cancelled() => return ElicitationReply::Cancel,
             () = context.ct.cancelled() => return ElicitationReply::Cancel,
-            found = self.link.calls.asker(&origin) => found,
+            found = self.link.calls.route_elicitation(&origin) => found,
         };
         let name = self.server.name.as_str();
         let asker = match found {
             Ok(asker) => asker,
-            Err(NobodyToAsk::NoCall) => {
+            Err(Unroutable::NoCall) => {
                 tracing::warn!(server = name, "an MCP server's question is cancelled: no call of it is open");
                 return ElicitationReply::Cancel;
             }
-            Err(NobodyToAsk::SeveralChats) => {
-                let reason = self.server.explained(&Unanswered::SeveralChats);
+            Err(Unroutable::SeveralChats) => {
+                let reason = self.server.explain_unanswered(&Unanswered::SeveralChats);
                 tracing::warn!(server = name, reason, "an MCP server's question is cancelled");
                 return ElicitationReply::Unanswered { reason };
             }
@@ -82,13 +82,13 @@ impl Client {
         let reply = tokio::select! {
             biased;
             () = asker.ended() => ElicitationReply::Cancel,
-            () = self.link.lost.cancelled() => ElicitationReply::Cancel,
+            () = self.link.closed.cancelled() => ElicitationReply::Cancel,
             () = context.ct.cancelled() => ElicitationReply::Cancel,
             reply = asker.context.elicit(elicitation) => reply,
         };
         if let ElicitationReply::Unanswered { reason } = &reply {
             tracing::warn!(server = name, chat = %asker.context.chat, reason, "an MCP server's question is cancelled");
-            asker.note(&Unanswered::Because(reason.clone()));
+            asker.note(&Unanswered::Reason(reason.clone()));
         }
         reply
     }
@@ -182,7 +182,7 @@ impl ClientHandler for Client {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.link.relist.notify_one();
+        self.link.list_changed.notify_one();
     }
 }
 

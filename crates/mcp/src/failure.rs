@@ -30,36 +30,36 @@ pub(crate) enum ConnectError {
     Start(io::Error),
     /// The address, a header or the HTTP client is unusable.
     #[error("it cannot be reached as configured: {0}")]
-    Settings(String),
+    Config(String),
     /// It does not greet as an MCP server does.
     #[error("it does not answer as an MCP server: {}", in_full(.0))]
-    Greeting(#[from] Box<ClientInitializeError>),
+    Handshake(#[from] Box<ClientInitializeError>),
     /// It does not say which tools it has.
     #[error("its tools cannot be listed: {}", in_full(.0))]
     Listing(#[from] ServiceError),
     /// It took too long over that.
     #[error("it did not list its tools within {} seconds", .0.as_secs())]
-    TooLate(Duration),
+    Timeout(Duration),
 }
 
 /// How a call ended that has no result.
 #[derive(Debug, PartialEq)]
-pub(crate) enum CallEnd {
+pub(crate) enum CallFailure {
     /// It failed.
     Failed(ToolError),
     /// The server had forgotten the session, so that it did not run the call.
-    Forgotten,
+    SessionExpired,
     /// It was not made, because another session is to take it.
-    Elsewhere,
+    NeedsOtherSession,
 }
 
 /// What an error of the library is for the call that it ended.
-pub(crate) fn call_end(server: &str, error: ServiceError, secrets: &Secrets) -> CallEnd {
+pub(crate) fn call_end(server: &str, error: ServiceError, secrets: &Secrets) -> CallFailure {
     let failed = match error {
         ServiceError::McpError(error) => refused(server, &error, secrets),
         ServiceError::TransportSend(error) => {
             match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-                Some(StreamableHttpError::SessionExpired) => return CallEnd::Forgotten,
+                Some(StreamableHttpError::SessionExpired) => return CallFailure::SessionExpired,
                 Some(error) => of_http(server, error, secrets),
                 None => lost(server),
             }
@@ -71,7 +71,7 @@ pub(crate) fn call_end(server: &str, error: ServiceError, secrets: &Secrets) -> 
         }
         _ => unreadable(server),
     };
-    CallEnd::Failed(failed)
+    CallFailure::Failed(failed)
 }
 
 /// The connection broke in the middle of the call.
@@ -96,7 +96,7 @@ pub(crate) fn too_large(server: &str) -> ToolError {
 }
 
 /// A text of others, fit to be told.
-pub(crate) fn told(text: &str, secrets: &Secrets) -> String {
+pub(crate) fn redacted_excerpt(text: &str, secrets: &Secrets) -> String {
     let text = secrets.mask(text);
     match text.char_indices().nth(LONGEST_TEXT) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -109,7 +109,7 @@ fn refused(server: &str, error: &ErrorData, secrets: &Secrets) -> ToolError {
         ErrorCode::INVALID_PARAMS => ErrorType::InvalidFormat,
         _ => ErrorType::Internal,
     };
-    let words = told(&error.message, secrets);
+    let words = redacted_excerpt(&error.message, secrets);
     ToolError::new(error_type, format!("The MCP server {server} refused the call: {words}"))
 }
 
@@ -126,14 +126,14 @@ fn of_http(server: &str, error: &StreamableHttpError<reqwest::Error>, secrets: &
             unauthorized(server)
         }
         StreamableHttpError::UnexpectedServerResponse(text) if text.starts_with("HTTP ") => {
-            let words = told(text, secrets);
+            let words = redacted_excerpt(text, secrets);
             ToolError::internal(format!("The MCP server {server} answered: {words}"))
         }
         StreamableHttpError::UnexpectedServerResponse(_)
         | StreamableHttpError::UnexpectedContentType(_)
         | StreamableHttpError::Deserialize(_) => {
             // The library's words are of no use to a model.
-            let reason = told(&error.to_string(), secrets);
+            let reason = redacted_excerpt(&error.to_string(), secrets);
             tracing::debug!(server, reason, "an MCP server's answer is no JSON-RPC");
             unreadable(server)
         }
@@ -198,15 +198,15 @@ mod tests {
 
     use super::*;
 
-    fn of(error: StreamableHttpError<reqwest::Error>) -> CallEnd {
+    fn of(error: StreamableHttpError<reqwest::Error>) -> CallFailure {
         let error = DynamicTransportError::from_parts("http", TypeId::of::<()>(), Box::new(error));
         call_end("search", ServiceError::TransportSend(error), &Secrets::default())
     }
 
-    fn failed(end: CallEnd) -> ToolError {
+    fn failed(end: CallFailure) -> ToolError {
         match end {
-            CallEnd::Failed(error) => error,
-            CallEnd::Forgotten | CallEnd::Elsewhere => panic!("the call failed"),
+            CallFailure::Failed(error) => error,
+            CallFailure::SessionExpired | CallFailure::NeedsOtherSession => panic!("the call failed"),
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(status(503, None).error_type, ErrorType::Network);
         assert_eq!(status(500, None).error_type, ErrorType::Internal);
         assert_eq!(failed(of(StreamableHttpError::UnexpectedEndOfStream)).error_type, ErrorType::Network);
-        assert_eq!(of(StreamableHttpError::SessionExpired), CallEnd::Forgotten);
+        assert_eq!(of(StreamableHttpError::SessionExpired), CallFailure::SessionExpired);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use crate::{
     calls::OpenCalls,
     config::Secrets,
-    failure::{ConnectError, told},
+    failure::{ConnectError, redacted_excerpt},
     link::Link,
 };
 
@@ -65,12 +65,12 @@ pub(crate) fn transport(
     link: &Link,
 ) -> Result<StreamableHttpClientTransport<Http>, ConnectError> {
     // The values of headers and the address are secrets: no error repeats them.
-    reqwest::Url::parse(url).map_err(|error| ConnectError::Settings(format!("its url: {error}")))?;
+    reqwest::Url::parse(url).map_err(|error| ConnectError::Config(format!("its url: {error}")))?;
     let client = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(only_to_the_same_origin))
         .build()
-        .map_err(|error| ConnectError::Settings(error.without_url().to_string()))?;
+        .map_err(|error| ConnectError::Config(error.without_url().to_string()))?;
     let mut retry = ExponentialBackoff::default();
     retry.base_duration = FIRST_PAUSE;
     retry.max_delay = Some(LONGEST_PAUSE);
@@ -81,7 +81,7 @@ pub(crate) fn transport(
         // A server that has forgotten us may be another version of itself: its tools have to be listed again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retry);
-    let (doubt, calls) = (link.doubt.clone(), link.calls.clone());
+    let (doubt, calls) = (link.check_alive.clone(), link.calls.clone());
     let client = Http { client, doubt, calls, secrets: secrets.clone() };
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
@@ -90,7 +90,7 @@ fn read_headers(
     headers: &BTreeMap<String, String>,
 ) -> Result<HashMap<HeaderName, HeaderValue>, ConnectError> {
     let read = |(name, value): (&String, &String)| {
-        let bad = |_| ConnectError::Settings(format!("its header {name:?} is not fit for HTTP"));
+        let bad = |_| ConnectError::Config(format!("its header {name:?} is not fit for HTTP"));
         let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(()))?;
         let mut value = HeaderValue::from_str(value).map_err(|_| bad(()))?;
         value.set_sensitive(true);
@@ -131,7 +131,7 @@ impl Http {
             StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
             // The library logs it, too.
             StreamableHttpError::UnexpectedServerResponse(text) => {
-                StreamableHttpError::UnexpectedServerResponse(told(&text, &self.secrets).into())
+                StreamableHttpError::UnexpectedServerResponse(redacted_excerpt(&text, &self.secrets).into())
             }
             other => other,
         }

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::ServerConfig,
-    keeper::{Configured, Connector, Keeper, Publish},
-    names::names,
+    names::assign_names,
     server::{Server, Servers, State},
+    supervisor::{ConfiguredConnector, Connector, Publish, Supervisor},
     tool::McpTool,
 };
 
@@ -23,31 +23,31 @@ use crate::{
 ///
 /// What it has started ends with it: with [`Hub::shutdown`] in good order, when it is dropped at once.
 pub struct Hub {
-    tools: Arc<Tools>,
-    running: Mutex<Running>,
+    tools: Arc<ToolCatalog>,
+    running: Mutex<HubState>,
 }
 
 type OnChange = Box<dyn Fn(Vec<Arc<dyn Tool>>) + Send + Sync>;
 
 /// The tools of all servers, and who wants to know of them.
-struct Tools {
+struct ToolCatalog {
     servers: Arc<Servers>,
-    listed: Mutex<Listed>,
+    listed: Mutex<ToolLists>,
     on_change: OnChange,
 }
 
 /// What the server of each name listed last, be it one that was replaced. It is what `on_change` was told.
 #[derive(Default)]
-struct Listed(BTreeMap<String, Vec<rmcp::model::Tool>>);
+struct ToolLists(BTreeMap<String, Vec<rmcp::model::Tool>>);
 
 #[derive(Default)]
-struct Running {
-    servers: BTreeMap<String, Kept>,
-    keepers: JoinSet<()>,
+struct HubState {
+    servers: BTreeMap<String, RunningServer>,
+    supervisors: JoinSet<()>,
     shut_down: bool,
 }
 
-struct Kept {
+struct RunningServer {
     config: ServerConfig,
     server: Arc<Server>,
     end: CancellationToken,
@@ -66,7 +66,7 @@ impl Hub {
         servers: BTreeMap<String, ServerConfig>,
         on_change: impl Fn(Vec<Arc<dyn Tool>>) + Send + Sync + 'static,
     ) -> Self {
-        let tools = Tools::new(on_change);
+        let tools = ToolCatalog::new(on_change);
         let hub = Self { tools: Arc::new(tools), running: Mutex::default() };
         hub.set_servers(servers);
         hub
@@ -81,7 +81,11 @@ impl Hub {
     /// Outside a Tokio runtime.
     pub fn set_servers(&self, servers: BTreeMap<String, ServerConfig>) {
         self.set(servers, |name, config| {
-            Arc::new(Configured { config: config.clone(), name: name.to_owned(), secrets: config.secrets() })
+            Arc::new(ConfiguredConnector {
+                config: config.clone(),
+                name: name.to_owned(),
+                secrets: config.secrets(),
+            })
         });
     }
 
@@ -94,7 +98,7 @@ impl Hub {
         if running.shut_down {
             return;
         }
-        while running.keepers.try_join_next().is_some() {}
+        while running.supervisors.try_join_next().is_some() {}
         let mut leaving = BTreeMap::new();
         for (name, kept) in mem::take(&mut running.servers) {
             if servers.get(&name) == Some(&kept.config) {
@@ -110,22 +114,22 @@ impl Hub {
             let server = Arc::new(Server::new(name.clone(), &config, connector));
             // A server that takes another's place may need its port or its lock.
             let after = leaving.get(&name).map(|kept| kept.ended.clone());
-            let kept = Kept::new(config, server.clone());
+            let kept = RunningServer::new(config, server.clone());
             starting.push((server, kept.end.clone(), kept.ended.clone(), after));
             running.servers.insert(name, kept);
         }
         // First of all: a server may list at once, and who waits for one that ends looks for the one in its place.
-        self.tools.are_of(running.servers());
+        self.tools.set_servers(running.servers());
         for (server, end, ended, after) in starting {
             let shared = server.shared.clone();
-            let keeper = Keeper::new(server.clone(), shared, Some(self.tools.publish()), end.clone());
+            let supervisor = Supervisor::new(server.clone(), shared, Some(self.tools.publish()), end.clone());
             let ended = ended.drop_guard();
-            running.keepers.spawn(async move {
+            running.supervisors.spawn(async move {
                 let _ended = ended;
                 if let Some(after) = after {
                     after.cancelled().await;
                 }
-                tokio::join!(keeper.run(), async {
+                tokio::join!(supervisor.run(), async {
                     end.cancelled().await;
                     server.sessions.close().await;
                 });
@@ -142,7 +146,7 @@ impl Hub {
             self.running().servers.values().map(|kept| kept.server.clone()).collect();
         let all = async {
             for server in servers {
-                server.shared.started().await;
+                server.shared.wait_until_started().await;
             }
         };
         timeout(at_most, all).await.is_ok()
@@ -150,67 +154,67 @@ impl Hub {
 
     /// Ends all servers and waits until they have ended; takes at most some ten seconds.
     pub async fn shutdown(&self) {
-        let mut keepers = {
+        let mut supervisors = {
             let mut running = self.running();
             running.shut_down = true;
-            self.tools.servers.are(BTreeMap::new());
+            self.tools.servers.replace(BTreeMap::new());
             for kept in mem::take(&mut running.servers).into_values() {
                 kept.end.cancel();
             }
-            mem::take(&mut running.keepers)
+            mem::take(&mut running.supervisors)
         };
-        while keepers.join_next().await.is_some() {}
+        while supervisors.join_next().await.is_some() {}
     }
 
-    fn running(&self) -> MutexGuard<'_, Running> {
+    fn running(&self) -> MutexGuard<'_, HubState> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        // The keepers are dropped with what they keep. Calls that wait for a server would wait for ever.
-        self.tools.servers.are(BTreeMap::new());
+        // The supervisors are dropped with what they keep. Calls that wait for a server would wait for ever.
+        self.tools.servers.replace(BTreeMap::new());
         for kept in self.running().servers.values() {
-            kept.server.shared.is(State::Ended);
+            kept.server.shared.set_state(State::Ended);
             kept.server.sessions.abort();
         }
     }
 }
 
-// === impl Running ===
+// === impl HubState ===
 
-impl Running {
+impl HubState {
     fn servers(&self) -> BTreeMap<String, Arc<Server>> {
         self.servers.iter().map(|(name, kept)| (name.clone(), kept.server.clone())).collect()
     }
 }
 
-// === impl Kept ===
+// === impl RunningServer ===
 
-impl Kept {
+impl RunningServer {
     fn new(config: ServerConfig, server: Arc<Server>) -> Self {
         Self { config, server, end: CancellationToken::new(), ended: CancellationToken::new() }
     }
 }
 
-// === impl Tools ===
+// === impl ToolCatalog ===
 
-impl Tools {
+impl ToolCatalog {
     fn new(on_change: impl Fn(Vec<Arc<dyn Tool>>) + Send + Sync + 'static) -> Self {
         Self { servers: Arc::default(), listed: Mutex::default(), on_change: Box::new(on_change) }
     }
 
     fn publish(self: &Arc<Self>) -> Publish {
         let tools = self.clone();
-        Arc::new(move |server, listed| tools.list(server, listed))
+        Arc::new(move |server, listed| tools.update(server, listed))
     }
 
     /// A server has listed its tools.
-    fn list(&self, server: &Arc<Server>, tools: Vec<rmcp::model::Tool>) {
+    fn update(&self, server: &Arc<Server>, tools: Vec<rmcp::model::Tool>) {
         let mut listed = self.listed();
         // One that was ended may still have been listing.
-        if !self.servers.include(server) {
+        if !self.servers.is_current(server) {
             return;
         }
         let old = listed.0.entry(server.name.clone()).or_default();
@@ -221,14 +225,14 @@ impl Tools {
     }
 
     /// These servers are wanted now. What was listed under their names stays.
-    fn are_of(&self, servers: BTreeMap<String, Arc<Server>>) {
+    fn set_servers(&self, servers: BTreeMap<String, Arc<Server>>) {
         let mut listed = self.listed();
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             mem::take(&mut listed.0).into_iter().partition(|(name, _)| servers.contains_key(name));
         listed.0 = kept;
         let trust = |name: &String| self.servers.get(name).map(|server| server.trusts_annotations);
         let before: Vec<Option<bool>> = listed.0.keys().map(trust).collect();
-        self.servers.are(servers);
+        self.servers.replace(servers);
         // Tools that are still there may be believed now, or no longer.
         let is_trust_changed = !listed.0.keys().map(trust).eq(before);
         if is_trust_changed || gone.values().any(|tools| !tools.is_empty()) {
@@ -237,16 +241,16 @@ impl Tools {
     }
 
     /// Held while `on_change` runs, so that what it is told last is the latest.
-    fn listed(&self) -> MutexGuard<'_, Listed> {
+    fn listed(&self) -> MutexGuard<'_, ToolLists> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn all(&self, listed: &Listed) -> Vec<Arc<dyn Tool>> {
+    fn all(&self, listed: &ToolLists) -> Vec<Arc<dyn Tool>> {
         let all = listed.0.iter().flat_map(|(server, tools)| tools.iter().map(move |tool| (server, tool)));
         let all: Vec<(&String, &rmcp::model::Tool)> = all.collect();
         let pairs: Vec<(&str, &str)> =
             all.iter().map(|(server, tool)| (server.as_str(), tool.name.as_ref())).collect();
-        let named = names(&pairs).into_iter().zip(all);
+        let named = assign_names(&pairs).into_iter().zip(all);
         named
             .filter_map(|(name, (server, tool))| {
                 let tool = McpTool::new(self.servers.clone(), server.clone(), name?, tool);

@@ -14,14 +14,14 @@ mod config;
 mod failure;
 mod http;
 mod hub;
-mod keeper;
-mod lines;
+mod line_monitor;
 mod link;
 mod listing;
 mod names;
 mod program;
 mod server;
 mod sessions;
+mod supervisor;
 mod tool;
 
 pub use config::{Processes, ServerConfig, Transport};

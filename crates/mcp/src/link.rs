@@ -22,37 +22,37 @@ pub(crate) struct Link {
     /// Its open calls.
     pub(crate) calls: Arc<OpenCalls>,
     /// Ends with it. Never before everything that was read has been handed on.
-    pub(crate) lost: CancellationToken,
+    pub(crate) closed: CancellationToken,
     /// Something went wrong that may mean that the server is gone.
-    pub(crate) doubt: Arc<Notify>,
+    pub(crate) check_alive: Arc<Notify>,
     /// The server says that it has other tools now.
-    pub(crate) relist: Arc<Notify>,
+    pub(crate) list_changed: Arc<Notify>,
 }
 
 /// A transport that tells at once that nothing comes any more; the library first takes its time to wind up.
-pub(crate) struct Watched<T> {
+pub(crate) struct MonitoredTransport<T> {
     transport: T,
-    lost: CancellationToken,
+    closed: CancellationToken,
 }
 
 // === impl Link ===
 
 impl Link {
     /// A new connection. `asks`: whether its server has asked something without saying for which call, on any connection.
-    pub(crate) fn new(asks: Arc<AtomicBool>) -> Self {
-        Self { calls: Arc::new(OpenCalls::new(asks)), ..Self::default() }
+    pub(crate) fn new(elicits_unattributed: Arc<AtomicBool>) -> Self {
+        Self { calls: Arc::new(OpenCalls::new(elicits_unattributed)), ..Self::default() }
     }
 }
 
-// === impl Watched ===
+// === impl MonitoredTransport ===
 
-impl<T> Watched<T> {
+impl<T> MonitoredTransport<T> {
     pub(crate) fn new(transport: T, link: &Link) -> Self {
-        Self { transport, lost: link.lost.clone() }
+        Self { transport, closed: link.closed.clone() }
     }
 }
 
-impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Watched<T> {
+impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for MonitoredTransport<T> {
     type Error = T::Error;
 
     fn name() -> Cow<'static, str> {
@@ -69,7 +69,7 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Watched<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let message = self.transport.receive().await;
         if message.is_none() {
-            self.lost.cancel();
+            self.closed.cancel();
         }
         message
     }

@@ -23,7 +23,7 @@ const LARGEST_SCHEMA: usize = 256_000;
 
 /// What a server has listed, within the limits.
 #[derive(Debug, Default, PartialEq)]
-struct Listed {
+struct ToolListing {
     tools: Vec<Tool>,
     /// How many tools are left out because something of them is too large.
     too_large: usize,
@@ -39,7 +39,7 @@ pub(crate) async fn list(server: &str, peer: &Peer<RoleClient>) -> Result<Vec<To
     if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Vec::new());
     }
-    let mut listed = Listed::default();
+    let mut listed = ToolListing::default();
     let mut seen = BTreeSet::new();
     let mut cursor = None;
     for _ in 0..MOST_PAGES {
@@ -63,9 +63,9 @@ pub(crate) async fn list(server: &str, peer: &Peer<RoleClient>) -> Result<Vec<To
     Ok(listed.tools)
 }
 
-// === impl Listed ===
+// === impl ToolListing ===
 
-impl Listed {
+impl ToolListing {
     fn add(&mut self, page: Vec<Tool>) {
         for tool in page {
             let schema = serde_json::to_string(&tool.input_schema).map_or(usize::MAX, |schema| schema.len());
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_left_out_and_hides_no_other() {
-        let mut listed = Listed::default();
+        let mut listed = ToolListing::default();
         let schema = json!({"type": "object", "description": "x".repeat(LARGEST_SCHEMA)});
         listed.add(vec![
             tool("large", "", schema),
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn no_more_tools_are_taken_than_the_most() {
-        let mut listed = Listed::default();
+        let mut listed = ToolListing::default();
         let tools = |count: usize| (0..count).map(|n| tool(&n.to_string(), "", json!({}))).collect();
         listed.add(tools(MOST_TOOLS));
         assert!(!listed.is_cut);

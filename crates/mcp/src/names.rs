@@ -12,7 +12,7 @@ const LONGEST: usize = 64;
 ///
 /// A tool has the name `server__tool` where that is fit, so that rules can be written without looking. What is unfit
 /// in it becomes `_`; what is too long, or taken by an earlier one, ends in a digest of what it stands for.
-pub(crate) fn names<'a>(tools: &[(&'a str, &'a str)]) -> Vec<Option<String>> {
+pub(crate) fn assign_names<'a>(tools: &[(&'a str, &'a str)]) -> Vec<Option<String>> {
     let raw = |(server, tool): (&str, &str)| format!("{server}__{tool}");
     let mut named = vec![None; tools.len()];
     let mut taken = BTreeSet::new();
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     fn check(tools: &[(&str, &str)]) -> Vec<String> {
-        let names: Vec<String> = names(tools).into_iter().flatten().collect();
+        let names: Vec<String> = assign_names(tools).into_iter().flatten().collect();
         for name in &names {
             assert!(!name.is_empty() && is_fit(name), "{name}");
         }
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_listed_twice_is_one() {
-        assert_eq!(names(&[("s", "a"), ("s", "a")]), [Some("s__a".to_owned()), None]);
+        assert_eq!(assign_names(&[("s", "a"), ("s", "a")]), [Some("s__a".to_owned()), None]);
     }
 
     #[test]
     fn saved_names_stay_the_same() {
         let long = "x".repeat(80);
-        assert_eq!(names(&[("s", &long)]), [Some(format!("s__{}_4495fac9", "x".repeat(52)))]);
+        assert_eq!(assign_names(&[("s", &long)]), [Some(format!("s__{}_4495fac9", "x".repeat(52)))]);
     }
 }

@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use crate::{
     calls::Unanswered,
     config::{Processes, Secrets, ServerConfig},
-    keeper::Connector,
     link::Link,
-    sessions::{Scope, Sessions, Use},
+    sessions::{Scope, SessionGuard, Sessions},
+    supervisor::Connector,
 };
 
 /// The servers that are configured now, by name. A tool finds its server here each time that it is called, so that it
@@ -42,7 +42,7 @@ pub(crate) struct Server {
     pub(crate) connector: Arc<dyn Connector>,
     processes: Option<Processes>,
     /// Whether it has asked the person something without saying for which call. Once true, always true.
-    pub(crate) asks: Arc<AtomicBool>,
+    pub(crate) elicits_unattributed: Arc<AtomicBool>,
     /// The session that lists the tools. It serves everybody's calls where calls need none of their own.
     pub(crate) shared: Arc<Session>,
     /// The other ones.
@@ -55,11 +55,11 @@ pub(crate) struct Session {
 }
 
 /// What a call is made over.
-pub(crate) struct Seat {
+pub(crate) struct AcquiredSession {
     pub(crate) scope: Scope,
     pub(crate) connection: Connection,
     /// Keeps the session while the call uses it.
-    _used: Option<Use>,
+    _used: Option<SessionGuard>,
 }
 
 /// How a session is.
@@ -90,7 +90,7 @@ pub(crate) struct Connection {
 
 impl Servers {
     /// These are the ones now.
-    pub(crate) fn are(&self, servers: BTreeMap<String, Arc<Server>>) {
+    pub(crate) fn replace(&self, servers: BTreeMap<String, Arc<Server>>) {
         *self.lock() = servers;
     }
 
@@ -100,7 +100,7 @@ impl Servers {
     }
 
     /// Whether this is one of them, and not one that another has replaced.
-    pub(crate) fn include(&self, server: &Arc<Server>) -> bool {
+    pub(crate) fn is_current(&self, server: &Arc<Server>) -> bool {
         self.lock().get(&server.name).is_some_and(|current| Arc::ptr_eq(current, server))
     }
 
@@ -108,11 +108,11 @@ impl Servers {
     ///
     /// # Errors
     /// None of that name is configured.
-    pub(crate) async fn seat(
+    pub(crate) async fn acquire_session(
         &self,
         name: &str,
         context: &CallContext,
-    ) -> Result<(Arc<Server>, Seat), ToolError> {
+    ) -> Result<(Arc<Server>, AcquiredSession), ToolError> {
         let mut ended = None;
         loop {
             let current = self.get(name);
@@ -122,8 +122,8 @@ impl Servers {
                 .ok_or_else(|| {
                     ToolError::internal(format!("The MCP server {name} is no longer configured."))
                 })?;
-            match server.seat(context).await {
-                Some(seat) => return Ok((server, seat)),
+            match server.acquire_session(context).await {
+                Some(session) => return Ok((server, session)),
                 None => ended = Some(server),
             }
         }
@@ -146,7 +146,7 @@ impl Server {
             idle_timeout: config.idle_timeout,
             connector,
             processes: config.processes,
-            asks: Arc::default(),
+            elicits_unattributed: Arc::default(),
             shared: Arc::default(),
             sessions: Sessions::default(),
         }
@@ -158,29 +158,29 @@ impl Server {
             Some(Processes::Shared) => Scope::Shared,
             Some(Processes::PerOwner) => Scope::of_owner(&context.owner),
             Some(Processes::PerChat) => Scope::of_chat(context),
-            None if self.asks.load(Ordering::SeqCst) => Scope::of_chat(context),
+            None if self.elicits_unattributed.load(Ordering::SeqCst) => Scope::of_chat(context),
             None => Scope::Shared,
         }
     }
 
     /// Waits until a session is up that may serve the call, for as long as that takes. `None` once the server is no longer
     /// wanted.
-    async fn seat(self: &Arc<Self>, context: &CallContext) -> Option<Seat> {
+    async fn acquire_session(self: &Arc<Self>, context: &CallContext) -> Option<AcquiredSession> {
         let scope = self.scope(context);
         let waits = || context.waits_for(format!("the MCP server {} was not there", self.name));
         if scope == Scope::Shared {
             let _waits = waits();
             let connection = self.shared.connection().await?;
-            return Some(Seat { scope, connection, _used: None });
+            return Some(AcquiredSession { scope, connection, _used: None });
         }
-        let used = Sessions::enter(self, &scope, context).await?;
+        let used = Sessions::acquire(self, &scope, context).await?;
         let _waits = waits();
         let connection = used.session().connection().await?;
-        Some(Seat { scope, connection, _used: Some(used) })
+        Some(AcquiredSession { scope, connection, _used: Some(used) })
     }
 
     /// What is said about a question of one of its calls that was put to nobody, or that nobody answered.
-    pub(crate) fn explained(&self, unanswered: &Unanswered) -> String {
+    pub(crate) fn explain_unanswered(&self, unanswered: &Unanswered) -> String {
         let name = &self.name;
         match unanswered {
             Unanswered::SeveralChats => {
@@ -196,7 +196,7 @@ impl Server {
                      called again."
                 )
             }
-            Unanswered::Because(reason) => {
+            Unanswered::Reason(reason) => {
                 format!("What the MCP server {name} asked the person was not answered: {reason}")
             }
         }
@@ -207,12 +207,12 @@ impl Server {
 
 impl Session {
     /// Tells those who wait for it how it is.
-    pub(crate) fn is(&self, state: State) {
+    pub(crate) fn set_state(&self, state: State) {
         self.state.send_replace(state);
     }
 
     /// Waits until it has been up or has failed.
-    pub(crate) async fn started(&self) {
+    pub(crate) async fn wait_until_started(&self) {
         let _ = self.state.subscribe().wait_for(|state| !matches!(state, State::Starting)).await;
     }
 
@@ -220,7 +220,7 @@ impl Session {
     async fn connection(&self) -> Option<Connection> {
         let mut state = self.state.subscribe();
         let usable = state.wait_for(|state| match state {
-            State::Up(connection) => !connection.link.lost.is_cancelled(),
+            State::Up(connection) => !connection.link.closed.is_cancelled(),
             State::Ended => true,
             State::Starting | State::Down => false,
         });

@@ -21,8 +21,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    keeper::Keeper,
     server::{Server, Session, State},
+    supervisor::Supervisor,
 };
 
 /// Whose calls a session serves.
@@ -39,14 +39,14 @@ pub(crate) enum Scope {
 /// The sessions of one server that do not serve everybody.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    open: Mutex<Open>,
+    open: Mutex<SessionTable>,
     /// A session has ended, or is used by nobody any more.
     freed: Notify,
 }
 
 #[derive(Default)]
-struct Open {
-    sessions: BTreeMap<Scope, Arc<Scoped>>,
+struct SessionTable {
+    sessions: BTreeMap<Scope, Arc<ScopedSession>>,
     /// How many are ending.
     ending: usize,
     tasks: JoinSet<()>,
@@ -54,7 +54,7 @@ struct Open {
 }
 
 /// A session with those who use it.
-struct Scoped {
+struct ScopedSession {
     session: Arc<Session>,
     end: CancellationToken,
     /// How many calls use it. It only grows under the lock of [`Sessions::open`].
@@ -64,9 +64,9 @@ struct Scoped {
 }
 
 /// One call's use of a session, until it is dropped.
-pub(crate) struct Use {
+pub(crate) struct SessionGuard {
     server: Arc<Server>,
-    scoped: Arc<Scoped>,
+    scoped: Arc<ScopedSession>,
 }
 
 // === impl Scope ===
@@ -86,7 +86,11 @@ impl Scope {
 impl Sessions {
     /// The session that serves this scope, started if there is none, once there is room for it. `None` after
     /// [`Sessions::close`].
-    pub(crate) async fn enter(server: &Arc<Server>, scope: &Scope, context: &CallContext) -> Option<Use> {
+    pub(crate) async fn acquire(
+        server: &Arc<Server>,
+        scope: &Scope,
+        context: &CallContext,
+    ) -> Option<SessionGuard> {
         let sessions = &server.sessions;
         let mut waiting = None;
         loop {
@@ -101,7 +105,7 @@ impl Sessions {
                 }
                 if let Some(scoped) = open.find_or_start(server, scope) {
                     scoped.uses.send_modify(|uses| *uses += 1);
-                    return Some(Use { server: server.clone(), scoped });
+                    return Some(SessionGuard { server: server.clone(), scoped });
                 }
                 open.make_room();
             }
@@ -134,7 +138,7 @@ impl Sessions {
         let mut open = self.open();
         open.closed = true;
         for scoped in std::mem::take(&mut open.sessions).into_values() {
-            scoped.session.is(State::Ended);
+            scoped.session.set_state(State::Ended);
         }
         open.tasks = JoinSet::new();
         drop(open);
@@ -142,7 +146,7 @@ impl Sessions {
     }
 
     /// Takes a session out if nobody uses it.
-    fn retire(&self, scope: &Scope, scoped: &Arc<Scoped>) -> bool {
+    fn retire_if_unused(&self, scope: &Scope, scoped: &Arc<ScopedSession>) -> bool {
         let mut open = self.open();
         let is_current = open.sessions.get(scope).is_some_and(|current| Arc::ptr_eq(current, scoped));
         if is_current && scoped.is_unused() {
@@ -152,27 +156,27 @@ impl Sessions {
     }
 
     /// A session that was taken out is no more.
-    fn has_ended(&self) {
+    fn session_ended(&self) {
         self.open().ending -= 1;
         self.freed.notify_waiters();
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, SessionTable> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Open ===
+// === impl SessionTable ===
 
-impl Open {
-    fn find_or_start(&mut self, server: &Arc<Server>, scope: &Scope) -> Option<Arc<Scoped>> {
+impl SessionTable {
+    fn find_or_start(&mut self, server: &Arc<Server>, scope: &Scope) -> Option<Arc<ScopedSession>> {
         if let Some(scoped) = self.sessions.get(scope) {
             return Some(scoped.clone());
         }
         if self.sessions.len() + self.ending >= server.max_processes {
             return None;
         }
-        let scoped = Arc::new(Scoped {
+        let scoped = Arc::new(ScopedSession {
             session: Arc::default(),
             end: CancellationToken::new(),
             uses: watch::Sender::new(0),
@@ -180,7 +184,7 @@ impl Open {
         });
         self.sessions.insert(scope.clone(), scoped.clone());
         while self.tasks.try_join_next().is_some() {}
-        self.tasks.spawn(keep(server.clone(), scope.clone(), scoped.clone()));
+        self.tasks.spawn(run_session(server.clone(), scope.clone(), scoped.clone()));
         tracing::debug!(server = server.name, ?scope, "an MCP server gets a process more");
         Some(scoped)
     }
@@ -206,28 +210,28 @@ impl Open {
 }
 
 /// Keeps a session running until it is ended, or until nobody has used it for long enough.
-async fn keep(server: Arc<Server>, scope: Scope, scoped: Arc<Scoped>) {
-    let keeper = Keeper::new(server.clone(), scoped.session.clone(), None, scoped.end.clone());
+async fn run_session(server: Arc<Server>, scope: Scope, scoped: Arc<ScopedSession>) {
+    let supervisor = Supervisor::new(server.clone(), scoped.session.clone(), None, scoped.end.clone());
     let idle = async {
         loop {
             scoped.unused_for(server.idle_timeout).await;
-            if server.sessions.retire(&scope, &scoped) {
+            if server.sessions.retire_if_unused(&scope, &scoped) {
                 break;
             }
         }
     };
-    tokio::join!(keeper.run(), async {
+    tokio::join!(supervisor.run(), async {
         tokio::select! {
             () = scoped.end.cancelled() => {}
             () = idle => {}
         }
     });
-    server.sessions.has_ended();
+    server.sessions.session_ended();
 }
 
-// === impl Scoped ===
+// === impl ScopedSession ===
 
-impl Scoped {
+impl ScopedSession {
     fn is_unused(&self) -> bool {
         *self.uses.borrow() == 0
     }
@@ -249,15 +253,15 @@ impl Scoped {
     }
 }
 
-// === impl Use ===
+// === impl SessionGuard ===
 
-impl Use {
+impl SessionGuard {
     pub(crate) fn session(&self) -> &Session {
         &self.scoped.session
     }
 }
 
-impl Drop for Use {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         *self.scoped.unused_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.scoped.uses.send_modify(|uses| *uses -= 1);

@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 use tokio::task::unconstrained;
 
 use crate::{
-    calls::Place,
-    failure::{CallEnd, call_end, lost, too_large, unreadable},
-    server::{Connection, Seat, Server, Servers},
+    calls::OpenCallGuard,
+    failure::{CallFailure, call_end, lost, too_large, unreadable},
+    server::{AcquiredSession, Connection, Server, Servers},
 };
 
 /// As much of what a failed tool says as is passed on.
@@ -36,7 +36,7 @@ pub(crate) struct McpTool {
 }
 
 /// A request whose answer is awaited. Dropped before that, it tells the server that nobody waits any more.
-struct Awaited {
+struct PendingRequest {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
 }
@@ -70,37 +70,40 @@ impl McpTool {
     async fn call_over(
         &self,
         server: &Server,
-        seat: &Seat,
+        session: &AcquiredSession,
         input: Map<String, Value>,
         context: &CallContext,
-    ) -> Result<Value, CallEnd> {
-        let Connection { peer, link, .. } = &seat.connection;
+    ) -> Result<Value, CallFailure> {
+        let Connection { peer, link, .. } = &session.connection;
         let end = |error| call_end(&server.name, error, &server.secrets);
-        let place = open(server, seat, context).await?;
+        let place = open(server, session, context).await?;
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(input);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let handle =
             peer.send_request_with_option(request, PeerRequestOptions::no_options()).await.map_err(end)?;
         place.sent(handle.id.clone(), handle.progress_token.clone());
-        let mut awaited = Awaited { peer: peer.clone(), id: Some(handle.id.clone()) };
+        let mut awaited = PendingRequest { peer: peer.clone(), id: Some(handle.id.clone()) };
         let answer = tokio::select! {
             biased;
             answer = handle.await_response() => answer.map_err(end),
-            () = context.cancelled.cancelled() => return Err(CallEnd::Failed(cancelled())),
-            () = place.too_large() => Err(CallEnd::Failed(too_large(&server.name))),
-            () = link.lost.cancelled() => Err(CallEnd::Failed(lost(&server.name))),
+            () = context.cancelled.cancelled() => return Err(CallFailure::Failed(cancelled())),
+            () = place.too_large() => Err(CallFailure::Failed(too_large(&server.name))),
+            () = link.closed.cancelled() => Err(CallFailure::Failed(lost(&server.name))),
         };
         awaited.id = None;
         match answer {
             Ok(result) => {
-                let unanswered: Vec<String> =
-                    place.unanswered().iter().map(|unanswered| server.explained(unanswered)).collect();
-                output(server, result, &unanswered).map_err(CallEnd::Failed)
+                let unanswered: Vec<String> = place
+                    .unanswered()
+                    .iter()
+                    .map(|unanswered| server.explain_unanswered(unanswered))
+                    .collect();
+                output(server, result, &unanswered).map_err(CallFailure::Failed)
             }
-            Err(_) if place.answer_is_too_large() => Err(CallEnd::Failed(too_large(&server.name))),
+            Err(_) if place.answer_is_too_large() => Err(CallFailure::Failed(too_large(&server.name))),
             Err(end) => {
-                if matches!(&end, CallEnd::Failed(error) if error.error_type == ErrorType::Network) {
-                    link.doubt.notify_one();
+                if matches!(&end, CallFailure::Failed(error) if error.error_type == ErrorType::Network) {
+                    link.check_alive.notify_one();
                 }
                 Err(end)
             }
@@ -109,8 +112,12 @@ impl McpTool {
 }
 
 /// Waits until the connection can take the call.
-async fn open(server: &Server, seat: &Seat, context: &CallContext) -> Result<Place, CallEnd> {
-    let link = &seat.connection.link;
+async fn open(
+    server: &Server,
+    session: &AcquiredSession,
+    context: &CallContext,
+) -> Result<OpenCallGuard, CallFailure> {
+    let link = &session.connection.link;
     let mut waiting = None;
     loop {
         let changed = link.calls.changed.notified();
@@ -120,8 +127,8 @@ async fn open(server: &Server, seat: &Seat, context: &CallContext) -> Result<Pla
         if let Some(place) = link.calls.open(context.clone()) {
             return Ok(place);
         }
-        if server.scope(context) != seat.scope {
-            return Err(CallEnd::Elsewhere);
+        if server.scope(context) != session.scope {
+            return Err(CallFailure::NeedsOtherSession);
         }
         if waiting.is_none() {
             waiting = Some(context.waits_for(format!(
@@ -132,8 +139,8 @@ async fn open(server: &Server, seat: &Seat, context: &CallContext) -> Result<Pla
         }
         tokio::select! {
             biased;
-            () = context.cancelled.cancelled() => return Err(CallEnd::Failed(cancelled())),
-            () = link.lost.cancelled() => return Err(CallEnd::Elsewhere),
+            () = context.cancelled.cancelled() => return Err(CallFailure::Failed(cancelled())),
+            () = link.closed.cancelled() => return Err(CallFailure::NeedsOtherSession),
             () = changed => {}
         }
     }
@@ -225,35 +232,35 @@ impl Tool for McpTool {
         };
         let mut forgotten = false;
         loop {
-            let (server, seat) = tokio::select! {
+            let (server, session) = tokio::select! {
                 biased;
                 () = context.cancelled.cancelled() => return Err(cancelled()),
-                found = self.servers.seat(&self.server, &context) => found?,
+                found = self.servers.acquire_session(&self.server, &context) => found?,
             };
-            if !seat.connection.tools.contains(&self.name) {
+            if !session.connection.tools.contains(&self.name) {
                 let (server, name) = (&self.server, &self.name);
                 return Err(ToolError::internal(format!(
                     "The MCP server {server} no longer has the tool {name}."
                 )));
             }
-            match self.call_over(&server, &seat, input.clone(), &context).await {
+            match self.call_over(&server, &session, input.clone(), &context).await {
                 Ok(output) => return Ok(output),
-                Err(CallEnd::Failed(error)) => return Err(error),
-                Err(CallEnd::Forgotten) if forgotten => return Err(lost(&self.server)),
+                Err(CallFailure::Failed(error)) => return Err(error),
+                Err(CallFailure::SessionExpired) if forgotten => return Err(lost(&self.server)),
                 // The server has not seen the call, so that it can be made again over a new connection.
-                Err(CallEnd::Forgotten) => {
+                Err(CallFailure::SessionExpired) => {
                     forgotten = true;
-                    seat.connection.link.lost.cancel();
+                    session.connection.link.closed.cancel();
                 }
-                Err(CallEnd::Elsewhere) => {}
+                Err(CallFailure::NeedsOtherSession) => {}
             }
         }
     }
 }
 
-// === impl Awaited ===
+// === impl PendingRequest ===
 
-impl Drop for Awaited {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             let params =

@@ -34,7 +34,9 @@ use tokio::{
 mod sessions;
 
 use super::*;
-use crate::{client::Client, config::Transport, failure::ConnectError, keeper::Live, link::Link};
+use crate::{
+    client::Client, config::Transport, failure::ConnectError, link::Link, supervisor::LiveConnection,
+};
 
 /// What happens at the next attempts to connect; after them each one succeeds.
 #[derive(Clone, Copy)]
@@ -100,12 +102,12 @@ struct Asked {
 
 #[async_trait]
 impl Connector for Pipe {
-    async fn connect(&self, client: Client, link: &Link) -> Result<Live, ConnectError> {
+    async fn connect(&self, client: Client, link: &Link) -> Result<LiveConnection, ConnectError> {
         let _ = self.tried.send(Instant::now());
         let attempt = self.attempts.lock().unwrap().pop_front();
         let (ours, theirs) = duplex(64 * 1024);
         match attempt {
-            Some(Attempt::Fails) => return Err(ConnectError::Settings("it refuses".into())),
+            Some(Attempt::Fails) => return Err(ConnectError::Config("it refuses".into())),
             Some(Attempt::Mute) => self.mute.lock().unwrap().push(theirs),
             None => {
                 let (tools, noticed, go) = (self.tools.clone(), self.noticed.clone(), self.go.clone());
@@ -118,7 +120,7 @@ impl Connector for Pipe {
             }
         }
         let (read, write) = split(ours);
-        Live::greet(client, AsyncRwTransport::new_client(read, write), link).await
+        LiveConnection::handshake(client, AsyncRwTransport::new_client(read, write), link).await
     }
 }
 
@@ -251,7 +253,7 @@ impl World {
             counted.fetch_add(1, Ordering::SeqCst);
             told.send_replace(tools);
         };
-        let hub = Hub { tools: Arc::new(Tools::new(on_change)), running: Mutex::default() };
+        let hub = Hub { tools: Arc::new(ToolCatalog::new(on_change)), running: Mutex::default() };
         let world =
             Self { hub, pipe, tools, changes, tried: tries, connected: connections, noticed: notices };
         world.set(["s"]);

@@ -15,10 +15,10 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::{
     client::Client,
     config::{self, Secrets, ServerConfig},
-    failure::{ConnectError, told},
+    failure::{ConnectError, redacted_excerpt},
     http,
-    lines::Lines,
-    link::{Link, Watched},
+    line_monitor::LineMonitor,
+    link::{Link, MonitoredTransport},
     listing::list,
     program::{Pipes, Program, log_lines},
     server::{Connection, Server, Session, State},
@@ -44,11 +44,11 @@ pub(crate) trait Connector: Send + Sync {
     ///
     /// # Errors
     /// It cannot be opened, or the server does not greet.
-    async fn connect(&self, client: Client, link: &Link) -> Result<Live, ConnectError>;
+    async fn connect(&self, client: Client, link: &Link) -> Result<LiveConnection, ConnectError>;
 }
 
 /// An open connection, with what ends with it.
-pub(crate) struct Live {
+pub(crate) struct LiveConnection {
     service: RunningService<RoleClient, Client>,
     program: Option<Program>,
     _stderr: Option<AbortOnDropHandle<()>>,
@@ -58,7 +58,7 @@ pub(crate) struct Live {
 pub(crate) type Publish = Arc<dyn Fn(&Arc<Server>, Vec<Tool>) + Send + Sync>;
 
 /// The one who keeps a session with a server running.
-pub(crate) struct Keeper {
+pub(crate) struct Supervisor {
     server: Arc<Server>,
     session: Arc<Session>,
     /// Takes the tools that the session lists, if they are what the server's tools are known by.
@@ -69,9 +69,9 @@ pub(crate) struct Keeper {
     logged: Option<String>,
 }
 
-// === impl Keeper ===
+// === impl Supervisor ===
 
-impl Keeper {
+impl Supervisor {
     pub(crate) fn new(
         server: Arc<Server>,
         session: Arc<Session>,
@@ -96,52 +96,52 @@ impl Keeper {
                 () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
             }
         }
-        self.session.is(State::Ended);
+        self.session.set_state(State::Ended);
     }
 
     async fn connect_and_serve(&mut self) {
-        let link = Link::new(self.server.asks.clone());
+        let link = Link::new(self.server.elicits_unattributed.clone());
         // Also when this is dropped in the middle.
-        let _lost = link.lost.clone().drop_guard();
+        let _lost = link.closed.clone().drop_guard();
         let end = self.end.clone();
         let started = tokio::select! {
             biased;
             () = end.cancelled() => return,
             started = timeout(START_TIMEOUT, self.start(&link)) => started,
         };
-        match started.unwrap_or(Err(ConnectError::TooLate(START_TIMEOUT))) {
+        match started.unwrap_or(Err(ConnectError::Timeout(START_TIMEOUT))) {
             Ok(mut live) => {
                 self.logged = None;
                 self.serve(&mut live, &link).await;
-                link.lost.cancel();
-                self.session.is(if end.is_cancelled() { State::Ended } else { State::Down });
+                link.closed.cancel();
+                self.session.set_state(if end.is_cancelled() { State::Ended } else { State::Down });
                 if !end.is_cancelled() {
                     tracing::warn!(server = self.server.name, "the connection to an MCP server was lost");
                 }
                 live.close().await;
             }
             Err(error) => {
-                self.session.is(State::Down);
+                self.session.set_state(State::Down);
                 self.log(&error);
             }
         }
     }
 
-    async fn start(&self, link: &Link) -> Result<Live, ConnectError> {
+    async fn start(&self, link: &Link) -> Result<LiveConnection, ConnectError> {
         let client = Client::new(self.server.clone(), link.clone());
         let live = self.server.connector.connect(client, link).await?;
         self.list(&live, link).await?;
         Ok(live)
     }
 
-    async fn list(&self, live: &Live, link: &Link) -> Result<(), ServiceError> {
+    async fn list(&self, live: &LiveConnection, link: &Link) -> Result<(), ServiceError> {
         let tools = list(&self.server.name, live.service.peer()).await?;
         let names = Arc::new(tools.iter().map(|tool| tool.name.clone().into_owned()).collect());
         // Who waits until the server is up counts on its tools.
         if let Some(publish) = &self.publish {
             publish(&self.server, tools);
         }
-        self.session.is(State::Up(Connection {
+        self.session.set_state(State::Up(Connection {
             peer: live.service.peer().clone(),
             link: link.clone(),
             tools: names,
@@ -150,12 +150,12 @@ impl Keeper {
     }
 
     /// Returns when the connection is lost or the server no longer wanted.
-    async fn serve(&self, live: &mut Live, link: &Link) {
+    async fn serve(&self, live: &mut LiveConnection, link: &Link) {
         let mut program = live.program.take();
         tokio::select! {
             biased;
             () = self.end.cancelled() => {}
-            () = link.lost.cancelled() => {}
+            () = link.closed.cancelled() => {}
             () = ended(program.as_mut()) => {}
             () = self.follow(live, link) => {}
         }
@@ -163,7 +163,7 @@ impl Keeper {
     }
 
     /// Lists again and looks after the server, until it does not answer.
-    async fn follow(&self, live: &Live, link: &Link) {
+    async fn follow(&self, live: &LiveConnection, link: &Link) {
         let mut listed = None;
         // A server may say without end that it has other tools.
         let wanted = async |listed: Option<Instant>| {
@@ -171,7 +171,7 @@ impl Keeper {
                 sleep_until(listed + LISTINGS_APART).await;
             }
             // Last, because a notice that was taken would be lost if this is dropped while it sleeps.
-            link.relist.notified().await;
+            link.list_changed.notified().await;
         };
         loop {
             tokio::select! {
@@ -179,17 +179,17 @@ impl Keeper {
                     match timeout(START_TIMEOUT, self.list(live, link)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => self.log_listing(&error.into()),
-                        Err(_) => self.log_listing(&ConnectError::TooLate(START_TIMEOUT)),
+                        Err(_) => self.log_listing(&ConnectError::Timeout(START_TIMEOUT)),
                     }
                     listed = Some(Instant::now());
                 },
-                () = link.doubt.notified() => if !answers(live).await { return },
+                () = link.check_alive.notified() => if !answers(live).await { return },
             }
         }
     }
 
     fn log(&mut self, error: &ConnectError) {
-        let reason = told(&error.to_string(), &self.server.secrets);
+        let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
         if self.logged.as_ref() == Some(&reason) {
             tracing::debug!(server = self.server.name, reason, "an MCP server is still not there");
         } else {
@@ -199,7 +199,7 @@ impl Keeper {
     }
 
     fn log_listing(&self, error: &ConnectError) {
-        let reason = told(&error.to_string(), &self.server.secrets);
+        let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
         tracing::warn!(server = self.server.name, reason, "an MCP server keeps its old list of tools");
     }
 }
@@ -212,7 +212,7 @@ async fn ended(program: Option<&mut Program>) {
 }
 
 /// Whether a server is still there.
-async fn answers(live: &Live) -> bool {
+async fn answers(live: &LiveConnection) -> bool {
     let ping = live.service.peer().send_request(ClientRequest::PingRequest(PingRequest::default()));
     match timeout(PING_TIMEOUT, ping).await {
         Ok(Ok(_)) => true,
@@ -222,18 +222,18 @@ async fn answers(live: &Live) -> bool {
     }
 }
 
-// === impl Live ===
+// === impl LiveConnection ===
 
-impl Live {
+impl LiveConnection {
     /// Greets the server at the other end of a transport.
     ///
     /// # Errors
     /// It does not greet back.
-    pub(crate) async fn greet<T>(client: Client, transport: T, link: &Link) -> Result<Self, ConnectError>
+    pub(crate) async fn handshake<T>(client: Client, transport: T, link: &Link) -> Result<Self, ConnectError>
     where
         T: Transport<RoleClient> + 'static,
     {
-        let service = client.serve(Watched::new(transport, link)).await.map_err(Box::new)?;
+        let service = client.serve(MonitoredTransport::new(transport, link)).await.map_err(Box::new)?;
         Ok(Self { service, program: None, _stderr: None })
     }
 
@@ -248,18 +248,19 @@ impl Live {
 // === impl Connector for settings ===
 
 /// The way to a server that the settings name.
-pub(crate) struct Configured {
+pub(crate) struct ConfiguredConnector {
     pub(crate) config: ServerConfig,
     pub(crate) name: String,
     pub(crate) secrets: Secrets,
 }
 
 #[async_trait]
-impl Connector for Configured {
-    async fn connect(&self, client: Client, link: &Link) -> Result<Live, ConnectError> {
+impl Connector for ConfiguredConnector {
+    async fn connect(&self, client: Client, link: &Link) -> Result<LiveConnection, ConnectError> {
         match &self.config.transport {
             config::Transport::Http { url, headers } => {
-                Live::greet(client, http::transport(url, headers, &self.secrets, link)?, link).await
+                LiveConnection::handshake(client, http::transport(url, headers, &self.secrets, link)?, link)
+                    .await
             }
             config::Transport::Program { command, args, env } => {
                 let (program, Pipes { stdin, stdout, stderr }) =
@@ -267,10 +268,10 @@ impl Connector for Configured {
                 let (name, secrets) = (self.name.clone(), self.secrets.clone());
                 let lines = tokio::spawn(async move { log_lines(&name, stderr, &secrets).await });
                 let lines = AbortOnDropHandle::new(lines);
-                let stdout = Lines::new(stdout, link.calls.clone());
+                let stdout = LineMonitor::new(stdout, link.calls.clone());
                 let transport = AsyncRwTransport::new_client(stdout, stdin);
-                let live = Live::greet(client, transport, link).await?;
-                Ok(Live { program: Some(program), _stderr: Some(lines), ..live })
+                let live = LiveConnection::handshake(client, transport, link).await?;
+                Ok(LiveConnection { program: Some(program), _stderr: Some(lines), ..live })
             }
         }
     }

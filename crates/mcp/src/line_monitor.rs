@@ -16,7 +16,7 @@ use crate::calls::OpenCalls;
 const KEPT: usize = 100;
 
 /// The output of a program on its way to the library.
-pub(crate) struct Lines<R> {
+pub(crate) struct LineMonitor<R> {
     output: R,
     line: Line,
     calls: Arc<OpenCalls>,
@@ -30,9 +30,9 @@ struct Line {
     tail: Vec<u8>,
 }
 
-// === impl Lines ===
+// === impl LineMonitor ===
 
-impl<R> Lines<R> {
+impl<R> LineMonitor<R> {
     pub(crate) fn new(output: R, calls: Arc<OpenCalls>) -> Self {
         Self { output, line: Line::default(), calls }
     }
@@ -52,7 +52,7 @@ impl<R> Lines<R> {
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for LineMonitor<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
