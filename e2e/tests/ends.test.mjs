@@ -65,6 +65,32 @@ scenario('stop in the middle of a call leaves nothing half', {}, async (world) =
   assert.equal(page.words, 'Hello again.');
 });
 
+scenario('no call of an answer that a content filter cut off runs, and no client posts again', {}, async (world) => {
+  const { model } = world;
+  model.script(
+    (pen) => {
+      pen.says('Let me see.');
+      pen.calls({ name: 'current_time', input: {} }, locate, { name: 'write_note', input: { title: 'shopping', body: 'milk' } });
+      pen.finishReason = 'content_filter';
+    },
+    says('Hello again.'),
+  );
+  const page = await world.page({ tools: BROWSER_TOOLS, sends: 'outputs', hearsEnds: true });
+  page.say('where am I, and when?');
+  await page.settles();
+  assert.deepEqual(page.calls.map((call) => call.state), ['output-error', 'output-error', 'output-error']);
+  assert.ok(page.calls.every((call) => call.errorText?.startsWith('The answer was cut off by the provider')), JSON.stringify(page.calls));
+  assert.deepEqual(page.toolCalls, [], 'a browser tool was run');
+  assert.deepEqual(await world.pending(), []);
+  assert.equal(page.posts.length, 1);
+  if (world.version > 5) assert.deepEqual(page.finishReasons, ['content-filter']);
+  page.say('hello');
+  await page.settles();
+  assert.equal(page.words, 'Hello again.');
+  assert.equal(model.requests.length, 2);
+  assert.deepEqual(model.request(2).results.map((result) => result.text.includes('did not run')), [true, true, true]);
+});
+
 scenario('a new message ends the run that is parked', {}, async (world) => {
   const { model } = world;
   model.script(calls(locate), says('Never mind.'));

@@ -23,6 +23,7 @@ mod run;
 mod run_log;
 pub mod runner;
 mod settings;
+mod step_collector;
 pub mod store;
 mod view;
 

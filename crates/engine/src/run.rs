@@ -61,8 +61,8 @@ pub(crate) struct Run {
     absent: BTreeMap<ToolCallId, Timestamp>,
     /// Where in the log each call got its outcome.
     settled_at: HashMap<ToolCallId, u64>,
-    /// What the model is in the middle of. Never saved: a step that was cut off is asked for again.
-    speaking: speaking::Speaking,
+    /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
+    open_step: speaking::OpenStep,
 }
 
 /// What a run was asked for. It never changes, and is saved once.
@@ -237,7 +237,7 @@ impl Run {
             repeated: BTreeSet::new(),
             absent: BTreeMap::new(),
             settled_at: HashMap::new(),
-            speaking: speaking::Speaking::default(),
+            open_step: speaking::OpenStep::default(),
         }
     }
 
@@ -258,7 +258,7 @@ impl Run {
             repeated: BTreeSet::new(),
             absent: BTreeMap::new(),
             settled_at: HashMap::new(),
-            speaking: speaking::Speaking::default(),
+            open_step: speaking::OpenStep::default(),
         };
         for (seq, chunk) in &log {
             run.assembler.apply(chunk)?;

@@ -16,7 +16,7 @@ use crate::model::ModelError;
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ending {
-    /// The model had said all.
+    /// The model had said all, or the answer was cut off, which the reason tells.
     Finished(FinishReason),
     /// Somebody stopped it.
     Stopped,
@@ -92,9 +92,10 @@ impl Ending {
 }
 
 impl Run {
-    /// The model had said all.
+    /// The model had said all, or its answer was cut off and every call of it has its outcome.
     pub(super) fn finish(&mut self, reason: FinishReason, context: &Context<'_>, effects: &mut Effects) {
         self.publish(effects, UiChunk::FinishStep);
+        self.end_in_a_step_without_calls(effects);
         self.publish_finish(reason, context, effects);
         self.close(Ending::Finished(reason), effects);
     }
@@ -112,15 +113,20 @@ impl Run {
             self.publish(effects, UiChunk::Error { error_text });
             return self.close(ending, effects);
         }
-        if self.step_calls().next().is_some() {
-            self.publish(effects, UiChunk::StartStep);
-            self.publish(effects, UiChunk::FinishStep);
-        }
+        self.end_in_a_step_without_calls(effects);
         if ending == Ending::Stopped {
             self.publish(effects, UiChunk::Abort { reason: Some("The run was stopped.".into()) });
         }
         self.publish_finish(FinishReason::Other, context, effects);
         self.close(ending, effects);
+    }
+
+    /// Stock clients post again after a message that ends in a step of calls.
+    fn end_in_a_step_without_calls(&mut self, effects: &mut Effects) {
+        if self.step_calls().next().is_some() {
+            self.publish(effects, UiChunk::StartStep);
+            self.publish(effects, UiChunk::FinishStep);
+        }
     }
 
     /// Ends the run because the person goes on without it, taking the outputs that came along. In the record only: any chunk but

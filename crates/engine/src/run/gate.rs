@@ -12,9 +12,7 @@ use fermata_tools::{
 use serde_json::Value;
 
 use super::{Context, Effects, Phase, Run, later, speaking::MadeCall};
-
-/// How deep an input may be. A client posts it again inside its history, whose nesting is limited to a hundred levels.
-const DEEPEST_INPUT: usize = 90;
+use crate::step_collector::InvalidArguments;
 
 /// What a person is told who is asked because of `chain`.
 const CHAIN_ASKS: &str = "a tool's result asked for this";
@@ -55,8 +53,8 @@ impl Run {
             self.publish(effects, UiChunk::ToolInputDelta { tool_call_id, input_text_delta: "{}".into() });
         }
         match input {
-            Err((input, error_text)) => {
-                self.calls[place].input = input;
+            Err(InvalidArguments { received, error_text }) => {
+                self.calls[place].input = received;
                 self.fail_input(place, error_text, context, effects);
             }
             Ok(input) => {
@@ -307,36 +305,6 @@ impl Run {
     /// Whether no further call of the chat may wait for somebody.
     pub(super) fn is_full(&self, context: &Context<'_>) -> bool {
         self.pending().count() >= context.limits.parked_calls
-    }
-}
-
-/// The input of a call, to be checked against its schema; or what came instead, and what is wrong with it.
-pub(super) fn read_input(call: &Call, text: String, context: &Context<'_>) -> Result<Value, (Value, String)> {
-    let input: Value = match serde_json::from_str(&text) {
-        Ok(input) => input,
-        Err(fault) => {
-            let words = format!(
-                "The arguments of {} are not valid JSON ({fault}). Call it again with a JSON object.",
-                call.tool
-            );
-            return Err((Value::String(text), words));
-        }
-    };
-    if depth(&input) > DEEPEST_INPUT {
-        let words = format!("The arguments of {} are nested over {DEEPEST_INPUT} levels deep.", call.tool);
-        return Err((Value::Null, words));
-    }
-    if context.toolbox.find(&call.tool).is_none() {
-        return Err((input, context.toolbox.unknown_tool(&call.tool).text));
-    }
-    Ok(input)
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
 

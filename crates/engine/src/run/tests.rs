@@ -2,6 +2,7 @@
 
 mod always;
 mod bench;
+mod cut_off;
 mod last_word;
 mod life;
 mod schedules;
@@ -523,7 +524,7 @@ fn calls_that_cannot_run_are_settled_and_the_model_is_told() {
             tool-input-error call_1 {"n": The arguments of time are not valid JSON (EOF while parsing a value at line 1 column 5). Call it again with a JSON object.
             tool-input-error call_2 {"n":"x"} The input of time does not fit its schema: /n: "x" is not of type "integer".
             tool-input-error call_3 {} There is no tool named "nothing". The tools are: again, file, note, time, color, where.
-            tool-input-error call_4 [] The input of where does not fit its schema: [] is not of type "object".
+            tool-input-error call_4 [] The arguments of where are not a JSON object. Call it again with a JSON object.
             finish-step
             start-step
             ask

@@ -21,6 +21,8 @@ pub(super) enum Move {
     /// Calls, and the end of the step.
     Calls(Vec<(usize, usize)>),
     EndsStep,
+    /// The provider cuts the step off.
+    CutsStepOff,
     /// The inputs of the step are checked.
     Checks,
     ModelFails,
@@ -99,6 +101,7 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         4 => call.clone().prop_map(|(tool, input)| Move::BeginsCall { tool, input }),
         20 => prop::collection::vec(call, 1..6).prop_map(Move::Calls),
         4 => Just(Move::EndsStep),
+        1 => Just(Move::CutsStepOff),
         12 => Just(Move::Checks),
         1 => Just(Move::ModelFails),
         20 => (nth.clone(), 0..7usize, any::<bool>())
@@ -144,6 +147,9 @@ impl World {
                 self.hear(calls.chain([finished()]).collect());
             }
             Move::EndsStep => self.hear(vec![finished()]),
+            Move::CutsStepOff => {
+                self.hear(vec![ModelEvent::Finished { reason: FinishReason::ContentFilter, usage: None }]);
+            }
             Move::Checks => self.checks(),
             Move::ModelFails if self.listens() => {
                 self.ends(Ending::Failed(ModelError::Timeout));

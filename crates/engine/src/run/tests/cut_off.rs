@@ -1,0 +1,105 @@
+//! Answers that end before the model had said all: none of their calls runs, and no client posts again by itself.
+
+use fermata_protocol::UiPart;
+
+use super::*;
+
+impl Play {
+    /// The model makes these calls, and its answer ends for this reason; only what follows the calls is printed.
+    fn calls_until(&mut self, reason: FinishReason, calls: &[(&str, &str)]) -> &mut Self {
+        for (key, (tool, arguments)) in calls.iter().enumerate() {
+            self.hear(ModelEvent::CallStart { key, tool: (*tool).into() });
+            self.hear(ModelEvent::CallDelta { key, arguments: (*arguments).into() });
+        }
+        self.transcript.clear();
+        self.hear(ModelEvent::Finished { reason, usage: None })
+    }
+}
+
+#[test]
+fn no_call_of_an_answer_that_a_content_filter_cut_off_runs() {
+    let mut play = Play::new();
+    play.calls_until(
+        FinishReason::ContentFilter,
+        &[("time", r#"{"n":1}"#), ("where", "{}"), ("note", r#"{"n":2}"#), ("nothing", "{}"), ("file", r#"{"n"#)],
+    )
+    .check(expect![[r#"
+        > finished
+        save
+        tool-output-error call_1 The answer was cut off by the provider's content filter, so this call did not run.
+        tool-output-error call_2 The answer was cut off by the provider's content filter, so this call did not run.
+        tool-output-error call_3 The answer was cut off by the provider's content filter, so this call did not run.
+        tool-output-error call_4 The answer was cut off by the provider's content filter, so this call did not run.
+        tool-output-error call_5 The answer was cut off by the provider's content filter, so this call did not run.
+        finish-step
+        start-step
+        finish-step
+        finish content-filter
+        over: finished
+    "#]]);
+    let inputs: Vec<_> = play.run.calls.iter().map(|call| call.input.clone()).collect();
+    assert_eq!(inputs, [json!({"n": 1}), json!({}), json!({"n": 2}), json!({}), json!(r#"{"n"#)]);
+    assert!(play.run.calls.iter().all(|call| call.times_run() == 0));
+    assert!(play.run.snapshot().parts.iter().filter_map(UiPart::as_tool).all(|part| part.state.is_settled()));
+}
+
+#[test]
+fn no_call_of_an_answer_that_was_interrupted_runs() {
+    Play::new()
+        .hear(ModelEvent::Text("a".into()))
+        .calls_until(FinishReason::Interrupted, &[("time", "{}"), ("where", "{}"), ("note", "{}")])
+        .check(expect![[r#"
+        > finished
+        save
+        tool-output-error call_1 The answer was cut off before its end, so this call did not run.
+        tool-output-error call_2 The answer was cut off before its end, so this call did not run.
+        tool-output-error call_3 The answer was cut off before its end, so this call did not run.
+        finish-step
+        start-step
+        finish-step
+        finish interrupted
+        over: finished
+    "#]]);
+}
+
+#[test]
+fn no_call_of_an_answer_in_which_the_model_failed_runs() {
+    Play::new().calls_until(FinishReason::Error, &[("again", "{}")]).check(expect![[r#"
+        > finished
+        save
+        tool-output-error call_1 The answer was cut off because the model failed, so this call did not run.
+        finish-step
+        start-step
+        finish-step
+        finish error
+        over: finished
+    "#]]);
+}
+
+#[test]
+fn an_answer_without_calls_that_was_cut_off_ends_the_run_as_any_other() {
+    Play::new().hear(ModelEvent::Text("a".into())).calls_until(FinishReason::ContentFilter, &[]).check(
+        expect![[r#"
+        > finished
+        save
+        text-end
+        finish-step
+        finish content-filter
+        over: finished
+    "#]],
+    );
+}
+
+#[test]
+fn a_call_whose_arguments_the_token_limit_cut_off_does_not_run() {
+    Play::new()
+        .calls_until(FinishReason::Length, &[("time", r#"{"n":1}"#), ("time", r#"{"n""#), ("time", "")])
+        .check(expect![[r#"
+            > finished
+            save
+            execute call_1
+            tool-input-available call_1 {"n":1}
+            tool-input-error call_2 {"n" The answer reached its token limit before the arguments of time were complete. Call it again, with less if you can.
+            tool-input-error call_3  The answer reached its token limit before the arguments of time were complete. Call it again, with less if you can.
+        "#]]);
+}

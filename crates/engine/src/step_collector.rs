@@ -1,0 +1,495 @@
+//! What a model says, collected into one step.
+//!
+//! Both loops use it: a chat's run shows every change at once, and a [`Runner`](crate::Runner) takes the step when it is complete.
+//! This module knows no tools, no chat and no stream, and does no I/O.
+//!
+//! Invariants: at most one text or reasoning part is open at a time, and it is closed before anything else begins; a step keeps no more
+//! than its limits allow; a call of a step that was cut off never gets an input to run with.
+
+use fermata_protocol::FinishReason;
+use fermata_tools::{ErrorType, ToolError};
+use serde_json::{Value, json};
+
+use crate::{
+    Limits,
+    model::{ModelContent, ModelEvent, Usage},
+};
+
+/// The deepest nesting that an input may have. A client posts the input again inside its history, whose nesting is limited to a hundred
+/// levels.
+const DEEPEST_INPUT: usize = 90;
+
+/// Bytes for which a call, a file or a source counts besides its text, because each costs memory even if it is empty.
+const PART_BYTES: usize = 64;
+
+/// The limits of one step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepLimits {
+    /// Calls that a model may make.
+    pub calls: usize,
+    /// Bytes of the arguments of one call.
+    pub argument_bytes: usize,
+    /// Bytes of all that a model may say.
+    pub output_bytes: usize,
+}
+
+/// A step as far as it has come. After [`StepChange::Completed`] it is empty again, and ready for the next step.
+#[derive(Debug, Default)]
+pub(crate) struct StepCollector {
+    open_part: Option<PartKind>,
+    /// Bytes that the model has said in this step.
+    output_bytes: usize,
+    has_too_many_calls: bool,
+    text: String,
+    reasoning: String,
+    calls: Vec<CollectedCall>,
+    files: Vec<ModelContent>,
+    sources: Vec<UrlSource>,
+}
+
+/// The two kinds of parts that grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartKind {
+    Text,
+    Reasoning,
+}
+
+/// A change to the step. An event of the model makes several of them if it also closes a part.
+#[derive(Debug, PartialEq)]
+pub(crate) enum StepChange {
+    PartStarted(PartKind),
+    PartGrew(PartKind, String),
+    PartEnded(PartKind),
+    /// A call begins. Calls are counted from 0, in the order in which they begin.
+    CallStarted {
+        tool: String,
+    },
+    ArgumentsGrew {
+        /// Which call of the step.
+        call: usize,
+        delta: String,
+    },
+    /// A call is not taken into the step, because the step has too many of them.
+    CallLeftOut,
+    /// Arguments came for a call that never began.
+    ArgumentsWithoutCall {
+        key: usize,
+    },
+    File {
+        media_type: String,
+        url: String,
+    },
+    Source(UrlSource),
+    /// The model has ended its answer, or the provider has.
+    Completed(CollectedStep),
+}
+
+/// All that a model said in one step.
+#[derive(Debug, PartialEq)]
+pub(crate) struct CollectedStep {
+    pub text: String,
+    pub reasoning: String,
+    pub calls: Vec<CollectedCall>,
+    pub files: Vec<ModelContent>,
+    pub sources: Vec<UrlSource>,
+    pub usage: Option<Usage>,
+    pub finish_reason: FinishReason,
+}
+
+/// A call as the model made it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct CollectedCall {
+    /// The provider's name for the call. Providers that give every call of a step the key 0 exist.
+    key: usize,
+    /// The name that the model gave, which may be no tool's.
+    pub tool: String,
+    arguments: String,
+    /// The reason why the call cannot run and no more of its arguments is kept.
+    error_text: Option<String>,
+}
+
+/// A page on which the model based what it said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlSource {
+    /// The URL.
+    pub url: String,
+    /// The page's title.
+    pub title: Option<String>,
+}
+
+/// Arguments that are no input.
+#[derive(Debug, PartialEq)]
+pub(crate) struct InvalidArguments {
+    /// The arguments as far as they are kept: a string if they are no JSON.
+    pub received: Value,
+    /// The reason, in words for the model and the person.
+    pub error_text: String,
+}
+
+/// The model said more in one step than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutputLimitExceeded {
+    /// The limit.
+    pub bytes: usize,
+}
+
+// === impl StepLimits ===
+
+impl From<&Limits> for StepLimits {
+    fn from(limits: &Limits) -> Self {
+        Self {
+            calls: limits.calls_per_step,
+            argument_bytes: limits.argument_bytes,
+            output_bytes: limits.step_output_bytes,
+        }
+    }
+}
+
+// === impl StepCollector ===
+
+impl StepCollector {
+    /// Adds an event to the step, and returns the changes that it made, in their order.
+    ///
+    /// # Errors
+    /// If the model has said more than the step may have. The step is of no use then.
+    pub fn on_event(
+        &mut self,
+        event: ModelEvent,
+        limits: StepLimits,
+    ) -> Result<Vec<StepChange>, OutputLimitExceeded> {
+        self.output_bytes += output_bytes(&event);
+        if self.output_bytes > limits.output_bytes {
+            return Err(OutputLimitExceeded { bytes: limits.output_bytes });
+        }
+        let mut changes = Vec::new();
+        match event {
+            ModelEvent::Alive => {}
+            ModelEvent::Text(delta) => self.grow_part(PartKind::Text, delta, &mut changes),
+            ModelEvent::Reasoning(delta) => self.grow_part(PartKind::Reasoning, delta, &mut changes),
+            ModelEvent::CallStart { key, tool } => {
+                changes.extend(self.end_part().map(StepChange::PartEnded));
+                changes.push(self.start_call(key, tool, limits));
+            }
+            ModelEvent::CallDelta { key, arguments } => {
+                changes.extend(self.grow_arguments(key, arguments, limits));
+            }
+            ModelEvent::File { media_type, url } => {
+                changes.extend(self.end_part().map(StepChange::PartEnded));
+                self.files.push(ModelContent::File {
+                    media_type: media_type.clone(),
+                    url: url.clone(),
+                    filename: None,
+                });
+                changes.push(StepChange::File { media_type, url });
+            }
+            ModelEvent::Source { url, title } => {
+                changes.extend(self.end_part().map(StepChange::PartEnded));
+                let source = UrlSource { url, title };
+                self.sources.push(source.clone());
+                changes.push(StepChange::Source(source));
+            }
+            ModelEvent::Finished { reason, usage } => {
+                changes.extend(self.end_part().map(StepChange::PartEnded));
+                let Self { text, reasoning, calls, files, sources, .. } = std::mem::take(self);
+                changes.push(StepChange::Completed(CollectedStep {
+                    text,
+                    reasoning,
+                    calls,
+                    files,
+                    sources,
+                    usage,
+                    finish_reason: reason,
+                }));
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Closes the part that is open, if one is, and returns its kind.
+    pub fn end_part(&mut self) -> Option<PartKind> {
+        self.open_part.take()
+    }
+
+    /// Gives up the step and returns its calls as far as they came.
+    pub fn into_calls(self) -> Vec<CollectedCall> {
+        self.calls
+    }
+
+    fn grow_part(&mut self, kind: PartKind, delta: String, changes: &mut Vec<StepChange>) {
+        if self.open_part != Some(kind) {
+            changes.extend(self.end_part().map(StepChange::PartEnded));
+            self.open_part = Some(kind);
+            changes.push(StepChange::PartStarted(kind));
+        }
+        match kind {
+            PartKind::Text => self.text.push_str(&delta),
+            PartKind::Reasoning => self.reasoning.push_str(&delta),
+        }
+        changes.push(StepChange::PartGrew(kind, delta));
+    }
+
+    fn start_call(&mut self, key: usize, tool: String, limits: StepLimits) -> StepChange {
+        if self.has_too_many_calls {
+            return StepChange::CallLeftOut;
+        }
+        let limit = limits.calls;
+        let mut error_text = None;
+        if self.calls.len() >= limit {
+            // The first call over the limit stays, so that the model is told of it.
+            self.has_too_many_calls = true;
+            error_text = Some(format!(
+                "The step has more than {limit} calls (max_calls_per_step). This one and those after it were left out; make them in \
+                 the next step."
+            ));
+        }
+        self.calls.push(CollectedCall { key, tool: tool.clone(), arguments: String::new(), error_text });
+        StepChange::CallStarted { tool }
+    }
+
+    fn grow_arguments(&mut self, key: usize, delta: String, limits: StepLimits) -> Option<StepChange> {
+        // Providers that give every call the same key mean the newest.
+        let Some(index) = self.calls.iter().rposition(|call| call.key == key) else {
+            return Some(StepChange::ArgumentsWithoutCall { key });
+        };
+        let call = &mut self.calls[index];
+        if call.error_text.is_some() {
+            return None;
+        }
+        let limit = limits.argument_bytes;
+        if call.arguments.len() + delta.len() > limit {
+            call.arguments = String::new();
+            call.error_text = Some(format!(
+                "The arguments of {} have more than {limit} bytes (max_arguments). Call it again with less.",
+                call.tool
+            ));
+            return None;
+        }
+        call.arguments.push_str(&delta);
+        Some(StepChange::ArgumentsGrew { call: index, delta })
+    }
+}
+
+// === impl CollectedStep ===
+
+impl CollectedStep {
+    /// The error of every call of the step, if the step was cut off; see [`cut_off`].
+    pub fn cut_off(&self) -> Option<ToolError> {
+        cut_off(self.finish_reason)
+    }
+}
+
+// === impl CollectedCall ===
+
+impl CollectedCall {
+    /// Whether the model gave any arguments. An empty object stands for none.
+    pub fn has_arguments(&self) -> bool {
+        !self.arguments.trim().is_empty()
+    }
+
+    /// Reads the arguments as the input of the call. Whether the input fits the tool is checked later.
+    ///
+    /// # Errors
+    /// If they are no JSON object, were not complete, or are larger or deeper than an input may be.
+    pub fn into_input(self, finish_reason: FinishReason) -> Result<Value, InvalidArguments> {
+        let Self { tool, arguments, error_text, .. } = self;
+        if let Some(error_text) = error_text {
+            return Err(InvalidArguments { received: Value::Null, error_text });
+        }
+        let is_at_token_limit = finish_reason == FinishReason::Length;
+        if arguments.trim().is_empty() && !is_at_token_limit {
+            return Ok(json!({}));
+        }
+        let input: Value = match serde_json::from_str(&arguments) {
+            Ok(input) => input,
+            // A call without arguments is incomplete, too: a tool may do more without them than with those that were to come.
+            Err(_) if is_at_token_limit => {
+                let error_text = format!(
+                    "The answer reached its token limit before the arguments of {tool} were complete. Call it again, with less if you \
+                     can."
+                );
+                return Err(InvalidArguments { received: Value::String(arguments), error_text });
+            }
+            Err(error) => {
+                let error_text = format!(
+                    "The arguments of {tool} are not valid JSON ({error}). Call it again with a JSON object."
+                );
+                return Err(InvalidArguments { received: Value::String(arguments), error_text });
+            }
+        };
+        if depth(&input) > DEEPEST_INPUT {
+            let error_text = format!("The arguments of {tool} are nested over {DEEPEST_INPUT} levels deep.");
+            return Err(InvalidArguments { received: Value::Null, error_text });
+        }
+        if !input.is_object() {
+            let error_text =
+                format!("The arguments of {tool} are not a JSON object. Call it again with a JSON object.");
+            return Err(InvalidArguments { received: input, error_text });
+        }
+        Ok(input)
+    }
+
+    /// The arguments of a call that will not run, for the record: a string if they are no JSON.
+    pub fn into_received(self) -> Value {
+        serde_json::from_str(&self.arguments).unwrap_or(Value::String(self.arguments))
+    }
+}
+
+/// The error of every call of a step that ended for this reason, if it ended before the model had said all. The model may have been about
+/// to say something that changes the calls, and a filter that stopped its words has not looked at their arguments, so none of them
+/// runs. An answer that ends at its token limit is not cut off in this sense: each of its calls whose arguments are complete runs.
+pub(crate) fn cut_off(reason: FinishReason) -> Option<ToolError> {
+    let cause = match reason {
+        FinishReason::Stop | FinishReason::Length | FinishReason::ToolCalls | FinishReason::Other => {
+            return None;
+        }
+        FinishReason::ContentFilter => "by the provider's content filter",
+        FinishReason::Interrupted => "before its end",
+        FinishReason::Error => "because the model failed",
+    };
+    let text = format!("The answer was cut off {cause}, so this call did not run.");
+    Some(ToolError::new(ErrorType::Cancelled, text))
+}
+
+/// The number of bytes that an event adds to what the model has said.
+fn output_bytes(event: &ModelEvent) -> usize {
+    match event {
+        ModelEvent::Alive | ModelEvent::Finished { .. } => 0,
+        ModelEvent::Text(delta) | ModelEvent::Reasoning(delta) => delta.len(),
+        ModelEvent::CallStart { tool, .. } => PART_BYTES + tool.len(),
+        ModelEvent::CallDelta { arguments, .. } => arguments.len(),
+        ModelEvent::File { media_type, url } => PART_BYTES + media_type.len() + url.len(),
+        ModelEvent::Source { url, title } => PART_BYTES + url.len() + title.as_ref().map_or(0, String::len),
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: StepLimits = StepLimits { calls: 2, argument_bytes: 20, output_bytes: 1000 };
+
+    fn text(delta: &str) -> ModelEvent {
+        ModelEvent::Text(delta.into())
+    }
+
+    fn call_start(key: usize, tool: &str) -> ModelEvent {
+        ModelEvent::CallStart { key, tool: tool.into() }
+    }
+
+    fn call_delta(key: usize, arguments: &str) -> ModelEvent {
+        ModelEvent::CallDelta { key, arguments: arguments.into() }
+    }
+
+    /// The changes that these events make, and the step that they end in for this reason.
+    fn collect(events: Vec<ModelEvent>, reason: FinishReason) -> (Vec<StepChange>, CollectedStep) {
+        let mut collector = StepCollector::default();
+        let finished = ModelEvent::Finished { reason, usage: None };
+        let events = events.into_iter().chain([finished]);
+        let mut changes: Vec<_> = events
+            .flat_map(|event| collector.on_event(event, LIMITS).expect("the limit is not reached"))
+            .collect();
+        let Some(StepChange::Completed(step)) = changes.pop() else { panic!("{changes:?}") };
+        (changes, step)
+    }
+
+    /// What comes of a call with these arguments.
+    fn read(arguments: &str, reason: FinishReason) -> Result<Value, InvalidArguments> {
+        let (_, step) = collect(vec![call_start(0, "look"), call_delta(0, arguments)], reason);
+        step.calls.into_iter().next().expect("a call").into_input(reason)
+    }
+
+    #[test]
+    fn a_part_ends_before_anything_else_begins() {
+        let events = vec![ModelEvent::Reasoning("hm".into()), text("a"), text("b"), call_start(0, "look")];
+        let (changes, step) = collect(events, FinishReason::ToolCalls);
+        assert_eq!(
+            changes,
+            [
+                StepChange::PartStarted(PartKind::Reasoning),
+                StepChange::PartGrew(PartKind::Reasoning, "hm".into()),
+                StepChange::PartEnded(PartKind::Reasoning),
+                StepChange::PartStarted(PartKind::Text),
+                StepChange::PartGrew(PartKind::Text, "a".into()),
+                StepChange::PartGrew(PartKind::Text, "b".into()),
+                StepChange::PartEnded(PartKind::Text),
+                StepChange::CallStarted { tool: "look".into() },
+            ]
+        );
+        assert_eq!((step.reasoning.as_str(), step.text.as_str()), ("hm", "ab"));
+    }
+
+    #[test]
+    fn arguments_are_those_of_the_newest_call_with_their_key() {
+        let events = vec![
+            call_start(0, "first"),
+            call_delta(0, "{}"),
+            call_start(0, "second"),
+            call_delta(0, r#"{"n":1}"#),
+            call_delta(7, "{}"),
+        ];
+        let (changes, step) = collect(events, FinishReason::ToolCalls);
+        assert_eq!(changes.last(), Some(&StepChange::ArgumentsWithoutCall { key: 7 }));
+        let inputs: Vec<_> = step
+            .calls
+            .into_iter()
+            .map(|call| call.into_input(FinishReason::ToolCalls).expect("an input"))
+            .collect();
+        assert_eq!(inputs, [json!({}), json!({"n": 1})]);
+    }
+
+    #[test]
+    fn the_first_call_over_the_limit_says_that_calls_were_left_out() {
+        let events = ["a", "b", "c", "d"].map(|tool| call_start(0, tool)).to_vec();
+        let (changes, step) = collect(events, FinishReason::ToolCalls);
+        assert_eq!(changes.last(), Some(&StepChange::CallLeftOut));
+        let inputs: Vec<_> =
+            step.calls.into_iter().map(|call| call.into_input(FinishReason::ToolCalls)).collect();
+        assert_eq!(inputs.len(), 3);
+        assert!(inputs[2].as_ref().is_err_and(|invalid| invalid.error_text.contains("more than 2 calls")));
+    }
+
+    #[test]
+    fn a_model_that_says_more_than_a_step_may_have_is_refused() {
+        let mut collector = StepCollector::default();
+        assert!(collector.on_event(text(&"a".repeat(1000)), LIMITS).is_ok());
+        let refused = collector.on_event(text("a"), LIMITS);
+        assert_eq!(refused, Err(OutputLimitExceeded { bytes: 1000 }));
+    }
+
+    #[test]
+    fn only_a_complete_json_object_or_nothing_at_all_is_an_input() {
+        let deep = |levels| format!("{}{}", r#"{"a":"#.repeat(levels), "1".to_owned() + &"}".repeat(levels));
+        for (arguments, reason, expected) in [
+            ("", FinishReason::ToolCalls, Ok(json!({}))),
+            (" \n", FinishReason::Stop, Ok(json!({}))),
+            (r#"{"n":1}"#, FinishReason::Length, Ok(json!({"n": 1}))),
+            (r#"{"n""#, FinishReason::ToolCalls, Err("not valid JSON (")),
+            (r#"{"n""#, FinishReason::Length, Err("before the arguments of look were complete")),
+            ("", FinishReason::Length, Err("before the arguments of look were complete")),
+            ("[1]", FinishReason::ToolCalls, Err("not a JSON object")),
+            ("null", FinishReason::ToolCalls, Err("not a JSON object")),
+            (r#"{"n": "0123456789012345"}"#, FinishReason::ToolCalls, Err("more than 20 bytes")),
+        ] {
+            match (read(arguments, reason), expected) {
+                (Ok(input), Ok(expected)) => assert_eq!(input, expected, "{arguments}"),
+                (Err(invalid), Err(expected)) => {
+                    assert!(invalid.error_text.contains(expected), "{arguments}: {}", invalid.error_text);
+                }
+                (read, _) => panic!("{arguments}: {read:?}"),
+            }
+        }
+        for (levels, is_input) in [(DEEPEST_INPUT, true), (DEEPEST_INPUT + 1, false)] {
+            let call =
+                CollectedCall { key: 0, tool: "look".into(), arguments: deep(levels), error_text: None };
+            assert_eq!(call.into_input(FinishReason::Stop).is_ok(), is_input, "{levels}");
+        }
+    }
+}
