@@ -406,7 +406,7 @@ impl Inner {
         if self.chats.is_known_as(chat, owner) {
             return Ok(true);
         }
-        Ok(self.store.owner(chat).await?.is_none_or(|whose| whose == *owner))
+        Ok(self.store.owner_of(chat).await?.is_none_or(|known| known.owner == *owner))
     }
 
     /// A command for whoever drives the chat.

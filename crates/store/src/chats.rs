@@ -1,6 +1,6 @@
 //! The chats themselves: to whom they belong, and lists of them.
 
-use fermata_engine::store::{ChatPage, ChatSummary, Fence, StoreError, page::Cursor};
+use fermata_engine::store::{ChatOwner, ChatPage, ChatSummary, Fence, InstanceId, StoreError, page::Cursor};
 use fermata_protocol::{ChatId, Profile};
 use fermata_tools::Owner;
 use jiff::Timestamp;
@@ -142,6 +142,33 @@ pub async fn find(connection: &mut Connection, chat: &ChatId) -> Result<Option<F
     };
     let bytes = usize::try_from(bytes).unwrap_or_default();
     Ok(Some(Found { fence: Fence(fence.unsigned_abs()), owner: Owner::new(owner), profile, bytes }))
+}
+
+/// The chat's fence alone.
+pub async fn version(connection: &mut Connection, chat: &ChatId) -> Result<Option<Fence>, Fault> {
+    let fence: Option<i64> = sqlx::query_scalar("select fence from chats where id = $1")
+        .bind(chat.as_str())
+        .fetch_optional(connection)
+        .await
+        .map_err(failed)?;
+    Ok(fence.map(|fence| Fence(fence.unsigned_abs())))
+}
+
+/// The chat's owner, and the instance alive that drives its open run.
+pub async fn owner_of(connection: &mut Connection, chat: &ChatId) -> Result<Option<ChatOwner>, Fault> {
+    let found: Option<(Text, Option<Text>)> = sqlx::query_as(
+        "select chats.owner, instances.id
+         from chats
+         left join runs on runs.chat_id = chats.id and runs.outcome is null
+         left join instances on instances.id = runs.driver
+         where chats.id = $1",
+    )
+    .bind(chat.as_str())
+    .fetch_optional(connection)
+    .await
+    .map_err(failed)?;
+    let Some((Text(owner), instance)) = found else { return Ok(None) };
+    Ok(Some(ChatOwner { owner: Owner::new(owner), instance: instance.map(|Text(id)| InstanceId::new(id)) }))
 }
 
 pub async fn page(

@@ -8,12 +8,9 @@ use std::{ops::Range, time::Duration};
 
 use async_trait::async_trait;
 use backon::{ExponentialBuilder, Retryable};
-use fermata_engine::{
-    Store,
-    store::{
-        Beat, Change, ChatPage, ChatRecord, ClockMark, Fence, InstanceId, Joined, Kept, Outlined, StoreError,
-        page::Cursor,
-    },
+use fermata_engine::store::{
+    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
+    LockStore, Membership, Outlined, StoreError, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -148,7 +145,7 @@ impl PostgresStore {
 }
 
 #[async_trait]
-impl Store for PostgresStore {
+impl ChatStore for PostgresStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
         persist(|| self.read_chat(chat)).await
     }
@@ -169,9 +166,12 @@ impl Store for PostgresStore {
         persist(|| async { messages::at(&mut *self.connection().await?, chat, &positions).await }).await
     }
 
-    async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
-        let found = persist(|| async { chats::find(&mut *self.connection().await?, chat).await }).await?;
-        Ok(found.map(|found| found.owner))
+    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
+        persist(|| async { chats::version(&mut *self.connection().await?, chat).await }).await
+    }
+
+    async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
+        persist(|| async { chats::owner_of(&mut *self.connection().await?, chat).await }).await
     }
 
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
@@ -249,6 +249,14 @@ impl Store for PostgresStore {
         persist(|| self.forget_old_audit(before, limit)).await
     }
 
+    async fn ready(&self) -> Result<(), StoreError> {
+        persist(|| async { chats::find(&mut *self.connection().await?, &ChatId::new("")).await }).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Membership for PostgresStore {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         Ok(self.sessions.join(instance).await?)
     }
@@ -271,21 +279,19 @@ impl Store for PostgresStore {
         Ok(())
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl LockStore for PostgresStore {
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
         persist(|| async { locks::take(&mut *self.connection().await?, key, instance).await }).await
     }
 
     async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
         persist(|| async { locks::give_back(&mut *self.connection().await?, key, instance).await }).await
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    async fn ready(&self) -> Result<(), StoreError> {
-        persist(|| async { chats::find(&mut *self.connection().await?, &ChatId::new("")).await }).await?;
-        Ok(())
     }
 }
 

@@ -10,12 +10,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fermata_engine::{
-    Store,
-    store::{
-        Beat, Change, ChatPage, ChatRecord, ClockMark, Fence, InstanceId, Joined, Kept, Outlined, StoreError,
-        page::Cursor,
-    },
+use fermata_engine::store::{
+    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
+    LockStore, Membership, Outlined, StoreError, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -104,7 +101,7 @@ impl SqliteStore {
         self.writer.begin_with("begin immediate").await.map_err(failed)
     }
 
-    /// Notes whether writing works, which [`Store::ready`] tells.
+    /// Notes whether writing works, which [`ChatStore::ready`] tells.
     fn noted<T>(&self, written: Result<T, Fault>) -> Result<T, StoreError> {
         let written = written.map_err(StoreError::from);
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +153,7 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl ChatStore for SqliteStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
         let mut snapshot = self.readers.begin().await.map_err(failed)?;
         let record = changes::record(&mut snapshot, chat).await?;
@@ -180,8 +177,12 @@ impl Store for SqliteStore {
         Ok(messages::at(&mut *self.reader().await?, chat, &positions).await?)
     }
 
-    async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
-        Ok(chats::find(&mut *self.reader().await?, chat).await?.map(|found| found.owner))
+    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
+        Ok(chats::version(&mut *self.reader().await?, chat).await?)
+    }
+
+    async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
+        Ok(chats::owner_of(&mut *self.reader().await?, chat).await?)
     }
 
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
@@ -265,6 +266,26 @@ impl Store for SqliteStore {
         Ok(forgotten)
     }
 
+    async fn ready(&self) -> Result<(), StoreError> {
+        chats::find(&mut *self.reader().await?, &ChatId::new("")).await?;
+        // Taking the write lock is what fails on a disk or a file that can only be read.
+        let mut probe = self.begin().await?;
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match failure {
+            None => Ok(probe.rollback().await.map_err(failed)?),
+            // There may be room for a small write where a larger one has failed just now.
+            Some((at, reason)) if at.elapsed() < DISTRUST => Err(StoreError::Unavailable(reason)),
+            Some(_) => {
+                // Only a write tells whether there is room again. This one changes nothing but goes to the disk like any other.
+                sqlx::query("pragma user_version = 0").execute(&mut *probe).await.map_err(failed)?;
+                Ok(probe.commit().await.map_err(failed)?)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Membership for SqliteStore {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         let mut transaction = self.begin().await?;
         sqlx::query("delete from instances where id <> $1")
@@ -298,33 +319,19 @@ impl Store for SqliteStore {
         Ok(instances::remove(&mut *self.writer().await?, instance).await?)
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+}
+
+#[async_trait]
+impl LockStore for SqliteStore {
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
         Ok(locks::take(&mut *self.writer().await?, key, instance).await?)
     }
 
     async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
         Ok(locks::give_back(&mut *self.writer().await?, key, instance).await?)
-    }
-
-    fn is_shared(&self) -> bool {
-        false
-    }
-
-    async fn ready(&self) -> Result<(), StoreError> {
-        chats::find(&mut *self.reader().await?, &ChatId::new("")).await?;
-        // Taking the write lock is what fails on a disk or a file that can only be read.
-        let mut probe = self.begin().await?;
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match failure {
-            None => Ok(probe.rollback().await.map_err(failed)?),
-            // There may be room for a small write where a larger one has failed just now.
-            Some((at, reason)) if at.elapsed() < DISTRUST => Err(StoreError::Unavailable(reason)),
-            Some(_) => {
-                // Only a write tells whether there is room again. This one changes nothing but goes to the disk like any other.
-                sqlx::query("pragma user_version = 0").execute(&mut *probe).await.map_err(failed)?;
-                Ok(probe.commit().await.map_err(failed)?)
-            }
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The reference store: what [`Store`] means, without I/O. Forgets everything with the process.
+//! The reference store, which says without I/O what [`Store`](super::Store) means. It forgets everything with the process.
 //!
 //! Invariant: a commit works on a copy of the chat and puts it back whole, so a change that does not fit leaves nothing.
 
@@ -9,16 +9,18 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, UiMessage};
-use fermata_tools::{AuditEvent, Call, Confirmation, GrantEnd, Owner, ResourceKey};
+use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::{
-    Beat, Change, ChatPage, ChatRecord, ChatSummary, ClockMark, Fence, InstanceId, Joined, Kept, Outlined,
-    RunRecord, Store, StoreError, json_bytes,
+    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
+    LockStore, Membership, Outlined, StoreError, json_bytes,
     page::{self, Cursor},
 };
+use chat::{Chat, Run};
+
+mod chat;
 
 /// A store that lives as long as the process. Engines that share one are instances to each other; each is alive until it leaves, or is
 /// buried by [`MemoryStore::bury`].
@@ -37,51 +39,19 @@ struct Inner {
     mark: Option<ClockMark>,
 }
 
-/// A decision as it was noted.
+/// A decision that was noted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRecord {
-    /// When.
+    /// The time of the commit.
     pub at: Timestamp,
-    /// To whom the chat belongs.
+    /// The owner of the chat.
     pub owner: Owner,
-    /// In which chat.
+    /// The chat in which it was decided.
     pub chat: ChatId,
-    /// In which run, if in one.
+    /// The run in which it was decided, if any.
     pub run: Option<RunId>,
     /// The decision.
     pub event: AuditEvent,
-}
-
-#[derive(Clone, Debug)]
-struct Chat {
-    fence: Fence,
-    owner: Owner,
-    profile: Profile,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-    messages: Vec<UiMessage>,
-    runs: Vec<Run>,
-    confirmations: Vec<Confirmation>,
-    grant_ends: Vec<GrantEnd>,
-}
-
-#[derive(Clone, Debug)]
-struct Run {
-    id: RunId,
-    message: MessageId,
-    started: Timestamp,
-    ended: Option<Timestamp>,
-    open: bool,
-    driver: Option<InstanceId>,
-    waiting: bool,
-    let_go: bool,
-    questions: usize,
-    attempts: u32,
-    settings: Value,
-    state: Value,
-    expires: Option<Timestamp>,
-    chunks: Vec<(u64, String)>,
-    calls: Vec<Call>,
 }
 
 // === impl MemoryStore ===
@@ -97,7 +67,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Takes an instance for dead, as the other stores do with one that is not heard of any more.
+    /// Takes an instance for dead, as the other stores do when they do not hear from it any more.
     pub fn bury(&self, instance: &InstanceId) {
         let mut inner = self.lock();
         inner.alive.remove(instance);
@@ -111,10 +81,20 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
+impl ChatStore for MemoryStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
         let inner = self.lock();
         Ok(inner.chats.get(chat).map(|chat| chat.record(&inner.alive)))
+    }
+
+    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
+        Ok(self.lock().chats.get(chat).map(|chat| chat.fence))
+    }
+
+    async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
+        let inner = self.lock();
+        let Some(chat) = inner.chats.get(chat) else { return Ok(None) };
+        Ok(Some(ChatOwner { owner: chat.owner.clone(), instance: chat.driver(&inner.alive) }))
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
@@ -136,16 +116,12 @@ impl Store for MemoryStore {
         Ok(messages.into_iter().skip(positions.start).take(positions.len()).collect())
     }
 
-    async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
-        Ok(self.lock().chats.get(chat).map(|chat| chat.owner.clone()))
-    }
-
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
         Ok(self
             .lock()
             .chats
             .get(chat)
-            .and_then(|chat| chat.calls().find(|call| is_target(call, target)).cloned()))
+            .and_then(|chat| chat.calls().find(|call| chat::is_target(call, target)).cloned()))
     }
 
     async fn commit(
@@ -164,7 +140,7 @@ impl Store for MemoryStore {
         let is_news = changes.iter().any(Change::is_news);
         let noted: Vec<AuditRecord> = changes.iter().filter_map(|change| noted(chat, at, change)).collect();
         for change in changes {
-            changed = Some(apply(changed, change, at)?);
+            changed = Some(chat::apply(changed, change, at)?);
         }
         if let Some(mut changed) = changed {
             if is_news {
@@ -265,6 +241,13 @@ impl Store for MemoryStore {
         Ok(old.len())
     }
 
+    async fn ready(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Membership for MemoryStore {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         let mut inner = self.lock();
         inner.alive.insert(instance.clone());
@@ -298,6 +281,13 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl LockStore for MemoryStore {
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
         let mut inner = self.lock();
         // Nothing would free the lock of an instance that has been taken for dead.
@@ -315,60 +305,19 @@ impl Store for MemoryStore {
         }
         Ok(())
     }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    async fn ready(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
 }
 
-/// Whether the chat is as who writes to it knows it.
+/// Fails if the chat's fence is another one than its writer knows.
 fn check(chats: &BTreeMap<ChatId, Chat>, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
     let now = chats.get(chat).map_or(Fence::NONE, |chat| chat.fence);
     if now == fence { Ok(()) } else { Err(StoreError::Fenced) }
 }
 
-/// The first of them in their order.
+/// The first chats in the order of their times.
 fn first<'a>(chats: impl Iterator<Item = (Timestamp, &'a ChatId)>, limit: usize) -> Vec<ChatId> {
     let mut chats: Vec<_> = chats.collect();
     chats.sort();
     chats.into_iter().take(limit).map(|(_, id)| id.clone()).collect()
-}
-
-/// The chat after the change.
-fn apply(chat: Option<Chat>, change: Change, at: Timestamp) -> Result<Chat, StoreError> {
-    match (chat, change) {
-        (None, Change::CreateChat { owner, profile }) => Ok(Chat::new(owner, profile, at)),
-        (None, _) => Err(misfit("there is no such chat")),
-        (Some(mut chat), change) => chat.apply(change, at).map(|()| chat),
-    }
-}
-
-fn misfit(why: impl Into<String>) -> StoreError {
-    StoreError::Conflict(why.into())
-}
-
-fn is_target(call: &Call, target: &AnswerTarget) -> bool {
-    match target {
-        AnswerTarget::Call(id) => call.id == *id,
-        AnswerTarget::Approval(id) => {
-            call.approval_request.as_ref().is_some_and(|question| question.id == *id)
-        }
-        AnswerTarget::Elicitation(_) => false,
-    }
-}
-
-// === impl Inner ===
-
-impl Inner {
-    /// Open runs that no instance alive drives.
-    fn left_alone(&self) -> impl Iterator<Item = (&ChatId, &Run)> {
-        let open = self.chats.iter().filter_map(|(id, chat)| Some((id, chat.open_run()?)));
-        open.filter(|(_, run)| run.driver.as_ref().is_none_or(|driver| !self.alive.contains(driver)))
-    }
 }
 
 /// A decision among the changes of a commit, as it is noted.
@@ -379,215 +328,12 @@ fn noted(chat: &ChatId, at: Timestamp, change: &Change) -> Option<AuditRecord> {
     Some(AuditRecord { at, owner, chat: chat.clone(), run, event: AuditEvent::clone(event) })
 }
 
-// === impl Chat ===
+// === impl Inner ===
 
-impl Chat {
-    fn new(owner: Owner, profile: Profile, at: Timestamp) -> Self {
-        let at = page::whole_microseconds(at);
-        Self {
-            fence: Fence::NONE,
-            owner,
-            profile,
-            created_at: at,
-            updated_at: at,
-            messages: Vec::new(),
-            runs: Vec::new(),
-            confirmations: Vec::new(),
-            grant_ends: Vec::new(),
-        }
-    }
-
-    fn record(&self, alive: &BTreeSet<InstanceId>) -> ChatRecord {
-        let driver = self.open_run().and_then(|run| run.driver.clone());
-        ChatRecord {
-            fence: self.fence,
-            driver: driver.filter(|driver| alive.contains(driver)),
-            owner: self.owner.clone(),
-            profile: self.profile,
-            bytes: self.messages.iter().map(json_bytes).sum(),
-            confirmations: self.confirmations.clone(),
-            grant_ends: self.grant_ends.clone(),
-            open_run: self.open_run().map(|run| run.record(&self.messages)),
-        }
-    }
-
-    fn summary(&self, id: &ChatId, alive: &BTreeSet<InstanceId>) -> ChatSummary {
-        let first = self.messages.iter().find(|message| message.role == Role::User);
-        ChatSummary {
-            id: id.clone(),
-            title: first.and_then(page::title),
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-            open: self.open_run().is_some_and(|run| !run.let_go),
-            pending: self.open_run().map_or(0, |run| run.pending(alive)),
-        }
-    }
-
-    fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.runs.iter().flat_map(|run| &run.calls)
-    }
-
-    fn open_run(&self) -> Option<&Run> {
-        self.runs.iter().find(|run| run.open)
-    }
-
-    fn run(&mut self, id: &RunId) -> Result<&mut Run, StoreError> {
-        self.runs.iter_mut().find(|run| run.id == *id).ok_or_else(|| misfit(format!("there is no run {id}")))
-    }
-
-    fn run_in_progress(&mut self, id: &RunId) -> Result<&mut Run, StoreError> {
-        let run = self.run(id)?;
-        if run.open { Ok(run) } else { Err(misfit(format!("run {id} is over"))) }
-    }
-
-    fn apply(&mut self, change: Change, at: Timestamp) -> Result<(), StoreError> {
-        match change {
-            Change::CreateChat { .. } => return Err(misfit("the chat is there already")),
-            Change::Posted { profile } => self.profile = profile,
-            Change::TruncateMessages { keep } => self.messages.truncate(keep),
-            Change::PutMessage(message) => self.put_message(*message),
-            Change::OpenRun { run, message, driver } => self.open(run, message, driver, at)?,
-            Change::Drive { run, driver, attempts } => {
-                let run = self.run_in_progress(&run)?;
-                (run.driver, run.attempts) = (driver, attempts);
-            }
-            Change::PutSettings { run, settings } => self.run_in_progress(&run)?.settings = settings,
-            Change::SaveRun { run, state, expires, waiting, let_go, questions, driver, attempts } => {
-                let run = self.run_in_progress(&run)?;
-                run.attempts = attempts;
-                (run.state, run.expires, run.driver) = (state, expires, driver);
-                (run.waiting, run.let_go, run.questions) = (waiting, let_go, questions);
-            }
-            Change::AppendChunks { chunks, .. } if chunks.is_empty() => {}
-            Change::AppendChunks { run, first, chunks } => {
-                self.run_in_progress(&run)?.append(first, chunks)?
-            }
-            Change::PutCall { run, call } => self.put_call(&run, *call)?,
-            Change::Confirm { run, call, by, fingerprint } => {
-                self.run(&run)?;
-                let confirmation = Confirmation::of(&call, by, at, fingerprint)
-                    .ok_or_else(|| misfit(format!("nothing was decided about call {}", call.id)))?;
-                self.confirmations.push(confirmation);
-            }
-            Change::EndGrant { tool, by } => {
-                let (at, after) = (page::whole_microseconds(at), self.confirmations.len());
-                self.grant_ends.push(GrantEnd { tool, by, at, after });
-            }
-            // It is no part of the chat.
-            Change::Audit { .. } => {}
-            Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(at),
-        }
-        Ok(())
-    }
-
-    fn put_message(&mut self, message: UiMessage) {
-        match self.messages.iter_mut().find(|known| known.id == message.id) {
-            Some(known) => *known = message,
-            None => self.messages.push(message),
-        }
-    }
-
-    fn open(
-        &mut self,
-        id: RunId,
-        message: MessageId,
-        driver: InstanceId,
-        at: Timestamp,
-    ) -> Result<(), StoreError> {
-        if self.runs.iter().any(|run| run.open || run.id == id) {
-            return Err(misfit(format!("run {id} cannot be opened: it is known, or another one is open")));
-        }
-        self.runs.push(Run::new(id, message, driver, at));
-        Ok(())
-    }
-
-    fn put_call(&mut self, run: &RunId, call: Call) -> Result<(), StoreError> {
-        let taken = |known: &Call| match &call.approval_request {
-            Some(question) => {
-                known.id != call.id && is_target(known, &AnswerTarget::Approval(question.id.clone()))
-            }
-            None => false,
-        };
-        let elsewhere =
-            self.runs.iter().any(|other| other.id != *run && other.calls.iter().any(|c| c.id == call.id));
-        if elsewhere || self.calls().any(taken) {
-            return Err(misfit(format!("call {} or its question belongs to another run or call", call.id)));
-        }
-        self.run(run)?.put_call(call);
-        Ok(())
-    }
-}
-
-// === impl Run ===
-
-impl Run {
-    /// How much of it waits for somebody. A question lives no longer than who drives its run.
-    fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
-        let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
-        let is_driven = self.driver.as_ref().is_some_and(|driver| alive.contains(driver));
-        calls + if is_driven { self.questions } else { 0 }
-    }
-
-    fn new(id: RunId, message: MessageId, driver: InstanceId, at: Timestamp) -> Self {
-        Self {
-            id,
-            message,
-            open: true,
-            driver: Some(driver),
-            waiting: false,
-            let_go: false,
-            questions: 0,
-            attempts: 0,
-            started: at,
-            ended: None,
-            settings: Value::Null,
-            state: Value::Null,
-            expires: None,
-            chunks: Vec::new(),
-            calls: Vec::new(),
-        }
-    }
-
-    fn record(&self, messages: &[UiMessage]) -> RunRecord {
-        let message = messages.iter().find(|message| message.id == self.message);
-        RunRecord {
-            id: self.id.clone(),
-            message: self.message.clone(),
-            message_bytes: message.map_or(0, json_bytes),
-            settings: self.settings.clone(),
-            state: self.state.clone(),
-            chunks: self.chunks.clone(),
-            calls: self.calls.clone(),
-            waiting: self.waiting,
-            attempts: self.attempts,
-        }
-    }
-
-    fn append(&mut self, first: u64, chunks: Vec<String>) -> Result<(), StoreError> {
-        let next = self.chunks.last().map_or(1, |(last, _)| last + 1);
-        if first < next || i64::try_from(first).is_err() {
-            return Err(misfit(format!(
-                "the log of run {} goes on at {next} or later, not at {first}",
-                self.id
-            )));
-        }
-        self.chunks.extend((first..).zip(chunks));
-        Ok(())
-    }
-
-    fn put_call(&mut self, call: Call) {
-        match self.calls.iter_mut().find(|known| known.id == call.id) {
-            Some(known) => *known = call,
-            None => self.calls.push(call),
-        }
-    }
-
-    fn close(&mut self, at: Timestamp) {
-        self.open = false;
-        self.ended = Some(at);
-        self.driver = None;
-        self.settings = Value::Null;
-        self.state = Value::Null;
-        self.expires = None;
+impl Inner {
+    /// The open runs that no instance alive drives.
+    fn left_alone(&self) -> impl Iterator<Item = (&ChatId, &Run)> {
+        let open = self.chats.iter().filter_map(|(id, chat)| Some((id, chat.open_run()?)));
+        open.filter(|(_, run)| run.driver.as_ref().is_none_or(|driver| !self.alive.contains(driver)))
     }
 }

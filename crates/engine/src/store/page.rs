@@ -1,11 +1,38 @@
-//! What lists of chats look like, whichever store makes them: where a page begins, and what a chat is called.
+//! Lists of chats, which look alike whichever store makes them: the place at which a page begins, and the title of a chat.
 //!
-//! Knows no database. Times in lists are whole microseconds, so that every store orders chats alike.
+//! This module knows no database. Times in lists are whole microseconds, so that every store orders chats alike.
 
 use fermata_protocol::{ChatId, Role, UiMessage, UiPart};
 use jiff::Timestamp;
 
 use super::StoreError;
+
+/// One page of a list of chats.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatPage {
+    /// The chats, newest first.
+    pub chats: Vec<ChatSummary>,
+    /// The place at which the next page begins; `None` on the last page.
+    pub next: Option<String>,
+}
+
+/// A chat in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatSummary {
+    /// The chat's id.
+    pub id: ChatId,
+    /// The beginning of the first user message.
+    pub title: Option<String>,
+    /// The time at which the chat began.
+    pub created_at: Timestamp,
+    /// The time at which the chat last changed.
+    pub updated_at: Timestamp,
+    /// True if the chat has an open run that can be followed, which is one whose readers were not sent away.
+    pub open: bool,
+    /// The number of things in the open run that wait for somebody: calls for a decision or for the browser's output, and questions for
+    /// an answer.
+    pub pending: usize,
+}
 
 /// How many characters of a message make a title.
 const TITLE_CHARACTERS: usize = 80;
@@ -19,7 +46,7 @@ pub struct Cursor {
     pub chat: ChatId,
 }
 
-/// The title that a message gives to its chat; `None` where it is not the user's, or has no words.
+/// The title that a message gives to its chat; `None` if it is not the user's or has no words.
 pub fn title(message: &UiMessage) -> Option<String> {
     if message.role != Role::User {
         return None;
@@ -53,7 +80,7 @@ impl Cursor {
     /// Reads what [`Cursor::encode`] wrote.
     ///
     /// # Errors
-    /// [`StoreError::BadCursor`] where it is anything else.
+    /// [`StoreError::BadCursor`] if it is anything else.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let (updated_at, chat) = text.split_once('~').ok_or(StoreError::BadCursor)?;
         let updated_at = updated_at.parse().map_err(|_| StoreError::BadCursor)?;

@@ -2,7 +2,10 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{ReadError, Store, Unavailable, store::StoreError};
+use fermata_engine::{
+    ReadError, Unavailable,
+    store::{ChatStore, StoreError},
+};
 use fermata_protocol::AnswerTarget;
 use serde_json::json;
 

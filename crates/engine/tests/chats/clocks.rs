@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fermata_engine::{Pending, Store};
+use fermata_engine::{Pending, store::ChatStore};
 use fermata_protocol::ChatId;
 use fermata_tools::{Resource, ToolSettings};
 use jiff::Timestamp;

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_engine::{Rules, Store, Submission};
+use fermata_engine::{Rules, Submission, store::ChatStore};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, ElicitAction, ElicitationId, ToolCallId,
 };

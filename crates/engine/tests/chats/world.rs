@@ -18,7 +18,7 @@ use fermata_engine::{
     SubmitError,
     mail::MemoryMail,
     model::{ModelError, ModelEvent, ModelRequest},
-    store::{Change, MemoryStore, RunRecord, Store},
+    store::{Change, ChatStore, MemoryStore, RunRecord},
 };
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, RunId, ToolCallId, UiMessage,

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use fermata_engine::{Following, ReadError, Store, Submission, SubmitError, Unavailable, store::StoreError};
+use fermata_engine::{
+    Following, ReadError, Submission, SubmitError, Unavailable,
+    store::{ChatStore, StoreError},
+};
 use fermata_protocol::{ChatBody, ChatId, EventId, Role};
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -120,7 +123,7 @@ impl World {
         let work = async move { engine.stop(&owner, &named).await };
         self.ask(&slot, format!("stop {chat}"), work, move |done| {
             facts.log(format!("stop {chat}: {done:?}"));
-            let now = Store::chat(&*store, &chat).now_or_never().unwrap().unwrap();
+            let now = ChatStore::chat(&*store, &chat).now_or_never().unwrap().unwrap();
             let now = now.and_then(|record| record.open_run).map(|run| run.id);
             if let (Some(Ok(())), Some(open)) = (done, open)
                 && now == Some(open)
@@ -141,7 +144,7 @@ impl World {
             facts.log(format!("delete {chat}: {done:?}"));
             if let Some(Ok(())) = done {
                 facts.cut_is_done(cut);
-                let now = Store::messages(&*store, &chat).now_or_never().unwrap().unwrap();
+                let now = ChatStore::messages(&*store, &chat).now_or_never().unwrap().unwrap();
                 let mut left = now.iter().filter(|_| !facts.may_come_back(&chat));
                 if let Some(left) = left.find(|message| before.contains(&message.id)) {
                     facts.fault(format!("{} outlives its chat", left.id));

@@ -2,7 +2,11 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{Store, Submission, model::ModelRequest, store::InstanceId};
+use fermata_engine::{
+    Submission,
+    model::ModelRequest,
+    store::{ChatStore, InstanceId, LockStore, Membership},
+};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, MessageId, Profile, ToolState, UiMessage, UiPart,
 };

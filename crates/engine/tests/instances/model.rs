@@ -11,8 +11,9 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Model, Store,
+    Model,
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
+    store::ChatStore,
 };
 use fermata_protocol::{ChatId, FinishReason, RunId};
 use futures::{FutureExt, StreamExt, stream, stream::BoxStream};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fermata_engine::Store;
+use fermata_engine::store::ChatStore;
 use fermata_protocol::{AnswerTarget, ChatId, ToolCallId};
 use fermata_tools::{
     CallContext, Decision, Elicitation, ErrorType, Resource, RunBy, Tool, ToolError, ToolSpec,

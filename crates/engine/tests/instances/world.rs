@@ -7,9 +7,9 @@ use std::{
 };
 
 use fermata_engine::{
-    Engine, EngineParts, Following, Limits, Rules, Settings, Store,
+    Engine, EngineParts, Following, Limits, Rules, Settings,
     mail::MemoryMail,
-    store::{ChatRecord, MemoryStore},
+    store::{ChatRecord, ChatStore, MemoryStore},
 };
 use fermata_protocol::{ChatId, Profile, UiMessage};
 use fermata_tools::{Owner, Tool};

@@ -11,10 +11,10 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Clock, Store,
+    Clock,
     store::{
-        Beat, Change, ChatPage, ChatRecord, ClockMark, Fence, InstanceId, Joined, Kept, MemoryStore,
-        Outlined, StoreError,
+        Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
+        LockStore, Membership, MemoryStore, Outlined, StoreError,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
@@ -31,7 +31,7 @@ pub struct Shaky {
     pub fails: AtomicBool,
     /// While this holds, nothing of a chat can be read or written, and nothing fails either.
     pub is_silent: watch::Sender<bool>,
-    /// How often more of a chat was read than whose it is.
+    /// How often more of a chat was read than its owner or its version.
     pub reads: AtomicUsize,
     /// The clock that all instances share, if the store is one that has a clock.
     pub clock: Option<Arc<Paused>>,
@@ -131,7 +131,7 @@ impl Shaky {
 }
 
 #[async_trait]
-impl Store for Shaky {
+impl ChatStore for Shaky {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
         self.answers().await;
         self.check().await?;
@@ -159,9 +159,14 @@ impl Store for Shaky {
         self.check().await?;
         self.store.messages_at(chat, positions).await
     }
-    async fn owner(&self, chat: &ChatId) -> Result<Option<Owner>, StoreError> {
+    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
+        self.answers().await;
         self.check().await?;
-        self.store.owner(chat).await
+        self.store.version(chat).await
+    }
+    async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
+        self.check().await?;
+        self.store.owner_of(chat).await
     }
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
         self.answers().await;
@@ -234,6 +239,14 @@ impl Store for Shaky {
         self.check().await?;
         self.store.forget_audit(before, limit).await
     }
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.check().await?;
+        self.store.ready().await
+    }
+}
+
+#[async_trait]
+impl Membership for Shaky {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         self.check().await?;
         *self.instance.lock().unwrap() = Some(instance.clone());
@@ -260,6 +273,13 @@ impl Store for Shaky {
         self.check().await?;
         self.store.leave(instance).await
     }
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+}
+
+#[async_trait]
+impl LockStore for Shaky {
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
         self.check().await?;
         self.store.try_lock(key, instance).await
@@ -267,12 +287,5 @@ impl Store for Shaky {
     async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
         self.check().await?;
         self.store.unlock(key, instance).await
-    }
-    fn is_shared(&self) -> bool {
-        self.store.is_shared()
-    }
-    async fn ready(&self) -> Result<(), StoreError> {
-        self.check().await?;
-        self.store.ready().await
     }
 }

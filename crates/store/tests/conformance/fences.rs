@@ -2,7 +2,7 @@
 
 use fermata_engine::store::{Fence, StoreError};
 
-use crate::{AnyStore, fixtures::*};
+use crate::{AnyStore, fixtures::*, owner};
 
 in_every_store! {
     a_commit_raises_the_fence_by_one
@@ -13,6 +13,7 @@ in_every_store! {
     of_many_with_the_same_number_one_wins
     of_many_that_make_a_chat_one_does
     many_that_read_again_get_a_number_each
+    the_version_of_a_chat_is_its_fence
 }
 
 async fn a_commit_raises_the_fence_by_one(store: AnyStore) {
@@ -51,7 +52,7 @@ async fn a_chat_that_is_there_is_not_made_again(store: AnyStore) {
     assert_eq!(again(Fence::NONE, vec![create(bob())]).await, Err(StoreError::Fenced));
     assert!(matches!(again(made, vec![create(bob())]).await, Err(StoreError::Conflict(_))));
     assert!(matches!(again(made, vec![open("r"), create(bob())]).await, Err(StoreError::Conflict(_))));
-    assert_eq!((store.owner(&id).await.unwrap(), fence(&*store, &id).await), (Some(alice()), made));
+    assert_eq!((owner(&store, &id).await, fence(&*store, &id).await), (Some(alice()), made));
 }
 
 async fn a_chat_that_is_not_there_is_not_changed(store: AnyStore) {
@@ -148,4 +149,20 @@ async fn many_that_read_again_get_a_number_each(store: AnyStore) {
     numbers.sort();
     assert_eq!(numbers, (2..=21).map(Fence).collect::<Vec<_>>());
     assert_eq!(store.messages(&id).await.unwrap().len(), 20);
+}
+
+async fn the_version_of_a_chat_is_its_fence(store: AnyStore) {
+    let (id, other) = (chat("a"), chat("b"));
+    assert_eq!(store.version(&id).await.unwrap(), None, "there is no such chat");
+    let made = store.commit(&id, Fence::NONE, at(0), vec![create(alice())]).await.unwrap();
+    assert_eq!(store.version(&id).await.unwrap(), Some(made), "it has no run");
+    let opened = store.commit(&id, made, at(0), vec![open("r")]).await.unwrap();
+    assert_eq!(store.version(&id).await.unwrap(), Some(opened));
+    store.commit(&id, made, at(0), vec![close("r")]).await.unwrap_err();
+    assert_eq!(store.version(&id).await.unwrap(), Some(opened), "a commit that was fenced raises nothing");
+    let closed = store.commit(&id, opened, at(0), vec![close("r")]).await.unwrap();
+    assert_eq!(store.version(&id).await.unwrap(), Some(closed));
+    assert_eq!(store.version(&other).await.unwrap(), None);
+    store.delete(&id, closed).await.unwrap();
+    assert_eq!(store.version(&id).await.unwrap(), None, "it was deleted");
 }

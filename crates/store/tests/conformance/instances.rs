@@ -1,6 +1,6 @@
 //! Who is alive, who drives what, and what is left to others when an instance ends.
 
-use fermata_engine::store::{Change, ClockMark, Fence, StoreError};
+use fermata_engine::store::{Change, ChatOwner, ClockMark, Fence, InstanceId, StoreError};
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, ResourceKey};
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ in_every_store! {
     how_far_time_has_come_is_known_at_the_next_start
     a_run_is_driven_by_who_is_alive
     a_run_that_is_over_is_driven_by_nobody
+    a_chat_is_at_the_instance_that_drives_its_open_run
     only_an_open_run_changes_hands
     orphans_are_at_work_and_nobodys
     only_a_run_that_nobody_drives_is_due
@@ -46,7 +47,10 @@ async fn chat_with(store: &AnyStore, id: &str, changes: Vec<Change>) -> ChatId {
 }
 
 async fn driver(store: &AnyStore, id: &ChatId) -> Option<String> {
-    store.chat(id).await.unwrap().unwrap().driver.map(|driver| driver.to_string())
+    let driver = store.chat(id).await.unwrap().unwrap().driver;
+    let owner = store.owner_of(id).await.unwrap().unwrap();
+    assert_eq!((owner.owner, &owner.instance), (alice(), &driver), "both queries tell the same");
+    driver.map(|driver| driver.to_string())
 }
 
 async fn a_beat_tells_who_is_alive(store: AnyStore) {
@@ -110,6 +114,25 @@ async fn a_run_that_is_over_is_driven_by_nobody(store: AnyStore) {
     assert_eq!(driver(&store, &id).await, None);
     assert_eq!(store.kept(&alice(), &instance("two")).await.unwrap().runs_elsewhere, 0);
     assert_eq!(store.orphans(9).await.unwrap(), []);
+}
+
+async fn a_chat_is_at_the_instance_that_drives_its_open_run(store: AnyStore) {
+    alive(&store, &["one", "two"]).await;
+    assert_eq!(store.owner_of(&chat("a")).await.unwrap(), None, "there is no such chat");
+    let id = chat_with(&store, "a", vec![]).await;
+    let at_instance =
+        |instance: Option<&str>| Some(ChatOwner { owner: alice(), instance: instance.map(InstanceId::new) });
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "it has no run");
+    commit_at(&*store, &id, at(1), vec![open_by("r", "one"), close("r"), open_by("s", "two")]).await.unwrap();
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(Some("two")));
+    store.leave(&instance("two")).await.unwrap();
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "its instance has ended");
+    commit_at(&*store, &id, at(2), vec![drive("s", Some("one"))]).await.unwrap();
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(Some("one")));
+    commit_at(&*store, &id, at(3), vec![close("s")]).await.unwrap();
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "its runs are over");
+    delete(&*store, &id).await;
+    assert_eq!(store.owner_of(&id).await.unwrap(), None, "it was deleted");
 }
 
 async fn only_an_open_run_changes_hands(store: AnyStore) {

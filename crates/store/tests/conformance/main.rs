@@ -65,7 +65,9 @@ use fermata_engine::{
 use fermata_protocol::{
     AnswerKind, AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage,
 };
-use fermata_tools::{Call, CallState, Cancelled, Confirmation, Consent, ErrorType, GrantEnd, RunBy, grants};
+use fermata_tools::{
+    Call, CallState, Cancelled, Confirmation, Consent, ErrorType, GrantEnd, Owner, RunBy, grants,
+};
 use fixtures::*;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -123,6 +125,10 @@ async fn with_run(store: &AnyStore) -> ChatId {
     id
 }
 
+async fn owner(store: &AnyStore, id: &ChatId) -> Option<Owner> {
+    store.owner_of(id).await.unwrap().map(|found| found.owner)
+}
+
 async fn messages(store: &AnyStore, id: &ChatId) -> Vec<UiMessage> {
     store.messages(id).await.unwrap()
 }
@@ -143,7 +149,7 @@ async fn a_new_store_is_ready_and_empty(store: AnyStore) {
     store.ready().await.unwrap();
     let id = chat("a");
     assert_eq!(store.chat(&id).await.unwrap(), None);
-    assert_eq!(store.owner(&id).await.unwrap(), None);
+    assert_eq!(store.owner_of(&id).await.unwrap(), None);
     assert_eq!(store.call(&id, &AnswerTarget::Call(ToolCallId::new("c"))).await.unwrap(), None);
     assert_eq!(store.chats(&alice(), 10, None).await.unwrap(), ChatPage { chats: vec![], next: None });
     assert_eq!(store.due(Timestamp::MAX, 10).await.unwrap(), vec![]);
@@ -169,7 +175,7 @@ async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
     assert_eq!(messages(&store, &id).await, said);
     assert_eq!(record.confirmations, []);
     assert_eq!(record.open_run, None);
-    assert_eq!(store.owner(&id).await.unwrap(), Some(alice()));
+    assert_eq!(owner(&store, &id).await, Some(alice()));
 }
 
 async fn a_commit_without_changes_changes_nothing(store: AnyStore) {
@@ -806,7 +812,7 @@ async fn a_deleted_chat_leaves_nothing_and_its_id_is_free(store: AnyStore) {
     let kept = store.chat(&other).await.unwrap();
     delete(&*store, &id).await;
     assert_eq!(store.chat(&id).await.unwrap(), None);
-    assert_eq!(store.owner(&id).await.unwrap(), None);
+    assert_eq!(store.owner_of(&id).await.unwrap(), None);
     assert_eq!(store.call(&id, &AnswerTarget::Call(waiting.id.clone())).await.unwrap(), None);
     assert_eq!(store.due(at(1), 10).await.unwrap(), std::slice::from_ref(&other));
     refused(&store, &id, vec![put(user("2", "two"))]).await;

@@ -8,7 +8,7 @@ use fermata_tools::{
 };
 use serde_json::json;
 
-use crate::{AnyStore, fixtures::*};
+use crate::{AnyStore, fixtures::*, owner};
 
 /// With what PostgreSQL does not take, with what stands for it there, and with what few databases order alike.
 const ODD: [&str; 9] =
@@ -115,7 +115,7 @@ async fn chats_of_owners_with_odd_names_stay_apart(store: AnyStore) {
     }
     for (n, name) in ODD.iter().enumerate() {
         let id = chat(&format!("chat-{n}"));
-        assert_eq!(store.owner(&id).await.unwrap(), Some(Owner::new(*name)));
+        assert_eq!(owner(&store, &id).await, Some(Owner::new(*name)));
         let page = store.chats(&Owner::new(*name), 9, None).await.unwrap();
         assert_eq!(page.chats.iter().map(|chat| &chat.id).collect::<Vec<_>>(), [&id], "{name:?}");
         let title = fermata_engine::store::page::title(&user("1", name));

@@ -3,10 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::fixtures::{open as open_run, *};
-use fermata_engine::{
-    Store,
-    store::{Fence, StoreError},
-};
+use fermata_engine::store::{ChatStore, Fence, StoreError};
 use fermata_protocol::{AnswerTarget, ToolCallId};
 use fermata_store::{OpenError, OpenOptions, SqliteStore, open};
 use fermata_tools::CallState;
@@ -349,7 +346,7 @@ async fn every_form_of_the_url_opens() {
     for url in ["sqlite::memory:", "sqlite://:memory:"] {
         let (one, other) = (SqliteStore::open(url).await.unwrap(), SqliteStore::open(url).await.unwrap());
         fill(&one).await;
-        assert_eq!(other.owner(&chat("a")).await.unwrap(), None, "each store in memory is its own");
+        assert_eq!(other.version(&chat("a")).await.unwrap(), None, "each store in memory is its own");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an operator reads about tool calls with plain SQL.
 
-use fermata_engine::Store;
+use fermata_engine::store::ChatStore;
 use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
 use fermata_store::SqliteStore;
 use fermata_tools::{

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fermata_engine::{Store, store::Fence};
+use fermata_engine::store::{ChatStore, Fence};
 use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
 use fermata_store::SqliteStore;
 use fermata_tools::{

@@ -1,0 +1,151 @@
+//! The changes that a commit makes to a chat.
+
+use fermata_protocol::{MessageId, Profile, RunId, UiMessage};
+use fermata_tools::{AuditEvent, Call, Owner};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::InstanceId;
+
+/// A change to one chat.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The chat begins.
+    CreateChat {
+        /// The owner of the chat.
+        owner: Owner,
+        /// The client version of the first post.
+        profile: Profile,
+    },
+    /// The chat was posted to.
+    Posted {
+        /// The client version of the post.
+        profile: Profile,
+    },
+    /// Keeps the first `keep` messages and forgets the others.
+    TruncateMessages {
+        /// The number of messages that stay.
+        keep: usize,
+    },
+    /// Adds a message at the end, or replaces the one with the same id where it stands.
+    PutMessage(Box<UiMessage>),
+    /// A run begins.
+    OpenRun {
+        /// The run's id.
+        run: RunId,
+        /// The message that the run makes.
+        message: MessageId,
+        /// The instance that drives the run.
+        driver: InstanceId,
+    },
+    /// An open run is driven by this instance from now on, or by none.
+    Drive {
+        /// The run's id.
+        run: RunId,
+        /// The instance that drives the run.
+        driver: Option<InstanceId>,
+        /// The number of times that the run was taken up to be worked on since it last got on.
+        attempts: u32,
+    },
+    /// The settings of an open run, which are put once and do not change.
+    PutSettings {
+        /// The run's id.
+        run: RunId,
+        /// The engine's own settings; the store does not look inside.
+        settings: Value,
+    },
+    /// The current state of an open run.
+    SaveRun {
+        /// The run's id.
+        run: RunId,
+        /// The engine's own state; the store does not look inside.
+        state: Value,
+        /// The time at which the first of the waiting calls expires.
+        expires: Option<Timestamp>,
+        /// True if nothing of the run is at work: it goes on only when somebody answers or its time is over.
+        waiting: bool,
+        /// True if the run's readers were sent away: it waits, and nobody can follow it before it goes on.
+        let_go: bool,
+        /// The number of questions of running calls that wait for the person.
+        questions: usize,
+        /// The instance that drives the run from now on.
+        driver: Option<InstanceId>,
+        /// The number of times that the run was taken up to be worked on since it last got on.
+        attempts: u32,
+    },
+    /// The log of an open run grew.
+    AppendChunks {
+        /// The run's id.
+        run: RunId,
+        /// The place of the first of the chunks, counted from 1.
+        first: u64,
+        /// The chunks as JSON text.
+        chunks: Vec<String>,
+    },
+    /// A call is new or has changed.
+    PutCall {
+        /// The run of the call.
+        run: RunId,
+        /// The call.
+        call: Box<Call>,
+    },
+    /// A person decided about a call; the decision is kept for ever and never changed.
+    Confirm {
+        /// The run of the call.
+        run: RunId,
+        /// The call, with its decision.
+        call: Box<Call>,
+        /// The person who decided.
+        by: Owner,
+        /// The fingerprint of the tool, if it was allowed for always.
+        fingerprint: Option<String>,
+    },
+    /// A tool is no longer allowed for always; this is kept for ever and never changed.
+    EndGrant {
+        /// The tool's name.
+        tool: String,
+        /// The person who took the permission back.
+        by: Owner,
+    },
+    /// A decision to be noted for ever, also after the chat was forgotten.
+    Audit {
+        /// The owner of the chat.
+        owner: Owner,
+        /// The run in which it was decided, if any.
+        run: Option<RunId>,
+        /// The decision.
+        event: Box<AuditEvent>,
+    },
+    /// The run is over: its state may go, and its log goes when [`ChatStore::forget_logs`](super::ChatStore::forget_logs) says so.
+    CloseRun {
+        /// The run's id.
+        run: RunId,
+        /// How the run ended, for the operator.
+        outcome: &'static str,
+    },
+}
+
+// === impl Change ===
+
+impl Change {
+    /// True if lists show the chat as changed: something was said or came to its end. Going on with a run, or taking one up, does not
+    /// count.
+    pub fn is_news(&self) -> bool {
+        match self {
+            Self::CreateChat { .. }
+            | Self::Posted { .. }
+            | Self::TruncateMessages { .. }
+            | Self::PutMessage(_)
+            | Self::OpenRun { .. }
+            | Self::Confirm { .. }
+            | Self::EndGrant { .. }
+            | Self::CloseRun { .. } => true,
+            Self::Drive { .. }
+            | Self::PutSettings { .. }
+            | Self::SaveRun { .. }
+            | Self::AppendChunks { .. }
+            | Self::PutCall { .. }
+            | Self::Audit { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A chat in memory, with its runs, and the changes that a commit makes to it.
+
+use std::collections::BTreeSet;
+
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, UiMessage};
+use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::store::{
+    Change, ChatRecord, ChatSummary, Fence, InstanceId, RunRecord, StoreError, json_bytes, page,
+};
+
+#[derive(Clone, Debug)]
+pub struct Chat {
+    pub fence: Fence,
+    pub owner: Owner,
+    pub profile: Profile,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub messages: Vec<UiMessage>,
+    pub runs: Vec<Run>,
+    pub confirmations: Vec<Confirmation>,
+    pub grant_ends: Vec<GrantEnd>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub id: RunId,
+    pub message: MessageId,
+    pub started: Timestamp,
+    pub ended: Option<Timestamp>,
+    pub open: bool,
+    pub driver: Option<InstanceId>,
+    pub waiting: bool,
+    pub let_go: bool,
+    pub questions: usize,
+    pub attempts: u32,
+    pub settings: Value,
+    pub state: Value,
+    pub expires: Option<Timestamp>,
+    pub chunks: Vec<(u64, String)>,
+    pub calls: Vec<Call>,
+}
+
+/// The chat after the change.
+pub fn apply(chat: Option<Chat>, change: Change, at: Timestamp) -> Result<Chat, StoreError> {
+    match (chat, change) {
+        (None, Change::CreateChat { owner, profile }) => Ok(Chat::new(owner, profile, at)),
+        (None, _) => Err(misfit("there is no such chat")),
+        (Some(mut chat), change) => chat.apply(change, at).map(|()| chat),
+    }
+}
+
+pub fn is_target(call: &Call, target: &AnswerTarget) -> bool {
+    match target {
+        AnswerTarget::Call(id) => call.id == *id,
+        AnswerTarget::Approval(id) => {
+            call.approval_request.as_ref().is_some_and(|question| question.id == *id)
+        }
+        AnswerTarget::Elicitation(_) => false,
+    }
+}
+
+fn misfit(why: impl Into<String>) -> StoreError {
+    StoreError::Conflict(why.into())
+}
+
+// === impl Chat ===
+
+impl Chat {
+    fn new(owner: Owner, profile: Profile, at: Timestamp) -> Self {
+        let at = page::whole_microseconds(at);
+        Self {
+            fence: Fence::NONE,
+            owner,
+            profile,
+            created_at: at,
+            updated_at: at,
+            messages: Vec::new(),
+            runs: Vec::new(),
+            confirmations: Vec::new(),
+            grant_ends: Vec::new(),
+        }
+    }
+
+    pub fn record(&self, alive: &BTreeSet<InstanceId>) -> ChatRecord {
+        ChatRecord {
+            fence: self.fence,
+            driver: self.driver(alive),
+            owner: self.owner.clone(),
+            profile: self.profile,
+            bytes: self.messages.iter().map(json_bytes).sum(),
+            confirmations: self.confirmations.clone(),
+            grant_ends: self.grant_ends.clone(),
+            open_run: self.open_run().map(|run| run.record(&self.messages)),
+        }
+    }
+
+    /// The instance alive that drives the open run.
+    pub fn driver(&self, alive: &BTreeSet<InstanceId>) -> Option<InstanceId> {
+        let driver = self.open_run()?.driver.as_ref()?;
+        if alive.contains(driver) { Some(driver.clone()) } else { None }
+    }
+
+    pub fn summary(&self, id: &ChatId, alive: &BTreeSet<InstanceId>) -> ChatSummary {
+        let first = self.messages.iter().find(|message| message.role == Role::User);
+        ChatSummary {
+            id: id.clone(),
+            title: first.and_then(page::title),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            open: self.open_run().is_some_and(|run| !run.let_go),
+            pending: self.open_run().map_or(0, |run| run.pending(alive)),
+        }
+    }
+
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.runs.iter().flat_map(|run| &run.calls)
+    }
+
+    pub fn open_run(&self) -> Option<&Run> {
+        self.runs.iter().find(|run| run.open)
+    }
+
+    fn run(&mut self, id: &RunId) -> Result<&mut Run, StoreError> {
+        self.runs.iter_mut().find(|run| run.id == *id).ok_or_else(|| misfit(format!("there is no run {id}")))
+    }
+
+    fn run_in_progress(&mut self, id: &RunId) -> Result<&mut Run, StoreError> {
+        let run = self.run(id)?;
+        if run.open { Ok(run) } else { Err(misfit(format!("run {id} is over"))) }
+    }
+
+    fn apply(&mut self, change: Change, at: Timestamp) -> Result<(), StoreError> {
+        match change {
+            Change::CreateChat { .. } => return Err(misfit("the chat is there already")),
+            Change::Posted { profile } => self.profile = profile,
+            Change::TruncateMessages { keep } => self.messages.truncate(keep),
+            Change::PutMessage(message) => self.put_message(*message),
+            Change::OpenRun { run, message, driver } => self.open(run, message, driver, at)?,
+            Change::Drive { run, driver, attempts } => {
+                let run = self.run_in_progress(&run)?;
+                (run.driver, run.attempts) = (driver, attempts);
+            }
+            Change::PutSettings { run, settings } => self.run_in_progress(&run)?.settings = settings,
+            Change::SaveRun { run, state, expires, waiting, let_go, questions, driver, attempts } => {
+                let run = self.run_in_progress(&run)?;
+                run.attempts = attempts;
+                (run.state, run.expires, run.driver) = (state, expires, driver);
+                (run.waiting, run.let_go, run.questions) = (waiting, let_go, questions);
+            }
+            Change::AppendChunks { chunks, .. } if chunks.is_empty() => {}
+            Change::AppendChunks { run, first, chunks } => {
+                self.run_in_progress(&run)?.append(first, chunks)?
+            }
+            Change::PutCall { run, call } => self.put_call(&run, *call)?,
+            Change::Confirm { run, call, by, fingerprint } => {
+                self.run(&run)?;
+                let confirmation = Confirmation::of(&call, by, at, fingerprint)
+                    .ok_or_else(|| misfit(format!("nothing was decided about call {}", call.id)))?;
+                self.confirmations.push(confirmation);
+            }
+            Change::EndGrant { tool, by } => {
+                let (at, after) = (page::whole_microseconds(at), self.confirmations.len());
+                self.grant_ends.push(GrantEnd { tool, by, at, after });
+            }
+            // A noted decision is no part of the chat.
+            Change::Audit { .. } => {}
+            Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(at),
+        }
+        Ok(())
+    }
+
+    fn put_message(&mut self, message: UiMessage) {
+        match self.messages.iter_mut().find(|known| known.id == message.id) {
+            Some(known) => *known = message,
+            None => self.messages.push(message),
+        }
+    }
+
+    fn open(
+        &mut self,
+        id: RunId,
+        message: MessageId,
+        driver: InstanceId,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        if self.runs.iter().any(|run| run.open || run.id == id) {
+            return Err(misfit(format!("run {id} cannot be opened: it is known, or another one is open")));
+        }
+        self.runs.push(Run::new(id, message, driver, at));
+        Ok(())
+    }
+
+    fn put_call(&mut self, run: &RunId, call: Call) -> Result<(), StoreError> {
+        let taken = |known: &Call| match &call.approval_request {
+            Some(question) => {
+                known.id != call.id && is_target(known, &AnswerTarget::Approval(question.id.clone()))
+            }
+            None => false,
+        };
+        let elsewhere =
+            self.runs.iter().any(|other| other.id != *run && other.calls.iter().any(|c| c.id == call.id));
+        if elsewhere || self.calls().any(taken) {
+            return Err(misfit(format!("call {} or its question belongs to another run or call", call.id)));
+        }
+        self.run(run)?.put_call(call);
+        Ok(())
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// The number of things that wait for somebody. A question ends with the instance that drives its run.
+    fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
+        let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
+        let is_driven = self.driver.as_ref().is_some_and(|driver| alive.contains(driver));
+        calls + if is_driven { self.questions } else { 0 }
+    }
+
+    fn new(id: RunId, message: MessageId, driver: InstanceId, at: Timestamp) -> Self {
+        Self {
+            id,
+            message,
+            open: true,
+            driver: Some(driver),
+            waiting: false,
+            let_go: false,
+            questions: 0,
+            attempts: 0,
+            started: at,
+            ended: None,
+            settings: Value::Null,
+            state: Value::Null,
+            expires: None,
+            chunks: Vec::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    fn record(&self, messages: &[UiMessage]) -> RunRecord {
+        let message = messages.iter().find(|message| message.id == self.message);
+        RunRecord {
+            id: self.id.clone(),
+            message: self.message.clone(),
+            message_bytes: message.map_or(0, json_bytes),
+            settings: self.settings.clone(),
+            state: self.state.clone(),
+            chunks: self.chunks.clone(),
+            calls: self.calls.clone(),
+            waiting: self.waiting,
+            attempts: self.attempts,
+        }
+    }
+
+    fn append(&mut self, first: u64, chunks: Vec<String>) -> Result<(), StoreError> {
+        let next = self.chunks.last().map_or(1, |(last, _)| last + 1);
+        if first < next || i64::try_from(first).is_err() {
+            return Err(misfit(format!(
+                "the log of run {} goes on at {next} or later, not at {first}",
+                self.id
+            )));
+        }
+        self.chunks.extend((first..).zip(chunks));
+        Ok(())
+    }
+
+    fn put_call(&mut self, call: Call) {
+        match self.calls.iter_mut().find(|known| known.id == call.id) {
+            Some(known) => *known = call,
+            None => self.calls.push(call),
+        }
+    }
+
+    fn close(&mut self, at: Timestamp) {
+        self.open = false;
+        self.ended = Some(at);
+        self.driver = None;
+        self.settings = Value::Null;
+        self.state = Value::Null;
+        self.expires = None;
+    }
+}
