@@ -1,4 +1,4 @@
-//! What operators are told of decisions about calls, for ever.
+//! The audit log's events: decisions about calls and about grants.
 
 use std::net::IpAddr;
 
@@ -8,50 +8,55 @@ use serde_json::Value;
 
 use crate::{Call, DecisionSource, Owner, PolicyDecision, tool::sha256};
 
-/// One decision about a call, or one fact about what is allowed for always. When it was and in whose chat and run is noted beside it.
+/// A decision about a call, or a change of a chat's grants.
+///
+/// The store adds the time, the chat, its owner and the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// What happened.
+    /// The kind of event.
     pub action: AuditAction,
-    /// Who decided; `None` for a rule.
+    /// The person who decided; `None` if the policy did.
     pub decided_by: Option<Owner>,
-    /// From which address, if a person decided and it is known.
+    /// The network address that the decision came from, if a person decided and the address is known.
     pub address: Option<IpAddr>,
-    /// About which call; `None` if it is about none.
+    /// The call's id; `None` if the event is about a tool in general.
     pub call: Option<ToolCallId>,
-    /// About which tool.
+    /// The tool's name.
     pub tool: String,
-    /// What decided, if no person did.
+    /// The part of the policy that decided; `None` if a person did.
     pub rule: Option<DecisionSource>,
-    /// Why, as far as somebody said so.
+    /// The reason given by the person or the rule, if there is one.
     pub reason: Option<String>,
-    /// The input that was decided about, as [`input_hash`] has it.
+    /// The [`input_hash`] of the input that the decision is about.
     pub input_hash: Option<String>,
 }
 
-/// What happened.
+/// The kind of an [`AuditEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditAction {
-    /// A rule, a tool's default or an earlier "always" let a call run.
+    /// A rule, a tool's default or an earlier "always" allowed a call.
     RuleAllowed,
-    /// A rule or a tool's default had a person asked.
+    /// A rule or a tool's default required a person's approval.
     RuleAsked,
     /// A rule or a tool's default denied a call, or an edit of its input.
     RuleDenied,
     /// A person approved a call.
     Approved,
-    /// A person denied it.
+    /// A person denied a call.
     Denied,
     /// A person edited the input of a call.
     Edited,
-    /// A person allowed a tool for always.
+    /// A person allowed all later calls of a tool in a chat.
     Granted,
-    /// A person took that back.
+    /// A person revoked such a grant.
     GrantRevoked,
 }
 
-/// The SHA-256 of an input in hexadecimal: of its bytes as compact JSON, exactly as the column `input` or `edited_input` of the call has it.
+/// Returns the SHA-256 of an input in hexadecimal.
+///
+/// The hash is taken over the input as compact JSON, which is byte for byte what the columns `input` and `edited_input` of a saved
+/// call hold.
 pub fn input_hash(input: &Value) -> String {
     sha256(input.to_string().as_bytes())
 }
@@ -59,7 +64,7 @@ pub fn input_hash(input: &Value) -> String {
 // === impl AuditEvent ===
 
 impl AuditEvent {
-    /// What was ruled about a call with this input.
+    /// Creates the event for a policy's decision about a call with this input.
     pub fn by_policy(call: &Call, input: &Value, policy_decision: &PolicyDecision) -> Self {
         let action = match policy_decision.decision {
             crate::Decision::Allow => AuditAction::RuleAllowed,
@@ -78,7 +83,7 @@ impl AuditEvent {
         }
     }
 
-    /// What a person did with a call as it would run.
+    /// Creates the event for a person's action on a call, with the input that the call would run with.
     pub fn by_person(
         action: AuditAction,
         call: &Call,

@@ -1,4 +1,4 @@
-//! One tool call from the model's wish to its outcome, and what an answer to it means.
+//! A tool call, from the model's request to its outcome, and the validation of answers to it.
 
 use std::{fmt, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{Decision, PolicyDecision, ResourceKey};
 
 mod state;
 
-/// To whom a chat, its runs and its notes belong.
+/// The name of the user that a chat, its runs and its notes belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Owner(Box<str>);
 
-/// Who runs a call.
+/// The kind of party that runs a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunBy {
-    /// This process.
+    /// This server's process.
     Server,
     /// An MCP server.
     Mcp,
@@ -33,41 +33,41 @@ pub enum RunBy {
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Fermata's own id for it.
+    /// The call's id, which Fermata assigned.
     pub id: ToolCallId,
-    /// Which step of the run made it, counted from 1.
+    /// The number of the step that made the call, counted from 1 in the run.
     pub step: u32,
-    /// The tool that the model named.
+    /// The tool's name, as the model gave it.
     pub tool: String,
-    /// Who runs it; `None` where no tool of that name exists.
+    /// The party that runs the call; `None` if no tool has that name.
     pub run_by: Option<RunBy>,
-    /// The input as the model gave it; a string where it is no JSON.
+    /// The input as the model gave it; a string if it is not valid JSON.
     pub input: Value,
     /// The input as a person edited it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edited: Option<Value>,
-    /// What the policy said about it.
+    /// The policy's decision about the call.
     #[serde(rename = "ruling", skip_serializing_if = "Option::is_none", default)]
     pub policy_decision: Option<PolicyDecision>,
-    /// What was asked about it.
+    /// The approval request that was shown for the call.
     #[serde(rename = "question", skip_serializing_if = "Option::is_none", default)]
     pub approval_request: Option<ApprovalRequest>,
-    /// What was decided about it.
+    /// The person's decision about the call.
     #[serde(rename = "decided", skip_serializing_if = "Option::is_none", default)]
     pub approval_decision: Option<ApprovalDecision>,
-    /// What the browser answered.
+    /// The browser's answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<AnswerKind>,
-    /// Whether the gate has let it pass: nobody is asked about it any more.
+    /// True once the gate has let the call pass. A decision about it is no longer accepted.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub has_passed: bool,
-    /// What the person said to questions of the call's own.
+    /// The person's replies to questions that the call asked while it ran.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub replies: Vec<ElicitationRecord>,
-    /// The lock that it holds while it runs, known from when it stands in line for it.
+    /// The lock that the call holds while it runs, set as soon as the call is queued for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resource: Option<ResourceKey>,
-    /// When it is settled as expired, while it waits for somebody.
+    /// The time at which the call expires if it is still waiting for an answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub expires: Option<Timestamp>,
     #[serde(flatten)]
@@ -77,46 +77,47 @@ pub struct Call {
     history: Vec<Transition>,
 }
 
-/// A question put to a person.
+/// The question to a person whether a call may run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
-    /// Its id on the wire.
+    /// The request's id on the wire.
     pub id: ApprovalId,
-    /// Whether the gate waits for it. A question put only so that a stock client can post again is not needed.
+    /// True if the gate waits for the decision. It is false for a request that is shown only because a stock client needs one to post
+    /// the message again.
     pub required: bool,
 }
 
-/// What a person said to a question that a running call had asked.
+/// A person's reply to a question that a running call asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ElicitationRecord {
-    /// To which.
+    /// The id of the question.
     pub to: ElicitationId,
-    /// Who said it.
+    /// The person who replied.
     pub by: Owner,
-    /// Whether.
+    /// The kind of reply.
     pub action: ElicitAction,
-    /// With what.
+    /// The content of an accepted question's form.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub content: Option<Value>,
 }
 
-/// A person's decision.
+/// A person's decision about a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
-    /// Who decided.
+    /// The person who decided. Earlier versions did not save the name.
     #[serde(default = "Owner::anyone")]
     pub by: Owner,
-    /// Whether it may run.
+    /// True if the call may run.
     pub approved: bool,
-    /// What the person said about it.
+    /// The person's comment.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// Whether it covers later calls of the tool in this chat.
+    /// True if the decision covers later calls of the tool in this chat, too.
     #[serde(default)]
     pub always: bool,
 }
 
-/// What becomes of an answer to a call.
+/// A valid answer to a call, as [`Call::validate_answer`] found it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValidAnswer {
     /// The call has not been given this answer before.
@@ -125,33 +126,33 @@ pub enum ValidAnswer {
     Repeated,
 }
 
-/// Why an answer is not taken.
+/// The reason why an answer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Another answer was taken before.
+    /// The call was given a different answer before.
     AlreadyAnswered,
-    /// The call waits for something else, or for nobody.
+    /// The call waits for another kind of answer, or for none at all.
     WrongAnswer,
     /// The call expired or was cancelled.
     Gone,
 }
 
-/// What the giver of an answer is told about one call.
+/// The reply to an answer, about one call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
-    /// Which call.
+    /// The call's id.
     pub tool_call_id: ToolCallId,
-    /// How far it is.
+    /// The state that the call is in after the answer.
     pub state: StateName,
-    /// Calls of the step that still wait for a person.
+    /// The calls of the step that still wait for a person's decision.
     pub waiting_for: Vec<ToolCallId>,
 }
 
 // === impl RunBy ===
 
 impl RunBy {
-    /// The name in rules, on the wire and in the record.
+    /// Returns the name that rules, the wire and the database use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -164,17 +165,17 @@ impl RunBy {
 // === impl Owner ===
 
 impl Owner {
-    /// An owner by name.
+    /// Creates an owner from a user name.
     pub fn new(name: impl Into<Box<str>>) -> Self {
         Self(name.into())
     }
 
-    /// The one owner of a server that asks nobody who they are.
+    /// Returns the owner that all chats belong to on a server without authentication.
     pub fn anyone() -> Self {
         Self::new("anyone")
     }
 
-    /// The name.
+    /// Returns the user name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -189,7 +190,7 @@ impl fmt::Display for Owner {
 // === impl Call ===
 
 impl Call {
-    /// A call that the model has begun to make.
+    /// Creates a call in the state `Validating`, without its input.
     pub fn new(id: ToolCallId, step: u32, tool: String, run_by: Option<RunBy>, at: Timestamp) -> Self {
         Self {
             id,
@@ -212,11 +213,11 @@ impl Call {
         }
     }
 
-    /// Brings the call into a state: the one place that does. Whatever deadline the call had is over.
+    /// Moves the call into a state and clears its deadline. No other function changes the state.
     ///
     /// # Panics
-    /// In debug builds, where the state cannot follow ([`StateName::may_become`]); a release build logs nothing and leaves the call as
-    /// it is.
+    /// Panics in debug builds if the state cannot follow the current one ([`StateName::may_become`]). A release build leaves the call as
+    /// it is and logs nothing.
     pub fn enter(&mut self, state: CallState, at: Timestamp) {
         let (from, to) = (self.state.name(), state.name());
         debug_assert!(from.may_become(to), "the call {} cannot come from {from} into {to}", self.id);
@@ -229,98 +230,97 @@ impl Call {
         self.history.push(Transition { state: to, at });
     }
 
-    /// How far it is.
+    /// Returns the current state.
     pub fn state(&self) -> &CallState {
         &self.state
     }
 
-    /// When it came into its state.
+    /// Returns the time at which the call entered its current state.
     pub fn since(&self) -> Timestamp {
         self.since
     }
 
-    /// The states it has come into, in order.
+    /// Returns every state that the call has entered, in order.
     pub fn history(&self) -> &[Transition] {
         &self.history
     }
 
-    /// How often it has begun to run.
+    /// Returns the number of times that the call has started to run.
     pub fn times_run(&self) -> usize {
-        self.history.iter().filter(|entered| entered.state == StateName::Executing).count()
+        self.history.iter().filter(|transition| transition.state == StateName::Executing).count()
     }
 
-    /// How long it ran, or was parked for the browser, as far as that is over; `None` where it never began. What a person or the gate
-    /// took does not count.
+    /// Returns the time that the call spent running, or parked for the browser, over all attempts that are over; `None` if no attempt
+    /// is over. The time in which it waited for a person or for the gate does not count.
     pub fn ran_for(&self) -> Option<Duration> {
-        let stays = self.history.iter().zip(self.history.iter().skip(1));
-        stays
-            .filter(|(entered, _)| entered.state == StateName::Executing)
-            // A clock may be set back; nothing lasts less than no time.
-            .map(|(entered, left)| left.at.duration_since(entered.at).try_into().unwrap_or_default())
-            .reduce(|sum: Duration, stay| sum + stay)
+        let mut total = None;
+        for (entered, left) in self.history.iter().zip(self.history.iter().skip(1)) {
+            if entered.state == StateName::Executing {
+                // The duration is negative if the clock was set back meanwhile.
+                let attempt = Duration::try_from(left.at.duration_since(entered.at)).unwrap_or_default();
+                total = Some(total.unwrap_or_default() + attempt);
+            }
+        }
+        total
     }
 
-    /// Whether it may run as soon as it is its turn to use its resource.
+    /// Returns whether the call waits only for the lock of its resource.
     pub fn is_queued(&self) -> bool {
         self.state == CallState::Scheduled && self.resource.is_some()
     }
 
-    /// Whether this process or an MCP server runs it.
+    /// Returns whether this process or an MCP server runs the call.
     pub fn runs_on_server(&self) -> bool {
         matches!(self.run_by, Some(RunBy::Server | RunBy::Mcp))
     }
 
-    /// Why a person is asked about it, in the words of the rule that asks, if it has any.
+    /// Returns the reason that the policy gives for asking a person; `None` if it did not ask or gives no reason.
     pub fn approval_reason(&self) -> Option<&str> {
-        let policy_decision = self
-            .policy_decision
-            .as_ref()
-            .filter(|policy_decision| policy_decision.decision == Decision::Ask)?;
-        policy_decision.reason.as_deref()
+        let policy_decision = self.policy_decision.as_ref()?;
+        if policy_decision.decision == Decision::Ask { policy_decision.reason.as_deref() } else { None }
     }
 
-    /// The input that runs and that the model is told: the edited one, where a person edited it.
+    /// Returns the input that the tool and the model get: the edited one if a person edited it.
     pub fn effective_input(&self) -> &Value {
         self.edited.as_ref().unwrap_or(&self.input)
     }
 
-    /// Whether the call waits for a person or for the browser.
+    /// Returns whether the call waits for a person or for the browser.
     pub fn awaits_answer(&self) -> bool {
         self.awaits_approval() || self.is_parked()
     }
 
-    /// Whether the gate waits for a decision about this call.
+    /// Returns whether the gate waits for a decision about the call.
     pub fn awaits_approval(&self) -> bool {
         self.state == CallState::AwaitingApproval
     }
 
-    /// Whether the call waits for the browser's output.
+    /// Returns whether the call waits for the browser's output.
     pub fn is_parked(&self) -> bool {
         self.state == CallState::Executing && self.run_by == Some(RunBy::Browser)
     }
 
-    /// Whether a decision about the call would be taken, needed or not.
+    /// Returns whether a decision about the call would be accepted, even if the gate does not wait for one.
     pub fn accepts_decision(&self) -> bool {
-        let open = self.awaits_approval()
-            || (self.state == CallState::Scheduled && !self.has_passed && !self.is_queued());
-        open && self.approval_request.is_some() && self.approval_decision.is_none()
+        let is_before_gate = self.state == CallState::Scheduled && !self.has_passed && !self.is_queued();
+        let is_undecided = self.approval_request.is_some() && self.approval_decision.is_none();
+        is_undecided && (self.awaits_approval() || is_before_gate)
     }
 
-    /// Whether an answer of some kind would be taken.
+    /// Returns whether an answer of some kind would be accepted.
     pub fn accepts_answer(&self) -> bool {
         self.accepts_decision() || self.is_parked()
     }
 
-    /// What an answer of this kind means for the call as it stands. Takes nothing: the same question gets the same verdict
-    /// until the caller records the answer.
+    /// Checks an answer against the call's current state, without recording it.
     ///
     /// # Errors
-    /// Why it cannot be taken; the call waits on.
+    /// Returns the reason if the answer must be refused. The call keeps waiting.
     pub fn validate_answer(&self, answer: &AnswerKind) -> Result<ValidAnswer, Refusal> {
         match answer {
             AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.validate_output(answer),
             AnswerKind::Decision { approved, input, .. } => self.validate_decision(*approved, input.as_ref()),
-            // What answers a question of the call's own is no answer to the call.
+            // This answers a question that the call asked, not the call itself.
             AnswerKind::Elicited { .. } => Err(Refusal::WrongAnswer),
         }
     }

@@ -1,7 +1,7 @@
-//! What people said about calls, and what follows from all of it.
+//! People's decisions about calls, and the grants that follow from them.
 //!
-//! Confirmations are a history: they are added and never changed, and what was allowed for always is taken back by one more fact. What is
-//! allowed now is derived from the whole history, here and nowhere else; a store keeps answers and knows nothing of their effect.
+//! Confirmations are a history: they are added and never changed, and a grant is revoked by adding a [`GrantEnd`]. Only this module
+//! derives the current grants from the history; a store keeps the history and does not know what it means.
 
 use std::collections::BTreeMap;
 
@@ -12,71 +12,73 @@ use serde_json::Value;
 
 use crate::{ApprovalDecision, Call, Owner, RunBy, ToolSpec};
 
-/// One answer of a person about one call.
+/// A person's decision about a call, as it is kept for the history of the chat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confirmation {
-    /// The tool that was called.
+    /// The tool's name.
     pub tool: String,
-    /// Which call.
+    /// The call's id.
     pub call: ToolCallId,
-    /// What the person answered.
+    /// The decision.
     pub answer: Consent,
-    /// Who answered.
+    /// The person who decided.
     pub by: Owner,
-    /// When, to the microsecond.
+    /// The time of the decision, rounded down to microseconds.
     pub at: Timestamp,
-    /// What the person said about it.
+    /// The person's comment.
     pub reason: Option<String>,
-    /// The input that was decided about: the edited one, where the person edited it.
+    /// The input that the decision is about: the edited one if the person edited it.
     pub input: Value,
-    /// What the tool was then, as [`ToolSpec::fingerprint`] has it, if the answer allows later calls. Earlier versions did not note it.
+    /// The tool's [`ToolSpec::fingerprint`] at that time, if the decision allows later calls. Earlier versions did not save it.
     pub fingerprint: Option<String>,
 }
 
-/// Somebody took back that a tool is allowed for always.
+/// The revocation of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantEnd {
-    /// Which tool.
+    /// The tool's name.
     pub tool: String,
-    /// Who took it back.
+    /// The person who revoked the grant.
     pub by: Owner,
-    /// When, to the microsecond.
+    /// The time of the revocation, rounded down to microseconds.
     pub at: Timestamp,
-    /// How many confirmations of the chat came before.
+    /// The number of confirmations that the chat had before the revocation.
     pub after: usize,
 }
 
-/// That later calls of a tool are allowed without a question, as long as it stays the tool that it was.
+/// The permission to run later calls of a tool without approval, as long as the tool stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Since when.
+    /// The time at which the permission was given.
     pub since: Timestamp,
-    /// What the tool was then; `None` if that was not noted.
+    /// The tool's fingerprint at that time; `None` if it was not saved.
     pub fingerprint: Option<String>,
 }
 
-/// What is allowed for always in a chat, by the tool's name.
+/// The grants of a chat, by the tool's name.
 pub type Grants = BTreeMap<String, Grant>;
 
-/// What a person answers to the question whether a call may run.
+/// A person's answer to an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Consent {
-    /// This call may.
+    /// The call may run.
     Yes,
-    /// This call may, and so may all later calls of its tool in the chat.
+    /// The call may run, and so may all later calls of its tool in the chat.
     YesAlways,
-    /// It may not.
+    /// The call must not run.
     No,
 }
 
-/// What is allowed for always after this history of a chat: each tool from the first [`Consent::YesAlways`] about it on, until it is taken
-/// back. A tool that has become another one needs a new yes. No other answer changes anything for later calls.
+/// Derives the current grants of a chat from its history.
+///
+/// A tool is granted from the first [`Consent::YesAlways`] about it until the grant is revoked. If the tool's fingerprint has changed, it
+/// needs a new yes. Other answers have no effect on later calls.
 pub fn grants(history: &[Confirmation], ends: &[GrantEnd]) -> Grants {
     let mut grants = Grants::new();
     let mut ends = ends.iter().peekable();
-    for (place, confirmation) in history.iter().enumerate() {
-        while let Some(end) = ends.next_if(|end| end.after <= place) {
+    for (index, confirmation) in history.iter().enumerate() {
+        while let Some(end) = ends.next_if(|end| end.after <= index) {
             grants.remove(&end.tool);
         }
         if !confirmation.answer.allows_later_calls() {
@@ -97,13 +99,15 @@ pub fn grants(history: &[Confirmation], ends: &[GrantEnd]) -> Grants {
 // === impl Grant ===
 
 impl Grant {
-    /// That this tool, as it is, is allowed from now on.
+    /// Creates a grant for a tool as it is now.
     pub fn of(spec: &ToolSpec, at: Timestamp) -> Self {
         Self { since: microseconds(at), fingerprint: Some(spec.fingerprint()) }
     }
 
-    /// Whether this tool is the one that was allowed. If it was not noted what the tool was, it is believed of the server's own tools, which
-    /// change only with the program; what a page or an MCP server offers may have become anything.
+    /// Returns whether the grant covers a tool, that is, whether the tool is unchanged.
+    ///
+    /// A grant without a fingerprint covers only the server's own tools, because those change only with the program. A tool of a page or
+    /// of an MCP server may have changed in any way.
     pub fn covers(&self, spec: &ToolSpec) -> bool {
         match &self.fingerprint {
             Some(fingerprint) => *fingerprint == spec.fingerprint(),
@@ -112,7 +116,7 @@ impl Grant {
     }
 }
 
-/// The time as a store keeps it.
+/// Rounds a time down to microseconds, which is what a store keeps.
 fn microseconds(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
@@ -120,7 +124,8 @@ fn microseconds(at: Timestamp) -> Timestamp {
 // === impl Confirmation ===
 
 impl Confirmation {
-    /// What was decided about a call; `None` where nothing was. `fingerprint` is that of its tool, if later calls are allowed.
+    /// Creates the confirmation for a call's decision; `None` if the call has no decision. `fingerprint` is that of the call's tool if
+    /// the decision allows later calls.
     pub fn of(call: &Call, by: Owner, at: Timestamp, fingerprint: Option<String>) -> Option<Self> {
         let decided = call.approval_decision.as_ref()?;
         Some(Self {
@@ -152,7 +157,7 @@ impl From<&ApprovalDecision> for Consent {
         match (decided.approved, decided.always) {
             (true, true) => Self::YesAlways,
             (true, false) => Self::Yes,
-            // Nobody is spared a question by having said no.
+            // An "always" that comes with a no must not allow or deny anything later.
             (false, _) => Self::No,
         }
     }

@@ -1,4 +1,4 @@
-//! What a running call knows of its surroundings, and what it may do to them before it has a result.
+//! The context of a running call: its identity, its cancellation, and what it can send to its host before it has a result.
 
 use std::{
     fmt,
@@ -14,144 +14,144 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Owner;
 
-/// What a running call knows. Cheap to clone.
+/// The context of a running call. It is cheap to clone.
 #[derive(Clone)]
 pub struct CallContext {
-    /// Whose chat it is.
+    /// The owner of the chat.
     pub owner: Owner,
-    /// Which chat.
+    /// The chat's id.
     pub chat: ChatId,
-    /// Which call.
+    /// The call's id.
     pub call: ToolCallId,
-    /// Ends when the run is stopped or the call's time is over. Work that goes on elsewhere should watch it.
+    /// A token that is cancelled when the run is stopped or the call's time is over. Work in other tasks should watch it.
     pub cancelled: CancellationToken,
     host: Arc<dyn ToolHost>,
-    /// For how many reasons the call's time stands still.
+    /// The number of [`Pause`]s that exist. The call's time runs while it is zero.
     pauses: watch::Sender<usize>,
     waits_for: WaitsFor,
 }
 
-/// What a call waits for, where that is not its own work. Locked for an instant, never across an await.
+/// The reason why a call waits for something else than its own work. The mutex is held for an instant, never across an await.
 type WaitsFor = Arc<Mutex<Option<String>>>;
 
-/// Says what a call waits for, until it is dropped.
+/// A guard that keeps the reason why a call waits, until it is dropped.
 #[derive(Debug)]
 pub struct Waiting(WaitsFor);
 
-/// Stops a call's time until it is dropped.
+/// A guard that stops a call's time, until it is dropped.
 #[derive(Debug)]
 pub struct Pause(watch::Sender<usize>);
 
-/// Those who listen to a running call.
+/// The program that runs a call and receives its reports and questions.
 #[async_trait]
 pub trait ToolHost: Send + Sync {
-    /// Takes partial output. Must not wait: what comes too fast may be dropped, as each output stands for all before it.
+    /// Receives partial output. Each output replaces the earlier ones, so the host may drop outputs that come too fast. Must not block.
     fn report(&self, call: &ToolCallId, output: Value);
 
-    /// Puts a question to the person. Dropping the future withdraws it.
+    /// Asks the person a question and returns the reply. Dropping the future withdraws the question.
     async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply;
 
-    /// Takes note that the call is about to run again, and says whether it may.
+    /// Is called before a call runs again. Returns whether it may.
     async fn before_retry(&self, _call: &ToolCallId) -> bool {
         true
     }
 }
 
-/// A question that a tool puts to the person while it runs (MCP's elicitation).
+/// A question that a tool asks the person while it runs (an MCP elicitation).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Elicitation {
-    /// The question.
+    /// The text of the question.
     pub message: String,
-    /// JSON Schema of the answer's content, an object schema.
+    /// The JSON Schema of the reply's content, an object schema.
     pub requested_schema: Value,
-    /// The MCP server that asks, by its name in the settings; `None` for any other tool.
+    /// The name in the settings of the MCP server that asks; `None` if another tool asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Other running calls of the chat that may be the one that asks, where that cannot be told: the question lives as long as one of
-    /// them does.
+    /// Other running calls of the chat that may have asked, if the MCP server does not say which call did. The question stays open as
+    /// long as one of them runs.
     #[serde(rename = "or_of")]
     pub other_candidates: Vec<ToolCallId>,
 }
 
-/// What the person said to it.
+/// The reply to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationReply {
-    /// Answered, with content that fits the schema.
+    /// The person replied with this content, which fits the schema.
     Accept(Value),
-    /// Said no.
+    /// The person declined.
     Decline,
-    /// Did not decide.
+    /// The person dismissed the question.
     Cancel,
-    /// Was not asked, or is asked no longer. The tool is to take it for [`ElicitationReply::Cancel`].
+    /// The person was not asked, or the question was withdrawn. A tool treats it like [`ElicitationReply::Cancel`].
     Unanswered {
-        /// Why, as a sentence for whoever reads the call's outcome.
+        /// The reason, as a sentence for the text of the call's outcome.
         reason: String,
     },
 }
 
-/// Nobody listens: reports go nowhere, and there is no person to ask.
+/// A host that ignores reports and cancels every question.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHost;
 
 // === impl CallContext ===
 
 impl CallContext {
-    /// The context of a call to which nobody listens and which nobody cancels.
+    /// Creates a context with a [`NoHost`] and a token that is never cancelled.
     pub fn new(owner: Owner, chat: ChatId, call: ToolCallId) -> Self {
         let (cancelled, pauses) = (CancellationToken::new(), watch::Sender::new(0));
         Self { owner, chat, call, cancelled, host: Arc::new(NoHost), pauses, waits_for: Arc::default() }
     }
 
-    /// The same with somebody who listens.
+    /// Replaces the host.
     #[must_use]
     pub fn with_host(self, host: Arc<dyn ToolHost>) -> Self {
         Self { host, ..self }
     }
 
-    /// The same, cancelled by this token.
+    /// Replaces the cancellation token.
     #[must_use]
     pub fn cancelled_by(self, cancelled: CancellationToken) -> Self {
         Self { cancelled, ..self }
     }
 
-    /// Shows partial output. Each stands for all before it; those that come too fast are left out.
+    /// Shows partial output, which replaces earlier partial output. Outputs that come too fast are dropped.
     pub fn report(&self, output: Value) {
         self.host.report(&self.call, output);
     }
 
-    /// Asks the person something and waits for the answer. The wait does not count against the call's time limit. Dropping the
-    /// future withdraws the question.
+    /// Asks the person a question and waits for the reply. The wait does not count against the call's time limit. Dropping the future
+    /// withdraws the question.
     pub async fn elicit(&self, elicitation: Elicitation) -> ElicitationReply {
         let _pause = self.pause();
         self.host.elicit(&self.call, elicitation).await
     }
 
-    /// Stops the call's time: what it waits for is not its own doing.
+    /// Stops the call's time while it waits for something that it cannot influence.
     pub fn pause(&self) -> Pause {
         self.pauses.send_modify(|pauses| *pauses += 1);
         Pause(self.pauses.clone())
     }
 
-    /// The context of the call's next attempt: cancelled by a token of its own, too, and with a time of its own.
+    /// Creates the context of the call's next attempt, with a child of the cancellation token and no pauses.
     pub(crate) fn attempt(&self) -> (Self, watch::Receiver<usize>) {
         let (pauses, paused) = watch::channel(0);
         let cancelled = self.cancelled.child_token();
         (Self { cancelled, pauses, waits_for: Arc::default(), ..self.clone() }, paused)
     }
 
-    /// Says what the call waits for that is not its own work, as a sentence in the past tense. If its time is over meanwhile, its
-    /// failure says so.
+    /// Sets the reason why the call waits for something else than its own work, as a clause in the past tense. If the call's time runs
+    /// out meanwhile, the failure's text contains the reason.
     pub fn waits_for(&self, what: impl Into<String>) -> Waiting {
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = Some(what.into());
         Waiting(self.waits_for.clone())
     }
 
-    /// What it waits for now.
+    /// Returns the reason that [`Self::waits_for`] set.
     pub(crate) fn waited_for(&self) -> Option<String> {
         self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes note that the call is about to run again, and says whether it may.
+    /// Asks the host whether the call may run again.
     pub(crate) async fn before_retry(&self) -> bool {
         self.host.before_retry(&self.call).await
     }
@@ -185,7 +185,7 @@ impl fmt::Debug for CallContext {
     }
 }
 
-// === impl Alone ===
+// === impl NoHost ===
 
 #[async_trait]
 impl ToolHost for NoHost {

@@ -1,7 +1,7 @@
-//! Runs one call: within its time, again where that helps and does no harm, and to its end even when nobody waits for it any more.
+//! Runs one call within its time limit, and retries it if its failure and its tool allow that.
 //!
-//! Invariants: an outcome is told exactly once; when the future of [`Execution::run`] is over, so is the tool's work, unless it ignored
-//! its token for [`CANCEL_GRACE`] and then being dropped. Whoever holds a lock for the call holds it for as long.
+//! Invariants: an outcome is reported exactly once. When the future of [`Execution::run`] completes, the tool has stopped working: it
+//! returned, or it ignored its token for [`CANCEL_GRACE`] and was dropped. So a lock that is held until then covers all of its work.
 
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
@@ -12,103 +12,107 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{CallContext, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, Tool, ToolError};
 
-/// How long a tool may take to wind up after it was cancelled, before its work is dropped.
+/// The time that a tool has to return after it was cancelled, before its future is dropped.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
-/// The longest that is waited where the other side asks to be left alone; a call that would have to wait longer fails.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest wait before a retry. A call fails at once if the other side asks for a longer one (`retry-after`).
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// A call about to run.
+/// A call that is about to run.
 pub struct Execution {
-    /// What runs it.
+    /// The tool that runs the call.
     pub tool: Arc<dyn Tool>,
-    /// Its input, which has passed the schema.
+    /// The input, which fits the tool's schema.
     pub input: Value,
-    /// Its surroundings.
+    /// The context that the tool gets.
     pub context: CallContext,
-    /// How long it may run, each time. Time in which it waits for a person does not count.
+    /// The time limit of each attempt. The time in which the call waits for a person does not count.
     pub timeout: Duration,
-    /// How often it may run again after a failure, at most [`MAX_RETRIES`] times; 0 for a tool that does not declare itself
-    /// repeatable.
+    /// The number of retries after a failure, at most [`MAX_RETRIES`]; 0 for a tool that is not repeatable.
     pub retries: u32,
-    /// Which failures that helps with.
+    /// The policy that says which failures are retried.
     pub error_policy: ErrorPolicy,
 }
 
 // === impl Execution ===
 
 impl Execution {
-    /// Runs the call and tells what came of it, once and as soon as it is known. Ends when the tool has wound up.
-    pub async fn run(self, settled: impl FnOnce(Result<Value, ToolError>)) {
-        let mut pauses = ExponentialBuilder::default()
+    /// Runs the call and reports its outcome once, as soon as it is known. Completes when the tool has stopped working.
+    pub async fn run(self, report: impl FnOnce(Result<Value, ToolError>)) {
+        let mut delays = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(200))
             .with_jitter()
             .with_max_times(self.retries.min(MAX_RETRIES) as usize)
             .build();
-        let mut settled = Some(settled);
+        let mut report = Some(report);
         loop {
-            let mut outcome = None;
-            let mut pause = None;
-            self.attempt(|result| {
-                pause = result.as_ref().err().and_then(|error| self.pause(error, &mut pauses));
-                match (pause, settled.take()) {
-                    (None, Some(settled)) => settled(result),
-                    (Some(_), waiting) => {
-                        settled = waiting;
-                        outcome = Some(result);
-                    }
-                    (None, None) => {}
+            let mut retry = None;
+            self.attempt(|outcome| {
+                let delay = match &outcome {
+                    Ok(_) => None,
+                    Err(error) => self.retry_delay(error, &mut delays),
+                };
+                if let Some(delay) = delay {
+                    retry = Some((delay, outcome));
+                } else if let Some(report) = report.take() {
+                    report(outcome);
                 }
             })
             .await;
-            let Some(pause) = pause else { return };
+            let Some((delay, outcome)) = retry else { return };
             let cancelled = self.context.cancelled.cancelled();
-            let is_cancelled = tokio::time::timeout(pause, cancelled).await.is_ok();
+            let is_cancelled = tokio::time::timeout(delay, cancelled).await.is_ok();
             if is_cancelled || !self.context.before_retry().await {
-                if let (Some(settled), Some(outcome)) = (settled.take(), outcome) {
-                    settled(outcome);
+                if let Some(report) = report.take() {
+                    report(outcome);
                 }
                 return;
             }
         }
     }
 
-    /// As [`Execution::run`], for one who only wants the outcome and can wait until the tool has wound up.
+    /// Runs the call and returns its outcome when the tool has stopped working.
     pub async fn outcome(self) -> Result<Value, ToolError> {
-        let mut told = None;
-        self.run(|outcome| told = Some(outcome)).await;
-        told.unwrap_or_else(|| Err(ToolError::internal("The tool failed inside the server.")))
+        let mut outcome = None;
+        self.run(|reported| outcome = Some(reported)).await;
+        outcome.unwrap_or_else(|| Err(ToolError::internal("The tool failed inside the server.")))
     }
 
-    /// How long to wait before the call runs again; `None` where it does not.
-    fn pause(&self, error: &ToolError, pauses: &mut impl Iterator<Item = Duration>) -> Option<Duration> {
-        let helps = !self.context.cancelled.is_cancelled()
-            && self.error_policy.of(error.error_type) == ErrorStrategy::Retry;
-        let pause = helps.then(|| pauses.next()).flatten()?;
+    /// Returns the time to wait before the call runs again; `None` if it must not run again.
+    fn retry_delay(
+        &self,
+        error: &ToolError,
+        delays: &mut impl Iterator<Item = Duration>,
+    ) -> Option<Duration> {
+        let is_retried = self.error_policy.of(error.error_type) == ErrorStrategy::Retry;
+        if !is_retried || self.context.cancelled.is_cancelled() {
+            return None;
+        }
+        let delay = delays.next()?;
         match error.retry_after {
-            Some(asked) if asked > LONGEST_PAUSE => None,
-            Some(asked) => Some(asked.max(pause)),
-            None => Some(pause),
+            Some(requested) if requested > LONGEST_RETRY_DELAY => None,
+            Some(requested) => Some(requested.max(delay)),
+            None => Some(delay),
         }
     }
 
-    /// Runs the call once.
-    async fn attempt(&self, settled: impl FnOnce(Result<Value, ToolError>)) {
+    /// Runs the call once and reports the attempt's outcome as soon as it is known. Completes when the tool has stopped working.
+    async fn attempt(&self, report: impl FnOnce(Result<Value, ToolError>)) {
         let (context, paused) = self.context.attempt();
-        let (cancelled, waiting) = (context.cancelled.clone(), context.clone());
+        let (cancelled, own_context) = (context.cancelled.clone(), context.clone());
         let mut work = pin!(AssertUnwindSafe(self.tool.call(self.input.clone(), context)).catch_unwind());
-        let given_up = tokio::select! {
+        let failure = tokio::select! {
             biased;
             outcome = &mut work => {
-                settled(outcome.unwrap_or_else(|_| Err(ToolError::internal("The tool failed inside the server."))));
+                report(outcome.unwrap_or_else(|_| Err(ToolError::internal("The tool failed inside the server."))));
                 return;
             }
             () = cancelled.cancelled() => ToolError::new(ErrorType::Cancelled, "The call was cancelled."),
-            () = time_is_over(self.timeout, paused) => self.took_too_long(waiting.waited_for()),
+            () = time_is_over(self.timeout, paused) => self.took_too_long(own_context.waited_for()),
         };
         cancelled.cancel();
-        settled(Err(given_up));
-        // Who does not listen to the token is dropped.
+        report(Err(failure));
+        // A tool that ignores its token is dropped when this time is over.
         let _ = tokio::time::timeout(CANCEL_GRACE, work).await;
     }
 
@@ -122,24 +126,24 @@ impl Execution {
     }
 }
 
-/// Waits until the time is over, not counting time in which it stands still.
+/// Waits until the time is over, without counting the time in which there are pauses.
 async fn time_is_over(limit: Duration, mut paused: watch::Receiver<usize>) {
     let mut left = limit;
     loop {
         let since = Instant::now();
-        if tokio::time::timeout(left, until(&mut paused, |pauses| pauses > 0)).await.is_err() {
+        if tokio::time::timeout(left, wait_for_pause(&mut paused, true)).await.is_err() {
             return;
         }
         left = left.saturating_sub(since.elapsed());
-        until(&mut paused, |pauses| pauses == 0).await;
+        wait_for_pause(&mut paused, false).await;
     }
 }
 
-async fn until(paused: &mut watch::Receiver<usize>, holds: impl Fn(usize) -> bool) {
-    if paused.wait_for(|pauses| holds(*pauses)).await.is_err() {
-        // The tool let go of its context: nothing will stop its time any more.
-        if !holds(0) {
-            std::future::pending().await
-        }
+/// Waits until there are pauses, or until there are none.
+async fn wait_for_pause(pauses: &mut watch::Receiver<usize>, wanted: bool) {
+    let is_gone = pauses.wait_for(|pauses| (*pauses > 0) == wanted).await.is_err();
+    // All clones of the context were dropped, so there are no pauses, and there will be none.
+    if is_gone && wanted {
+        std::future::pending().await
     }
 }

@@ -1,71 +1,71 @@
-//! What can go wrong with a call or a model, by kind, and what follows from each kind.
+//! The types of failures of calls and models, and the policy that says what follows from each type.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of a failure, as the record, the spans (`error.type`) and the settings name it.
+/// The type of a failure. Saved calls, spans (`error.type`) and settings use its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorType {
-    /// Too much was asked for.
+    /// The other side refused because of too many requests.
     RateLimit,
-    /// Credentials are missing, wrong or not enough.
+    /// The credentials are missing, wrong or insufficient.
     Auth,
-    /// No connection, or it broke.
+    /// There was no connection, or it broke.
     Network,
-    /// It took longer than it may.
+    /// The time limit was exceeded.
     Timeout,
-    /// It worked, but nothing came out.
+    /// The operation succeeded without any result.
     EmptyResult,
-    /// What was given or what came back does not have the form that it must have.
+    /// The input or the output does not have the required form.
     InvalidFormat,
-    /// A person or a rule said no.
+    /// A person or a rule denied the call.
     Denied,
-    /// It was given up: stopped, superseded, expired.
+    /// The call was stopped, was superseded or expired.
     Cancelled,
-    /// Anything else.
+    /// Any other failure.
     Internal,
 }
 
-/// What follows a failure of some type.
+/// The reaction to a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorStrategy {
-    /// Try again, at most [`MAX_RETRIES`] times, and then as [`ErrorStrategy::GoOn`]. A tool is tried again only where it declares itself
-    /// repeatable; a model that still fails ends the run.
+    /// Retry at most [`MAX_RETRIES`] times, then behave like [`ErrorStrategy::GoOn`]. A call is retried only if its tool is repeatable.
+    /// A model that still fails ends the run.
     Retry,
-    /// Tell the model to go on without the tool.
+    /// Ask the model to continue without the tool.
     GoOn,
-    /// Tell the model to ask the person.
+    /// Ask the model to consult the person.
     AskPerson,
     /// End the run with an explanation.
     FailRun,
 }
 
-/// How often something is tried again after it failed.
+/// The number of retries after a failure.
 pub const MAX_RETRIES: u32 = 2;
 
-/// What follows each type of failure.
+/// The strategy for each type of failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPolicy([ErrorStrategy; ErrorType::ALL.len()]);
 
-/// A call that failed. `Display` is the text for the model and the person: no keys, paths or SQL.
+/// The failure of a call. `Display` shows the text for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ToolError {
-    /// Its kind.
+    /// The type of the failure.
     pub error_type: ErrorType,
-    /// What went wrong, in words for the model and the person.
+    /// A description for the model and the person. It must not contain keys, paths or SQL.
     pub text: String,
-    /// How long the other side asked to be left alone.
+    /// The time that the other side asked to wait before a retry.
     pub retry_after: Option<Duration>,
 }
 
 // === impl ErrorType ===
 
 impl ErrorType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 9] = [
         Self::RateLimit,
         Self::Auth,
@@ -78,7 +78,7 @@ impl ErrorType {
         Self::Internal,
     ];
 
-    /// The name, as it is saved and set.
+    /// Returns the name that saved calls and settings use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RateLimit => "rate_limit",
@@ -103,8 +103,9 @@ impl fmt::Display for ErrorType {
 // === impl ErrorStrategy ===
 
 impl ErrorStrategy {
-    /// What the model is told to do about a call that failed so, besides what went wrong. What it can mend itself needs no advice, nor
-    /// does what nobody wants it to go on from.
+    /// Returns the hint that follows the description of a failure in the model's prompt.
+    ///
+    /// There is no hint if the model can correct its input by itself, if the call was denied, or if the run ends.
     pub fn hint(self, error_type: ErrorType) -> Option<&'static str> {
         match (error_type, self) {
             (ErrorType::Denied, _) | (_, Self::FailRun) => None,
@@ -115,15 +116,15 @@ impl ErrorStrategy {
     }
 }
 
-// === impl Strategies ===
+// === impl ErrorPolicy ===
 
 impl ErrorPolicy {
-    /// What follows a failure of this type.
+    /// Returns the strategy for a type of failure.
     pub fn of(&self, error_type: ErrorType) -> ErrorStrategy {
         self.0[error_type as usize]
     }
 
-    /// The same, but for one type.
+    /// Replaces the strategy for one type of failure.
     #[must_use]
     pub fn with(mut self, error_type: ErrorType, strategy: ErrorStrategy) -> Self {
         self.0[error_type as usize] = strategy;
@@ -132,7 +133,7 @@ impl ErrorPolicy {
 }
 
 impl Default for ErrorPolicy {
-    /// What may pass by itself is tried again, what only a person can mend is put to the person, the rest is left to the model.
+    /// Retries failures that may be temporary, consults the person about credentials, and leaves the rest to the model.
     fn default() -> Self {
         Self(ErrorType::ALL.map(|error_type| match error_type {
             ErrorType::RateLimit | ErrorType::Network | ErrorType::Timeout => ErrorStrategy::Retry,
@@ -149,17 +150,17 @@ impl Default for ErrorPolicy {
 // === impl ToolError ===
 
 impl ToolError {
-    /// A failure of this type.
+    /// Creates a failure of this type.
     pub fn new(error_type: ErrorType, text: impl Into<String>) -> Self {
         Self { error_type, text: text.into(), retry_after: None }
     }
 
-    /// A failure that is of no other type.
+    /// Creates a failure of the type [`ErrorType::Internal`].
     pub fn internal(text: impl Into<String>) -> Self {
         Self::new(ErrorType::Internal, text)
     }
 
-    /// The same, with the time for which the other side asked to be left alone.
+    /// Sets the time that the other side asked to wait before a retry.
     #[must_use]
     pub fn retry_after(self, time: Duration) -> Self {
         Self { retry_after: Some(time), ..self }

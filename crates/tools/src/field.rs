@@ -1,16 +1,18 @@
-//! Fields of an input by path, as rules and resources name them.
+//! Access to fields of an input by path, for rules and resources.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// The texts of the values at a path, as [`values`] finds them; a value that is no text stands for its JSON.
+/// Returns the values at a path, as [`values`] finds them, as texts. A value that is not a string becomes its JSON.
 pub(crate) fn texts(input: &Value, path: &str) -> Vec<String> {
     values(input, path).into_iter().flatten().map(|value| text(value).into_owned()).collect()
 }
 
-/// The values at a path. `a.b` is the field `b` of the field `a`; a field whose own name has dots is found too. A list stands for each of its
-/// elements, with `None` for an element that has no such field and for a list that is empty. Empty if there is no such field.
+/// Returns the values at a path; empty if there is no such field.
+///
+/// `a.b` is the field `b` of the field `a`, and also a field with the name `a.b`. If the path leads through or to a list, all of its
+/// elements are returned, with `None` for an element without the field and for an empty list.
 pub(crate) fn values<'a>(input: &'a Value, path: &str) -> Vec<Option<&'a Value>> {
     let mut found = Vec::new();
     walk(input, path, &mut found);

@@ -1,7 +1,7 @@
-//! Who runs a call, and when it may run.
+//! Tool calls: who may run them, when they run, and what state they are in.
 //!
-//! This crate knows tools, the states of a call, who decides about it, where it waits and which locks it takes. It does not
-//! know models, messages, HTTP or SQL.
+//! This crate knows tools and their schemas, policies, the states of a call, calls that wait for an answer, and resource locks.
+//! It does not know models, messages, HTTP or SQL.
 
 mod audit;
 mod call;

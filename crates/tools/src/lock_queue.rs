@@ -1,7 +1,7 @@
-//! Locks per resource, first come, first served.
+//! Locks per resource, granted in the order in which they were asked for.
 //!
-//! A place in line is taken at once and without waiting ([`LockQueue::enqueue`]), so the order is the caller's. A call holds at
-//! most one lock and takes it when it is about to run, never while it waits for a person: no circle can form.
+//! [`LockQueue::enqueue`] does not wait, so the caller determines the order. A call holds at most one lock and takes it right before it
+//! runs, never while it waits for a person, so calls cannot deadlock.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,63 +11,64 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// All locks, by key. Cheap to clone; a key that nobody holds costs nothing.
+/// Locks by key, each with a queue of waiters. Clones share the locks; a key that is not locked takes no memory.
 #[derive(Debug)]
 pub struct LockQueue<K: Eq + Hash + Clone> {
-    lines: Arc<Lines<K>>,
+    queues: Arc<Queues<K>>,
 }
 
-/// Who stands behind the holder of each key. Held for a few instructions, never across an await.
-type Lines<K> = Mutex<HashMap<K, VecDeque<oneshot::Sender<Guard<K>>>>>;
+/// The waiters of each locked key, the next one first. The mutex is held for a few instructions, never across an await.
+type Queues<K> = Mutex<HashMap<K, VecDeque<oneshot::Sender<Guard<K>>>>>;
 
-/// A place in line.
+/// A request for a lock. Dropping it gives the request up.
 #[derive(Debug)]
 pub struct Waiter<K: Eq + Hash + Clone> {
-    turn: Turn<K>,
+    state: WaiterState<K>,
 }
 
 #[derive(Debug)]
-enum Turn<K: Eq + Hash + Clone> {
-    Now(Guard<K>),
-    Later(oneshot::Receiver<Guard<K>>),
+enum WaiterState<K: Eq + Hash + Clone> {
+    Granted(Guard<K>),
+    Queued(oneshot::Receiver<Guard<K>>),
 }
 
-/// The lock, held until it is dropped.
+/// A lock that is held until the guard is dropped. Then the next waiter gets it.
 #[derive(Debug)]
 pub struct Guard<K: Eq + Hash + Clone> {
     key: K,
-    /// `None` where the lock is somebody else's to release.
-    lines: Option<Arc<Lines<K>>>,
+    /// `None` if dropping the guard must not release the lock.
+    queues: Option<Arc<Queues<K>>>,
 }
 
-// === impl Locks ===
+// === impl LockQueue ===
 
 impl<K: Eq + Hash + Clone> LockQueue<K> {
-    /// No locks held.
+    /// Creates a queue in which no key is locked.
     pub fn new() -> Self {
-        Self { lines: Arc::default() }
+        Self { queues: Arc::default() }
     }
 
-    /// Stands in line for the key.
+    /// Requests the lock of a key, after all waiters that are queued for it.
     pub fn enqueue(&self, key: K) -> Waiter<K> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        match lines.get_mut(&key) {
-            Some(line) => {
-                let (sender, turn) = oneshot::channel();
-                line.push_back(sender);
-                Waiter { turn: Turn::Later(turn) }
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = match queues.get_mut(&key) {
+            Some(queue) => {
+                let (sender, granted) = oneshot::channel();
+                queue.push_back(sender);
+                WaiterState::Queued(granted)
             }
             None => {
-                lines.insert(key.clone(), VecDeque::new());
-                Waiter { turn: Turn::Now(Guard { key, lines: Some(self.lines.clone()) }) }
+                queues.insert(key.clone(), VecDeque::new());
+                WaiterState::Granted(Guard { key, queues: Some(self.queues.clone()) })
             }
-        }
+        };
+        Waiter { state }
     }
 }
 
 impl<K: Eq + Hash + Clone> Clone for LockQueue<K> {
     fn clone(&self) -> Self {
-        Self { lines: self.lines.clone() }
+        Self { queues: self.queues.clone() }
     }
 }
 
@@ -77,25 +78,25 @@ impl<K: Eq + Hash + Clone> Default for LockQueue<K> {
     }
 }
 
-// === impl Ticket ===
+// === impl Waiter ===
 
 impl<K: Eq + Hash + Clone> Waiter<K> {
-    /// The lock, where it is free.
+    /// Returns the lock if it was free when it was requested.
     ///
     /// # Errors
-    /// The place in line, kept.
+    /// Returns the waiter, still in the queue, if it was not.
     pub fn try_acquire(self) -> Result<Guard<K>, Self> {
-        match self.turn {
-            Turn::Now(guard) => Ok(guard),
-            Turn::Later(turn) => Err(Self { turn: Turn::Later(turn) }),
+        match self.state {
+            WaiterState::Granted(guard) => Ok(guard),
+            WaiterState::Queued(_) => Err(self),
         }
     }
 
-    /// Waits for the lock. `None` only where the locks themselves are gone.
+    /// Waits for the lock. Returns `None` only if the queue is gone.
     pub async fn acquire(self) -> Option<Guard<K>> {
-        match self.turn {
-            Turn::Now(guard) => Some(guard),
-            Turn::Later(turn) => turn.await.ok(),
+        match self.state {
+            WaiterState::Granted(guard) => Some(guard),
+            WaiterState::Queued(granted) => granted.await.ok(),
         }
     }
 }
@@ -103,7 +104,7 @@ impl<K: Eq + Hash + Clone> Waiter<K> {
 // === impl Guard ===
 
 impl<K: Eq + Hash + Clone> Guard<K> {
-    /// What it locks.
+    /// Returns the key that the guard locks.
     pub fn key(&self) -> &K {
         &self.key
     }
@@ -111,23 +112,23 @@ impl<K: Eq + Hash + Clone> Guard<K> {
 
 impl<K: Eq + Hash + Clone> Drop for Guard<K> {
     fn drop(&mut self) {
-        let Some(lines) = self.lines.take() else { return };
-        while let Some(next) = next_in_line(&lines, &self.key) {
-            match next.send(Self { key: self.key.clone(), lines: Some(lines.clone()) }) {
+        let Some(queues) = self.queues.take() else { return };
+        while let Some(waiter) = next_waiter(&queues, &self.key) {
+            match waiter.send(Self { key: self.key.clone(), queues: Some(queues.clone()) }) {
                 Ok(()) => return,
-                // The one in line has left; the lock stays ours to pass on.
-                Err(mut unwanted) => unwanted.lines = None,
+                // The waiter was dropped. The guard that comes back must not release the lock, because this loop passes it on.
+                Err(mut unsent) => unsent.queues = None,
             }
         }
     }
 }
 
-/// Who is next; where nobody is, the line is closed.
-fn next_in_line<K: Eq + Hash + Clone>(lines: &Lines<K>, key: &K) -> Option<oneshot::Sender<Guard<K>>> {
-    let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-    let next = lines.get_mut(key)?.pop_front();
+/// Takes the next waiter of a key out of its queue, or unlocks the key if there is no waiter.
+fn next_waiter<K: Eq + Hash + Clone>(queues: &Queues<K>, key: &K) -> Option<oneshot::Sender<Guard<K>>> {
+    let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = queues.get_mut(key)?.pop_front();
     if next.is_none() {
-        lines.remove(key);
+        queues.remove(key);
     }
     next
 }
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_line_keeps_its_order_and_other_keys_do_not_wait() {
+    async fn the_queue_keeps_its_order_and_other_keys_do_not_wait() {
         let locks = LockQueue::new();
         let first = locks.enqueue("a").acquire().now_or_never().flatten().unwrap();
         let (second, third) = (locks.enqueue("a"), locks.enqueue("a"));
@@ -150,22 +151,22 @@ mod tests {
         assert!(third.as_mut().now_or_never().is_none(), "the second is before the third");
         drop(second.acquire().now_or_never().flatten().unwrap());
         assert!(third.now_or_never().flatten().is_some());
-        assert!(locks.lines.lock().unwrap().is_empty(), "a key that nobody holds costs nothing");
+        assert!(locks.queues.lock().unwrap().is_empty(), "a key that is not locked takes no memory");
     }
 
     #[tokio::test]
-    async fn who_leaves_the_line_does_not_block_it() {
+    async fn a_waiter_that_was_dropped_does_not_block_the_queue() {
         let locks = LockQueue::new();
         let first = locks.enqueue("a").acquire().await.unwrap();
         let (second, third) = (locks.enqueue("a"), locks.enqueue("a"));
         drop(second);
         drop(first);
         assert!(third.acquire().now_or_never().flatten().is_some());
-        assert!(locks.lines.lock().unwrap().is_empty());
+        assert!(locks.queues.lock().unwrap().is_empty());
     }
 
     #[tokio::test]
-    async fn a_lock_handed_to_somebody_who_leaves_is_passed_on() {
+    async fn a_lock_granted_to_a_waiter_that_is_dropped_is_passed_on() {
         let locks = LockQueue::new();
         let first = locks.enqueue("a").acquire().await.unwrap();
         let (second, third) = (locks.enqueue("a"), locks.enqueue("a"));

@@ -1,20 +1,20 @@
-//! Globs, as rules and settings use them.
+//! Globs in rules and settings.
 
 use std::fmt;
 
 use wildmatch::WildMatch;
 
-/// A glob over the whole of a text: `*` is any characters, also `/` and line ends, `?` is one. Case counts.
+/// A glob that must match a whole text. `*` matches any characters, including `/` and line ends; `?` matches one. Case is significant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern(WildMatch);
 
 impl Pattern {
-    /// Reads a glob; every text is one.
+    /// Parses a glob. Every text is a valid glob.
     pub fn new(glob: &str) -> Self {
         Self(WildMatch::new(glob))
     }
 
-    /// Whether it matches all of the text.
+    /// Returns whether the glob matches the whole text.
     pub fn matches(&self, text: &str) -> bool {
         self.0.matches(text)
     }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glob_is_about_all_of_the_text_whatever_its_characters() {
+    fn a_glob_matches_the_whole_text_with_any_characters() {
         let secret = Pattern::new("*secret*");
         for text in ["secret", "a/secret/b", "two\nlines, secret\n", "a.secret.b", "ünsecretß"] {
             assert!(secret.matches(text), "{text:?}");

@@ -1,9 +1,9 @@
-//! The parking lot: a place for each call that somebody outside has to do something about.
+//! Calls that wait for an answer from a browser or a person.
 //!
-//! A place is one end of a oneshot channel, and nothing else is kept here: what is asked, of whom, and what comes of the answer is for
-//! others to know. Lots are not shared between chats, so no answer can stray into another one.
+//! This module only hands answers over. It does not know what a call asks for or what follows from its answer. Each chat has its own
+//! [`PendingCalls`], so an answer cannot reach another chat's call.
 //!
-//! Invariant: a place is left once, with an answer or without; whoever drops a [`PendingCall`] leaves it.
+//! Invariant: a pending call is resolved at most once. Dropping a [`PendingCall`] removes it.
 
 use std::{
     future::Future,
@@ -16,62 +16,64 @@ use dashmap::DashMap;
 use fermata_protocol::{AnswerKind, ToolCallId};
 use tokio::sync::oneshot;
 
-/// The places of one chat.
+/// The calls of one chat that wait for an answer. Clones share the calls.
 #[derive(Clone, Debug)]
 pub struct PendingCalls {
-    // Sharded as little as the map allows: a lot holds a handful of calls, and there may be a hundred thousand lots.
-    places: Arc<DashMap<ToolCallId, oneshot::Sender<AnswerKind>>>,
+    // The map has as few shards as possible, because it holds a handful of calls and there may be a hundred thousand maps.
+    senders: Arc<DashMap<ToolCallId, oneshot::Sender<AnswerKind>>>,
 }
 
-/// A place in the lot. Resolves to the answer; dropping it gives the place up.
+/// A call that waits for an answer.
+///
+/// The future resolves to the answer, or to `None` if the call was released. Dropping it removes the call.
 #[derive(Debug)]
 pub struct PendingCall {
     call: ToolCallId,
     answer: oneshot::Receiver<AnswerKind>,
-    places: Arc<DashMap<ToolCallId, oneshot::Sender<AnswerKind>>>,
+    senders: Arc<DashMap<ToolCallId, oneshot::Sender<AnswerKind>>>,
 }
 
-// === impl ParkingLot ===
+// === impl PendingCalls ===
 
 impl PendingCalls {
-    /// An empty lot.
+    /// Creates an empty set of calls.
     pub fn new() -> Self {
-        Self { places: Arc::new(DashMap::with_capacity_and_shard_amount(0, 2)) }
+        Self { senders: Arc::new(DashMap::with_capacity_and_shard_amount(0, 2)) }
     }
 
-    /// Takes a place for the call. From here on it can be answered.
+    /// Registers a call. It can be answered as soon as this returns.
     ///
-    /// A call that is parked already keeps its place: the new one resolves at once to nothing.
+    /// If the call is pending already, the earlier [`PendingCall`] keeps waiting and the new one resolves to `None` at once.
     pub fn park(&self, call: ToolCallId) -> PendingCall {
         let (sender, answer) = oneshot::channel();
-        self.places.entry(call.clone()).or_insert(sender);
-        PendingCall { call, answer, places: self.places.clone() }
+        self.senders.entry(call.clone()).or_insert(sender);
+        PendingCall { call, answer, senders: self.senders.clone() }
     }
 
-    /// Hands the answer to the call; gives it back where the call is not here, or has been given up.
+    /// Hands an answer to a call.
     ///
     /// # Errors
-    /// The answer, untaken.
+    /// Returns the answer if the call is not pending.
     pub fn answer(&self, call: &ToolCallId, answer: AnswerKind) -> Result<(), AnswerKind> {
-        match self.places.remove(call) {
-            Some((_, place)) => place.send(answer),
+        match self.senders.remove(call) {
+            Some((_, sender)) => sender.send(answer),
             None => Err(answer),
         }
     }
 
-    /// Takes a call's place away without an answer.
+    /// Removes a call without an answer.
     pub fn release(&self, call: &ToolCallId) {
-        self.places.remove(call);
+        self.senders.remove(call);
     }
 
-    /// How many calls wait here.
+    /// Returns the number of pending calls.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.senders.len()
     }
 
-    /// Whether nobody waits.
+    /// Returns whether no call is pending.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.senders.is_empty()
     }
 }
 
@@ -81,7 +83,7 @@ impl Default for PendingCalls {
     }
 }
 
-// === impl Parked ===
+// === impl PendingCall ===
 
 impl Future for PendingCall {
     type Output = Option<AnswerKind>;
@@ -93,9 +95,9 @@ impl Future for PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        // Only the place whose sender is ours: closed by dropping the receiver.
+        // Another `PendingCall` may have registered the call. Closing the receiver marks the sender that belongs to this one.
         self.answer.close();
-        self.places.remove_if(&self.call, |_, place| place.is_closed());
+        self.senders.remove_if(&self.call, |_, sender| sender.is_closed());
     }
 }
 
@@ -122,11 +124,11 @@ mod tests {
         assert_eq!(pending_calls.answer(&id("b"), output(3)), Err(output(3)));
         assert_eq!(b.await, Some(output(2)));
         assert_eq!(a.now_or_never(), None);
-        assert!(pending_calls.is_empty(), "a was given up by dropping it");
+        assert!(pending_calls.is_empty(), "dropping a removed it");
     }
 
     #[tokio::test]
-    async fn an_answer_before_anybody_looks_is_kept() {
+    async fn an_answer_that_comes_before_the_first_poll_is_kept() {
         let pending_calls = PendingCalls::new();
         let parked = pending_calls.park(id("a"));
         pending_calls.answer(&id("a"), output(1)).unwrap();
@@ -135,14 +137,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_to_a_call_that_was_given_up_comes_back() {
+    async fn an_answer_to_a_call_that_was_dropped_comes_back() {
         let pending_calls = PendingCalls::new();
         drop(pending_calls.park(id("a")));
         assert_eq!(pending_calls.answer(&id("a"), output(1)), Err(output(1)));
     }
 
     #[tokio::test]
-    async fn an_answer_cannot_reach_another_lot() {
+    async fn an_answer_cannot_reach_a_call_of_another_chat() {
         let (one, other) = (PendingCalls::new(), PendingCalls::new());
         let parked = one.park(id("a"));
         assert_eq!(other.answer(&id("a"), output(1)), Err(output(1)));
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parking_twice_does_not_steal_the_place() {
+    async fn parking_a_call_twice_does_not_disturb_the_first() {
         let pending_calls = PendingCalls::new();
         let first = pending_calls.park(id("a"));
         assert_eq!(pending_calls.park(id("a")).await, None);

@@ -1,4 +1,4 @@
-//! Who decides about a call.
+//! The policy that decides whether a call runs, is denied, or needs a person's approval.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,96 +9,97 @@ use crate::{Owner, ToolSpec};
 
 mod rules;
 
-/// What is to happen to a call before it runs.
+/// The outcome of a policy for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
-    /// It runs.
+    /// The call runs without approval.
     Allow,
-    /// A person is asked.
+    /// The call needs a person's approval.
     Ask,
-    /// It never runs.
+    /// The call never runs.
     Deny,
 }
 
-/// A decision, why, and who made it.
+/// A policy's decision about a call, with its reason and its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyDecision {
-    /// What is to happen.
+    /// The outcome.
     pub decision: Decision,
-    /// Why, in words for the model and the person.
+    /// The reason, as a text for the model and the person.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// Who says so.
+    /// The part of the policy that decided.
     pub by: DecisionSource,
 }
 
-/// What made a decision without a person.
+/// The part of a policy that decided about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionSource {
     /// The tool's own default.
     Default,
-    /// A rule, by its place among the rules, counted from 1.
+    /// A rule, by its number, counted from 1.
     Rule(usize),
-    /// The approval mode `auto`: what would be asked is allowed.
+    /// The approval mode `auto`, which allows what would need approval.
     Auto,
-    /// `chain = "ask"`: the turn has had a tool's result.
+    /// The setting `chain = "ask"`, because the model had seen a tool's result in this turn.
     Chain,
     /// A person's earlier "always" in the chat.
     Always,
 }
 
-/// When the calls of a step may run.
+/// The condition under which the calls of a step may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GateMode {
-    /// Once all calls of the step are decided.
+    /// A call runs once all calls of the step are decided.
     #[default]
     Step,
-    /// Each once it is decided itself.
+    /// A call runs once it is decided.
     Progressive,
 }
 
-/// What becomes of calls that a tool's result may have led the model to.
+/// The treatment of calls that the model makes after it has seen a tool's result, which may contain injected instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChainMode {
-    /// They are ruled on like any other.
+    /// The policy decides about them like about any other call.
     #[default]
     Free,
-    /// Every one that is not denied is asked.
+    /// They need a person's approval unless the policy denies them.
     Ask,
 }
 
-/// Whether people are asked.
+/// The setting that says whether people are asked for approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalMode {
-    /// Where the policy says so.
+    /// People are asked if the policy says so.
     #[default]
     Default,
-    /// Never: what would be asked is allowed; what is denied stays denied.
+    /// People are never asked. What would need approval is allowed; what is denied stays denied.
     Auto,
 }
 
-/// Says what is to happen to a call. Pure: the same call gets the same ruling.
+/// Decides about calls. Implementations have no side effects, and equal calls get equal decisions.
 pub trait Policy: Send + Sync {
-    /// Rules on one call with this input, in a chat of this owner.
+    /// Decides about a call with this input, in a chat of this owner.
     fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision;
 
-    /// Whether a person's earlier "always" answers what was ruled. It answers a tool's own default, and a rule only if that says so.
+    /// Returns whether a person's earlier "always" takes the place of the approval that this decision asks for. The default
+    /// implementation returns true only for a tool's own default.
     fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
         policy_decision.by == DecisionSource::Default
     }
 
-    /// Whether people are asked at all.
+    /// Returns the approval mode, which says whether people are asked at all.
     fn approval(&self) -> ApprovalMode {
         ApprovalMode::Default
     }
 }
 
-/// Every tool's own default.
+/// A policy without rules: each tool's own default applies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultPolicy;
 

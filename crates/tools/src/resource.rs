@@ -1,4 +1,4 @@
-//! What calls must not use side by side.
+//! Resources that calls must not use at the same time, and the keys of their locks.
 
 use std::fmt;
 
@@ -7,58 +7,59 @@ use serde_json::Value;
 
 use crate::{Owner, field};
 
-/// A thing that one call at a time may use, as a tool declares it.
+/// A resource that only one call at a time may use, as a tool or the settings declare it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resource {
-    /// The same for every call.
+    /// A resource that all calls of the tool use.
     Named {
-        /// Its name.
+        /// The resource's name.
         name: String,
-        /// Whether each owner has one of their own.
+        /// True if each owner has a resource of this name.
         #[serde(skip, default)]
         per_owner: bool,
     },
-    /// What a field of the call's input says: a file, an account, the host of a URL. A call without the field takes none.
+    /// A resource that a field of the call's input names, such as a file, an account or the host of a URL. A call without the field
+    /// uses no resource.
     Input {
-        /// The field; `a.b` is a path.
+        /// The field's path; `a.b` is the field `b` of the field `a`.
         field: String,
-        /// What of its value counts.
+        /// The part of the field's value that names the resource.
         part: ResourcePart,
     },
 }
 
-/// What of a value names the resource.
+/// The part of a field's value that names a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourcePart {
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// The host of the URL that it is; all of it where it is none.
+    /// The host of the URL; the whole value if it is not a URL.
     Host,
 }
 
-/// The lock of one resource. What an input says never takes the lock of a name, whatever it says.
+/// The key of a resource's lock. A key that comes from an input never equals one that comes from the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResourceKey {
-    /// Who says the name.
+    /// The origin of the name.
     #[serde(skip_serializing_if = "NamedBy::is_settings", default)]
     pub named_by: NamedBy,
-    /// The resource's name, or the value that stands for it.
+    /// The resource's name.
     pub name: String,
-    /// Whose it is, where each owner has one.
+    /// The resource's owner, if each owner has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner: Option<Owner>,
 }
 
-/// Who says what a resource is called.
+/// The origin of a resource's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NamedBy {
-    /// The operator, or the tool itself.
+    /// The settings, or the tool itself.
     #[default]
     Settings,
-    /// The input of the call.
+    /// The call's input.
     Input,
 }
 
@@ -73,26 +74,26 @@ impl NamedBy {
 // === impl Resource ===
 
 impl Resource {
-    /// One for the whole deployment.
+    /// Creates a resource that the whole deployment shares.
     pub fn named(name: impl Into<String>) -> Self {
         Self::Named { name: name.into(), per_owner: false }
     }
 
-    /// One for each owner.
+    /// Creates a resource that each owner has.
     pub fn per_owner(name: impl Into<String>) -> Self {
         Self::Named { name: name.into(), per_owner: true }
     }
 
-    /// What this field of the input says.
+    /// Creates a resource that the value of an input field names.
     pub fn input(field: impl Into<String>) -> Self {
         Self::Input { field: field.into(), part: ResourcePart::Whole }
     }
 
-    /// The lock that a call with this input takes; `None` where it takes none.
+    /// Returns the key of the lock that a call with this input takes; `None` if it uses no resource.
     pub fn key(&self, input: &Value, owner: &Owner) -> Option<ResourceKey> {
         match self {
             Self::Named { name, per_owner } => {
-                let owner = per_owner.then(|| owner.clone());
+                let owner = if *per_owner { Some(owner.clone()) } else { None };
                 Some(ResourceKey { named_by: NamedBy::Settings, name: name.clone(), owner })
             }
             Self::Input { field, part } => {
@@ -117,7 +118,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// The host of a URL, in lower case.
+/// Returns the host of a URL in lower case; `None` if the text is not a URL with a host.
 fn host(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -126,7 +127,7 @@ fn host(url: &str) -> Option<String> {
         Some(address) => address.split(']').next()?,
         None => host.split(':').next()?,
     };
-    (!host.is_empty()).then(|| host.to_ascii_lowercase())
+    if host.is_empty() { None } else { Some(host.to_ascii_lowercase()) }
 }
 
 #[cfg(test)]
@@ -169,7 +170,7 @@ mod tests {
         let by_name = Resource::named("files").key(&json!({}), &alice).unwrap();
         assert_ne!(of_input, by_name);
         let (of_input, by_name) = (json!(of_input), json!(by_name));
-        assert_ne!(of_input, by_name, "the database knows a lock by this");
+        assert_ne!(of_input, by_name, "the database identifies a lock by its JSON");
         assert_eq!(by_name, json!({"name": "files"}), "as earlier builds write it");
         let read: ResourceKey = serde_json::from_value(of_input).unwrap();
         assert_eq!(read.named_by, NamedBy::Input);

@@ -1,4 +1,4 @@
-//! What a tool is.
+//! Tools: their description, and the traits that implement them.
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
@@ -10,76 +10,78 @@ use sha2::Digest;
 
 use crate::{CallContext, Decision, ErrorType, MAX_RETRIES, Resource, RunBy, ToolError};
 
-/// What is known of a tool without running it.
+/// The description of a tool.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSpec {
-    /// Its name, as the model calls it: `[A-Za-z0-9_-]{1,64}`.
+    /// The name that the model calls: `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
-    /// What the model is told about it.
+    /// The description for the model.
     pub description: String,
-    /// JSON Schema of its input, an object schema.
+    /// The JSON Schema of the input, an object schema.
     pub input_schema: Value,
-    /// Who runs its calls.
+    /// The party that runs the tool's calls.
     pub run_by: RunBy,
-    /// Which MCP server has it, by its name in the settings.
+    /// The name in the settings of the MCP server that offers the tool.
     pub server: Option<String>,
-    /// What happens to a call that no rule speaks of.
+    /// The decision about a call that no rule matches.
     pub policy: Decision,
-    /// What its calls must not use side by side.
+    /// The resource that only one call at a time may use.
     pub resource: Option<Resource>,
-    /// How long a call may run; `None`: as long as the server allows every tool.
+    /// The time limit of a call; `None` for the server's limit.
     pub timeout: Option<Duration>,
-    /// Whether a call may run again after a failure or a crash: it does no harm twice.
+    /// True if a call may run again after a failure or a crash, because running it twice does no harm.
     pub repeatable: bool,
 }
 
-/// What the server's settings say about tools, over what these say about themselves.
+/// Settings that override what a tool says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSettings {
-    /// What their calls must not use side by side.
+    /// The resource that only one call at a time may use.
     pub resource: Option<Resource>,
-    /// How long a call may run.
+    /// The time limit of a call.
     pub timeout: Option<Duration>,
-    /// Whether a call may run again after a failure or a crash.
+    /// True if a call may run again after a failure or a crash.
     pub repeatable: Option<bool>,
 }
 
 /// A tool that the server runs.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What is known of it; asked once.
+    /// Returns the tool's description. It is called once.
     fn spec(&self) -> ToolSpec;
 
-    /// Runs one call. The input has passed the schema. The output may have any shape that `fermata_engine` can tell a model: text, JSON,
-    /// MCP content, the AI SDK's tool result content.
+    /// Runs one call. The input fits the schema.
+    ///
+    /// The output may have any form that `fermata_engine` can turn into a prompt: text, JSON, MCP content, or the AI SDK's tool result
+    /// content.
     ///
     /// # Errors
-    /// What went wrong, told to the model as it is: no keys, paths or SQL.
+    /// Returns an error if the call fails. The model reads its text, which must not contain keys, paths or SQL.
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError>;
 }
 
-/// A tool whose input is a Rust type, from which the JSON Schema comes.
+/// A tool whose input is a Rust type, from which the JSON Schema is generated.
 #[async_trait]
 pub trait TypedTool: Send + Sync + 'static {
-    /// Its name, as the model calls it.
+    /// The name that the model calls.
     const NAME: &'static str;
-    /// What the model is told about it.
+    /// The description for the model.
     const DESCRIPTION: &'static str;
-    /// What happens to a call that no rule speaks of.
+    /// The decision about a call that no rule matches.
     const POLICY: Decision;
-    /// Its input.
+    /// The type of the input.
     type Input: DeserializeOwned + JsonSchema + Send;
 
-    /// Whether a call may run again after a failure or a crash.
+    /// True if a call may run again after a failure or a crash.
     const REPEATABLE: bool = false;
 
-    /// What its calls must not use side by side.
+    /// Returns the resource that only one call at a time may use.
     fn resource(&self) -> Option<Resource> {
         None
     }
 
-    /// How long a call may run; `None`: as long as the server allows every tool.
+    /// Returns the time limit of a call; `None` for the server's limit.
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -87,11 +89,11 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Runs one call.
     ///
     /// # Errors
-    /// As [`Tool::call`].
+    /// Returns an error if the call fails. The model reads its text, which must not contain keys, paths or SQL.
     async fn call(&self, input: Self::Input, context: CallContext) -> Result<Value, ToolError>;
 }
 
-/// Makes a [`Tool`] of a [`TypedTool`].
+/// Turns a [`TypedTool`] into a [`Tool`].
 pub fn typed<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
     Arc::new(Typed { tool, input: PhantomData::<fn() -> T::Input> })
 }
@@ -108,7 +110,7 @@ impl<T: TypedTool> Tool for Typed<T> {
         if let Some(schema) = schema.as_object_mut() {
             schema.remove("$schema");
             schema.remove("title");
-            // What the tool is for is said once, in its own description.
+            // The tool has its own description; that of the Rust type would repeat it.
             schema.remove("description");
         }
         ToolSpec {
@@ -135,8 +137,10 @@ impl<T: TypedTool> Tool for Typed<T> {
 // === impl ToolSpec ===
 
 impl ToolSpec {
-    /// What makes the tool this one and no other: who runs it, on which server, what it says of itself and what it takes; SHA-256, in
-    /// hexadecimal. What an operator sets for it is not part of it, and neither is the order of keys in its schema.
+    /// Returns a hash of the tool's identity, a SHA-256 in hexadecimal.
+    ///
+    /// It covers the party that runs the tool, its server, its description and its schema. It covers neither the operator's settings nor
+    /// the order of keys in the schema.
     pub fn fingerprint(&self) -> String {
         let mut schema = self.input_schema.clone();
         schema.sort_all_objects();
@@ -144,13 +148,13 @@ impl ToolSpec {
         sha256(whole.to_string().as_bytes())
     }
 
-    /// How often a call may run again.
+    /// Returns the number of retries after a failure.
     pub fn retries(&self) -> u32 {
         if self.repeatable { MAX_RETRIES } else { 0 }
     }
 }
 
-/// The SHA-256 of some bytes, in hexadecimal.
+/// Returns the SHA-256 of some bytes in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
 
@@ -165,7 +169,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 // === impl ToolSettings ===
 
 impl ToolSettings {
-    /// The spec as these settings want it.
+    /// Applies the settings to a tool's description.
     pub fn apply(&self, spec: &mut ToolSpec) {
         let Self { resource, timeout, repeatable } = self;
         if resource.is_some() {

@@ -1,4 +1,4 @@
-//! The states of a call, and which may follow which.
+//! The states of a call, and the transitions between them.
 
 use std::fmt;
 
@@ -10,42 +10,42 @@ use serde_json::Value;
 use super::Refusal;
 use crate::ErrorType;
 
-/// How far a call is. The last three are final.
+/// The state of a call. The last three states are final.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum CallState {
-    /// Made by the model, not looked at yet.
+    /// The model is making the call, or its input has not been checked yet.
     Validating,
-    /// Waits for a person.
+    /// The call waits for a person's decision.
     AwaitingApproval,
-    /// Allowed or approved; waits for the gate or for a lock.
+    /// The call is allowed or approved, and waits for the gate or for a lock.
     Scheduled,
-    /// Running, or parked for the browser's output.
+    /// The call is running, or parked for the browser's output.
     Executing,
-    /// Has its output.
+    /// The call has its output.
     Success {
-        /// What came out.
+        /// The tool's output.
         output: Value,
     },
-    /// Failed.
+    /// The call failed.
     Error {
-        /// Its kind.
+        /// The type of the failure. Earlier versions did not save it.
         #[serde(default = "internal")]
         error_type: ErrorType,
-        /// What went wrong, in words for the model and the person.
+        /// A description of the failure for the model and the person.
         error_text: String,
     },
-    /// Will never run.
+    /// The call will not run, or its output is no longer waited for.
     Cancelled {
-        /// Why.
+        /// The reason.
         cancelled: Cancelled,
     },
 }
 
-/// The name of a state, on the wire and in the record.
+/// The name of a [`CallState`], as the wire and the database use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "CallState says what each is")]
+#[expect(missing_docs, reason = "the variants are documented at CallState")]
 pub enum StateName {
     Validating,
     AwaitingApproval,
@@ -56,32 +56,32 @@ pub enum StateName {
     Cancelled,
 }
 
-/// A state that a call came into, and when.
+/// A state that a call entered, with the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transition {
     /// The state.
     pub state: StateName,
-    /// When.
+    /// The time at which the call entered the state.
     pub at: Timestamp,
 }
 
-/// Why a call will never run, or will not be waited for any longer.
+/// The reason why a call was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Cancelled {
-    /// A person or a rule said no.
+    /// A person or a rule denied the call.
     Denied {
-        /// Why.
+        /// The reason that the person or the rule gave.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         reason: Option<String>,
     },
-    /// Nobody answered in time.
+    /// The call's deadline passed before it was answered.
     Expired,
     /// The run was stopped.
     Stopped,
-    /// The person went on without it.
+    /// The person sent a new message before the call had its outcome.
     Superseded,
-    /// The run ended around it: it failed, ran into a limit, or another call of the step expired.
+    /// The run ended: it failed, it reached a limit, or another call of the step expired.
     RunEnded,
 }
 
@@ -92,7 +92,7 @@ fn internal() -> ErrorType {
 // === impl CallState ===
 
 impl CallState {
-    /// The name on the wire: one of the seven.
+    /// Returns the state's name.
     pub fn name(&self) -> StateName {
         match self {
             Self::Validating => StateName::Validating,
@@ -105,12 +105,12 @@ impl CallState {
         }
     }
 
-    /// Whether the call has its outcome.
+    /// Returns whether the call has its outcome.
     pub fn is_final(&self) -> bool {
         self.name().is_final()
     }
 
-    /// The kind of what went wrong, where something did.
+    /// Returns the type of the failure; `None` if the call has not failed.
     pub fn error_type(&self) -> Option<ErrorType> {
         match self {
             Self::Error { error_type, .. } => Some(*error_type),
@@ -128,7 +128,7 @@ impl CallState {
 // === impl StateName ===
 
 impl StateName {
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Validating => "validating",
@@ -141,7 +141,7 @@ impl StateName {
         }
     }
 
-    /// Whether nothing follows.
+    /// Returns whether no other state can follow this one.
     pub fn is_final(self) -> bool {
         match self {
             Self::Success | Self::Error | Self::Cancelled => true,
@@ -149,9 +149,10 @@ impl StateName {
         }
     }
 
-    /// Whether a call may come from this state into that one.
+    /// Returns whether a call may move from this state to `next`.
     ///
-    /// A call that waits for a person comes into the same state again when its input is edited, one that runs when it runs again.
+    /// A call that waits for approval enters that state again when its input is edited, and a call that runs enters `Executing` again
+    /// when it is retried.
     pub fn may_become(self, next: Self) -> bool {
         match self {
             Self::Validating => next != Self::Validating && next != Self::Executing && next != Self::Success,
@@ -174,7 +175,7 @@ impl fmt::Display for StateName {
 // === impl Cancelled ===
 
 impl Cancelled {
-    /// What the model and the person are told.
+    /// Returns the text that the model and the person get in place of an output.
     pub fn text(&self) -> String {
         match self {
             Self::Denied { reason } => denial_text(reason.as_deref()),

@@ -1,111 +1,119 @@
-//! Rules that an operator wrote: the first that matches a call decides about it.
+//! The operator's rules. The first rule that matches a call decides about it.
 //!
-//! Where they are written down is not known here. Invariant: whatever the approval mode, what a rule denies stays denied.
+//! This module does not know how rules are written in a file. Invariant: what a rule denies stays denied in every approval mode.
 
 use serde_json::Value;
 
 use super::{ApprovalMode, Decision, DecisionSource, DefaultPolicy, Policy, PolicyDecision};
 use crate::{Matcher, Owner, Pattern, RunBy, Side, ToolSpec, field};
 
-/// What is to happen to the calls that meet all of its conditions. A condition that is left out is met by every call.
+/// A rule. It applies to the calls that meet all of its conditions; every call meets a condition that is `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What the tool's name must look like.
+    /// The pattern that the tool's name must match.
     pub tool: Option<Pattern>,
-    /// Who must be the one to run it.
+    /// The party that must run the tool.
     pub from: Option<RunBy>,
-    /// What the name of the chat's owner must look like.
+    /// The pattern that the name of the chat's owner must match.
     pub owner: Option<Pattern>,
-    /// What fields of the input must be like, each by its path; `a.b` is the field `b` of the field `a`.
+    /// The matchers for fields of the input, each with the field's path; `a.b` is the field `b` of the field `a`.
     pub input: Vec<(String, Matcher)>,
-    /// What is to happen.
+    /// The decision about the calls that the rule applies to.
     pub decision: Decision,
-    /// Why, in words for the model and the person.
+    /// The reason, as a text for the model and the person.
     pub reason: Option<String>,
-    /// Whether a person's "always" answers a rule that asks.
+    /// True if a person's earlier "always" takes the place of the approval that the rule asks for.
     pub always: bool,
 }
 
-/// Rules in the order in which they are asked. If none matches, the tool's own default counts.
+/// A policy of rules in order. If no rule matches, the tool's own default applies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RulePolicy {
-    /// Whether people are asked.
+    /// The setting that says whether people are asked.
     pub approval: ApprovalMode,
-    /// The rules.
+    /// The rules, the first one to try first.
     pub rules: Vec<Rule>,
 }
 
-/// A condition of a rule, as it turned out for one call.
+/// The result of checking one condition of a rule against a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What it is about: `tool`, `from`, `owner`, or a path in the input.
+    /// The subject of the condition: `tool`, `from`, `owner`, or a path in the input.
     pub about: String,
-    /// What it wants, as a rule is written.
+    /// The condition as it is written in a rule.
     pub wants: String,
-    /// Whether the call meets it.
+    /// True if the call meets the condition.
     pub is_met: bool,
-    /// The value that decided it, as JSON; `None` if there is none.
+    /// The value that decided the result, as JSON; `None` if the input has no such value.
     pub value: Option<String>,
 }
 
 // === impl Rule ===
 
 impl Rule {
-    /// A rule without conditions.
+    /// Creates a rule without conditions.
     pub fn of_every_call(decision: Decision) -> Self {
         Self { tool: None, from: None, owner: None, input: Vec::new(), decision, reason: None, always: false }
     }
 
-    /// Whether it is about a call of this tool with this input in a chat of this owner.
+    /// Returns whether the rule applies to a call of this tool with this input in a chat of this owner.
     ///
-    /// A field that is missing meets no condition. Of a list, one element that matches is enough to deny or to ask; to allow, each must.
+    /// A missing field meets no condition. If a path leads to a list, one matching element is enough for a rule that denies or asks, and
+    /// all elements must match for a rule that allows.
     pub fn matches(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> bool {
         let side = Side::of(self.decision);
         self.tool.as_ref().is_none_or(|pattern| pattern.matches(&tool.name))
             && self.from.is_none_or(|from| from == tool.run_by)
             && self.owner.as_ref().is_none_or(|pattern| pattern.matches(owner.as_str()))
-            && self.input.iter().all(|(path, matcher)| decide(path, matcher, input, side).0)
+            && self.input.iter().all(|(path, matcher)| match_field(path, matcher, input, side).0)
     }
 
-    /// Its conditions, as they turn out for a call.
+    /// Checks each condition against a call, for a report to the operator.
     pub fn conditions(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Vec<Condition> {
-        let named = |about: &str, pattern: &Option<Pattern>, name: &str| {
-            pattern.as_ref().map(|pattern| Condition {
-                about: about.into(),
-                wants: format!("{:?}", pattern.to_string()),
-                is_met: pattern.matches(name),
-                value: Some(Value::from(name).to_string()),
-            })
-        };
-        let from = self.from.map(|from| Condition {
-            about: "from".into(),
-            wants: format!("{:?}", from.name()),
-            is_met: from == tool.run_by,
-            value: Some(Value::from(tool.run_by.name()).to_string()),
-        });
-        let side = Side::of(self.decision);
-        let fields = self.input.iter().map(|(path, matcher)| {
-            let (is_met, value) = decide(path, matcher, input, side);
+        let mut conditions = Vec::new();
+        if let Some(pattern) = &self.tool {
+            conditions.push(name_condition("tool", pattern, &tool.name));
+        }
+        if let Some(from) = self.from {
+            conditions.push(Condition {
+                about: "from".into(),
+                wants: format!("{:?}", from.name()),
+                is_met: from == tool.run_by,
+                value: Some(Value::from(tool.run_by.name()).to_string()),
+            });
+        }
+        if let Some(pattern) = &self.owner {
+            conditions.push(name_condition("owner", pattern, owner.as_str()));
+        }
+        for (path, matcher) in &self.input {
+            let (is_met, value) = match_field(path, matcher, input, Side::of(self.decision));
             let value = value.map(Value::to_string);
-            Condition { about: path.clone(), wants: matcher.to_string(), is_met, value }
-        });
-        let about_call =
-            [named("tool", &self.tool, &tool.name), from, named("owner", &self.owner, owner.as_str())];
-        about_call.into_iter().flatten().chain(fields).collect()
+            conditions.push(Condition { about: path.clone(), wants: matcher.to_string(), is_met, value });
+        }
+        conditions
     }
 }
 
-/// Whether the values at a path are as a matcher wants them, and the value that decides it.
-fn decide<'a>(path: &str, matcher: &Matcher, input: &'a Value, side: Side) -> (bool, Option<&'a Value>) {
+fn name_condition(about: &str, pattern: &Pattern, name: &str) -> Condition {
+    Condition {
+        about: about.into(),
+        wants: format!("{:?}", pattern.to_string()),
+        is_met: pattern.matches(name),
+        value: Some(Value::from(name).to_string()),
+    }
+}
+
+/// Returns whether the values at a path match, and the value that decided it.
+fn match_field<'a>(path: &str, matcher: &Matcher, input: &'a Value, side: Side) -> (bool, Option<&'a Value>) {
     let values = field::values(input, path);
     let first = values.first().copied().flatten();
-    let fits = |value: &Option<&Value>| value.is_some_and(|value| matcher.matches(value, side));
+    let matches = |value: &Option<&Value>| value.is_some_and(|value| matcher.matches(value, side));
     match side {
-        Side::Restricts => match values.iter().find(|value| fits(value)) {
+        Side::Restricts => match values.iter().find(|value| matches(value)) {
             Some(value) => (true, *value),
             None => (false, first),
         },
-        Side::Allows => match values.iter().find(|value| !fits(value)) {
+        Side::Allows => match values.iter().find(|value| !matches(value)) {
             Some(value) => (false, *value),
             None => (!values.is_empty(), first),
         },
@@ -116,17 +124,17 @@ fn decide<'a>(path: &str, matcher: &Matcher, input: &'a Value, side: Side) -> (b
 
 impl Policy for RulePolicy {
     fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
-        let decided = self.rules.iter().enumerate().find(|(_, rule)| rule.matches(owner, tool, input));
-        let policy_decision = match decided {
-            Some((place, rule)) => PolicyDecision {
+        let matching = self.rules.iter().enumerate().find(|(_, rule)| rule.matches(owner, tool, input));
+        let policy_decision = match matching {
+            Some((index, rule)) => PolicyDecision {
                 decision: rule.decision,
                 reason: rule.reason.clone(),
-                by: DecisionSource::Rule(place + 1),
+                by: DecisionSource::Rule(index + 1),
             },
             None => DefaultPolicy.decide(owner, tool, input),
         };
         if self.approval == ApprovalMode::Auto && policy_decision.decision == Decision::Ask {
-            // The reason said why a person should look, and nobody does.
+            // The reason explains why a person should look at the call, so it does not fit a call that runs unseen.
             return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Auto };
         }
         policy_decision
@@ -140,7 +148,7 @@ impl Policy for RulePolicy {
         match policy_decision.by {
             DecisionSource::Default => true,
             DecisionSource::Rule(number) => {
-                number.checked_sub(1).and_then(|place| self.rules.get(place)).is_some_and(|rule| rule.always)
+                number.checked_sub(1).and_then(|index| self.rules.get(index)).is_some_and(|rule| rule.always)
             }
             DecisionSource::Auto | DecisionSource::Chain | DecisionSource::Always => false,
         }
