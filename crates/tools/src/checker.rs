@@ -1,8 +1,8 @@
-//! Checks of inputs against schemas: cheap ones at once, others on threads of their own, each within a fixed cost.
+//! Checks of inputs against schemas. A cheap check is made at once, an expensive one on a blocking thread, each within a fixed cost.
 //!
-//! A schema may be a page's and an input a model's, so neither is trusted with the time of a thread that others need. What a check may
-//! cost is counted while it runs ([`crate::schema`]). Validators are built when they are first needed and shared by all who have the same
-//! schema; the cache is bounded, and nobody but a check that runs keeps one.
+//! Schemas may come from pages and inputs from models, so neither may block a thread that others need. The cost of a check is counted
+//! while it runs ([`crate::schema`]). Validators are built when they are first needed, and shared by all tools with an equal schema. Only
+//! the bounded cache and running checks hold validators.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -19,58 +19,58 @@ use tokio::sync::Semaphore;
 use crate::{
     InputError,
     schema::{self, Meter, Metered, MeteredJson, Prices, SchemaFault, Weight},
-    toolbox::Entry,
+    toolbox::RegisteredTool,
 };
 
-/// Steps of a check that is made at once: about a millisecond.
+/// The limit on the steps of checks that are made at once; they take about a millisecond.
 const STEPS_AT_ONCE: u64 = 50_000;
-/// Steps of any check.
+/// The limit on the steps of any check.
 const MOST_STEPS: u64 = 50_000_000;
-/// Steps in which the faults of an input that does not fit are put into words.
-const FAULT_STEPS: u64 = 500_000;
-/// Faults of one input that are kept in memory until the first of them are told.
-const MOST_FAULTS: u64 = 2_000;
-/// Bytes of a schema whose validator is built at once.
+/// The least number of steps for describing the errors of an input.
+const ERROR_STEPS: u64 = 500_000;
+/// The limit on the errors of one input that are in memory at a time. Only the first few are reported.
+const MOST_ERRORS: u64 = 2_000;
+/// The limit on the bytes of a schema whose validator is built at once.
 const BUILT_AT_ONCE: usize = 16 * 1024;
-/// States of the patterns of such a schema.
+/// The limit on the states of the patterns of such a schema.
 const STATES_AT_ONCE: u64 = 8_000;
-/// Levels of an input times levels of its schema: each costs some of the thread's stack.
+/// The limit on the levels of an input multiplied by the levels of its schema. Each level takes some of the thread's stack.
 const DEEPEST: usize = 1_500;
-/// The same for checks on a thread that has no more stack than others, and on one that has the stack below.
+/// The limit on that product for checks on a thread with a stack of the default size. Others run on a thread with [`STACK`].
 const DEEPEST_AT_ONCE: usize = 250;
-/// Levels of a schema whose validator is built on a stack like others.
+/// The limit on the levels of a schema whose validator is built on a stack of the default size.
 const DEEPEST_BUILT_AT_ONCE: usize = 40;
-/// Bytes of stack, of which a check takes what it needs.
+/// The size of a large stack, in bytes. The operating system provides memory only for the part that is used.
 const STACK: usize = 64 * 1024 * 1024;
-/// Bytes that all validators together may take, as far as they can be reckoned.
+/// The limit on the estimated size of all cached validators, in bytes.
 const CACHE: u64 = 64 * 1024 * 1024;
-/// Bytes that the engine for patterns may take to build one; what [`schema::weigh`] lets through needs less.
+/// The limit on a compiled pattern, in bytes. Patterns that [`schema::weigh`] accepts need less.
 const PATTERN_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes in which it remembers what it has worked out about a pattern.
+/// The limit on the lazily built automaton of a pattern, in bytes.
 const PATTERN_MEMORY: usize = 64 * 1024;
 
-/// Checks inputs. One for a process.
+/// Checks inputs against schemas. A process has one.
 pub struct Checker {
     validators: Cache<Key, Arc<Built>, ByBytes>,
-    /// Held by each thread that computes.
+    /// Each blocking thread that checks inputs holds a permit.
     permits: Arc<Semaphore>,
 }
 
-/// An input and what it is to be checked against.
+/// An input with the schema that it is checked against.
 #[derive(Clone)]
 pub struct Check {
-    schema: Source,
+    schema: Schema,
     value: Value,
 }
 
 #[derive(Clone)]
-enum Source {
-    Tool(Arc<Entry>),
-    /// A question's; formats such as `email` count.
+enum Schema {
+    Tool(Arc<RegisteredTool>),
+    /// The schema of a question to the person. Formats such as `email` are checked, too.
     Elicitation(Arc<Value>),
 }
 
-/// SHA-256 of a schema and of what else decides about its validator.
+/// The SHA-256 of a schema and its kind, which together determine the validator.
 type Key = [u8; 32];
 
 struct Built {
@@ -90,69 +90,70 @@ impl Weighter<Key, Arc<Built>> for ByBytes {
 // === impl Checker ===
 
 impl Checker {
-    /// One that has built nothing yet.
+    /// Creates a checker with an empty cache.
     pub fn new() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             validators: Cache::with_weighter(256, CACHE, ByBytes),
-            // The others are for those who have something to do.
+            // The other half of the processors is left to the rest of the server.
             permits: Arc::new(Semaphore::new((threads / 2).max(1))),
         }
     }
 
-    /// Makes checks at once; `None` if all of them together would take longer than a moment.
+    /// Makes checks at once; `None` if all of them together would take longer than about a millisecond.
     pub fn check_at_once(&self, checks: &[Check]) -> Option<Vec<Result<(), InputError>>> {
         let steps = STEPS_AT_ONCE / checks.len().max(1) as u64;
         checks.iter().map(|check| self.attempt(check, steps, None, false)).collect()
     }
 
-    /// Makes a check on this thread, however long it takes.
+    /// Makes a check on this thread, without a time limit.
     ///
     /// # Errors
-    /// What is wrong with the input, or that it costs too much.
+    /// Returns an error if the input violates the schema, or if the check costs too much.
     pub fn check_here(&self, check: &Check) -> Result<(), InputError> {
-        self.attempt(check, MOST_STEPS, None, true).unwrap_or_else(|| Err(too_dear()))
+        self.attempt(check, MOST_STEPS, None, true).unwrap_or_else(|| Err(too_expensive()))
     }
 
-    /// Makes checks, all within this time; on a thread of their own, unless they take but a moment.
+    /// Makes checks within a time limit for all of them, on a blocking thread if they are expensive.
     pub async fn check_all(
         self: &Arc<Self>,
         checks: Vec<Check>,
-        patience: Duration,
+        limit: Duration,
     ) -> Vec<Result<(), InputError>> {
         if let Some(results) = self.check_at_once(&checks) {
             return results;
         }
-        let (count, until) = (checks.len(), Instant::now() + patience);
-        let in_time = async {
+        let (count, until) = (checks.len(), Instant::now() + limit);
+        let results = async {
             let permit = self.permits.clone().acquire_owned().await;
             let this = self.clone();
             let work = move || {
                 let _permit = permit;
-                checks.iter().map(|check| this.check_until(check, until, patience)).collect()
+                checks.iter().map(|check| this.check_until(check, until, limit)).collect()
             };
             tokio::task::spawn_blocking(work).await
         };
-        match tokio::time::timeout(patience, in_time).await {
+        match tokio::time::timeout(limit, results).await {
             Ok(Ok(results)) => results,
             Ok(Err(_)) => vec![Err(unchecked()); count],
-            // A validator that is being built goes on; it is bounded by what a schema may be.
-            Err(_) => vec![Err(too_slow(patience)); count],
+            // The thread may still be building a validator. The limits on schemas bound the time that it takes.
+            Err(_) => vec![Err(too_slow(limit)); count],
         }
     }
 
-    fn check_until(&self, check: &Check, until: Instant, patience: Duration) -> Result<(), InputError> {
+    fn check_until(&self, check: &Check, until: Instant, limit: Duration) -> Result<(), InputError> {
         if Instant::now() >= until {
-            return Err(too_slow(patience));
+            return Err(too_slow(limit));
         }
         match self.attempt(check, MOST_STEPS, Some(until), true) {
             Some(result) => result,
-            None if Instant::now() < until => Err(too_dear()),
-            None => Err(too_slow(patience)),
+            None if Instant::now() < until => Err(too_expensive()),
+            None => Err(too_slow(limit)),
         }
     }
 
-    /// Checks within so many steps and until then. `None` if that was not enough, or a validator would have to be built that is large.
+    /// Makes a check within a number of steps and until a point in time. Returns `None` if that was not enough, or if an expensive
+    /// validator would have to be built and `may_build` is false.
     fn attempt(
         &self,
         check: &Check,
@@ -162,18 +163,17 @@ impl Checker {
     ) -> Option<Result<(), InputError>> {
         let weight = match check.schema.weight() {
             Ok(weight) => weight,
-            // The program behind the tool has patterns that are not matched here, and looks at its inputs itself.
-            Err(SchemaFault::Dialect(_)) if check.schema.is_of_program() => return Some(Ok(())),
-            Err(SchemaFault::Dialect(words) | SchemaFault::Unusable(words)) => {
-                return Some(Err(InputError(format!("the schema cannot be used: {words}"))));
+            // The schema has patterns that are not matched here; the program behind the tool checks its inputs itself.
+            Err(SchemaFault::Dialect(_)) if check.schema.has_implementation() => return Some(Ok(())),
+            Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
+                return Some(Err(InputError(format!("the schema cannot be used: {reason}"))));
             }
         };
         let levels = weight.depth.saturating_mul(depth(&check.value) + 1);
         if levels > DEEPEST {
-            let words = format!(
+            return Some(Err(InputError(format!(
                 "it is nested too deep for its schema: the levels of both multiplied are over {DEEPEST}"
-            );
-            return Some(Err(InputError(words)));
+            ))));
         }
         let is_deep = levels > DEEPEST_AT_ONCE || weight.depth > DEEPEST_BUILT_AT_ONCE;
         if is_deep && !may_build {
@@ -207,7 +207,7 @@ impl Checker {
                 Err(error) => return Some(Err(error)),
             },
         };
-        // A pattern's engine has panicked before; a driver must not go down with it.
+        // The regular expression engine has panicked before, which must not stop the chat's actor.
         let run = AssertUnwindSafe(|| run(&built.validator, &check.value, &weight.prices, steps, until));
         catch_unwind(run).unwrap_or_else(|_| Some(Err(unchecked())))
     }
@@ -219,18 +219,18 @@ impl Default for Checker {
     }
 }
 
-fn build(source: &Source, weight: &Weight) -> Result<Arc<Built>, InputError> {
+fn build(schema: &Schema, weight: &Weight) -> Result<Arc<Built>, InputError> {
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_MEMORY);
     let mut options = jsonschema::options_for::<MeteredJson>().with_pattern_options(patterns);
-    if let Source::Elicitation(_) = source {
+    if let Schema::Elicitation(_) = schema {
         options = options.should_validate_formats(true);
     }
-    let built = catch_unwind(AssertUnwindSafe(|| options.build(source.value())));
+    let built = catch_unwind(AssertUnwindSafe(|| options.build(schema.value())));
     let Ok(built) = built else {
         return Err(InputError("the schema cannot be used".into()));
     };
     let validator = built
-        .map_err(|fault| InputError(format!("the schema cannot be used: {}", schema::describe(&fault))))?;
+        .map_err(|error| InputError(format!("the schema cannot be used: {}", schema::describe(&error))))?;
     let memory = weight.patterns as u64 * 2 * PATTERN_MEMORY as u64;
     let bytes = 1024 + weight.bytes as u64 * 16 + weight.subschemas * 512 + weight.building * 64 + memory;
     Ok(Arc::new(Built { validator, bytes }))
@@ -244,38 +244,38 @@ fn run(
     until: Option<Instant>,
 ) -> Option<Result<(), InputError>> {
     let meter = Meter::start(steps, until, *prices);
-    let fits = validator.is_valid(Metered(value));
+    let is_valid = validator.is_valid(Metered(value));
     if !meter.was_enough() {
         return None;
     }
-    if fits {
+    if is_valid {
         return Some(Ok(()));
     }
-    // Looking for them takes longer than finding out that there are some. Each keeps its place, which may have long names.
-    let steps = meter.used().saturating_mul(4).max(FAULT_STEPS);
-    let fault = prices.fault.max(steps / MOST_FAULTS) + steps / FAULT_STEPS * longest_place(value) / 16;
-    let meter = Meter::start(steps, until, Prices { fault, ..*prices });
-    let faults: Vec<String> =
-        validator.iter_errors(Metered(value)).take(3).map(|fault| schema::describe(&fault)).collect();
-    if !meter.was_enough() || faults.is_empty() {
+    // Collecting the errors takes more steps than finding out that there are some. Each error keeps its path, which may have long names.
+    let steps = meter.used().saturating_mul(4).max(ERROR_STEPS);
+    let error = prices.error.max(steps / MOST_ERRORS) + steps / ERROR_STEPS * longest_path(value) / 16;
+    let meter = Meter::start(steps, until, Prices { error, ..*prices });
+    let errors: Vec<String> =
+        validator.iter_errors(Metered(value)).take(3).map(|error| schema::describe(&error)).collect();
+    if !meter.was_enough() || errors.is_empty() {
         return Some(Err(InputError("it does not fit in more places than can be named".into())));
     }
-    Some(Err(InputError(faults.join("; "))))
+    Some(Err(InputError(errors.join("; "))))
 }
 
 fn unchecked() -> InputError {
     InputError("it could not be checked against its schema".into())
 }
 
-fn too_dear() -> InputError {
+fn too_expensive() -> InputError {
     InputError(format!(
         "it is too large for its schema: checking one against the other takes more than {MOST_STEPS} steps"
     ))
 }
 
-fn too_slow(patience: Duration) -> InputError {
-    let patience = humantime::format_duration(patience);
-    InputError(format!("checking it against its schema took longer than {patience} (check_timeout)"))
+fn too_slow(limit: Duration) -> InputError {
+    let limit = humantime::format_duration(limit);
+    InputError(format!("checking it against its schema took longer than {limit} (check_timeout)"))
 }
 
 fn depth(value: &Value) -> usize {
@@ -286,15 +286,13 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Bytes of the longest path into a value.
-fn longest_place(value: &Value) -> u64 {
+/// Returns the length of the longest path into a value, in bytes.
+fn longest_path(value: &Value) -> u64 {
     match value {
-        Value::Array(items) => 8 + items.iter().map(longest_place).max().unwrap_or(0),
-        Value::Object(entries) => entries
-            .iter()
-            .map(|(name, value)| name.len() as u64 + 1 + longest_place(value))
-            .max()
-            .unwrap_or(0),
+        Value::Array(items) => 8 + items.iter().map(longest_path).max().unwrap_or(0),
+        Value::Object(entries) => {
+            entries.iter().map(|(name, value)| name.len() as u64 + 1 + longest_path(value)).max().unwrap_or(0)
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
@@ -302,13 +300,13 @@ fn longest_place(value: &Value) -> u64 {
 // === impl Check ===
 
 impl Check {
-    pub(crate) fn of_tool(entry: &Arc<Entry>, value: Value) -> Self {
-        Self { schema: Source::Tool(entry.clone()), value }
+    pub(crate) fn of_tool(tool: &Arc<RegisteredTool>, value: Value) -> Self {
+        Self { schema: Schema::Tool(tool.clone()), value }
     }
 
-    /// A check of what a person answers to a question with this schema.
+    /// Creates the check of a person's reply to a question with this schema.
     pub fn of_answer(schema: Value, value: Value) -> Self {
-        Self { schema: Source::Elicitation(Arc::new(schema)), value }
+        Self { schema: Schema::Elicitation(Arc::new(schema)), value }
     }
 }
 
@@ -318,41 +316,41 @@ impl std::fmt::Debug for Check {
     }
 }
 
-impl Source {
+// === impl Schema ===
+
+impl Schema {
     fn value(&self) -> &Value {
         match self {
-            Self::Tool(entry) => &entry.spec.input_schema,
+            Self::Tool(tool) => &tool.spec.input_schema,
             Self::Elicitation(schema) => schema,
         }
     }
 
     fn weight(&self) -> Result<Weight, SchemaFault> {
         match self {
-            Self::Tool(entry) => entry.weight().clone(),
+            Self::Tool(tool) => tool.weight().clone(),
             Self::Elicitation(schema) => schema::weigh(schema),
         }
     }
 
-    fn is_of_program(&self) -> bool {
+    /// Returns whether the schema belongs to a tool that a program runs, and not a page.
+    fn has_implementation(&self) -> bool {
         match self {
-            Self::Tool(entry) => entry.tool.is_some(),
+            Self::Tool(tool) => tool.tool.is_some(),
             Self::Elicitation(_) => false,
         }
     }
 
     fn key(&self) -> Key {
-        let key = |kind: &[u8]| {
-            Sha256::new()
-                .chain_update(kind)
-                .chain_update(self.value().to_string().as_bytes())
-                .finalize()
-                .into()
-        };
         match self {
-            Self::Tool(entry) => *entry.key.get_or_init(|| key(b"tool ")),
-            Self::Elicitation(_) => key(b"question "),
+            Self::Tool(tool) => *tool.key.get_or_init(|| key(b"tool ", &tool.spec.input_schema)),
+            Self::Elicitation(schema) => key(b"question ", schema),
         }
     }
+}
+
+fn key(kind: &[u8], schema: &Value) -> Key {
+    Sha256::new().chain_update(kind).chain_update(schema.to_string().as_bytes()).finalize().into()
 }
 
 #[cfg(test)]

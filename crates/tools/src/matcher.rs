@@ -1,7 +1,7 @@
-//! What a rule asks of a field of the input.
+//! Matchers: the conditions of rules about fields of the input.
 //!
-//! A matcher is asked on behalf of a [`Side`]: what is to be allowed has to match for certain, whatever else reads the value, and what is to
-//! be denied or asked about matches already when some reader could take the value so. Nothing here is slow for any input: patterns are linear.
+//! A matcher errs on the safe side, which its [`Side`] names: a value matches a rule that allows only if every program would read it that
+//! way, and it matches a rule that denies or asks as soon as one program could. Matching takes linear time for every input.
 
 use std::{borrow::Cow, fmt};
 
@@ -20,54 +20,54 @@ mod path;
 #[cfg(test)]
 mod properties;
 
-/// What a match is good for.
+/// The effect of a match, which says on which side a doubt must fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// To allow: of several values every one must match, and there must be one.
+    /// A match allows. All values must match, and there must be at least one.
     Allows,
-    /// To deny or to ask: one value that matches is enough.
+    /// A match denies or asks. One matching value is enough.
     Restricts,
 }
 
-/// What a value must be like.
+/// A condition on a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Matcher {
-    /// A glob over the value as text: a string as it is, anything else as its JSON.
+    /// The value as text matches the glob. A value that is not a string is its JSON.
     Glob(Pattern),
-    /// Equal to a number by value, or `true`, `false` or a text word for word.
+    /// The value equals this literal: a number by value, or `true`, `false` or a text exactly.
     Literal(String),
-    /// An absolute path in this folder, or the folder itself.
+    /// The value is the absolute path of this folder or of something in it.
     Under(Folder),
-    /// A URL of this host.
+    /// The value is a URL with this host.
     Host(HostPattern),
-    /// A number that is not below and not above these.
+    /// The value is a number in this range, bounds included.
     Between {
-        /// The least.
+        /// The lower bound.
         min: Option<Decimal>,
-        /// The greatest.
+        /// The upper bound.
         max: Option<Decimal>,
     },
-    /// A regular expression that is found somewhere in the value as text.
+    /// The value as text contains a match of the regular expression.
     Regex(TextRegex),
-    /// As one of these wants it.
+    /// At least one of the matchers matches.
     OneOf(Vec<Matcher>),
-    /// As all of these want it.
+    /// All of the matchers match.
     All(Vec<Matcher>),
-    /// Not as this wants it.
+    /// The matcher does not match.
     Not(Box<Matcher>),
 }
 
-/// A regular expression that takes linear time, with a limit to its size.
+/// A regular expression of limited size that matches in linear time.
 #[derive(Clone, Debug)]
 pub struct TextRegex(regex::Regex);
 
-/// How large a regular expression may become when it is compiled, in bytes.
+/// The limit on a compiled regular expression, in bytes.
 const LARGEST_REGEX: usize = 256 * 1024;
 
 // === impl Side ===
 
 impl Side {
-    /// The side of a rule that decides so.
+    /// Returns the side of a rule with this decision.
     pub fn of(decision: Decision) -> Self {
         match decision {
             Decision::Allow => Self::Allows,
@@ -86,10 +86,10 @@ impl Side {
 // === impl Matcher ===
 
 impl Matcher {
-    /// Whether the value is as it must be.
+    /// Returns whether the value matches.
     ///
-    /// A `not` turns the side around, too, so that a doubt never counts for what is to be allowed. To allow, it says nothing of a value that
-    /// its matcher cannot read, such as a relative path: that such a path is not under `/etc` does not make it harmless.
+    /// `not` swaps the side for its matcher, so that a doubt never allows anything. On the side that allows, it does not match a value that
+    /// its matcher cannot interpret: a relative path, for example, may be under `/etc` or not.
     pub fn matches(&self, value: &Value, side: Side) -> bool {
         match self {
             Self::Glob(glob) => glob_matches(glob, value, side),
@@ -103,22 +103,23 @@ impl Matcher {
             Self::OneOf(matchers) => matchers.iter().any(|matcher| matcher.matches(value, side)),
             Self::All(matchers) => matchers.iter().all(|matcher| matcher.matches(value, side)),
             Self::Not(matcher) => {
-                (side == Side::Restricts || matcher.reads(value)) && !matcher.matches(value, side.other())
+                (side == Side::Restricts || matcher.can_interpret(value))
+                    && !matcher.matches(value, side.other())
             }
         }
     }
 
-    /// Whether the value is of the kind that the matcher is about.
-    fn reads(&self, value: &Value) -> bool {
+    /// Returns whether the value has the form that the matcher is about.
+    fn can_interpret(&self, value: &Value) -> bool {
         match self {
             Self::Glob(_) | Self::Literal(_) | Self::Regex(_) => true,
             Self::Under(_) => value.as_str().is_some_and(path::is_path),
             Self::Host(_) => value.as_str().is_some_and(host::is_plain_url),
             Self::Between { .. } => value.is_number(),
             Self::OneOf(matchers) | Self::All(matchers) => {
-                matchers.iter().all(|matcher| matcher.reads(value))
+                matchers.iter().all(|matcher| matcher.can_interpret(value))
             }
-            Self::Not(matcher) => matcher.reads(value),
+            Self::Not(matcher) => matcher.can_interpret(value),
         }
     }
 }
@@ -138,14 +139,14 @@ fn glob_matches(glob: &Pattern, value: &Value, side: Side) -> bool {
 }
 
 fn literal_matches(literal: &str, value: &Value, side: Side) -> bool {
-    let same_number = || {
-        let wanted = Decimal::parse(literal);
-        wanted.is_some() && wanted == number(value, side)
-    };
-    text(value) == literal || same_number()
+    if text(value) == literal {
+        return true;
+    }
+    let wanted = Decimal::parse(literal);
+    wanted.is_some() && wanted == number(value, side)
 }
 
-/// A value as a number. A text that spells one is one to restrict, because tools read such texts.
+/// Returns a value as a number. A string that spells a number counts only on the side that restricts, because some tools read it as one.
 fn number(value: &Value, side: Side) -> Option<Decimal> {
     match value {
         Value::Number(number) => Decimal::parse(&number.to_string()),
@@ -169,45 +170,48 @@ impl fmt::Display for Matcher {
             Self::Under(folder) => write!(f, "{{ under = {:?} }}", folder.to_string()),
             Self::Host(host) => write!(f, "{{ host = {:?} }}", host.to_string()),
             Self::Between { min, max } => {
-                let shown = |name: &str, bound: &Option<Decimal>| {
-                    let bound = bound.as_ref()?;
-                    Some(format!("{name} = {}", bound.plain().unwrap_or_else(|| format!("{bound:?}"))))
-                };
-                let bounds: Vec<String> =
-                    [shown("min", min), shown("max", max)].into_iter().flatten().collect();
+                let mut bounds = Vec::new();
+                for (name, bound) in [("min", min), ("max", max)] {
+                    if let Some(bound) = bound {
+                        let number = bound.plain().unwrap_or_else(|| format!("{bound:?}"));
+                        bounds.push(format!("{name} = {number}"));
+                    }
+                }
                 write!(f, "{{ {} }}", bounds.join(", "))
             }
             Self::Regex(regex) => write!(f, "{{ regex = {:?} }}", regex.0.as_str()),
-            Self::OneOf(matchers) => write!(f, "{{ one_of = [{}] }}", list(matchers, ", ")),
-            Self::All(matchers) => f.write_str(&list(matchers, " and ")),
+            Self::OneOf(matchers) => write!(f, "{{ one_of = [{}] }}", join(matchers, ", ")),
+            Self::All(matchers) => f.write_str(&join(matchers, " and ")),
             Self::Not(matcher) => write!(f, "{{ not = {matcher} }}"),
         }
     }
 }
 
-fn list(matchers: &[Matcher], between: &str) -> String {
-    matchers.iter().map(Matcher::to_string).collect::<Vec<_>>().join(between)
+fn join(matchers: &[Matcher], separator: &str) -> String {
+    matchers.iter().map(Matcher::to_string).collect::<Vec<_>>().join(separator)
 }
 
 // === impl TextRegex ===
 
 impl TextRegex {
-    /// Reads a regular expression.
+    /// Compiles a regular expression.
     ///
     /// # Errors
-    /// Why it cannot be used: it is none, it is too large, or it looks around or back, which takes more than linear time.
+    /// Returns a message if the expression is invalid, is too large, or uses look-around or back-references, which take more than linear
+    /// time.
     pub fn new(regex: &str) -> Result<Self, String> {
         let built =
             regex::RegexBuilder::new(regex).size_limit(LARGEST_REGEX).dfa_size_limit(LARGEST_REGEX).build();
         built.map(Self).map_err(|error| match error {
             regex::Error::CompiledTooBig(limit) => {
-                format!("{regex:?} is too large a regular expression: compiled it may have {limit} bytes")
+                format!(
+                    "the regular expression {regex:?} is too large: the limit is {limit} bytes when compiled"
+                )
             }
             error => {
-                // The last line says what is wrong, those before draw where.
-                let words = error.to_string();
-                let reason =
-                    words.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                // The last line names the error; the lines before it mark the position.
+                let message = error.to_string();
+                let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
                 format!("{regex:?} cannot be used as a regular expression: {reason}")
             }
         })
@@ -250,13 +254,13 @@ mod tests {
         Matcher::Not(Box::new(matcher))
     }
 
-    /// Whether a value matches to allow and to restrict.
+    /// Returns whether a value matches on the side that allows, and on the side that restricts.
     fn matches(matcher: &Matcher, value: Value) -> (bool, bool) {
         (matcher.matches(&value, Side::Allows), matcher.matches(&value, Side::Restricts))
     }
 
     #[test]
-    fn numbers_match_by_value_and_other_values_as_their_text() {
+    fn numbers_match_by_value_and_other_values_as_text() {
         for (matcher, value, expected) in [
             (literal("1000"), json!(1000), (true, true)),
             (literal("1000"), json!(1000.0), (true, true)),
@@ -290,22 +294,22 @@ mod tests {
         assert_eq!(matches(&regex("b+"), json!("abbc")), (true, true));
         assert_eq!(matches(&regex("^b+$"), json!("abbc")), (false, false));
         assert_eq!(matches(&regex("^5$"), json!(5)), (true, true));
-        for (bad, words) in [("(", "unclosed group"), (r"(a)\1", "backreferences"), ("(?=a)", "look-around")]
+        for (bad, reason) in [("(", "unclosed group"), (r"(a)\1", "backreferences"), ("(?=a)", "look-around")]
         {
             let error = TextRegex::new(bad).unwrap_err();
-            assert!(error.contains(words), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
         assert!(TextRegex::new(r"\p{L}{2200}").unwrap_err().contains("too large"));
     }
 
     #[test]
-    fn what_is_not_so_is_certain_to_allow_and_possible_to_restrict() {
+    fn not_must_be_certain_to_allow_and_only_possible_to_restrict() {
         let outside = not(under("/srv/safe"));
         for (value, expected) in [
             (json!("/srv/safe/x"), (false, false)),
             (json!("/etc/passwd"), (true, true)),
             (json!("/srv/safe/../x"), (true, true)),
-            // Nobody knows where these are.
+            // These may be in the folder or not.
             (json!("etc/passwd"), (false, true)),
             (json!("/srv/safe/\0"), (false, true)),
             (json!(5), (false, true)),

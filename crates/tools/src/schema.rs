@@ -1,8 +1,8 @@
-//! What a schema is, and what it may cost, found out before it is used.
+//! The cost of JSON Schemas, determined before they are used.
 //!
-//! Schemas come from pages, MCP servers and tools that ask. [`weigh`] refuses what would be too dear, without building anything: it
-//! reads the schema once, counts what it unfolds to and reckons the size of its patterns. What an input may cost that is checked
-//! against it is another matter, see [`meter`].
+//! Schemas come from pages, MCP servers and questions of tools. [`weigh`] refuses a schema that is too expensive, without building a
+//! validator: it reads the schema once, counts the subschemas that it unfolds to and estimates the size of its patterns. The cost of
+//! checking an input is limited elsewhere, see [`meter`].
 
 mod meter;
 mod pattern;
@@ -13,50 +13,50 @@ use serde_json::{Map, Value};
 pub(crate) use meter::{Meter, Metered, MeteredJson, Prices};
 use pattern::{PatternCost, PatternFault};
 
-/// Bytes of one schema as JSON.
+/// The limit on the length of a schema as JSON, in bytes.
 pub(crate) const LONGEST: usize = 256 * 1024;
-/// Patterns of one schema.
+/// The limit on the number of patterns of a schema.
 pub(crate) const MOST_PATTERNS: usize = 200;
-/// What building all patterns of one schema, or of one post, may cost, in states.
+/// The limit on the cost of building all patterns of a schema, or of a post, in states.
 pub(crate) const LARGEST_PATTERNS: u64 = 256_000;
-/// Steps that are taken to find out whether a schema is one.
+/// The limit on the steps for checking whether a schema is valid.
 const VALIDITY_STEPS: u64 = 20_000;
-/// The same for each byte of it.
+/// The number of steps that each byte of the schema adds to this limit.
 const VALIDITY_STEPS_A_BYTE: u64 = 50;
-/// States of a pattern that are looked at in the time of one step.
+/// The number of states of a pattern that the matcher visits in the time of one step.
 const STATES_A_STEP: u64 = 32;
-/// Subschemas that are gone through in the time of one step without a look at the input.
+/// The number of subschemas that the validator visits in the time of one step if it does not read the input.
 const SUBSCHEMAS_A_STEP: u64 = 256;
 
 /// Keywords whose values are data and not schemas.
 const DATA: [&str; 5] = ["default", "examples", "example", "const", "enum"];
-/// Keywords whose values are schemas by name.
+/// Keywords whose values are objects that map names to schemas.
 const BY_NAME: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// What a schema costs.
+/// The cost of a schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
-    /// Its length as JSON.
+    /// The length as JSON, in bytes.
     pub bytes: usize,
-    /// How many patterns it has.
+    /// The number of patterns.
     pub patterns: usize,
-    /// What building them costs, in states.
+    /// The cost of building the patterns, in states.
     pub building: u64,
-    /// What it unfolds to.
+    /// The number of subschemas with references unfolded.
     pub subschemas: u64,
-    /// The most subschemas within one another.
+    /// The largest number of subschemas within each other.
     pub depth: usize,
-    /// What reading an input costs that is checked against it.
+    /// The prices for reading an input that is checked against the schema.
     pub prices: Prices,
 }
 
-/// Why a schema cannot be used, in words for who wrote it.
+/// The reason why a schema cannot be used, as a text for its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SchemaFault {
-    /// It has a pattern of another dialect than the linear one.
+    /// The schema has a pattern with a construct that cannot be matched in linear time.
     Dialect(String),
-    /// It is none, or costs too much.
+    /// The schema is invalid or too expensive.
     Unusable(String),
 }
 
@@ -64,61 +64,64 @@ pub(crate) enum SchemaFault {
 #[derive(Default)]
 struct Survey<'a> {
     references: Vec<&'a str>,
-    /// Whether data keywords are looked into too, because references may make schemas of what they hold.
-    takes_all: bool,
+    /// True if the values of data keywords are visited, too, because a reference may use them as schemas.
+    includes_data: bool,
     patterns: usize,
     building: u64,
-    /// States of the largest pattern.
+    /// The states of the largest pattern.
     largest: u64,
-    /// States of all patterns of names.
+    /// The states of all patterns for property names.
     names: u64,
-    /// Nodes of the largest list or object that an input may be compared with.
+    /// The nodes of the largest list or object that an input may be compared with.
     comparison: u64,
 }
 
-/// What a schema costs.
+/// Determines the cost of a schema.
+///
+/// # Errors
+/// Returns the reason if the schema cannot be used.
 pub(crate) fn weigh(schema: &Value) -> Result<Weight, SchemaFault> {
-    let unusable = |words: String| SchemaFault::Unusable(words);
     let bytes = schema.to_string().len();
     if bytes > LONGEST {
-        return Err(unusable(format!("it has {bytes} bytes; the limit is {LONGEST}")));
+        return Err(SchemaFault::Unusable(format!("it has {bytes} bytes; the limit is {LONGEST}")));
     }
-    let mut survey = Survey { takes_all: has_odd_reference(schema), ..Survey::default() };
-    survey.take(schema).map_err(|fault| match fault {
-        PatternFault::Dialect(words) => SchemaFault::Dialect(words),
-        PatternFault::Unusable(words) => SchemaFault::Unusable(words),
+    let mut survey = Survey { includes_data: has_odd_reference(schema), ..Survey::default() };
+    survey.visit(schema).map_err(|fault| match fault {
+        PatternFault::Dialect(reason) => SchemaFault::Dialect(reason),
+        PatternFault::Unusable(reason) => SchemaFault::Unusable(reason),
     })?;
-    let unfolded = unfold::unfold(schema, &survey.references).map_err(unusable)?;
-    check_validity(schema, bytes).map_err(unusable)?;
+    let unfolded = unfold::unfold(schema, &survey.references).map_err(SchemaFault::Unusable)?;
+    check_validity(schema, bytes).map_err(SchemaFault::Unusable)?;
     let prices = Prices {
         node: unfolded.subschemas / SUBSCHEMAS_A_STEP,
         string_byte: survey.largest / STATES_A_STEP,
         name_byte: survey.names / STATES_A_STEP,
-        // A fault keeps where it is, in the input and in the schema.
-        fault: 64 + bytes as u64 / 1024,
+        // An error keeps its paths in the input and in the schema.
+        error: 64 + bytes as u64 / 1024,
         comparison: 1 + survey.comparison,
     };
     let Survey { patterns, building, .. } = survey;
     Ok(Weight { bytes, patterns, building, subschemas: unfolded.subschemas, depth: unfolded.depth, prices })
 }
 
-/// Whether the schema says what the metaschema of its draft lets it say.
+/// Checks a schema against the metaschema of its draft.
 fn check_validity(schema: &Value, bytes: usize) -> Result<(), String> {
     let steps = VALIDITY_STEPS + VALIDITY_STEPS_A_BYTE * bytes as u64;
-    let meter = Meter::start(steps, None, Prices { comparison: 64, fault: 64, ..Prices::default() });
-    let verdict = jsonschema::meta::validate_for::<MeteredJson>(Metered(schema));
+    let meter = Meter::start(steps, None, Prices { comparison: 64, error: 64, ..Prices::default() });
+    let result = jsonschema::meta::validate_for::<MeteredJson>(Metered(schema));
     if !meter.was_enough() {
         return Err("it is too large to be looked through".into());
     }
-    verdict.map_err(|fault| describe(&fault))
+    result.map_err(|error| describe(&error))
 }
 
-/// A fault in words, with its place. It quotes the value it is about, and the place the names on the way, which may be megabytes.
-pub(crate) fn describe(fault: &jsonschema::ValidationError<'_>) -> String {
-    let words = head(&fault.to_string(), 400).to_owned();
-    match fault.instance_path().as_str() {
-        "" => words,
-        place => format!("{}: {words}", head(place, 200)),
+/// Describes a validation error with its path. Both are cut, because the error quotes a value and the path quotes names, which may have
+/// megabytes.
+pub(crate) fn describe(error: &jsonschema::ValidationError<'_>) -> String {
+    let text = head(&error.to_string(), 400).to_owned();
+    match error.instance_path().as_str() {
+        "" => text,
+        path => format!("{}: {text}", head(path, 200)),
     }
 }
 
@@ -126,7 +129,7 @@ fn head(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Whether a reference may lead to where no schema is expected.
+/// Returns whether a reference may lead to a value that is not expected to be a schema.
 fn has_odd_reference(schema: &Value) -> bool {
     match schema {
         Value::Object(entries) => entries.iter().any(|(keyword, value)| match value {
@@ -140,20 +143,22 @@ fn has_odd_reference(schema: &Value) -> bool {
 
 fn is_odd(reference: &str) -> bool {
     let Some((_, pointer)) = reference.split_once('#') else { return false };
-    // A name may be written with escapes.
+    // An escape may hide the name of a data keyword.
     pointer.split('/').any(|token| DATA.contains(&token) || token.contains('%') || token.contains('~'))
 }
 
+// === impl Survey ===
+
 impl<'a> Survey<'a> {
-    fn take(&mut self, schema: &'a Value) -> Result<(), PatternFault> {
+    fn visit(&mut self, schema: &'a Value) -> Result<(), PatternFault> {
         match schema {
-            Value::Object(keywords) => self.take_keywords(keywords),
-            Value::Array(items) => items.iter().try_for_each(|item| self.take(item)),
+            Value::Object(keywords) => self.visit_keywords(keywords),
+            Value::Array(items) => items.iter().try_for_each(|item| self.visit(item)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
     }
 
-    fn take_keywords(&mut self, keywords: &'a Map<String, Value>) -> Result<(), PatternFault> {
+    fn visit_keywords(&mut self, keywords: &'a Map<String, Value>) -> Result<(), PatternFault> {
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
                 ("pattern", Value::String(pattern)) => {
@@ -176,16 +181,16 @@ impl<'a> Survey<'a> {
             }
             match value {
                 Value::Object(schemas) if BY_NAME.contains(&keyword.as_str()) => {
-                    schemas.values().try_for_each(|schema| self.take(schema))?;
+                    schemas.values().try_for_each(|schema| self.visit(schema))?;
                 }
-                value if self.takes_all || !DATA.contains(&keyword.as_str()) => self.take(value)?,
+                value if self.includes_data || !DATA.contains(&keyword.as_str()) => self.visit(value)?,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// A value that lists and objects of an input are compared with.
+    /// Notes a value that lists and objects of an input are compared with.
     fn note_value(&mut self, value: &Value) {
         if value.is_array() || value.is_object() {
             self.comparison = self.comparison.max(meter::size(value));

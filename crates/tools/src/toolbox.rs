@@ -1,4 +1,4 @@
-//! Which tools a run has, by name, and whether an input fits.
+//! The tools of a run, by name.
 
 use std::{
     collections::BTreeMap,
@@ -13,36 +13,40 @@ use crate::{
     schema::{self, SchemaFault, Weight},
 };
 
-/// Bytes of the description of a tool that a browser offers.
+/// The limit on the description of a browser's tool, in bytes.
 const LONGEST_DESCRIPTION: usize = 32 * 1024;
-/// Subschemas of all tools that a browser offers, with references unfolded.
+/// The limit on the subschemas of all tools of a browser, with references unfolded.
 const MOST_SUBSCHEMAS: u64 = 100_000;
 
-/// The tools of a run. Cheap to clone: what the server has is shared. A name that both have is the server's.
+/// The tools of a run. It is cheap to clone.
+///
+/// If the server and the browser have a tool of one name, it is the server's.
 #[derive(Clone, Default)]
 pub struct Toolbox {
-    server: Arc<BTreeMap<String, Arc<Entry>>>,
-    browser: Arc<BTreeMap<String, Arc<Entry>>>,
+    server: Arc<BTreeMap<String, Arc<RegisteredTool>>>,
+    browser: Arc<BTreeMap<String, Arc<RegisteredTool>>>,
 }
 
-pub(crate) struct Entry {
+/// A tool with what was derived from its schema.
+pub(crate) struct RegisteredTool {
     pub spec: ToolSpec,
+    /// The implementation; `None` for a browser's tool.
     pub tool: Option<Arc<dyn Tool>>,
-    /// What its validator is known by.
+    /// The key of the tool's validator in the cache of [`crate::Checker`].
     pub key: OnceLock<[u8; 32]>,
     weight: OnceLock<Result<Weight, SchemaFault>>,
 }
 
-/// What the tools of one post may cost together.
+/// The limits on all tools of one post together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostedLimits {
-    /// Bytes of names, descriptions and schemas.
+    /// The bytes of names, descriptions and schemas.
     pub bytes: usize,
-    /// Patterns in schemas.
+    /// The number of patterns in schemas.
     pub patterns: usize,
 }
 
-/// What the tools of one post cost together, so far.
+/// The cost of the tools of one post that were added so far.
 #[derive(Default)]
 struct PostedCost {
     bytes: usize,
@@ -51,33 +55,33 @@ struct PostedCost {
     subschemas: u64,
 }
 
-/// A tool of the box.
+/// A tool in a [`Toolbox`].
 #[derive(Clone, Copy)]
-pub struct ToolRef<'a>(pub(crate) &'a Arc<Entry>);
+pub struct ToolRef<'a>(pub(crate) &'a Arc<RegisteredTool>);
 
-/// An input that misses the schema, in words for the model and the person.
+/// A description of how an input violates its schema, for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InputError(pub String);
 
-/// Why a tool cannot be put into the box.
+/// The reason why a tool cannot be added to a [`Toolbox`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolboxError {
-    /// The name is taken.
+    /// Another tool has the name.
     #[error("the tool name {0} is taken")]
     NameTaken(String),
-    /// Providers refuse the name.
+    /// The name does not have the form that providers accept.
     #[error("the tool name {0:?} must be 1 to 64 characters of A-Z, a-z, 0-9, '_' and '-'")]
     BadName(String),
-    /// The schema is none, or not one of an object.
+    /// The schema is invalid, too expensive, or not an object schema.
     #[error("the input schema of the tool {name} cannot be used: {reason}")]
     BadSchema {
-        /// Whose.
+        /// The tool's name.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The tools of a post cost too much together.
+    /// The tools of a post exceed a limit together.
     #[error("{0}")]
     TooMuch(String),
 }
@@ -85,40 +89,41 @@ pub enum ToolboxError {
 // === impl Toolbox ===
 
 impl Toolbox {
-    /// A box of the tools that this process or an MCP server runs, each as `adjust` leaves its spec. Of two tools with one name the
-    /// first is taken. What cannot be used is left out, with the reason.
+    /// Creates a toolbox of tools that this process or an MCP server runs, and returns it with the errors of the tools that were left
+    /// out. `adjust` may change each tool's spec. If two tools have one name, the second is left out.
     pub fn new(
         tools: impl IntoIterator<Item = Arc<dyn Tool>>,
         adjust: impl Fn(&mut ToolSpec),
     ) -> (Self, Vec<ToolboxError>) {
         let mut server = BTreeMap::new();
-        let mut left_out = Vec::new();
+        let mut errors = Vec::new();
         for tool in tools {
             let mut spec = tool.spec();
             adjust(&mut spec);
             if server.contains_key(&spec.name) {
-                left_out.push(ToolboxError::NameTaken(spec.name));
+                errors.push(ToolboxError::NameTaken(spec.name));
                 continue;
             }
-            let entry = Entry::new(spec, Some(tool));
-            match entry.check() {
-                Ok(()) => _ = server.insert(entry.spec.name.clone(), Arc::new(entry)),
-                Err(error) => left_out.push(error),
+            let registered = RegisteredTool::new(spec, Some(tool));
+            match registered.check() {
+                Ok(()) => _ = server.insert(registered.spec.name.clone(), Arc::new(registered)),
+                Err(error) => errors.push(error),
             }
         }
-        (Self { server: Arc::new(server), browser: Arc::default() }, left_out)
+        (Self { server: Arc::new(server), browser: Arc::default() }, errors)
     }
 
-    /// The browser's tools of this box with what the server has in another.
+    /// Returns a toolbox with the browser's tools of `self` and the server's tools of `other`.
     #[must_use]
     pub fn with_server_tools_of(&self, other: &Self) -> Self {
         Self { server: other.server.clone(), browser: self.browser.clone() }
     }
 
-    /// The same box with the tools that a browser offers for one run. Nothing is built for them yet.
+    /// Returns a toolbox with the server's tools of `self` and the tools that a browser posted for a run. Their validators are built
+    /// later.
     ///
     /// # Errors
-    /// [`ToolboxError`] if a name is taken or unfit, a schema is none, or they cost too much.
+    /// Returns an error if a name is taken or invalid, a schema cannot be used, or the tools exceed a limit.
     pub fn with_browser_tools(
         &self,
         posted: &[PostedTool],
@@ -130,81 +135,82 @@ impl Toolbox {
             if self.server.contains_key(&tool.name) {
                 return Err(ToolboxError::NameTaken(tool.name.clone()));
             }
-            let entry = Entry::of_browser(tool);
-            entry.check()?;
-            cost.add(&entry, limits)?;
-            if let Some(taken) = browser.insert(tool.name.clone(), Arc::new(entry)) {
-                return Err(ToolboxError::NameTaken(taken.spec.name.clone()));
+            let registered = RegisteredTool::of_browser(tool);
+            registered.check()?;
+            cost.add(&registered, limits)?;
+            if let Some(earlier) = browser.insert(tool.name.clone(), Arc::new(registered)) {
+                return Err(ToolboxError::NameTaken(earlier.spec.name.clone()));
             }
         }
         Ok(Self { server: self.server.clone(), browser: Arc::new(browser) })
     }
 
-    /// The same box with tools that a browser offered when its run began; they were looked at then. A name that the server has taken
-    /// meanwhile is the server's.
+    /// Returns a toolbox with the server's tools of `self` and the browser's tools of a saved run, which were checked when the run began.
     #[must_use]
     pub fn with_saved_tools(&self, posted: &[PostedTool]) -> Self {
-        let browser =
-            posted.iter().map(|tool| (tool.name.clone(), Arc::new(Entry::of_browser(tool)))).collect();
+        let browser = posted
+            .iter()
+            .map(|tool| (tool.name.clone(), Arc::new(RegisteredTool::of_browser(tool))))
+            .collect();
         Self { server: self.server.clone(), browser: Arc::new(browser) }
     }
 
-    /// The tool of this name.
+    /// Returns the tool of this name.
     pub fn find(&self, name: &str) -> Option<ToolRef<'_>> {
         self.server.get(name).or_else(|| self.browser.get(name)).map(ToolRef)
     }
 
-    /// What is said of a call of a tool that the box does not have.
+    /// Creates the error of a call to a tool that does not exist.
     pub fn unknown_tool(&self, name: &str) -> ToolError {
         let known: Vec<&str> = self.specs().map(|spec| spec.name.as_str()).collect();
-        let words = format!("There is no tool named {name:?}. The tools are: {}.", known.join(", "));
-        ToolError::new(ErrorType::InvalidFormat, words)
+        let text = format!("There is no tool named {name:?}. The tools are: {}.", known.join(", "));
+        ToolError::new(ErrorType::InvalidFormat, text)
     }
 
-    /// All tools, the server's first, each by name.
+    /// Returns the specs of all tools: the server's first, each group in the order of names.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        let browser = self.browser.values().filter(|entry| !self.server.contains_key(&entry.spec.name));
-        self.server.values().chain(browser).map(|entry| &entry.spec)
+        let browser = self.browser.values().filter(|tool| !self.server.contains_key(&tool.spec.name));
+        self.server.values().chain(browser).map(|tool| &tool.spec)
     }
 }
 
 // === impl ToolRef ===
 
 impl<'a> ToolRef<'a> {
-    /// What is known of the tool.
+    /// Returns the tool's description.
     pub fn spec(self) -> &'a ToolSpec {
         &self.0.spec
     }
 
-    /// What runs it; `None` for a browser's tool.
+    /// Returns the tool's implementation; `None` for a browser's tool.
     pub fn tool(self) -> Option<&'a Arc<dyn Tool>> {
         self.0.tool.as_ref()
     }
 
-    /// What is said of a call whose input misses the schema.
-    pub fn validation_error(self, fault: &InputError) -> ToolError {
-        let words = format!("The input of {} does not fit its schema: {fault}.", self.0.spec.name);
-        ToolError::new(ErrorType::InvalidFormat, words)
+    /// Creates the error of a call whose input violates the schema.
+    pub fn validation_error(self, error: &InputError) -> ToolError {
+        let text = format!("The input of {} does not fit its schema: {error}.", self.0.spec.name);
+        ToolError::new(ErrorType::InvalidFormat, text)
     }
 
-    /// The check of an input of this tool.
+    /// Creates the check of an input against this tool's schema.
     pub fn check_of(self, input: Value) -> Check {
         Check::of_tool(self.0, input)
     }
 
-    /// Why inputs of this tool are not checked here: a pattern of its schema is of a dialect that may take for ever, and the program that
-    /// runs it looks at them itself.
+    /// Returns the reason if inputs of this tool are not checked: its schema has a pattern that might take exponential time. The program
+    /// behind the tool checks its inputs itself.
     pub fn unchecked(self) -> Option<&'a str> {
         match self.0.weight() {
-            Err(SchemaFault::Dialect(words)) if self.0.tool.is_some() => Some(words),
+            Err(SchemaFault::Dialect(reason)) if self.0.tool.is_some() => Some(reason),
             Ok(_) | Err(_) => None,
         }
     }
 }
 
-// === impl Entry ===
+// === impl RegisteredTool ===
 
-impl Entry {
+impl RegisteredTool {
     fn new(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Self {
         Self { spec, tool, key: OnceLock::new(), weight: OnceLock::new() }
     }
@@ -224,25 +230,27 @@ impl Entry {
         Self::new(spec, None)
     }
 
-    /// What the schema costs, found out once.
+    /// Returns the cost of the schema, which is determined once.
     pub fn weight(&self) -> &Result<Weight, SchemaFault> {
         self.weight.get_or_init(|| schema::weigh(&self.spec.input_schema))
     }
 
     fn check(&self) -> Result<(), ToolboxError> {
         let spec = &self.spec;
-        let fit = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(fit) {
+        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(is_allowed) {
             return Err(ToolboxError::BadName(spec.name.clone()));
         }
-        let bad = |reason: String| Err(ToolboxError::BadSchema { name: spec.name.clone(), reason });
         if spec.input_schema.get("type") != Some(&Value::from("object")) {
-            return bad("it must have \"type\": \"object\"".into());
+            let reason = "it must have \"type\": \"object\"".into();
+            return Err(ToolboxError::BadSchema { name: spec.name.clone(), reason });
         }
         match self.weight() {
             Ok(_) => Ok(()),
             Err(SchemaFault::Dialect(_)) if self.tool.is_some() => Ok(()),
-            Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => bad(reason.clone()),
+            Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
+                Err(ToolboxError::BadSchema { name: spec.name.clone(), reason: reason.clone() })
+            }
         }
     }
 }
@@ -250,10 +258,10 @@ impl Entry {
 // === impl PostedCost ===
 
 impl PostedCost {
-    /// Adds a tool that is fit by itself.
-    fn add(&mut self, entry: &Entry, limits: PostedLimits) -> Result<(), ToolboxError> {
-        let spec = &entry.spec;
-        let Ok(weight) = entry.weight() else { return Ok(()) };
+    /// Adds a tool that passed its own check.
+    fn add(&mut self, tool: &RegisteredTool, limits: PostedLimits) -> Result<(), ToolboxError> {
+        let spec = &tool.spec;
+        let Ok(weight) = tool.weight() else { return Ok(()) };
         if spec.description.len() > LONGEST_DESCRIPTION {
             return Err(ToolboxError::TooMuch(format!(
                 "the description of the tool {} has {} bytes; the limit is {LONGEST_DESCRIPTION}",
@@ -265,23 +273,17 @@ impl PostedCost {
         self.patterns += weight.patterns;
         self.building += weight.building;
         self.subschemas += weight.subschemas;
-        let too_much = |what: String| Err(ToolboxError::TooMuch(format!("together the tools {what}")));
-        if self.bytes > limits.bytes {
-            return too_much(format!("have more than {} bytes (max_tools_size)", limits.bytes));
-        }
-        if self.patterns > limits.patterns {
-            return too_much(format!(
-                "have more than {} patterns in their schemas (max_patterns)",
-                limits.patterns
-            ));
-        }
-        if self.building > schema::LARGEST_PATTERNS {
-            let most = schema::LARGEST_PATTERNS;
-            return too_much(format!("have patterns that stand for more than {most} states"));
-        }
-        if self.subschemas > MOST_SUBSCHEMAS {
-            return too_much(format!("have schemas that unfold to more than {MOST_SUBSCHEMAS} subschemas"));
-        }
-        Ok(())
+        let excess = if self.bytes > limits.bytes {
+            format!("have more than {} bytes (max_tools_size)", limits.bytes)
+        } else if self.patterns > limits.patterns {
+            format!("have more than {} patterns in their schemas (max_patterns)", limits.patterns)
+        } else if self.building > schema::LARGEST_PATTERNS {
+            format!("have patterns that stand for more than {} states", schema::LARGEST_PATTERNS)
+        } else if self.subschemas > MOST_SUBSCHEMAS {
+            format!("have schemas that unfold to more than {MOST_SUBSCHEMAS} subschemas")
+        } else {
+            return Ok(());
+        };
+        Err(ToolboxError::TooMuch(format!("together the tools {excess}")))
     }
 }

@@ -1,4 +1,4 @@
-//! Schemas and inputs as an attacker would write them. Nothing here measures time: what a check may cost is counted.
+//! Schemas and inputs as an attacker would write them. The tests count steps and do not measure time.
 
 use fermata_protocol::PostedTool;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn refusal(schema: Value) -> String {
 }
 
 fn check(schema: Value, input: Value) -> Check {
-    offer(schema).expect("the schema is taken").find("t").expect("a tool").check_of(input)
+    offer(schema).expect("the schema is accepted").find("t").expect("a tool").check_of(input)
 }
 
 fn items(schema: Value) -> Value {
@@ -34,14 +34,14 @@ fn fault(check: &Check) -> String {
 }
 
 #[test]
-fn patterns_that_may_take_for_ever_are_refused_by_name() {
+fn patterns_that_may_take_exponential_time_are_refused_by_name() {
     for (pattern, what) in
         [(r"^(a|aa)+\1y$", "a back-reference"), ("^(?=x).*$", "look-around"), ("(?<!x)y", "look-around")]
     {
         for schema in [json!({"anyOf": [{"pattern": pattern}]}), json!({"patternProperties": {pattern: {}}})]
         {
-            let words = refusal(items(schema));
-            assert!(words.contains(what) && words.contains(&format!("{pattern:?}")), "{words}");
+            let refusal = refusal(items(schema));
+            assert!(refusal.contains(what) && refusal.contains(&format!("{pattern:?}")), "{refusal}");
         }
     }
 }
@@ -66,21 +66,21 @@ fn what_the_tools_of_one_post_cost_together_is_limited() {
     let many = |schema: Value, count: usize| -> Vec<PostedTool> {
         (0..count).map(|n| posted(&format!("t{n}"), schema.clone())).collect()
     };
-    let words = |tools: &[PostedTool]| {
+    let refusal = |tools: &[PostedTool]| {
         Toolbox::default().with_browser_tools(tools, LIMITS).err().expect("too much").to_string()
     };
     let pattern = json!({"type": "object", "properties": {"a": {"pattern": "^a+$"}}});
     assert!(Toolbox::default().with_browser_tools(&many(pattern.clone(), 200), LIMITS).is_ok());
-    assert!(words(&many(pattern, 201)).contains("max_patterns"));
+    assert!(refusal(&many(pattern, 201)).contains("max_patterns"));
     let long = json!({"type": "object", "description": "x".repeat(200_000)});
-    assert!(words(&many(long, 6)).contains("max_tools_size"));
+    assert!(refusal(&many(long, 6)).contains("max_tools_size"));
     let mut talkative = posted("t", json!({"type": "object"}));
     talkative.description = Some("x".repeat(40_000));
-    assert!(words(&[talkative]).contains("description"));
+    assert!(refusal(&[talkative]).contains("description"));
 }
 
 #[test]
-fn what_is_no_schema_is_refused_without_building_it() {
+fn an_invalid_schema_is_refused_without_building_a_validator() {
     assert!(
         refusal(json!({"type": "object", "properties": {"a": {"type": 5}}})).contains("/properties/a/type")
     );
@@ -92,13 +92,13 @@ fn what_is_no_schema_is_refused_without_building_it() {
 fn data_that_looks_like_a_pattern_is_none() {
     let schema = json!({"type": "object", "default": {"pattern": "(?=x)"}, "properties": {"default": {"pattern": "^x$"}}});
     assert!(fault(&check(schema, json!({"default": "y"}))).contains("/default"));
-    // A reference may make a schema of it.
+    // A reference may use the data as a schema.
     let led_to = json!({"type": "object", "default": {"pattern": "(?=x)"}, "$ref": "#/default"});
     assert!(refusal(led_to).contains("look-around"));
 }
 
 #[test]
-fn an_input_that_does_not_fit_is_told_where() {
+fn the_error_of_an_input_starts_with_its_path() {
     let schema =
         json!({"type": "object", "properties": {"name": {"type": "string", "pattern": r"^\p{L}{1,50}$"}}});
     assert!(fault(&check(schema.clone(), json!({"name": "1"}))).starts_with("/name: "));
@@ -149,10 +149,10 @@ fn a_deep_input_in_a_deep_schema_does_not_exhaust_the_stack() {
     let schema = json!({"type": "object", "$defs": definitions, "properties": {"a": {"$ref": "#/$defs/d0"}}});
     let checker = Checker::new();
     for input in [json!({"a": {}}), json!({"a": 1})] {
-        let words = format!("{:?}", checker.check_here(&check_saved(&schema, input)));
+        let result = format!("{:?}", checker.check_here(&check_saved(&schema, input)));
         assert!(
-            words.contains("levels deep") || words.starts_with("Ok") || words.contains("object"),
-            "{words}"
+            result.contains("levels deep") || result.starts_with("Ok") || result.contains("object"),
+            "{result}"
         );
     }
     let tree =
@@ -170,14 +170,14 @@ fn check_saved(schema: &Value, input: Value) -> Check {
 }
 
 #[test]
-fn a_saved_tool_with_a_schema_of_yesterday_fails_only_when_it_is_called() {
+fn a_saved_tool_whose_schema_is_no_longer_accepted_fails_only_when_it_is_called() {
     let toolbox = Toolbox::default().with_saved_tools(&[posted("t", items(json!({"pattern": "(?=x)"})))]);
     let found = toolbox.find("t").expect("a tool");
     assert!(fault(&found.check_of(json!({}))).contains("look-around"));
 }
 
 #[test]
-fn those_with_the_same_schema_share_a_validator() {
+fn tools_with_equal_schemas_share_a_validator() {
     let schema = json!({"type": "object", "properties": {"a": {"pattern": "^a$"}}});
     let checker = Checker::new();
     for _ in 0..3 {
@@ -251,7 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_schema_and_no_input_take_a_check_past_its_allowance(mut schema in any_schema(), input in any_input()) {
+    fn no_schema_and_no_input_exceed_the_allowance_of_a_check(mut schema in any_schema(), input in any_input()) {
         if let Some(keywords) = schema.as_object_mut() {
             keywords.entry("type").or_insert("object".into());
         }
@@ -262,14 +262,14 @@ proptest! {
         if let Some(results) = at_once {
             prop_assert_eq!(&results[0], &here);
         }
-        // Who was let through at the post is told of the schema's faults then, and not when the tool is called.
+        // The faults of a schema are reported when the tool is posted, so an accepted schema has none when the tool is called.
         if offer(schema).is_ok() {
             prop_assert!(!format!("{here:?}").contains("cannot be used"), "{here:?}");
         }
     }
 
     #[test]
-    fn a_pattern_that_is_let_through_can_be_built(pattern in "[a-z(){}|*+?^$.\\\\0-9,\\[\\]\\-pPLsSdDwWb]{0,30}") {
+    fn an_accepted_pattern_can_be_built(pattern in "[a-z(){}|*+?^$.\\\\0-9,\\[\\]\\-pPLsSdDwWb]{0,30}") {
         let schema = items(json!({"pattern": pattern}));
         if let Ok(toolbox) = offer(schema) {
             let check = toolbox.find("t").expect("a tool").check_of(json!({"x": ["a"]}));

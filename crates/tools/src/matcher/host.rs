@@ -1,4 +1,4 @@
-//! Hosts of URLs, as the WHATWG URL standard reads them: an address in any spelling is the address.
+//! Hosts of URLs, parsed by the WHATWG URL standard, so that all spellings of an address are equal.
 
 use std::{fmt, net::IpAddr};
 
@@ -6,51 +6,57 @@ use url::{Host, Url};
 
 use super::Side;
 
-/// Which hosts are meant.
+/// A condition on the host of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
-    /// This one.
+    /// The host is this one.
     Is(HostName),
-    /// Those below this one, as `*.example.com` says it.
+    /// The host is a subdomain of this one, as in `*.example.com`.
     Below(HostName),
 }
 
-/// A host in the one spelling that is compared.
+/// A host in its canonical spelling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostName {
-    /// In lower case, as DNS has it, without a dot at the end.
+    /// A domain name in lower case, in its ASCII form and without a dot at the end.
     Domain(String),
-    /// An address; one of version 4 that is written as version 6 is of version 4.
+    /// An IP address. An IPv4-mapped IPv6 address is kept as IPv4.
     Address(IpAddr),
 }
 
 impl HostPattern {
-    /// Reads a host, or `*.` and a host.
+    /// Parses a host, or `*.` and a host.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns a message if the text is not a host.
     pub fn new(text: &str) -> Result<Self, String> {
-        let wrong = || {
+        Self::parse(text).ok_or_else(|| {
             format!(
                 "{text:?} is not a host, such as \"docs.example.com\", \"*.example.com\" or \"127.0.0.1\""
             )
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (is_below, host) = match text.strip_prefix("*.") {
+            Some(host) => (true, host),
+            None => (false, text),
         };
-        let (below, host) = text.strip_prefix("*.").map_or((false, text), |host| (true, host));
         let is_version_6 = host.parse::<std::net::Ipv6Addr>().is_ok();
         let host = if is_version_6 { format!("[{host}]") } else { host.to_owned() };
         if host.is_empty() || host.contains('*') {
-            return Err(wrong());
+            return None;
         }
-        let name = HostName::of(&Host::parse(&host).map_err(|_| wrong())?);
-        match (below, name) {
-            (false, name) => Ok(Self::Is(name)),
-            (true, name @ HostName::Domain(_)) => Ok(Self::Below(name)),
-            (true, HostName::Address(_)) => Err(wrong()),
+        match (is_below, HostName::of(&Host::parse(&host).ok()?)) {
+            (false, name) => Some(Self::Is(name)),
+            (true, name @ HostName::Domain(_)) => Some(Self::Below(name)),
+            (true, HostName::Address(_)) => None,
         }
     }
 
-    /// Whether a text is a URL of such a host. To allow, it has to be a URL that every reader takes for the same; to restrict it is enough
-    /// that some reader finds the host in it.
+    /// Returns whether a text is a URL with such a host.
+    ///
+    /// On the side that allows, every program must read the URL that way; on the side that restricts, it is enough that one could.
     pub(super) fn matches(&self, text: &str, side: Side) -> bool {
         match side {
             Side::Allows => host_of_plain_url(text).is_some_and(|host| self.is(&host)),
@@ -70,35 +76,37 @@ impl HostPattern {
     }
 }
 
-/// Whether a text is a URL that every reader takes for the same.
+/// Returns whether a text is a URL that every program reads in one way.
 pub(super) fn is_plain_url(text: &str) -> bool {
     host_of_plain_url(text).is_some()
 }
 
-/// The host of a URL in which nothing is left to the reader: no backslash, no space or control character, no name and password in front of
-/// the host, and a scheme that goes to the host it names.
+/// Returns the host of a URL that leaves no room for interpretation: it has no backslash, space or control character, no credentials in
+/// front of the host, and a scheme that connects to the host it names.
 fn host_of_plain_url(text: &str) -> Option<HostName> {
     let is_odd = |c: char| c == '\\' || c.is_control() || c.is_whitespace();
     if text.contains(is_odd) || !text.contains("://") {
         return None;
     }
     let url = Url::parse(text).ok()?;
-    let goes_there = matches!(url.scheme(), "http" | "https" | "ws" | "wss" | "ftp");
-    let is_bare = url.username().is_empty() && url.password().is_none();
+    let connects_to_host = matches!(url.scheme(), "http" | "https" | "ws" | "wss" | "ftp");
+    let has_credentials = !url.username().is_empty() || url.password().is_some();
     let authority = text.split_once("://")?.1.split(['/', '?', '#']).next()?;
-    if !goes_there || !is_bare || authority.contains('@') {
+    if !connects_to_host || has_credentials || authority.contains('@') {
         return None;
     }
     Some(HostName::of(&url.host()?.to_owned()))
 }
 
-/// The hosts that a reader may find in a text: a URL's, and those of a text that lacks its scheme or has one that names its host in the
-/// same way.
+/// Returns the hosts that some program may find in a text: the text as a URL, as a URL without its scheme, and with another scheme.
 fn possible_hosts(text: &str) -> impl Iterator<Item = HostName> {
-    let bare = text.trim_start_matches(|c: char| c.is_control() || c.is_whitespace());
-    let behind_scheme = bare.split_once("://").map_or(bare, |(_, rest)| rest);
-    let behind_slashes = behind_scheme.trim_start_matches(['/', '\\']);
-    let spellings = [bare.to_owned(), format!("http://{bare}"), format!("http://{behind_slashes}")];
+    let trimmed = text.trim_start_matches(|c: char| c.is_control() || c.is_whitespace());
+    let without_scheme = match trimmed.split_once("://") {
+        Some((_, rest)) => rest,
+        None => trimmed,
+    };
+    let without_slashes = without_scheme.trim_start_matches(['/', '\\']);
+    let spellings = [trimmed.to_owned(), format!("http://{trimmed}"), format!("http://{without_slashes}")];
     spellings.into_iter().filter_map(|spelling| {
         let url = Url::parse(&spelling).ok()?;
         Some(HostName::of(&url.host()?.to_owned()))
@@ -137,7 +145,7 @@ impl fmt::Display for HostPattern {
 mod tests {
     use super::*;
 
-    /// Whether a URL matches to allow and to restrict.
+    /// Returns whether a URL matches on the side that allows, and on the side that restricts.
     fn matches(host: &str, url: &str) -> (bool, bool) {
         let host = HostPattern::new(host).unwrap();
         (host.matches(url, Side::Allows), host.matches(url, Side::Restricts))
@@ -172,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_take_for_different_hosts_is_good_enough_to_restrict_and_not_to_allow() {
+    fn an_ambiguous_url_matches_to_restrict_and_not_to_allow() {
         for url in [
             "docs.example.com/a",
             "//docs.example.com/a",
@@ -213,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_means_the_hosts_below() {
+    fn a_star_means_subdomains() {
         for (url, is_below) in [
             ("https://a.example.com", true),
             ("https://a.b.example.com", true),
@@ -227,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn a_text_that_is_not_a_host_is_refused() {
         for bad in ["", "*", "*.", "*.*.com", "a/b", "https://a.com", "a.com:80", "a b", "*.127.0.0.1", "a@b"]
         {
             assert!(HostPattern::new(bad).is_err(), "{bad:?}");

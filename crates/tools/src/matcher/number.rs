@@ -1,18 +1,18 @@
-//! Numbers by value, however they are spelled: `1000`, `1000.0` and `1e3` are one.
+//! Numbers that are compared by value: `1000`, `1000.0` and `1e3` are equal.
 
 use std::cmp::Ordering;
 
-/// A decimal number, exactly. Its value is `0.digits × 10^exponent`; zero has no digits.
+/// An exact decimal number. Its value is `0.digits × 10^exponent`; zero has no digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decimal {
     negative: bool,
-    /// Without zeros at either end.
+    /// The digits without zeros at either end.
     digits: String,
     exponent: i64,
 }
 
 impl Decimal {
-    /// Reads a number as JSON and TOML spell it; `None` if the text is none.
+    /// Parses a number in the syntax of JSON or TOML; `None` if the text is not a number.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
@@ -38,7 +38,7 @@ impl Decimal {
         Some(Self { negative, digits: digits.to_owned(), exponent: exponent.saturating_add(point) })
     }
 
-    /// The number without an exponent, unless that would be long.
+    /// Returns the number without an exponent; `None` if that would be very long.
     pub fn plain(&self) -> Option<String> {
         const LONGEST: i64 = 400;
         if self.exponent.abs() > LONGEST || self.digits.len() > 1000 {
@@ -59,7 +59,7 @@ impl Decimal {
     }
 }
 
-/// An exponent, as far as an `i64` goes: what is beyond is as large or as small as there is.
+/// Parses an exponent. One that is out of range becomes the largest or the smallest exponent.
 fn parse_exponent(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn numbers_are_in_the_order_of_their_values() {
         let ordered = ["-1e9", "-10", "-9.5", "-0.1", "0", "1e-9", "0.1", "0.11", "9.5", "10", "10.5", "1e9"];
-        for (place, one) in ordered.iter().enumerate() {
-            for other in &ordered[place + 1..] {
+        for (index, one) in ordered.iter().enumerate() {
+            for other in &ordered[index + 1..] {
                 assert!(number(one) < number(other), "{one} < {other}");
             }
         }

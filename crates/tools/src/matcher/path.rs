@@ -1,31 +1,33 @@
-//! Folders, and paths that are in them. Paths are cleaned by their text alone: no file system is asked, so links are not followed.
+//! Folders, and paths in them. Paths are normalized as texts, without access to a file system, so symbolic links are not followed.
 
 use std::fmt;
 
 use super::Side;
 
-/// A folder by its absolute path.
+/// The absolute path of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folder(Vec<String>);
 
 impl Folder {
-    /// Reads the path of a folder.
+    /// Parses the path of a folder.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns a message if the path is not absolute or cannot be normalized.
     pub fn new(path: &str) -> Result<Self, String> {
         if path.contains('\\') {
             return Err(format!("{path:?} has a backslash; write the path with slashes"));
         }
-        let parts = clean(path, Side::Allows)
+        let parts = normalize(path, Side::Allows)
             .ok_or_else(|| format!("{path:?} is not the absolute path of a folder, such as \"/srv/safe\""))?;
         Ok(Self(parts.into_iter().map(str::to_owned).collect()))
     }
 
-    /// Whether the folder is the path's, or one above it. What takes a backslash for a slash reads a path in another way: to allow, both
-    /// ways have to lead into the folder, to restrict one is enough.
+    /// Returns whether a path is the folder or in it.
+    ///
+    /// Some programs read a backslash as a slash. On the side that allows, both readings must be in the folder; on the side that
+    /// restricts, one is enough.
     pub(super) fn holds(&self, path: &str, side: Side) -> bool {
-        let is_in = |path: &str| clean(path, side).is_some_and(|parts| self.is_beginning_of(&parts));
+        let is_in = |path: &str| normalize(path, side).is_some_and(|parts| self.is_prefix_of(&parts));
         if !path.contains('\\') {
             return is_in(path);
         }
@@ -36,19 +38,21 @@ impl Folder {
         }
     }
 
-    fn is_beginning_of(&self, parts: &[&str]) -> bool {
+    fn is_prefix_of(&self, parts: &[&str]) -> bool {
         parts.len() >= self.0.len() && self.0.iter().zip(parts).all(|(own, part)| own == part)
     }
 }
 
-/// Whether a text is an absolute path that can be cleaned.
+/// Returns whether a text is an absolute path that can be normalized.
 pub(super) fn is_path(text: &str) -> bool {
-    clean(text, Side::Allows).is_some()
+    normalize(text, Side::Allows).is_some()
 }
 
-/// The names in an absolute path after `.`, `..` and doubled slashes are worked out; `None` for a path that is relative or holds NUL. A
-/// `..` at the root stays there, as in a file system; a path that counts on it is not good enough to allow.
-fn clean(path: &str, side: Side) -> Option<Vec<&str>> {
+/// Returns the names in an absolute path after `.`, `..` and repeated slashes are resolved; `None` if the path is relative or contains
+/// NUL.
+///
+/// `..` at the root stays there, as in a file system. On the side that allows, a path that relies on this is refused.
+fn normalize(path: &str, side: Side) -> Option<Vec<&str>> {
     if !path.starts_with('/') || path.contains('\0') {
         return None;
     }
@@ -78,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_in_a_folder_after_it_was_cleaned() {
+    fn a_path_is_normalized_before_it_is_compared_with_a_folder() {
         let safe = Folder::new("/srv/safe/").unwrap();
         for (path, is_in) in [
             ("/srv/safe", true),
@@ -106,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_good_enough_to_restrict_and_not_to_allow() {
+    fn an_ambiguous_path_matches_to_restrict_and_not_to_allow() {
         let etc = Folder::new("/etc").unwrap();
         for path in ["/../etc/passwd", "/tmp/..\\etc/passwd", "\\etc\\passwd", "/etc/x\\..\\..\\home"] {
             assert!(etc.holds(path, Side::Restricts), "{path:?}");
             assert!(!etc.holds(path, Side::Allows), "{path:?}");
         }
-        assert!(etc.holds("/etc/a\\b", Side::Allows), "either way it is in the folder");
+        assert!(etc.holds("/etc/a\\b", Side::Allows), "both readings are in the folder");
     }
 
     #[test]

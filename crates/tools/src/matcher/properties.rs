@@ -1,4 +1,4 @@
-//! What holds of every matcher, path and host, whatever the input.
+//! Properties that hold for every matcher and every input.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Decimal, Folder, HostPattern, Matcher, Side, TextRegex};
 use crate::Pattern;
 
-/// Texts that are likely to be nearly a path, a URL or a number.
+/// Generates texts that are often almost a path, a URL or a number.
 fn odd_text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "/",
@@ -88,7 +88,7 @@ fn matcher() -> impl Strategy<Value = Matcher> {
     })
 }
 
-/// Where std's components lead, `..` worked out by the text alone.
+/// Returns a path with `..` resolved as text, by the components of std.
 fn lexically(path: &str) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for component in Path::new(path).components() {
@@ -105,7 +105,7 @@ proptest! {
     #[test]
     fn what_matches_to_allow_matches_to_restrict(matcher in matcher(), value in odd_value()) {
         prop_assert!(!matcher.matches(&value, Side::Allows) || matcher.matches(&value, Side::Restricts));
-        // Every matcher can be shown. One of the empty text is shown as that.
+        // Every matcher can be formatted.
         let _ = matcher.to_string();
     }
 

@@ -1,13 +1,12 @@
-//! An input that is read through a meter, so that checking it ends, whatever the schema.
+//! A limit on the work of a check, which the check cannot exceed with any schema and any input.
 //!
-//! A thread that computes cannot be stopped from outside. The validator reads its input through [`Metered`], and every read is paid
-//! for out of an allowance; when that is used up, or the time is over, the input has nothing more to read and the check comes to its
-//! end within moments. What it says then does not count. Prices follow what the validator does with what it reads: a string costs its
-//! length times the size of the patterns it may be matched against, a list that must have no two equal elements costs as much as
-//! comparing them.
+//! A thread that computes cannot be stopped from outside. So the validator reads its input through [`Metered`], and each read takes steps
+//! from an allowance. When the allowance is used up, or the time is over, the input appears to be empty, and the check ends soon; its
+//! result does not count. The prices follow the validator's work: a string costs its length times the size of the patterns that it may be
+//! matched against, and a list that must have unique elements costs as much as comparing them.
 //!
-//! Invariant: whoever runs a check holds a [`Meter`]; the allowance belongs to the thread, because the validator's interface leaves no
-//! other place for it.
+//! Invariant: a [`Meter`] exists while a check runs. The allowance is a thread-local, because the validator's interface has no other place
+//! for it.
 
 use std::{borrow::Cow, cell::Cell, time::Instant};
 
@@ -17,40 +16,40 @@ use jsonschema::{
 };
 use serde_json::{Map, Value};
 
-/// The least that a string costs for each byte, as a fraction: formats and comparisons look at all of it.
+/// The bytes of a string that cost one step at least, because formats and comparisons read all of it.
 const BYTES_A_STEP: u64 = 16;
-/// After so many reads the clock is looked at.
+/// The number of reads after which the clock is read.
 const READS_A_LOOK: u32 = 1024;
 
-/// What reading costs, where it depends on the schema.
+/// The prices that depend on the schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prices {
-    /// Steps for each node that is reached.
+    /// The steps for each node.
     pub node: u64,
-    /// Steps for each byte of a string, for the largest pattern that it may be matched against.
+    /// The steps for each byte of a string, given the largest pattern that it may be matched against.
     pub string_byte: u64,
-    /// Steps for each byte of a property's name, for all patterns that it may be matched against.
+    /// The steps for each byte of a property name, given all patterns that it may be matched against.
     pub name_byte: u64,
-    /// Steps for each fault that is put into words.
-    pub fault: u64,
-    /// Steps to compare a list or an object with the values that the schema names.
+    /// The steps for each error that is described.
+    pub error: u64,
+    /// The steps for comparing a list or an object with the values that the schema names.
     pub comparison: u64,
 }
 
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(0) };
-    static PRICES: Cell<Prices> = const { Cell::new(Prices { node: 0, string_byte: 0, name_byte: 0, fault: 0, comparison: 0 }) };
+    static PRICES: Cell<Prices> = const { Cell::new(Prices { node: 0, string_byte: 0, name_byte: 0, error: 0, comparison: 0 }) };
     static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
     static READS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// An allowance for checks on this thread, for as long as it lives.
+/// A guard that gives this thread an allowance for checks, until it is dropped.
 pub(crate) struct Meter {
     allowed: u64,
 }
 
 impl Meter {
-    /// Allows so many steps until then.
+    /// Starts an allowance of a number of steps that ends at a point in time.
     pub fn start(steps: u64, until: Option<Instant>, prices: Prices) -> Self {
         LEFT.set(steps);
         UNTIL.set(until);
@@ -59,12 +58,12 @@ impl Meter {
         Self { allowed: steps }
     }
 
-    /// Steps that were taken.
+    /// Returns the number of steps that were taken.
     pub fn used(&self) -> u64 {
         self.allowed - LEFT.get()
     }
 
-    /// Whether the allowance was enough.
+    /// Returns whether the allowance was enough.
     pub fn was_enough(&self) -> bool {
         LEFT.get() > 0
     }
@@ -77,7 +76,7 @@ impl Drop for Meter {
     }
 }
 
-/// Pays for a read. Whether there is anything left.
+/// Takes steps from the allowance and returns whether there are any left.
 fn pay(steps: u64) -> bool {
     let mut left = LEFT.get().saturating_sub(steps.max(1));
     let reads = READS.get() + 1;
@@ -94,10 +93,10 @@ fn pay_string(bytes: usize, byte_price: u64) -> bool {
     pay(1 + bytes / BYTES_A_STEP + bytes.saturating_mul(byte_price))
 }
 
-/// The representation of JSON that is paid for.
+/// The metered representation of JSON.
 pub(crate) struct MeteredJson;
 
-/// A value that is paid for.
+/// A value of which each read takes steps.
 #[derive(Clone, Copy)]
 pub(crate) struct Metered<'a>(pub &'a Value);
 
@@ -171,16 +170,16 @@ impl<'a> Node<'a, MeteredJson> for Metered<'a> {
     }
 
     fn equals_value(&self, expected: &Value) -> bool {
-        let may_go_on = match self.0 {
+        let is_allowed = match self.0 {
             Value::String(string) => pay_string(string.len(), 0),
             Value::Array(_) | Value::Object(_) => pay(PRICES.get().comparison),
             Value::Null | Value::Bool(_) | Value::Number(_) => pay(1),
         };
-        may_go_on && <&Value as Node<'a, SerdeJson>>::equals_value(&self.0, expected)
+        is_allowed && <&Value as Node<'a, SerdeJson>>::equals_value(&self.0, expected)
     }
 
     fn to_value(&self) -> Cow<'a, Value> {
-        pay(PRICES.get().fault);
+        pay(PRICES.get().error);
         Cow::Borrowed(self.0)
     }
 
@@ -209,7 +208,7 @@ impl<'a> Object<'a, MeteredJson> for Entries<'a> {
     }
 }
 
-/// Goes through an object's entries for as long as it can pay.
+/// An iterator over an object's entries that ends when the allowance does.
 pub(crate) struct EntriesIter<'a>(serde_json::map::Iter<'a>);
 
 impl<'a> Iterator for EntriesIter<'a> {
@@ -218,8 +217,8 @@ impl<'a> Iterator for EntriesIter<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let (name, value) = self.0.next()?;
         let prices = PRICES.get();
-        let may_go_on = pay(prices.node) && pay_string(name.len(), prices.name_byte);
-        may_go_on.then_some((name.as_str(), Metered(value)))
+        let is_allowed = pay(prices.node) && pay_string(name.len(), prices.name_byte);
+        if is_allowed { Some((name.as_str(), Metered(value))) } else { None }
     }
 }
 
@@ -240,7 +239,7 @@ impl<'a> Array<'a, MeteredJson> for Elements<'a> {
     fn is_unique(&self) -> bool {
         let size: u64 = self.0.iter().map(size).sum();
         let count = self.0.len() as u64;
-        // Lists and objects may be made so that all of them hash alike; then each is compared with each.
+        // Lists and objects can be constructed so that all of them have one hash. Then all pairs are compared.
         let comparisons =
             if self.0.iter().any(|item| item.is_array() || item.is_object()) { count } else { 1 };
         if !pay(size.saturating_add(size.saturating_mul(comparisons) / BYTES_A_STEP)) {
@@ -250,7 +249,7 @@ impl<'a> Array<'a, MeteredJson> for Elements<'a> {
     }
 }
 
-/// Goes through a list for as long as it can pay.
+/// An iterator over a list that ends when the allowance does.
 pub(crate) struct ElementsIter<'a>(std::slice::Iter<'a, Value>);
 
 impl<'a> Iterator for ElementsIter<'a> {
@@ -262,7 +261,7 @@ impl<'a> Iterator for ElementsIter<'a> {
     }
 }
 
-/// Nodes of a value, a long string counting as several.
+/// Returns the number of nodes of a value. A long string counts as several.
 pub(crate) fn size(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,

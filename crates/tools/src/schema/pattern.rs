@@ -1,71 +1,76 @@
-//! What a regular expression of a schema may be, judged without building it.
+//! The cost of the regular expressions of schemas, determined without compiling them.
 //!
-//! Patterns come from pages. They are matched by an engine that is linear in its input, which has neither look-around nor
-//! back-references; and a pattern of ten characters may stand for megabytes of states, so its size is reckoned from its syntax first.
+//! Patterns come from pages. The engine that matches them takes linear time and supports neither look-around nor back-references. A
+//! pattern of ten characters may compile to megabytes of states, so its size is estimated from its syntax first.
 
 use regex_syntax::ast::{
     Ast, ClassSet, ClassSetItem, ErrorKind, Flag, FlagsItemKind, Repetition, RepetitionKind, RepetitionRange,
     parse::Parser,
 };
 
-/// Bytes of one pattern.
+/// The limit on the length of a pattern, in bytes.
 pub(crate) const LONGEST: usize = 2_000;
-/// States of one pattern.
+/// The limit on the states of a pattern.
 pub(crate) const LARGEST: u64 = 64_000;
-/// States that stand for a class of Unicode, such as all letters.
+/// The estimated states of a Unicode class, such as all letters.
 const UNICODE_CLASS: u64 = 800;
-/// The same where case does not count, because each character of it is looked up.
+/// The cost of a Unicode class if case is ignored. It is higher because each character of the class is looked up.
 const UNICODE_CLASS_ANY_CASE: u64 = 16_000;
-/// Bytes that a class such as `\s` has in the dialect of the engine.
-const CLASS_WRITTEN_OUT: u64 = 170;
+/// The length of a class such as `\s` after its translation for the engine, in bytes.
+const TRANSLATED_CLASS: u64 = 170;
 
-/// What a pattern costs.
+/// The cost of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PatternCost {
-    /// What it is matched with, and so how long that may take for each byte.
+    /// The number of states, which determines the time that matching takes for each byte.
     pub states: u64,
-    /// What building it takes, in the same unit.
+    /// The cost of compiling the pattern, in states.
     pub building: u64,
 }
 
-/// Why a pattern cannot be used, in words for who wrote it.
+/// The reason why a pattern cannot be used, as a text for its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PatternFault {
-    /// It is one of another dialect, whose patterns may take for ever.
+    /// The pattern has a construct that cannot be matched in linear time.
     Dialect(String),
-    /// It is none, or too much.
+    /// The pattern is invalid or too expensive.
     Unusable(String),
 }
 
-/// What a pattern costs.
+/// Determines the cost of a pattern.
+///
+/// # Errors
+/// Returns the reason if the pattern cannot be used.
 pub(crate) fn weigh(pattern: &str) -> Result<PatternCost, PatternFault> {
     let unusable =
-        |words: String| Err(PatternFault::Unusable(format!("the pattern {} {words}", quoted(pattern))));
+        |reason: String| Err(PatternFault::Unusable(format!("the pattern {} {reason}", quoted(pattern))));
     if pattern.len() > LONGEST {
         return unusable(format!("has {} bytes; the limit is {LONGEST}", pattern.len()));
     }
     let too_large =
         || format!("stands for more than {LARGEST} states; use fewer or smaller repetitions and classes");
-    // The translation goes through the pattern anew for each class that it writes out.
-    let classes = pattern.as_bytes().windows(2).filter(|pair| is_written_out(pair)).count() as u64;
-    let building = classes * (pattern.len() as u64 + classes * CLASS_WRITTEN_OUT) / 16;
+    // The translation reads the whole pattern again for each class that it expands.
+    let classes = pattern.as_bytes().windows(2).filter(|pair| is_expanded(pair)).count() as u64;
+    let building = classes * (pattern.len() as u64 + classes * TRANSLATED_CLASS) / 16;
     if building > LARGEST {
         return unusable(too_large());
     }
-    let translated = jsonschema_regex::to_rust_regex(pattern);
-    let Some(translated) = translated.ok().filter(|_| jsonschema_regex::is_valid_ecma_regex(pattern)) else {
+    let Ok(translated) = jsonschema_regex::to_rust_regex(pattern) else {
         return unusable("is not a regular expression of ECMA-262".into());
     };
+    if !jsonschema_regex::is_valid_ecma_regex(pattern) {
+        return unusable("is not a regular expression of ECMA-262".into());
+    }
     let syntax = match Parser::new().parse(&translated) {
         Ok(syntax) => syntax,
         Err(error) => {
-            let other = match error.kind() {
+            let construct = match error.kind() {
                 ErrorKind::UnsupportedLookAround => "look-around",
                 ErrorKind::UnsupportedBackreference => "a back-reference",
                 kind => return unusable(format!("is not a regular expression: {kind}")),
             };
             return Err(PatternFault::Dialect(format!(
-                "the pattern {} uses {other}, which this server does not have because matching it may take for ever",
+                "the pattern {} uses {construct}, which this server does not support, because matching it may take exponential time",
                 quoted(pattern)
             )));
         }
@@ -77,11 +82,12 @@ pub(crate) fn weigh(pattern: &str) -> Result<PatternCost, PatternFault> {
     Ok(PatternCost { states, building: building + states })
 }
 
-fn is_written_out(pair: &[u8]) -> bool {
+/// Returns whether two bytes are a class such as `\s`, which the translation expands.
+fn is_expanded(pair: &[u8]) -> bool {
     pair[0] == b'\\' && matches!(pair[1], b's' | b'S' | b'd' | b'D' | b'w' | b'W')
 }
 
-/// The head of a pattern, for a message.
+/// Quotes the first characters of a pattern for a message.
 fn quoted(pattern: &str) -> String {
     let head: String = pattern.chars().take(80).collect();
     if head.len() == pattern.len() { format!("{head:?}") } else { format!("{head:?}…") }
@@ -95,7 +101,7 @@ fn states(syntax: &Ast, any_case: bool) -> u64 {
         Ast::Dot(_) => 16,
         Ast::ClassPerl(_) | Ast::ClassUnicode(_) => unicode_class,
         Ast::ClassBracketed(class) => {
-            // What a class leaves out of all of Unicode has a state for each gap.
+            // A negated class needs a state for each gap between its characters.
             let negated = if class.negated { 16 } else { 0 };
             negated + class_states(&class.kind, unicode_class, any_case)
         }
@@ -149,7 +155,7 @@ fn item_states(item: &ClassSetItem, unicode_class: u64, any_case: bool) -> u64 {
     }
 }
 
-/// Whether some part of it is matched whatever the case.
+/// Returns whether some part of a pattern is matched without regard to case.
 fn ignores_case(syntax: &Ast) -> bool {
     let has = |items: &[regex_syntax::ast::FlagsItem]| {
         items.iter().any(|item| item.kind == FlagsItemKind::Flag(Flag::CaseInsensitive))

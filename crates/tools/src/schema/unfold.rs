@@ -1,32 +1,32 @@
-//! How many checks a schema stands for, counted before it is used.
+//! The number of subschemas that a schema unfolds to, counted before a validator is built.
 //!
-//! A schema of a few lines can unfold to a billion checks: by references that double at each level, or by referring to itself twice
-//! for the same place of the input. Both are refused here, so that building a validator ends soon.
+//! A schema of a few lines can unfold to a billion checks, if its references double at each level, or if it refers to itself twice for
+//! one path of the input. Both are refused here, so that building a validator does not take long.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Subschemas of one schema with its references unfolded.
+/// The limit on the subschemas of a schema with its references unfolded.
 const LARGEST: u64 = 10_000;
-/// References from within one subschema back to it.
+/// The limit on the references from within a subschema back to it.
 const MOST_OFTEN: usize = 500;
-/// Subschemas within one another.
+/// The limit on subschemas within each other.
 const DEEPEST: usize = 200;
-/// Steps that are taken to find out whether two references mean one place of the input.
+/// The limit on the steps for finding out whether two references apply to one path of the input.
 const MOST_COMPARED: usize = 1_000_000;
-/// How often a validator looks at what lies beside `unevaluatedProperties` or `unevaluatedItems`.
+/// The number of times that a validator applies the keywords beside `unevaluatedProperties` or `unevaluatedItems`.
 const LOOKS_BESIDE_UNEVALUATED: u64 = 3;
-/// Where references may lead although the schema does not have it: the validator knows the dialects themselves.
+/// The addresses of schemas that a reference may name although the schema does not contain them: the validator has the metaschemas.
 const DIALECTS: [&str; 2] = ["http://json-schema.org/", "https://json-schema.org/"];
 
-/// Keywords whose subschemas look at the same place of the input.
+/// Keywords whose subschemas apply to the value itself.
 const HERE: [&str; 9] =
     ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
-/// Keywords whose subschemas look at properties of any name.
+/// Keywords whose subschemas apply to properties of any name.
 const PROPERTIES: [&str; 4] =
     ["patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"];
-/// Keywords whose subschemas look at elements.
+/// Keywords whose subschemas apply to elements of a list.
 const ELEMENTS: [&str; 5] = ["items", "prefixItems", "additionalItems", "contains", "unevaluatedItems"];
 
 /// One step into an input.
@@ -37,22 +37,23 @@ enum Step<'a> {
     Element,
 }
 
-/// A subschema that is being unfolded, and where below it the schema refers to it again.
+/// A subschema that is being unfolded.
 struct Unfolding<'a> {
     schema: &'a Value,
-    /// How long the path into the input is here.
-    at: usize,
-    again: Vec<Vec<Step<'a>>>,
+    /// The length of the path into the input at which the subschema applies.
+    path_length: usize,
+    /// The paths, from there on, at which the subschema refers to itself.
+    self_references: Vec<Vec<Step<'a>>>,
 }
 
 struct Walk<'a> {
     root: &'a Value,
-    /// What references find by a name.
+    /// The subschemas that references can find by a name.
     names: HashMap<&'a str, &'a Value>,
-    /// Whether a part of the schema has an address of its own, so that references may mean what only the validator knows.
+    /// True if a part of the schema has its own address, so that only the validator can resolve some references.
     has_addresses: bool,
     seen: u64,
-    /// How often what is looked at now is looked at.
+    /// The number of times that the validator applies the current subschema.
     looks: u64,
     depth: usize,
     compared: usize,
@@ -60,19 +61,19 @@ struct Walk<'a> {
     unfolding: Vec<Unfolding<'a>>,
 }
 
-/// What a schema unfolds to.
+/// The size of a schema with its references unfolded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unfolded {
-    /// Subschemas, with references unfolded.
+    /// The number of subschemas.
     pub subschemas: u64,
-    /// The most of them within one another.
+    /// The largest number of subschemas within each other.
     pub depth: usize,
 }
 
-/// Unfolds a schema that has these references.
+/// Measures a schema that has these references.
 ///
 /// # Errors
-/// What is too much, in words for who wrote it.
+/// Returns a text for the schema's author if the schema exceeds a limit, or if a reference leads nowhere.
 pub(crate) fn unfold(schema: &Value, references: &[&str]) -> Result<Unfolded, String> {
     let mut walk = Walk {
         root: schema,
@@ -92,6 +93,8 @@ pub(crate) fn unfold(schema: &Value, references: &[&str]) -> Result<Unfolded, St
     walk.unfold(schema)?;
     Ok(Unfolded { subschemas: walk.seen, depth: walk.depth })
 }
+
+// === impl Walk ===
 
 impl<'a> Walk<'a> {
     fn note_names(&mut self, schema: &'a Value) {
@@ -118,7 +121,8 @@ impl<'a> Walk<'a> {
         if self.unfolding.len() >= DEEPEST {
             return Err(format!("it is nested over {DEEPEST} levels deep"));
         }
-        self.unfolding.push(Unfolding { schema, at: self.path.len(), again: Vec::new() });
+        let path_length = self.path.len();
+        self.unfolding.push(Unfolding { schema, path_length, self_references: Vec::new() });
         self.depth = self.depth.max(self.unfolding.len());
         self.unfold_keywords(keywords)?;
         self.unfolding.pop();
@@ -154,7 +158,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A schema, a list of schemas, or an object of schemas by name: the last cannot be told from the first, and counts as both.
+    /// Unfolds a schema, a list of schemas, or an object of schemas by name. An object of objects may be either, so it counts as both.
     fn unfold_all(&mut self, value: &'a Value) -> Result<(), String> {
         match value {
             Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.unfold(schema)),
@@ -182,22 +186,22 @@ impl<'a> Walk<'a> {
         let Some(known) = self.unfolding.iter_mut().rfind(|known| std::ptr::eq(known.schema, target)) else {
             return self.unfold(target);
         };
-        let path = self.path[known.at..].to_vec();
-        self.compared += known.again.len() * path.len().max(1);
+        let path = self.path[known.path_length..].to_vec();
+        self.compared += known.self_references.len() * path.len().max(1);
         if self.compared > MOST_COMPARED {
             return Err("it refers to itself in too many places".into());
         }
-        if known.again.iter().any(|other| same_place(other, &path)) {
+        if known.self_references.iter().any(|other| may_be_equal(other, &path)) {
             return Err("it refers to itself in two ways for one place of the input".into());
         }
-        known.again.push(path);
-        if known.again.len() > MOST_OFTEN {
+        known.self_references.push(path);
+        if known.self_references.len() > MOST_OFTEN {
             return Err(format!("it refers to itself more than {MOST_OFTEN} times"));
         }
         Ok(())
     }
 
-    /// What a reference means within the schema; `None` where only the validator knows.
+    /// Returns the subschema that a reference names; `None` if only the validator can resolve it.
     fn resolve(&self, reference: &str) -> Result<Option<&'a Value>, String> {
         let target = match reference.strip_prefix('#') {
             Some("") => Some(self.root),
@@ -205,9 +209,9 @@ impl<'a> Walk<'a> {
             Some(anchor) => self.names.get(anchor).copied(),
             None => self.names.get(reference).copied(),
         };
-        let is_elsewhere =
+        let may_be_elsewhere =
             self.has_addresses || DIALECTS.iter().any(|dialect| reference.starts_with(dialect));
-        if target.is_none() && !is_elsewhere {
+        if target.is_none() && !may_be_elsewhere {
             let head: String = reference.chars().take(80).collect();
             return Err(format!("it refers to {head:?}, which it does not have"));
         }
@@ -215,14 +219,15 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn same_place(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
-    let may_be_same = |pair: (&Step<'_>, &Step<'_>)| match pair {
+/// Returns whether two paths may lead to one value of an input.
+fn may_be_equal(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
+    let steps_may_be_equal = |pair: (&Step<'_>, &Step<'_>)| match pair {
         (Step::Property(one), Step::Property(other)) => one == other,
         (Step::Element, Step::Element) => true,
         (Step::Element, _) | (_, Step::Element) => false,
         (Step::AnyProperty, _) | (_, Step::AnyProperty) => true,
     };
-    one.len() == other.len() && one.iter().zip(other).all(may_be_same)
+    one.len() == other.len() && one.iter().zip(other).all(steps_may_be_equal)
 }
 
 #[cfg(test)]
@@ -250,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_may_refer_to_itself_but_not_twice_for_one_place() {
+    fn a_schema_may_refer_to_itself_but_not_twice_for_one_path() {
         let again = json!({"$ref": "#"});
         let tree = json!({"properties": {"left": again, "right": again, "more": {"items": again}}});
         assert!(unfold(&tree, &[]).is_ok());
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absurdly_deep_is_refused() {
+    fn a_very_deep_schema_is_refused() {
         let mut deep = json!({});
         for _ in 0..300 {
             deep = json!({"not": deep});
