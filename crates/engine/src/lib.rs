@@ -3,6 +3,7 @@
 //! [`Engine`] is the whole of it from outside. Inside, a run decides without I/O, one driver per chat does what it
 //! says, and a run's log is what every reader follows. Models and databases are met as the ports [`Model`] and [`Store`].
 
+mod call_executor;
 mod chats;
 mod content;
 mod deployment_clock;

@@ -1,9 +1,9 @@
-//! The loop for Rust programs: ask the model, run what it called, tell it the results, until it calls
-//! nothing.
+//! The loop of model and tools for Rust programs: it asks the model, runs the tools that the model called, and asks again with their
+//! results, until the model calls nothing.
 //!
-//! Knows models and tools; no store, chat, stream or page. A [`Runner`] is consumed once: step by step with
-//! [`Runner::next_step`], as a stream with [`Runner::steps`], or to the end with [`Runner::run_until_done`].
-//! Needs a tokio runtime with time.
+//! This module knows models and tools, and no store, chat, stream or page. It needs a tokio runtime with time enabled.
+//!
+//! A [`Runner`] can be awaited, and then runs to the end.
 //!
 //! ```no_run
 //! # use std::{error::Error, sync::Arc};
@@ -11,6 +11,18 @@
 //! # use fermata_tools::Tool;
 //! # async fn ask(model: Arc<dyn Model>, tool: Arc<dyn Tool>) -> Result<(), Box<dyn Error>> {
 //! let params = Params::new(model).user("How many lamps are left?").tools([tool])?;
+//! let outcome = Runner::new(params).await?;
+//! println!("{} ({:?})", outcome.step.text, outcome.stop_reason);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A program that wants to look at the steps, or to change the conversation between them, asks for one after the other with
+//! [`Runner::next_step`], or takes them as a stream with [`Runner::steps`].
+//!
+//! ```no_run
+//! # use fermata_engine::{Runner, RunnerError, runner::Params};
+//! # async fn ask(params: Params) -> Result<(), RunnerError> {
 //! let mut runner = Runner::new(params);
 //! while let Some(step) = runner.next_step().await? {
 //!     println!("{}", step.text);
@@ -19,10 +31,9 @@
 //! # }
 //! ```
 //!
-//! Invariants: what a model is asked with is paired, whatever the caller pushed; no call runs while one of
-//! its step waits for a decision, and none twice, also where a future of the runner is dropped and asked for
-//! again; a tool that fails is a result, a model that fails is an error; when the runner is dropped, its
-//! tools are.
+//! Invariants: every call that a model is told of is paired with a result, whatever the program pushed; no call runs while another one of
+//! its step waits for a decision; no call runs twice, even if a future of the runner is dropped and asked for again; a tool that fails is
+//! a result, and a model that fails is an error; tools end when the runner is dropped.
 
 mod hooks;
 mod pairing;
@@ -33,72 +44,76 @@ mod step;
 use std::{num::NonZeroU32, sync::Arc};
 
 use fermata_protocol::ToolChoice;
-use futures::{Stream, stream};
+use futures::{FutureExt, Stream, future::BoxFuture, stream};
 
 pub use self::{
     hooks::{Approval, Hooks, NoHooks},
     params::Params,
-    step::{Source, Step},
+    step::Step,
 };
 use self::{
-    response::{Calls, Response},
-    step::{Faults, Heard},
+    response::{ResponseContext, ToolResponse},
+    step::{Answer, InvalidCalls},
 };
-use crate::model::{ModelError, ModelMessage, Usage};
+use crate::model::{ModelCall, ModelError, ModelMessage, Usage};
+pub use crate::step_collector::UrlSource;
 
-/// A conversation between a model and tools that goes on by itself.
+/// A loop of model and tools, with its conversation.
 ///
-/// Between steps the conversation can be read and changed. It holds what the model has said as soon as
-/// [`Runner::next_step`] returns; the results of its calls come to it when the next step begins, or when they
-/// are pushed.
+/// Between steps the conversation can be read and changed. A step is part of it as soon as [`Runner::next_step`] returns; the results of
+/// its calls are added when the next step begins, unless the program pushes results of its own.
 pub struct Runner {
     params: Params,
     hooks: Arc<dyn Hooks>,
-    /// How often a model has been asked, also in vain.
-    asked: u32,
-    /// Whether the model is to be asked, whatever it called last.
-    due: bool,
-    last: Option<Step>,
-    /// Why calls of the last step cannot run as they stand.
-    faults: Faults,
-    /// What comes of the calls that the conversation ends with.
-    response: Option<Response>,
+    /// How often a model was asked, in vain or not.
+    iterations: u32,
+    /// Whether the model is asked again even if it called nothing last.
+    must_ask: bool,
+    last_step: Option<Step>,
+    /// The calls of the last step that cannot run as the model made them.
+    invalid: InvalidCalls,
+    /// The response to the calls that the conversation ends with, once somebody has asked for it.
+    response: Option<ToolResponse>,
     usage: Usage,
-    ending: Option<Ending>,
+    stop_reason: Option<StopReason>,
 }
 
-/// How a loop ended that nothing broke.
+/// The reason why a loop stopped without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum StopReason {
     /// The model called nothing.
     Answered,
-    /// The model was asked as often as it may be. What it called last has run.
+    /// The model was asked as often as [`Params::max_iterations`] allows. The calls of the last step have run.
     MaxIterations,
-    /// The provider cut the model's answer off; what it had called did not run.
+    /// The answer was cut off, by a content filter or otherwise, and its calls did not run.
     CutOff,
     /// A tool failed in a way for which [`fermata_tools::ErrorStrategy::FailRun`] is set.
     ToolFailed,
 }
 
-/// A loop that has ended.
+/// The result of a loop that has stopped.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The last step.
     pub step: Step,
-    /// The whole conversation, paired.
+    /// The whole conversation, in which every call is paired with its result.
     pub messages: Vec<ModelMessage>,
-    /// Tokens of all steps, as far as the provider counted them.
+    /// The tokens of all steps, if the provider counted them.
     pub usage: Usage,
-    /// How it ended.
-    pub ending: Ending,
+    /// The reason why the loop stopped.
+    pub stop_reason: StopReason,
 }
 
-/// What breaks the loop.
+/// An error that interrupts the loop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunnerError {
-    /// The model failed. The conversation stands as it was asked with; [`Runner::next_step`] asks again.
+    /// The model failed. The conversation is as it was before the model was asked, and [`Runner::next_step`] asks it again.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The model said more in one step than [`Params::step_output_bytes`]. Nothing of the step is kept, and [`Runner::next_step`] asks
+    /// again.
+    #[error("the model said more than {0} bytes in one step")]
+    OutputLimit(usize),
     /// The model failed as often as it may be asked, so there is no step to return.
     #[error("the model was asked {0} times and never answered")]
     NoStep(u32),
@@ -107,48 +122,48 @@ pub enum RunnerError {
 // === impl Runner ===
 
 impl Runner {
-    /// A loop that has not begun, without hooks.
+    /// Prepares a loop without hooks. Nothing happens until it is awaited or a step is asked for.
     pub fn new(params: Params) -> Self {
         Self {
             params,
             hooks: Arc::new(NoHooks),
-            asked: 0,
-            due: true,
-            last: None,
-            faults: Faults::new(),
+            iterations: 0,
+            must_ask: true,
+            last_step: None,
+            invalid: InvalidCalls::new(),
             response: None,
             usage: Usage::default(),
-            ending: None,
+            stop_reason: None,
         }
     }
 
-    /// The same, with somebody who is told what happens and asked what may run.
+    /// Sets the hooks, which follow the loop and decide about its calls.
     #[must_use]
     pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Self {
         Self { hooks, ..self }
     }
 
-    /// Runs what the last step called, tells the model and returns its next step; `None` where the loop has
-    /// ended, and ever after.
+    /// Runs the calls of the last step, asks the model with their results and returns its next step. Returns `None` once the loop has
+    /// stopped.
     ///
-    /// The future may be dropped: tools that have begun go on and are waited for by the next call, while a
-    /// model that was not done is asked anew, which counts as an iteration.
+    /// The future may be dropped. Tools that are running go on, and the next call of this method waits for them; a model that was not
+    /// done is asked anew, which counts as an iteration.
     ///
     /// # Errors
-    /// Where the model failed. Calling again asks it again.
+    /// If the model failed. Calling this method again asks it again.
     pub async fn next_step(&mut self) -> Result<Option<Step>, RunnerError> {
-        if self.ending.is_some() {
+        if self.stop_reason.is_some() {
             return Ok(None);
         }
-        let given_up = self.tell_results().await;
-        self.ending = if given_up { Some(Ending::ToolFailed) } else { self.end() };
-        if self.ending.is_some() {
+        let has_tool_failed = self.add_results().await;
+        self.stop_reason = if has_tool_failed { Some(StopReason::ToolFailed) } else { self.reason_to_stop() };
+        if self.stop_reason.is_some() {
             return Ok(None);
         }
         self.ask().await.map(Some)
     }
 
-    /// The steps as they come. After an error, the stream is over.
+    /// Returns the steps as a stream, which ends after an error.
     pub fn steps(self) -> impl Stream<Item = Result<Step, RunnerError>> + Send {
         stream::unfold(Some(self), |runner| async {
             let mut runner = runner?;
@@ -159,28 +174,16 @@ impl Runner {
         })
     }
 
-    /// Goes on to the end.
-    ///
-    /// # Errors
-    /// Where the model failed.
-    pub async fn run_until_done(mut self) -> Result<Outcome, RunnerError> {
-        while self.next_step().await?.is_some() {}
-        let step = self.last.ok_or(RunnerError::NoStep(self.asked))?;
-        let ending = self.ending.unwrap_or(Ending::Answered);
-        Ok(Outcome { step, messages: self.params.messages, usage: self.usage, ending })
-    }
-
-    /// The results of the calls that the conversation ends with, in their order; none where it ends with
-    /// something else. They are computed once: who asks again, and the loop itself, gets the same.
-    /// [`Runner::push_messages`] puts others in their place.
+    /// The results of the calls that the conversation ends with, in the order of the calls; none if it ends with anything else. Each call
+    /// runs once: whoever asks again, the loop included, gets the same results. [`Runner::push_messages`] replaces them.
     pub async fn tool_response(&mut self) -> &[ModelMessage] {
-        let calls = calls_at_the_end(&self.params.messages);
-        let response = self.response.get_or_insert_with(|| Response::new(calls.to_vec()));
-        let calls = Calls { params: &self.params, hooks: &self.hooks, faults: &self.faults };
-        response.messages(&calls).await
+        let calls = last_calls(&self.params.messages);
+        let response = self.response.get_or_insert_with(|| ToolResponse::new(calls.to_vec()));
+        let context = ResponseContext { params: &self.params, hooks: &self.hooks, invalid: &self.invalid };
+        response.messages(&context).await
     }
 
-    /// What the next step is asked with.
+    /// The parameters of the next step.
     pub fn params(&self) -> &Params {
         &self.params
     }
@@ -190,86 +193,83 @@ impl Runner {
         &self.params.messages
     }
 
-    /// The last step that came.
+    /// The newest step.
     pub fn last_step(&self) -> Option<&Step> {
-        self.last.as_ref()
+        self.last_step.as_ref()
     }
 
-    /// How the loop ended; `None` while it has not.
-    pub fn ending(&self) -> Option<Ending> {
-        self.ending
+    /// The reason why the loop stopped; `None` while it goes on.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.stop_reason
     }
 
-    /// Asks the next step with these. The loop goes on, also where the model called nothing; a tool response
-    /// that was not sent yet is dropped, and its tools are cancelled, unless the new conversation ends with
-    /// the same calls.
+    /// Replaces the parameters. The loop goes on, even if the model called nothing. A tool response that the model was not told yet is
+    /// dropped and its tools are cancelled, unless the new conversation ends with the same calls.
     pub fn set_params(&mut self, params: Params) {
         self.update_params(|old| *old = params);
     }
 
-    /// As [`Runner::set_params`], changing what there is.
+    /// Changes the parameters, with the consequences of [`Runner::set_params`].
     pub fn update_params(&mut self, change: impl FnOnce(&mut Params)) {
         change(&mut self.params);
-        self.due = true;
-        let calls = calls_at_the_end(&self.params.messages);
+        self.must_ask = true;
+        let calls = last_calls(&self.params.messages);
         self.response.take_if(|response| !response.is_for(calls));
     }
 
-    /// Says more, after what the model has said. The loop goes on, also where the model called nothing; a
-    /// tool response that was not sent yet is dropped, and its tools are cancelled. Calls that have no result
-    /// then, neither here nor there, are told to have none.
+    /// Adds messages to the conversation. The loop goes on, even if the model called nothing. A tool response that the model was not told
+    /// yet is dropped and its tools are cancelled; if the messages have no result of a call, the model is told that there is none.
     ///
-    /// Messages that begin with the step's own ([`Step::message`]) do not repeat it.
+    /// If the messages begin with that of the last step ([`Step::message`]), which the conversation has already, it is not added again.
     pub fn push_messages(&mut self, messages: impl IntoIterator<Item = ModelMessage>) {
-        let own = self.last.as_ref().map(Step::message);
         let mut messages = messages.into_iter().peekable();
-        if messages
+        let own = self.last_step.as_ref().map(Step::message);
+        let is_repeated = messages
             .peek()
-            .is_some_and(|first| self.params.messages.last() == Some(first) && own.as_ref() == Some(first))
-        {
+            .is_some_and(|first| self.params.messages.last() == Some(first) && own.as_ref() == Some(first));
+        if is_repeated {
             messages.next();
         }
         self.update_params(|params| params.messages.extend(messages));
     }
 
-    /// Puts the results of the last calls into the conversation. Returns whether one of them ends the loop.
-    async fn tell_results(&mut self) -> bool {
-        let called = calls_at_the_end(&self.params.messages);
-        // What was cut off is final: the model is not asked what it makes of calls that did not run.
-        let cut_off = self.last.as_ref().is_some_and(|step| step.is_cut_off() && step.calls == called);
-        self.due |= !called.is_empty() && !cut_off;
+    /// Adds the results of the last calls to the conversation. Returns whether one of them stops the loop.
+    async fn add_results(&mut self) -> bool {
+        let calls = last_calls(&self.params.messages);
+        // The model is not asked to go on from an answer that was cut off.
+        let is_cut_off = self.last_step.as_ref().is_some_and(|step| step.is_cut_off() && step.calls == calls);
+        self.must_ask |= !calls.is_empty() && !is_cut_off;
         let results = self.tool_response().await.to_vec();
         let response = self.response.take();
         self.params.messages.extend(results);
         pairing::pair(&mut self.params.messages);
-        response.is_some_and(|response| response.ends_loop())
+        response.is_some_and(|response| response.stops_loop())
     }
 
-    /// How the loop ends, where it does now.
-    fn end(&self) -> Option<Ending> {
-        let most = self.params.max_iterations.map_or(u32::MAX, NonZeroU32::get);
-        match &self.last {
-            Some(step) if !self.due && step.is_cut_off() => Some(Ending::CutOff),
-            Some(_) if !self.due => Some(Ending::Answered),
-            Some(_) | None if self.asked >= most => Some(Ending::MaxIterations),
-            Some(_) | None => None,
+    fn reason_to_stop(&self) -> Option<StopReason> {
+        if !self.must_ask
+            && let Some(step) = &self.last_step
+        {
+            return Some(if step.is_cut_off() { StopReason::CutOff } else { StopReason::Answered });
         }
+        let limit = self.params.max_iterations.map_or(u32::MAX, NonZeroU32::get);
+        if self.iterations >= limit { Some(StopReason::MaxIterations) } else { None }
     }
 
     async fn ask(&mut self) -> Result<Step, RunnerError> {
-        self.asked = self.asked.saturating_add(1);
-        let Heard { step, faults } = step::ask(&self.params, self.hooks.as_ref(), self.asked).await?;
-        self.due = false;
-        self.faults = faults;
+        self.iterations = self.iterations.saturating_add(1);
+        let Answer { step, invalid } = step::ask(&self.params, self.hooks.as_ref(), self.iterations).await?;
+        self.must_ask = false;
+        self.invalid = invalid;
         self.count(step.usage);
         if matches!(self.params.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_))) {
-            // Forced in every step, the loop would never end.
+            // A call that is forced in every step would keep the loop from ever stopping.
             self.params.tool_choice = None;
         }
-        if step.says_something() {
+        if step.is_message() {
             self.params.messages.push(step.message());
         }
-        self.last = Some(step.clone());
+        self.last_step = Some(step.clone());
         self.hooks.step(&step);
         Ok(step)
     }
@@ -282,8 +282,27 @@ impl Runner {
     }
 }
 
+/// Runs the loop to its end.
+///
+/// # Errors
+/// If the model failed. A program that wants to ask it again uses [`Runner::next_step`].
+impl IntoFuture for Runner {
+    type Output = Result<Outcome, RunnerError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        async move {
+            while self.next_step().await?.is_some() {}
+            let step = self.last_step.ok_or(RunnerError::NoStep(self.iterations))?;
+            let stop_reason = self.stop_reason.unwrap_or(StopReason::Answered);
+            Ok(Outcome { step, messages: self.params.messages, usage: self.usage, stop_reason })
+        }
+        .boxed()
+    }
+}
+
 /// The calls of the message that a conversation ends with.
-fn calls_at_the_end(messages: &[ModelMessage]) -> &[crate::model::ModelCall] {
+fn last_calls(messages: &[ModelMessage]) -> &[ModelCall] {
     match messages.last() {
         Some(ModelMessage::Assistant { calls, .. }) => calls,
         Some(ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Tool { .. }) | None => &[],

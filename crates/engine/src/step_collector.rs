@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Limits,
-    model::{ModelContent, ModelEvent, Usage},
+    model::{ModelContent, ModelError, ModelEvent, Usage},
 };
 
 /// The deepest nesting that an input may have. A client posts the input again inside its history, whose nesting is limited to a hundred
@@ -348,6 +348,11 @@ pub(crate) fn cut_off(reason: FinishReason) -> Option<ToolError> {
     };
     let text = format!("The answer was cut off {cause}, so this call did not run.");
     Some(ToolError::new(ErrorType::Cancelled, text))
+}
+
+/// The failure of a model whose stream ended without [`ModelEvent::Finished`].
+pub(crate) fn stream_ended_early() -> ModelError {
+    ModelError::Network("the stream ended before the answer did".into())
 }
 
 /// The number of bytes that an event adds to what the model has said.

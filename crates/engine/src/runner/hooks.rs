@@ -1,4 +1,4 @@
-//! What a program may hear of a loop, and what it is asked.
+//! The hooks by which a program follows a loop and decides about its calls.
 
 use async_trait::async_trait;
 use fermata_tools::{Elicitation, ElicitationReply, ToolError, ToolSpec};
@@ -7,38 +7,37 @@ use serde_json::Value;
 use super::Step;
 use crate::model::{ModelCall, ModelEvent};
 
-/// Those who listen to a loop. Every method has a default that does nothing or says no; none may block.
+/// Follows a loop and decides about its calls. Every method has a default, which does nothing or denies. None may block the thread.
 #[async_trait]
 pub trait Hooks: Send + Sync {
-    /// The model says something: the words as they come.
+    /// The model has sent an event of its stream, such as a piece of text.
     fn event(&self, event: &ModelEvent) {
         let _ = event;
     }
 
-    /// The model has said all of a step.
+    /// The model has completed a step.
     fn step(&self, step: &Step) {
         let _ = step;
     }
 
-    /// A call is taken up, before anything is decided about it. Told once of every call, also of one that
-    /// cannot run.
+    /// The loop has come to a call and is about to validate it. Called once for every call, also for one that cannot run.
     fn call(&self, call: &ModelCall) {
         let _ = call;
     }
 
-    /// A call has its result. Told once of every call, as soon as the result is there.
+    /// A call has its result. Called once for every call, as soon as the result is there.
     fn result(&self, call: &ModelCall, result: &Result<Value, ToolError>) {
         let _ = (call, result);
     }
 
-    /// A running call has partial output; each stands for all before it. May come from another task.
+    /// A running call reports partial output, which replaces all that it reported before. May be called from another task.
     fn progress(&self, call_id: &str, output: Value) {
         let _ = (call_id, output);
     }
 
-    /// Whether a call may run that the policy wants asked about, with the policy's reason. The calls of a
-    /// step are asked about one after the other, in their order, and none of them runs before the last
-    /// answer. Asked again where the loop's future was dropped during the question.
+    /// Decides about a call for which the policy wants an approval, for this reason. The calls of a step are decided one after the
+    /// other, in their order, and none of them runs before the last decision. If the loop's future is dropped before the decision, the
+    /// question is asked again.
     async fn approve(&self, call: &ModelCall, tool: &ToolSpec, reason: Option<&str>) -> Approval {
         let _ = (call, tool, reason);
         Approval::Denied {
@@ -46,26 +45,26 @@ pub trait Hooks: Send + Sync {
         }
     }
 
-    /// A running call puts a question to the person.
-    async fn elicit(&self, call_id: &str, question: Elicitation) -> ElicitationReply {
-        let _ = (call_id, question);
+    /// A running call asks the person something.
+    async fn elicit(&self, call_id: &str, elicitation: Elicitation) -> ElicitationReply {
+        let _ = (call_id, elicitation);
         ElicitationReply::Cancel
     }
 }
 
-/// What is decided about a call.
+/// A decision about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Approval {
-    /// It may run.
+    /// The call may run.
     Approved,
-    /// It never runs.
+    /// The call never runs.
     Denied {
-        /// Why, in words for the model.
+        /// The reason, which the model is told.
         reason: Option<String>,
     },
 }
 
-/// Hears nothing and allows nothing that must be asked.
+/// Follows nothing, and denies every call that needs an approval.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHooks;
 

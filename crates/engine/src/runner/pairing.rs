@@ -1,12 +1,11 @@
-//! Makes a conversation one that providers take, whatever was pushed into it.
+//! Pairs the calls of a conversation with their results, as providers demand it, whatever a program pushed into the conversation.
 
 use crate::model::{ModelCall, ModelContent, ModelMessage};
 
-/// What a model is told of a call whose result nobody gave.
+/// The result of a call that never got one.
 const NO_RESULT: &str = "There is no result of this call: the conversation went on without it.";
 
-/// Gives every call exactly one result, right after its message and in the calls' order. A result without a
-/// call goes.
+/// Gives every call exactly one result, right after its message and in the order of the calls. Results without a call are removed.
 pub(super) fn pair(messages: &mut Vec<ModelMessage>) {
     let mut rest = std::mem::take(messages).into_iter().peekable();
     while let Some(message) = rest.next() {
@@ -16,13 +15,15 @@ pub(super) fn pair(messages: &mut Vec<ModelMessage>) {
             ModelMessage::Tool { .. } => continue,
         };
         messages.push(message);
-        let mut given = Vec::new();
+        let mut results = Vec::new();
         while let Some(result) = rest.next_if(|next| matches!(next, ModelMessage::Tool { .. })) {
-            given.push(result);
+            results.push(result);
         }
         for call in calls {
-            let place = given.iter().position(|result| is_of(result, &call));
-            messages.push(place.map_or_else(|| without_result(call), |place| given.swap_remove(place)));
+            match results.iter().position(|result| is_of(result, &call)) {
+                Some(index) => messages.push(results.swap_remove(index)),
+                None => messages.push(missing_result(call)),
+            }
         }
     }
 }
@@ -31,7 +32,7 @@ fn is_of(result: &ModelMessage, call: &ModelCall) -> bool {
     matches!(result, ModelMessage::Tool { call_id, .. } if *call_id == call.id)
 }
 
-fn without_result(call: ModelCall) -> ModelMessage {
+fn missing_result(call: ModelCall) -> ModelMessage {
     let content = vec![ModelContent::Text(NO_RESULT.into())];
     ModelMessage::Tool { call_id: call.id, tool: call.tool, content }
 }

@@ -1,4 +1,4 @@
-//! What a step is asked with, and what its calls go by.
+//! The parameters of a loop: its conversation, its model, its tools and its limits.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -9,48 +9,60 @@ use fermata_tools::{
 use serde_json::{Map, Value};
 
 use crate::{
-    FileUrls, Model,
+    FileUrls, Limits, Model,
+    call_executor::CallExecutor,
     model::{ModelContent, ModelMessage, ModelRequest, ModelTool},
+    step_collector::StepLimits,
 };
 
-/// What a loop goes by. Each field may be set before the loop and between its steps; the methods are for
-/// building in one expression.
+/// The parameters of a loop. Every field may be set before the loop and between its steps; the methods build the parameters in one
+/// expression. The limits are those of [`Limits::default`], unless a field says otherwise.
 #[derive(Clone)]
 pub struct Params {
-    /// Who answers.
+    /// The model that answers.
     pub model: Arc<dyn Model>,
-    /// The conversation so far. Where it ends with calls, these run before the model is asked.
+    /// The conversation so far. If it ends with tool calls, they run before the model is asked.
     pub messages: Vec<ModelMessage>,
-    /// Instructions, before everything.
+    /// Instructions that come before the conversation.
     pub system: Option<String>,
-    /// Whether the model must call something. What is forced is forced for one step.
+    /// Whether the model must call a tool. A call is forced for one step only.
     pub tool_choice: Option<ToolChoice>,
     /// Settings by the AI SDK's names (`temperature`, `maxOutputTokens`, …).
     pub settings: Map<String, Value>,
-    /// How often a model may be asked in all; `None`: until it calls nothing.
+    /// How often a model may be asked. Default: no limit, unlike [`Limits::steps`], because a program sees every step and can stop, while
+    /// nobody may be watching the run of a chat.
     pub max_iterations: Option<NonZeroU32>,
     /// How long a model may be silent. Default: 2 minutes.
     pub model_timeout: Duration,
     /// How long a model may take for one step, however much it says. Default: 15 minutes.
     pub model_call_timeout: Duration,
-    /// How long a call may run whose tool says nothing else. Default: 1 minute.
+    /// Calls that a model may make in one step; those over the limit do not run. Default: 128.
+    pub calls_per_step: usize,
+    /// Bytes that the arguments of one call may have; a call with more does not run. Default: 1 MB.
+    pub argument_bytes: usize,
+    /// Bytes that a model may say in one step: text, reasoning, arguments and files. If it says more, the step fails. Default: 4 MB.
+    pub step_output_bytes: usize,
+    /// How long a call may run if its tool has no time limit of its own. Default: 1 minute.
     pub tool_timeout: Duration,
     /// How long a call may wait for its resource. Default: 5 minutes.
     pub lock_timeout: Duration,
-    /// Bytes of one output that the model is told; what is over is cut out. Default: 64 KiB.
+    /// Bytes that an output may have, as JSON; a call whose output has more fails. Default: no limit, unlike [`Limits::output_bytes`],
+    /// because the output stays in the program, while that of a chat is saved and sent to every reader.
+    pub output_bytes: Option<usize>,
+    /// Bytes of one output that the model is told; the middle of a longer one is left out. Default: 400 kB.
     pub model_output_bytes: usize,
-    /// Which files by URL in a tool's output the model is handed; what the program itself puts into `messages` is its own. Default:
-    /// those of public hosts by `https:`.
+    /// The files by URL that the model is handed if a tool's output names them. What the program itself puts into `messages` is not
+    /// filtered. Default: those of public hosts by `https:`.
     pub file_urls: FileUrls,
-    /// What may run. Default: as each tool says.
+    /// Decides which calls run. Default: each tool's own default.
     pub policy: Arc<dyn Policy>,
-    /// What follows a failed call.
+    /// Says what follows a call that failed, by the type of the failure.
     pub error_policy: ErrorPolicy,
-    /// The locks of the tools' resources. Loops that share them do not use one resource side by side.
+    /// The locks of the tools' resources. Loops that share them never use a resource at the same time.
     pub locks: LockQueue<ResourceKey>,
-    /// For whom the tools run. Default: [`Owner::anyone`].
+    /// The owner for whom the tools run. Default: [`Owner::anyone`].
     pub owner: Owner,
-    /// The chat that the tools are told of. Default: `runner`.
+    /// The chat that the tools are told. Default: `runner`.
     pub chat: ChatId,
     toolbox: Toolbox,
     checker: Arc<Checker>,
@@ -59,8 +71,9 @@ pub struct Params {
 // === impl Params ===
 
 impl Params {
-    /// An empty conversation with a model that has no tools.
+    /// Begins an empty conversation with a model that has no tools.
     pub fn new(model: Arc<dyn Model>) -> Self {
+        let limits = Limits::default();
         Self {
             model,
             messages: Vec::new(),
@@ -68,11 +81,15 @@ impl Params {
             tool_choice: None,
             settings: Map::new(),
             max_iterations: None,
-            model_timeout: Duration::from_secs(2 * 60),
-            model_call_timeout: Duration::from_secs(15 * 60),
-            tool_timeout: Duration::from_secs(60),
-            lock_timeout: Duration::from_secs(5 * 60),
-            model_output_bytes: 64 * 1024,
+            model_timeout: limits.model_timeout,
+            model_call_timeout: limits.model_call_timeout,
+            calls_per_step: limits.calls_per_step,
+            argument_bytes: limits.argument_bytes,
+            step_output_bytes: limits.step_output_bytes,
+            tool_timeout: limits.tool_timeout,
+            lock_timeout: limits.lock_timeout,
+            output_bytes: None,
+            model_output_bytes: limits.model_output_bytes,
             file_urls: FileUrls::default(),
             policy: Arc::new(DefaultPolicy),
             error_policy: ErrorPolicy::default(),
@@ -84,19 +101,20 @@ impl Params {
         }
     }
 
-    /// The same with these tools, in place of those it had.
+    /// Sets the tools, in place of those that there were.
     ///
     /// # Errors
-    /// Where one cannot be offered: its name is taken or unfit, or its schema is none.
+    /// If one of them cannot be offered to a model: its name is taken or has other characters than providers take, or its schema cannot
+    /// be used.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolboxError> {
         self.set_tools(tools)?;
         Ok(self)
     }
 
-    /// As [`Params::tools`], in place. After an error, the tools are those that there were.
+    /// Sets the tools in place, as [`Params::tools`] does. After an error, the tools are those that there were.
     ///
     /// # Errors
-    /// As [`Params::tools`].
+    /// As for [`Params::tools`].
     pub fn set_tools(&mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), ToolboxError> {
         let (toolbox, left_out) = Toolbox::new(tools, |_| {});
         match left_out.into_iter().next() {
@@ -113,82 +131,101 @@ impl Params {
         &self.toolbox
     }
 
-    /// What checks the inputs of calls.
+    /// The checker of the calls' inputs.
     pub(super) fn checker(&self) -> &Checker {
         &self.checker
     }
 
-    /// The same with instructions.
+    /// The limits of one step.
+    pub(super) fn step_limits(&self) -> StepLimits {
+        StepLimits {
+            calls: self.calls_per_step,
+            argument_bytes: self.argument_bytes,
+            output_bytes: self.step_output_bytes,
+        }
+    }
+
+    /// The rules that calls run by.
+    pub(super) fn call_executor(&self) -> CallExecutor {
+        CallExecutor {
+            tool_timeout: self.tool_timeout,
+            lock_timeout: self.lock_timeout,
+            output_bytes: self.output_bytes,
+            error_policy: self.error_policy.clone(),
+        }
+    }
+
+    /// Sets the instructions.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Self {
         self.system = Some(text.into());
         self
     }
 
-    /// The same with one thing more that the person says.
+    /// Adds a text of the user to the conversation.
     #[must_use]
     pub fn user(mut self, text: impl Into<String>) -> Self {
         self.messages.push(ModelMessage::User(vec![ModelContent::Text(text.into())]));
         self
     }
 
-    /// The same with messages more.
+    /// Adds messages to the conversation.
     #[must_use]
     pub fn messages(mut self, messages: impl IntoIterator<Item = ModelMessage>) -> Self {
         self.messages.extend(messages);
         self
     }
 
-    /// The same with a choice.
+    /// Sets whether the model must call a tool.
     #[must_use]
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = Some(choice);
         self
     }
 
-    /// The same with a setting more.
+    /// Adds a setting.
     #[must_use]
     pub fn setting(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.settings.insert(name.into(), value.into());
         self
     }
 
-    /// The same, asking at most so often.
+    /// Sets how often a model may be asked.
     #[must_use]
-    pub fn max_iterations(mut self, most: NonZeroU32) -> Self {
-        self.max_iterations = Some(most);
+    pub fn max_iterations(mut self, limit: NonZeroU32) -> Self {
+        self.max_iterations = Some(limit);
         self
     }
 
-    /// The same with a time limit for calls.
+    /// Sets the time limit of calls whose tool has none of its own.
     #[must_use]
     pub fn tool_timeout(mut self, limit: Duration) -> Self {
         self.tool_timeout = limit;
         self
     }
 
-    /// The same with a policy.
+    /// Sets the policy.
     #[must_use]
     pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The same with strategies.
+    /// Sets what follows a call that failed.
     #[must_use]
     pub fn error_policy(mut self, error_policy: ErrorPolicy) -> Self {
         self.error_policy = error_policy;
         self
     }
 
-    /// The same with locks that others may have, too.
+    /// Sets the locks, which other loops may share.
     #[must_use]
     pub fn locks(mut self, locks: LockQueue<ResourceKey>) -> Self {
         self.locks = locks;
         self
     }
 
-    /// The question that these put to the model.
+    /// The request for the next step.
     pub(super) fn request(&self) -> ModelRequest {
         let system = self.system.iter().filter(|text| !text.is_empty()).cloned().map(ModelMessage::System);
         let tools = self.toolbox.specs().map(|spec| ModelTool {

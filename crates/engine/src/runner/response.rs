@@ -1,287 +1,280 @@
-//! What comes of the calls that a conversation ends with.
+//! The results of the calls that a conversation ends with.
 //!
-//! Each call is looked at, then those are asked about that must be, then all that may run begin at once.
-//! Every state is kept here and not in a future, so whoever stops waiting can wait again. Dropping it ends
-//! the tools.
+//! Each call is validated, then those that need an approval are asked about, then all that may run start at once. The state of every call
+//! is kept here and not in a future, so whoever stops waiting can wait again and no call runs twice. Dropping a [`ToolResponse`] ends its
+//! tools.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fermata_protocol::{ToolCallId, denial_text};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorStrategy, ErrorType, Execution,
-    Guard, ResourceKey, Tool, ToolError, ToolHost, ToolRef, ToolSpec, Waiter,
+    Guard, ResourceKey, ToolError, ToolHost, Waiter,
 };
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Approval, Hooks, Params, step::Faults};
+use super::{Approval, Hooks, Params, step::InvalidCalls};
 use crate::{
+    call_executor::CallExecutor,
     content::{told, tool_content},
     model::{ModelCall, ModelMessage},
 };
 
-/// Calls on their way to their results.
-pub(super) struct Response {
+/// The calls of one message, on their way to their results.
+pub(super) struct ToolResponse {
     calls: Vec<ModelCall>,
-    /// How far each is.
-    progress: Vec<Progress>,
-    /// All of them, once there are all.
+    /// The progress of each call, by its index in `calls`.
+    progress: Vec<CallProgress>,
+    /// The results of all calls; empty until every call has one.
     results: Vec<ModelMessage>,
     cancelled: CancellationToken,
-    /// Before the tools themselves, so that work elsewhere hears of the end first.
-    _ends: DropGuard,
+    /// Declared before `running`, so that work elsewhere learns of the end before the tools' futures are dropped.
+    _cancel_on_drop: DropGuard,
     running: JoinSet<(usize, Result<Value, ToolError>)>,
-    ends_loop: bool,
+    stops_loop: bool,
 }
 
-/// What the calls go by.
-pub(super) struct Calls<'a> {
+/// The loop around a response. It may change between two attempts to wait for the response.
+pub(super) struct ResponseContext<'a> {
     pub params: &'a Params,
     pub hooks: &'a Arc<dyn Hooks>,
-    /// Those that cannot run as the model made them.
-    pub faults: &'a Faults,
+    pub invalid: &'a InvalidCalls,
 }
 
-enum Progress {
+enum CallProgress {
     New,
-    Asked { reason: Option<String> },
+    NeedsApproval { reason: Option<String> },
     Allowed,
     Running,
-    Told(ModelMessage),
+    Settled(ModelMessage),
 }
 
-/// Hears a running call for the hooks.
-struct Listening(Arc<dyn Hooks>);
+/// A call that is about to run.
+struct PreparedCall {
+    execution: Execution,
+    /// The call's place in the queue for its resource, if it uses one.
+    waiter: Option<(ResourceKey, Waiter<ResourceKey>)>,
+}
 
-// === impl Response ===
+/// Passes on to the hooks what a running call reports and asks.
+struct HooksHost(Arc<dyn Hooks>);
 
-impl Response {
+// === impl ToolResponse ===
+
+impl ToolResponse {
     pub fn new(calls: Vec<ModelCall>) -> Self {
         let cancelled = CancellationToken::new();
         Self {
-            progress: calls.iter().map(|_| Progress::New).collect(),
+            progress: calls.iter().map(|_| CallProgress::New).collect(),
             calls,
             results: Vec::new(),
-            _ends: cancelled.clone().drop_guard(),
+            _cancel_on_drop: cancelled.clone().drop_guard(),
             cancelled,
             running: JoinSet::new(),
-            ends_loop: false,
+            stops_loop: false,
         }
     }
 
-    /// Whether it is that of these calls.
+    /// Whether this is the response to exactly these calls.
     pub fn is_for(&self, calls: &[ModelCall]) -> bool {
         self.calls == calls
     }
 
-    /// Whether a call failed in a way that is set to end the loop.
-    pub fn ends_loop(&self) -> bool {
-        self.ends_loop
+    /// Whether a call failed in a way that is set to stop the loop.
+    pub fn stops_loop(&self) -> bool {
+        self.stops_loop
     }
 
-    /// A result for each call, in the calls' order.
-    pub async fn messages(&mut self, calls: &Calls<'_>) -> &[ModelMessage] {
+    /// Waits until every call has its result, and returns the results in the order of the calls.
+    pub async fn messages(&mut self, context: &ResponseContext<'_>) -> &[ModelMessage] {
         if self.results.is_empty() {
-            self.take_up(calls);
-            self.ask(calls).await;
-            self.start(calls);
-            self.finish(calls).await;
-            self.results = self.progress.drain(..).filter_map(Progress::told).collect();
+            self.validate(context);
+            self.request_approvals(context).await;
+            self.start(context);
+            self.collect_outcomes(context).await;
+            for progress in self.progress.drain(..) {
+                if let CallProgress::Settled(message) = progress {
+                    self.results.push(message);
+                }
+            }
         }
         &self.results
     }
 
-    fn take_up(&mut self, calls: &Calls<'_>) {
-        for place in 0..self.progress.len() {
-            if !matches!(self.progress[place], Progress::New) {
+    fn validate(&mut self, context: &ResponseContext<'_>) {
+        for index in 0..self.progress.len() {
+            if !matches!(self.progress[index], CallProgress::New) {
                 continue;
             }
-            calls.hooks.call(&self.calls[place]);
-            match calls.rule(&self.calls[place]) {
-                Ok(progress) => self.progress[place] = progress,
-                Err(error) => self.settle(place, Err(error), calls),
+            context.hooks.call(&self.calls[index]);
+            match context.validate(&self.calls[index]) {
+                Ok(progress) => self.progress[index] = progress,
+                Err(error) => self.settle(context, index, Err(error)),
             }
         }
     }
 
-    async fn ask(&mut self, calls: &Calls<'_>) {
-        for place in 0..self.progress.len() {
-            let Progress::Asked { reason } = &self.progress[place] else { continue };
-            let call = &self.calls[place];
-            let Some(found) = calls.params.toolbox().find(&call.tool) else {
-                self.settle(place, Err(calls.params.toolbox().unknown_tool(&call.tool)), calls);
+    async fn request_approvals(&mut self, context: &ResponseContext<'_>) {
+        let toolbox = context.params.toolbox();
+        for index in 0..self.progress.len() {
+            let CallProgress::NeedsApproval { reason } = &self.progress[index] else { continue };
+            let call = &self.calls[index];
+            // The tools may have changed since the call was validated.
+            let Some(tool) = toolbox.find(&call.tool) else {
+                let error = toolbox.unknown_tool(&call.tool);
+                self.settle(context, index, Err(error));
                 continue;
             };
-            match calls.hooks.approve(call, found.spec(), reason.as_deref()).await {
-                Approval::Approved => self.progress[place] = Progress::Allowed,
-                Approval::Denied { reason } => self.settle(place, Err(denied(reason.as_deref())), calls),
+            match context.hooks.approve(call, tool.spec(), reason.as_deref()).await {
+                Approval::Approved => self.progress[index] = CallProgress::Allowed,
+                Approval::Denied { reason } => self.settle(context, index, Err(denied(reason.as_deref()))),
             }
         }
     }
 
-    fn start(&mut self, calls: &Calls<'_>) {
-        for place in 0..self.progress.len() {
-            if !matches!(self.progress[place], Progress::Allowed) {
+    fn start(&mut self, context: &ResponseContext<'_>) {
+        let executor = context.params.call_executor();
+        for index in 0..self.progress.len() {
+            if !matches!(self.progress[index], CallProgress::Allowed) {
                 continue;
             }
-            match self.job(&self.calls[place], calls) {
-                Ok((waiter, execution)) => {
-                    let limit = calls.params.lock_timeout;
-                    self.running.spawn(async move { (place, run(waiter, limit, execution).await) });
-                    self.progress[place] = Progress::Running;
+            match self.prepare(context, &executor, &self.calls[index]) {
+                Ok(prepared) => {
+                    let executor = executor.clone();
+                    self.running.spawn(async move { (index, prepared.run(&executor).await) });
+                    self.progress[index] = CallProgress::Running;
                 }
-                Err(error) => self.settle(place, Err(error), calls),
+                Err(error) => self.settle(context, index, Err(error)),
             }
         }
     }
 
-    /// A call about to run, with its place in the line for its resource: taken here, so that the line has the
-    /// calls' order.
-    fn job(
+    /// Queues a call for its resource. All calls are queued before the first one is awaited, so the queue has the order of the calls.
+    fn prepare(
         &self,
+        context: &ResponseContext<'_>,
+        executor: &CallExecutor,
         call: &ModelCall,
-        calls: &Calls<'_>,
-    ) -> Result<(Option<Waiter<ResourceKey>>, Execution), ToolError> {
-        let params = calls.params;
-        let found =
+    ) -> Result<PreparedCall, ToolError> {
+        let params = context.params;
+        let tool =
             params.toolbox().find(&call.tool).ok_or_else(|| params.toolbox().unknown_tool(&call.tool))?;
-        let (spec, tool) = runnable(found)?;
-        let key = spec.resource.as_ref().and_then(|resource| resource.key(&call.input, &params.owner));
-        let context =
+        let call_context =
             CallContext::new(params.owner.clone(), params.chat.clone(), ToolCallId::new(call.id.as_str()))
                 .cancelled_by(self.cancelled.child_token())
-                .with_host(Arc::new(Listening(calls.hooks.clone())));
-        let execution = Execution {
-            tool: tool.clone(),
-            input: call.input.clone(),
-            context,
-            timeout: spec.timeout.unwrap_or(params.tool_timeout),
-            retries: spec.retries(),
-            error_policy: params.error_policy.clone(),
+                .with_host(Arc::new(HooksHost(context.hooks.clone())));
+        let Some(execution) = executor.execution(tool, call.input.clone(), call_context, 0) else {
+            let text = format!("The tool {} runs in a browser, and there is none here.", call.tool);
+            return Err(ToolError::internal(text));
         };
-        Ok((key.map(|key| params.locks.enqueue(key)), execution))
+        let resource = tool.spec().resource.as_ref();
+        let key = resource.and_then(|resource| resource.key(&call.input, &params.owner));
+        let waiter = key.map(|key| (key.clone(), params.locks.enqueue(key)));
+        Ok(PreparedCall { execution, waiter })
     }
 
-    async fn finish(&mut self, calls: &Calls<'_>) {
-        while let Some(done) = self.running.join_next().await {
-            match done {
-                Ok((place, result)) => self.settle(place, result, calls),
-                // An execution catches its tool's panic; whoever is left is settled below.
-                Err(error) => tracing::error!(%error, "a call was broken off"),
+    async fn collect_outcomes(&mut self, context: &ResponseContext<'_>) {
+        while let Some(ended) = self.running.join_next().await {
+            match ended {
+                Ok((index, outcome)) => self.settle(context, index, outcome),
+                // An execution catches the panic of its tool. A call whose task ended otherwise is settled below.
+                Err(error) => tracing::error!(%error, "the task of a call was broken off"),
             }
         }
-        for place in 0..self.progress.len() {
-            if !matches!(self.progress[place], Progress::Told(_)) {
-                self.settle(place, Err(ToolError::internal("The tool was broken off.")), calls);
+        for index in 0..self.progress.len() {
+            if !matches!(self.progress[index], CallProgress::Settled(_)) {
+                self.settle(context, index, Err(ToolError::internal("The tool was broken off.")));
             }
         }
     }
 
-    fn settle(&mut self, place: usize, result: Result<Value, ToolError>, calls: &Calls<'_>) {
-        let call = &self.calls[place];
-        calls.hooks.result(call, &result);
-        let limit = calls.params.model_output_bytes;
-        let mut content = match &result {
-            Ok(output) => tool_content(output, limit),
+    fn settle(&mut self, context: &ResponseContext<'_>, index: usize, outcome: Result<Value, ToolError>) {
+        let params = context.params;
+        let call = &self.calls[index];
+        context.hooks.result(call, &outcome);
+        let mut content = match &outcome {
+            Ok(output) => tool_content(output, params.model_output_bytes),
             Err(error) => {
-                let strategy = calls.params.error_policy.of(error.error_type);
-                self.ends_loop |= strategy == ErrorStrategy::FailRun;
-                told(words(error, strategy), limit)
+                let strategy = params.error_policy.of(error.error_type);
+                if strategy == ErrorStrategy::FailRun {
+                    self.stops_loop = true;
+                }
+                told(error_text(error, strategy), params.model_output_bytes)
             }
         };
-        content.iter_mut().for_each(|piece| calls.params.file_urls.apply(piece));
+        for piece in &mut content {
+            params.file_urls.apply(piece);
+        }
         let (call_id, tool) = (call.id.clone(), call.tool.clone());
-        self.progress[place] = Progress::Told(ModelMessage::Tool { call_id, tool, content });
+        self.progress[index] = CallProgress::Settled(ModelMessage::Tool { call_id, tool, content });
     }
 }
 
-// === impl Calls ===
+// === impl ResponseContext ===
 
-impl Calls<'_> {
-    /// How far a call comes without anybody's answer.
-    fn rule(&self, call: &ModelCall) -> Result<Progress, ToolError> {
-        if let Some((_, fault)) = self.faults.iter().find(|(made, _)| made == call) {
-            return Err(fault.clone());
+impl ResponseContext<'_> {
+    /// Checks a call against its tool and the policy.
+    fn validate(&self, call: &ModelCall) -> Result<CallProgress, ToolError> {
+        if let Some((_, error)) = self.invalid.iter().find(|(made, _)| made == call) {
+            return Err(error.clone());
         }
         let toolbox = self.params.toolbox();
-        let found = toolbox.find(&call.tool).ok_or_else(|| toolbox.unknown_tool(&call.tool))?;
-        let check = found.check_of(call.input.clone());
-        self.params.checker().check_here(&check).map_err(|fault| found.validation_error(&fault))?;
-        let (spec, _) = runnable(found)?;
+        let tool = toolbox.find(&call.tool).ok_or_else(|| toolbox.unknown_tool(&call.tool))?;
+        let check = tool.check_of(call.input.clone());
+        self.params.checker().check_here(&check).map_err(|error| tool.validation_error(&error))?;
         let policy = &self.params.policy;
-        let policy_decision = policy.decide(&self.params.owner, spec, &call.input);
+        let policy_decision = policy.decide(&self.params.owner, tool.spec(), &call.input);
         match policy_decision.decision {
             Decision::Deny => Err(denied(policy_decision.reason.as_deref())),
             Decision::Ask if policy.approval() != ApprovalMode::Auto => {
-                Ok(Progress::Asked { reason: policy_decision.reason })
+                Ok(CallProgress::NeedsApproval { reason: policy_decision.reason })
             }
-            Decision::Ask | Decision::Allow => Ok(Progress::Allowed),
+            Decision::Ask | Decision::Allow => Ok(CallProgress::Allowed),
         }
     }
 }
 
-// === impl Progress ===
+// === impl PreparedCall ===
 
-impl Progress {
-    fn told(self) -> Option<ModelMessage> {
-        match self {
-            Self::Told(message) => Some(message),
-            Self::New | Self::Asked { .. } | Self::Allowed | Self::Running => None,
-        }
+impl PreparedCall {
+    /// Runs the call as soon as its resource is free, and holds the lock until the tool has wound up.
+    async fn run(self, executor: &CallExecutor) -> Result<Value, ToolError> {
+        let _lock: Option<Guard<ResourceKey>> = match self.waiter {
+            Some((key, waiter)) => Some(executor.wait_for_lock(&key, waiter.acquire()).await?),
+            None => None,
+        };
+        executor.within_limit(self.execution.outcome().await)
     }
 }
 
-// === impl Listening ===
+// === impl HooksHost ===
 
 #[async_trait]
-impl ToolHost for Listening {
+impl ToolHost for HooksHost {
     fn report(&self, call: &ToolCallId, output: Value) {
         self.0.progress(call.as_str(), output);
     }
 
-    async fn elicit(&self, call: &ToolCallId, question: Elicitation) -> ElicitationReply {
-        self.0.elicit(call.as_str(), question).await
+    async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
+        self.0.elicit(call.as_str(), elicitation).await
     }
-}
-
-/// Runs a call when its resource is free, and holds that until the tool has wound up.
-async fn run(
-    waiter: Option<Waiter<ResourceKey>>,
-    limit: Duration,
-    execution: Execution,
-) -> Result<Value, ToolError> {
-    let _held: Option<Guard<ResourceKey>> = match waiter {
-        Some(waiter) => tokio::time::timeout(limit, waiter.acquire()).await.map_err(|_| {
-            let words = format!(
-                "Other calls used the same resource for longer than {limit:?}, so the call did not run."
-            );
-            ToolError::new(ErrorType::Timeout, words)
-        })?,
-        None => None,
-    };
-    execution.outcome().await
-}
-
-fn runnable(found: ToolRef<'_>) -> Result<(&ToolSpec, &Arc<dyn Tool>), ToolError> {
-    let spec = found.spec();
-    let tool = found.tool().ok_or_else(|| {
-        ToolError::internal(format!("The tool {} runs in a browser, and there is none here.", spec.name))
-    })?;
-    Ok((spec, tool))
 }
 
 fn denied(reason: Option<&str>) -> ToolError {
     ToolError::new(ErrorType::Denied, denial_text(reason))
 }
 
-/// What the model is told of a failure.
-fn words(error: &ToolError, strategy: ErrorStrategy) -> String {
+/// The text that the model is told of a failed call.
+fn error_text(error: &ToolError, strategy: ErrorStrategy) -> String {
     let text = &error.text;
+    if error.error_type == ErrorType::Denied {
+        // The text of a denial says itself that it is one.
+        return text.clone();
+    }
     match strategy.hint(error.error_type) {
-        // Says itself what it is.
-        _ if error.error_type == ErrorType::Denied => text.clone(),
         Some(hint) => format!("Error: {text}\n{hint}"),
         None => format!("Error: {text}"),
     }

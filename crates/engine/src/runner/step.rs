@@ -1,153 +1,135 @@
-//! One question to a model, and what it said.
+//! One answer of the model, as the step that the loop goes on with.
 
 use std::collections::HashSet;
 
 use fermata_protocol::FinishReason;
 use fermata_tools::{ErrorType, ToolError};
 use futures::StreamExt;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Hooks, Params};
+use super::{Hooks, Params, RunnerError};
 use crate::{
-    model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, Usage},
+    model::{ModelCall, ModelContent, ModelError, ModelMessage, Usage},
     prompt::tool_name,
+    step_collector::{
+        self, CollectedStep, InvalidArguments, OutputLimitExceeded, StepChange, StepCollector, UrlSource,
+        stream_ended_early,
+    },
 };
 
-/// What a model said in one go.
+/// All that a model said in one answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Which question it answers, counted from 1; questions that came to nothing count.
+    /// The number of the request that it answers, counted from 1. Requests that failed count.
     pub iteration: u32,
-    /// Its reasoning.
+    /// The model's reasoning.
     pub reasoning: String,
-    /// Its words.
+    /// The model's text.
     pub text: String,
-    /// Its calls. The input of one whose arguments were no JSON object is an empty object.
+    /// The tool calls that the model made. If the arguments of one are no JSON object, its input is an empty object.
     pub calls: Vec<ModelCall>,
-    /// Files that it made.
+    /// Files that the model made.
     pub files: Vec<ModelContent>,
-    /// Where it has something from.
-    pub sources: Vec<Source>,
-    /// What it cost, where the provider said so.
+    /// Pages on which the model based its answer.
+    pub sources: Vec<UrlSource>,
+    /// The tokens of the step, if the provider counted them.
     pub usage: Option<Usage>,
-    /// Why it ended.
+    /// The reason why the answer ended.
     pub finish_reason: FinishReason,
 }
 
-/// Where a model has something from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// The URL.
-    pub url: String,
-    /// Its title.
-    pub title: Option<String>,
-}
-
-/// A step, and why some of its calls cannot run as they stand.
-pub(super) struct Heard {
+/// A step, with the calls of it that cannot run.
+pub(super) struct Answer {
     pub step: Step,
-    pub faults: Faults,
+    pub invalid: InvalidCalls,
 }
 
-/// Calls that cannot run as the model made them.
-pub(super) type Faults = Vec<(ModelCall, ToolError)>;
+/// Calls that cannot run as the model made them, each with its error.
+pub(super) type InvalidCalls = Vec<(ModelCall, ToolError)>;
 
-/// A step as far as it came.
-#[derive(Default)]
-struct Speaking {
-    reasoning: String,
-    text: String,
-    arguments: Vec<Arguments>,
-    files: Vec<ModelContent>,
-    sources: Vec<Source>,
+/// Generates ids that no call of a conversation has yet.
+struct UnusedCallIds {
+    used: HashSet<String>,
+    count: usize,
 }
 
-/// A call as far as it came.
-struct Arguments {
-    key: usize,
-    tool: String,
-    text: String,
-}
-
-/// Asks the model and listens until it has said all.
-pub(super) async fn ask(params: &Params, hooks: &dyn Hooks, iteration: u32) -> Result<Heard, ModelError> {
-    let answer = tokio::time::timeout(params.model_call_timeout, listen(params, hooks));
-    let (said, finish_reason, usage) = answer.await.unwrap_or(Err(ModelError::Timeout))?;
+/// Asks the model for a step and waits until its answer is complete.
+pub(super) async fn ask(params: &Params, hooks: &dyn Hooks, iteration: u32) -> Result<Answer, RunnerError> {
+    let answer = tokio::time::timeout(params.model_call_timeout, collect(params, hooks));
+    let collected = answer.await.unwrap_or(Err(ModelError::Timeout.into()))?;
+    let cut_off = collected.cut_off();
+    let CollectedStep { text, reasoning, calls: collected_calls, files, sources, usage, finish_reason } =
+        collected;
     if finish_reason == FinishReason::Error {
-        return Err(ModelError::Provider("the model says that it failed".into()));
+        return Err(ModelError::Provider("the model says that it failed".into()).into());
     }
-    let Speaking { reasoning, text, arguments, files, sources } = said;
-    let whole = is_whole(finish_reason);
-    let mut ids = FreeIds::besides(&params.messages);
-    let (mut calls, mut faults) = (Vec::new(), Faults::new());
-    for Arguments { tool: named, text, .. } in arguments {
-        let (id, tool) = (ids.next(), tool_name(&named));
-        let input = if whole { read(&named, &tool, &text) } else { Err(cut_off()) };
-        let (input, fault) = input.map_or_else(|fault| (json!({}), Some(fault)), |input| (input, None));
-        let call = ModelCall { id, tool, input };
-        faults.extend(fault.map(|fault| (call.clone(), fault)));
-        calls.push(call);
+    let mut ids = UnusedCallIds::new(&params.messages);
+    let (mut calls, mut invalid) = (Vec::new(), InvalidCalls::new());
+    for collected in collected_calls {
+        let name = collected.tool.clone();
+        let input = match &cut_off {
+            Some(error) => Err((collected.into_received(), error.clone())),
+            None => match collected.into_input(finish_reason) {
+                // Made fit for providers, the name may be that of another tool.
+                Ok(input) if tool_name(&name) != name => Err((input, params.toolbox().unknown_tool(&name))),
+                Ok(input) => Ok(input),
+                Err(InvalidArguments { received, error_text }) => {
+                    Err((received, ToolError::new(ErrorType::InvalidFormat, error_text)))
+                }
+            },
+        };
+        let (id, tool) = (ids.next(), tool_name(&name));
+        match input {
+            Ok(input) => calls.push(ModelCall { id, tool, input }),
+            Err((received, error)) => {
+                let input = if received.is_object() { received } else { json!({}) };
+                let call = ModelCall { id, tool, input };
+                invalid.push((call.clone(), error));
+                calls.push(call);
+            }
+        }
     }
     let step = Step { iteration, reasoning, text, calls, files, sources, usage, finish_reason };
-    Ok(Heard { step, faults })
+    Ok(Answer { step, invalid })
 }
 
-async fn listen(
-    params: &Params,
-    hooks: &dyn Hooks,
-) -> Result<(Speaking, FinishReason, Option<Usage>), ModelError> {
-    let patience = params.model_timeout;
-    let stream = tokio::time::timeout(patience, params.model.stream(params.request()));
+async fn collect(params: &Params, hooks: &dyn Hooks) -> Result<CollectedStep, RunnerError> {
+    let stream = tokio::time::timeout(params.model_timeout, params.model.stream(params.request()));
     let mut events = stream.await.unwrap_or(Err(ModelError::Timeout))?;
-    let mut said = Speaking::default();
+    let mut collector = StepCollector::default();
     loop {
-        let event = tokio::time::timeout(patience, events.next()).await.map_err(|_| ModelError::Timeout)?;
-        let event = event
-            .unwrap_or_else(|| Err(ModelError::Network("the stream ended before the answer did".into())))?;
+        let event = tokio::time::timeout(params.model_timeout, events.next());
+        let event = event.await.map_err(|_| ModelError::Timeout)?;
+        let event = event.unwrap_or_else(|| Err(stream_ended_early()))?;
         hooks.event(&event);
-        if let ModelEvent::Finished { reason, usage } = event {
-            return Ok((said, reason, usage));
+        let changes = collector
+            .on_event(event, params.step_limits())
+            .map_err(|OutputLimitExceeded { bytes }| RunnerError::OutputLimit(bytes))?;
+        for change in changes {
+            match change {
+                StepChange::Completed(step) => return Ok(step),
+                StepChange::CallLeftOut => {
+                    tracing::warn!("a call is left out, because its step has too many");
+                }
+                StepChange::ArgumentsWithoutCall { key } => {
+                    tracing::warn!(key, "arguments came for a call that never began");
+                }
+                StepChange::PartStarted(_)
+                | StepChange::PartGrew(..)
+                | StepChange::PartEnded(_)
+                | StepChange::CallStarted { .. }
+                | StepChange::ArgumentsGrew { .. }
+                | StepChange::File { .. }
+                | StepChange::Source(_) => {}
+            }
         }
-        said.hear(event);
-    }
-}
-
-/// The input that these arguments are, or what is wrong with them. `tool` is what the name became that the
-/// model gave.
-fn read(named: &str, tool: &str, text: &str) -> Result<Value, ToolError> {
-    let fault = |words: String| Err(ToolError::new(ErrorType::InvalidFormat, words));
-    if tool != named {
-        // The name that providers take may be another tool's.
-        return fault(format!("There is no tool named {named:?}."));
-    }
-    if text.trim().is_empty() {
-        return Ok(json!({}));
-    }
-    let again = "Call it again with a JSON object.";
-    match serde_json::from_str::<Value>(text) {
-        Ok(input) if input.is_object() => Ok(input),
-        Ok(_) => fault(format!("The arguments of {tool} are not a JSON object. {again}")),
-        Err(wrong) => fault(format!("The arguments of {tool} are not valid JSON ({wrong}). {again}")),
-    }
-}
-
-fn cut_off() -> ToolError {
-    ToolError::new(ErrorType::Cancelled, "The answer was cut off, so the call did not run.")
-}
-
-/// Whether the provider let the model say all that it wanted. What a filter or an interruption cut off must
-/// not run.
-fn is_whole(reason: FinishReason) -> bool {
-    match reason {
-        FinishReason::Stop | FinishReason::Length | FinishReason::ToolCalls | FinishReason::Other => true,
-        FinishReason::ContentFilter | FinishReason::Interrupted | FinishReason::Error => false,
     }
 }
 
 // === impl Step ===
 
 impl Step {
-    /// The step as a conversation has it.
+    /// The step as a message of the conversation.
     pub fn message(&self) -> ModelMessage {
         ModelMessage::Assistant {
             reasoning: self.reasoning.clone(),
@@ -156,67 +138,33 @@ impl Step {
         }
     }
 
-    /// Whether the provider cut it off.
+    /// Whether the answer ended before the model had said all, so that none of its calls may run.
     pub(super) fn is_cut_off(&self) -> bool {
-        !is_whole(self.finish_reason)
+        step_collector::cut_off(self.finish_reason).is_some()
     }
 
-    /// Whether a conversation can hold it: providers refuse a message without words and calls.
-    pub(super) fn says_something(&self) -> bool {
+    /// Whether a conversation can contain the step: providers refuse a message without text and calls.
+    pub(super) fn is_message(&self) -> bool {
         !self.text.is_empty() || !self.calls.is_empty()
     }
 }
 
-// === impl Speaking ===
+// === impl UnusedCallIds ===
 
-impl Speaking {
-    fn hear(&mut self, event: ModelEvent) {
-        match event {
-            ModelEvent::Alive | ModelEvent::Finished { .. } => {}
-            ModelEvent::Text(delta) => self.text.push_str(&delta),
-            ModelEvent::Reasoning(delta) => self.reasoning.push_str(&delta),
-            ModelEvent::CallStart { key, tool } => {
-                self.arguments.push(Arguments { key, tool, text: String::new() });
-            }
-            ModelEvent::CallDelta { key, arguments } => self.hear_arguments(key, &arguments),
-            ModelEvent::File { media_type, url } => {
-                self.files.push(ModelContent::File { media_type, url, filename: None });
-            }
-            ModelEvent::Source { url, title } => self.sources.push(Source { url, title }),
-        }
-    }
-
-    fn hear_arguments(&mut self, key: usize, delta: &str) {
-        // The newest call with the key: providers that number every call 0 mean the last one.
-        match self.arguments.iter_mut().rev().find(|arguments| arguments.key == key) {
-            Some(arguments) => arguments.text.push_str(delta),
-            None => tracing::warn!(key, "arguments came for a call that never began"),
-        }
-    }
-}
-
-/// Ids that no call of a conversation has.
-struct FreeIds {
-    taken: HashSet<String>,
-    count: usize,
-}
-
-// === impl FreeIds ===
-
-impl FreeIds {
-    fn besides(messages: &[ModelMessage]) -> Self {
+impl UnusedCallIds {
+    fn new(messages: &[ModelMessage]) -> Self {
         let calls = messages.iter().flat_map(|message| match message {
             ModelMessage::Assistant { calls, .. } => calls.as_slice(),
             ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Tool { .. } => &[],
         });
-        Self { taken: calls.map(|call| call.id.clone()).collect(), count: 0 }
+        Self { used: calls.map(|call| call.id.clone()).collect(), count: 0 }
     }
 
     fn next(&mut self) -> String {
         loop {
             self.count += 1;
             let id = format!("call_{}", self.count);
-            if self.taken.insert(id.clone()) {
+            if self.used.insert(id.clone()) {
                 return id;
             }
         }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use fermata_engine::{
     Model, Runner, RunnerError,
     model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, Usage},
-    runner::{Approval, Ending, Params, Source},
+    runner::{Approval, Params, StopReason, UrlSource},
 };
 use fermata_protocol::{FinishReason, ToolChoice};
 use fermata_tools::{
@@ -39,8 +39,8 @@ fn most(iterations: u32) -> NonZeroU32 {
 async fn the_loop_goes_on_until_the_model_calls_nothing() {
     let model = Script::new([calls(&[("look", r#"{"n": 1}"#), ("look", "")]), says("found")]);
     let look = Doer::new("look", async |input: Value, _| Ok(json!({"got": input}))).shared();
-    let outcome = Runner::new(params(&model, &[&look]).system("be brief")).run_until_done().await.unwrap();
-    assert_eq!(outcome.ending, Ending::Answered);
+    let outcome = Runner::new(params(&model, &[&look]).system("be brief")).await.unwrap();
+    assert_eq!(outcome.stop_reason, StopReason::Answered);
     assert_eq!(outcome.step.text, "found");
     assert_eq!(outcome.step.iteration, 2);
     assert_eq!(outcome.usage, Usage { input_tokens: 20, output_tokens: 4, total_tokens: 24 });
@@ -63,10 +63,7 @@ async fn the_loop_goes_on_until_the_model_calls_nothing() {
 async fn a_model_is_told_which_tools_there_are_and_how_it_is_set() {
     let model = Script::new([says("hi")]);
     let tools = params(&model, &[&Doer::done("b").shared(), &Doer::done("a").shared()]);
-    Runner::new(tools.setting("temperature", 0).tool_choice(ToolChoice::Auto))
-        .run_until_done()
-        .await
-        .unwrap();
+    Runner::new(tools.setting("temperature", 0).tool_choice(ToolChoice::Auto)).await.unwrap();
     let request = model.request(0);
     let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
@@ -90,8 +87,8 @@ async fn the_most_iterations_end_the_loop_normally_and_what_was_called_last_has_
     let model = Script::new([calls(&[("look", "")]), calls(&[("look", "")]), says("never")]);
     let look = Doer::done("look").shared();
     let runner = Runner::new(params(&model, &[&look]).max_iterations(most(2)));
-    let outcome = runner.run_until_done().await.unwrap();
-    assert_eq!(outcome.ending, Ending::MaxIterations);
+    let outcome = runner.await.unwrap();
+    assert_eq!(outcome.stop_reason, StopReason::MaxIterations);
     assert_eq!(outcome.step.calls.len(), 1);
     assert_eq!((model.times_asked(), look.times_run()), (2, 2));
     assert_eq!(line(outcome.messages.last().unwrap()), "call_2: look is done");
@@ -118,7 +115,7 @@ async fn a_step_carries_all_that_the_model_said() {
     let step = runner.next_step().await.unwrap().unwrap();
     assert_eq!((step.reasoning.as_str(), step.text.as_str()), ("hm", "let me look"));
     assert_eq!(step.calls, [ModelCall { id: "call_1".into(), tool: "look".into(), input: json!({"n": 3}) }]);
-    assert_eq!(step.sources, [Source { url: "https://a.example".into(), title: None }]);
+    assert_eq!(step.sources, [UrlSource { url: "https://a.example".into(), title: None }]);
     assert_eq!(step.files.len(), 1);
     assert_eq!(step.finish_reason, FinishReason::ToolCalls);
     assert_eq!(step.usage.unwrap().total_tokens, 12);
@@ -131,13 +128,13 @@ async fn what_has_ended_stays_ended() {
     let model = Script::new([says("hi"), says("never")]);
     let mut runner = Runner::new(params(&model, &[]));
     assert!(runner.next_step().await.unwrap().is_some());
-    assert_eq!(runner.ending(), None);
+    assert_eq!(runner.stop_reason(), None);
     assert!(runner.next_step().await.unwrap().is_none());
-    assert_eq!(runner.ending(), Some(Ending::Answered));
+    assert_eq!(runner.stop_reason(), Some(StopReason::Answered));
     runner.push_messages([user("more")]);
     assert!(runner.next_step().await.unwrap().is_none());
     assert_eq!(model.times_asked(), 1);
-    assert_eq!(runner.run_until_done().await.unwrap().step.text, "hi");
+    assert_eq!(runner.await.unwrap().step.text, "hi");
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,7 +174,7 @@ async fn a_call_gets_an_id_that_the_conversation_does_not_have() {
     let step = runner.next_step().await.unwrap().unwrap();
     let ids: Vec<&str> = step.calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(ids, ["call_2", "call_4"]);
-    runner.run_until_done().await.unwrap();
+    runner.await.unwrap();
 }
 
 // === Models that fail ===
@@ -194,7 +191,7 @@ async fn a_model_that_fails_breaks_the_loop_and_can_be_asked_again() {
     let mut runner = Runner::new(params(&model, &[&look]));
     assert!(runner.next_step().await.unwrap().is_some());
     assert_eq!(runner.next_step().await, Err(RunnerError::Model(network())));
-    assert_eq!(runner.ending(), None);
+    assert_eq!(runner.stop_reason(), None);
     let step = runner.next_step().await.unwrap().unwrap();
     assert_eq!((step.iteration, step.text.as_str()), (3, "found"));
     assert_eq!(model.heard(1), model.heard(2), "nothing of the broken answer stays");
@@ -202,9 +199,9 @@ async fn a_model_that_fails_breaks_the_loop_and_can_be_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_model_breaks_run_until_done() {
+async fn a_model_that_fails_breaks_a_loop_that_is_awaited() {
     let model = Script::new([vec![Err(ModelError::Auth("no key".into()))]]);
-    let outcome = Runner::new(params(&model, &[])).run_until_done().await;
+    let outcome = Runner::new(params(&model, &[])).await;
     assert_eq!(outcome.unwrap_err(), RunnerError::Model(ModelError::Auth("no key".into())));
 }
 
@@ -215,7 +212,7 @@ async fn an_answer_that_breaks_off_or_says_that_it_failed_is_a_failure() {
         vec![Ok(ModelEvent::Text("hal".into())), Ok(finished(FinishReason::Error))],
     ] {
         let model = Script::new([turn]);
-        let outcome = Runner::new(params(&model, &[])).run_until_done().await;
+        let outcome = Runner::new(params(&model, &[])).await;
         assert!(matches!(outcome, Err(RunnerError::Model(ModelError::Network(_) | ModelError::Provider(_)))));
     }
 }
@@ -228,7 +225,7 @@ async fn a_silent_model_is_given_up_and_counts_as_asked() {
     assert_eq!(runner.next_step().await, Err(RunnerError::Model(ModelError::Timeout)));
     assert_eq!(begun.elapsed(), runner.params().model_timeout);
     assert_eq!(runner.next_step().await, Ok(None));
-    assert_eq!(runner.run_until_done().await.unwrap_err(), RunnerError::NoStep(1));
+    assert_eq!(runner.await.unwrap_err(), RunnerError::NoStep(1));
 }
 
 /// Says that it is at work, and never anything else.
@@ -267,13 +264,64 @@ async fn what_a_model_called_before_it_was_cut_off_does_not_run() {
     turn.push(Ok(finished(FinishReason::ContentFilter)));
     let model = Script::new([turn, says("never")]);
     let look = Doer::done("look").shared();
-    let outcome = Runner::new(params(&model, &[&look])).run_until_done().await.unwrap();
-    assert_eq!(outcome.ending, Ending::CutOff);
+    let outcome = Runner::new(params(&model, &[&look])).await.unwrap();
+    assert_eq!(outcome.stop_reason, StopReason::CutOff);
     assert_eq!((model.times_asked(), look.times_run()), (1, 0));
     assert!(line(outcome.messages.last().unwrap()).starts_with("call_1: Error: The answer was cut off"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_model_called_before_it_was_interrupted_does_not_run() {
+    let mut turn = calls(&[("look", r#"{"n": 1}"#), ("write", ""), ("look", r#"{"n""#)]);
+    turn.pop();
+    turn.push(Ok(finished(FinishReason::Interrupted)));
+    let model = Script::new([turn, says("never")]);
+    let (look, write) = (Doer::done("look").shared(), Doer::done("write").asked_about());
+    let memory = Memory::answering([]);
+    let outcome = Runner::new(params(&model, &[&look, &write])).with_hooks(memory.clone()).await.unwrap();
+    assert_eq!(outcome.stop_reason, StopReason::CutOff);
+    assert_eq!((model.times_asked(), look.times_run(), write.times_run()), (1, 0, 0));
+    let lines: Vec<String> = outcome.messages[1..].iter().map(line).collect();
+    assert_eq!(lines[0], r#"assistant:  call_1=look({"n":1}) call_2=write({}) call_3=look({})"#);
+    for result in &lines[1..] {
+        assert!(result.contains("Error: The answer was cut off before its end"), "{result}");
+    }
+    assert!(!memory.lines().iter().any(|line| line.starts_with("asked")), "somebody was asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_has_limits() {
+    let model = Script::new([
+        calls(&[("look", r#"{"text": "too long for this"}"#), ("look", ""), ("look", ""), ("look", "")]),
+        says("far more than twenty bytes may be said"),
+        says("found"),
+    ]);
+    let look = Doer::done("look").shared();
+    let mut params = params(&model, &[&look]);
+    (params.calls_per_step, params.argument_bytes) = (2, 20);
+    let mut runner = Runner::new(params);
+    assert_eq!(runner.next_step().await.unwrap().unwrap().calls.len(), 3);
+    runner.update_params(|params| params.step_output_bytes = 20);
+    assert_eq!(runner.next_step().await, Err(RunnerError::OutputLimit(20)));
+    let told = &model.heard(1)[2..];
+    assert!(told[0].contains("more than 20 bytes"), "{told:?}");
+    assert_eq!(told[1], "call_2: look is done");
+    assert!(told[2].contains("more than 2 calls"), "{told:?}");
+    assert_eq!(runner.next_step().await.unwrap().unwrap().text, "found");
+    assert_eq!(model.heard(1), model.heard(2), "nothing of the step that was too long stays");
+}
+
 // === Tools that fail ===
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_output_is_larger_than_an_output_may_be_fails() {
+    let model = Script::new([calls(&[("look", "")]), says("well")]);
+    let look = Doer::new("look", async |_, _| Ok(json!("a".repeat(100)))).shared();
+    let mut params = params(&model, &[&look]);
+    params.output_bytes = Some(101);
+    Runner::new(params).await.unwrap();
+    assert_eq!(model.heard(1)[2], "call_1: Error: The output of the tool has 102 bytes; the limit is 101.");
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
@@ -297,7 +345,7 @@ async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
     let sleeps = sleeps.with(|spec| spec.timeout = Some(Duration::from_secs(3)));
     let works = Doer::done("works").shared();
     let runner = Runner::new(params(&model, &[&fails, &panics, &sleeps, &works]));
-    let outcome = runner.run_until_done().await.unwrap();
+    let outcome = runner.await.unwrap();
     assert_eq!(outcome.step.text, "well");
     let heard = model.heard(1);
     let told: Vec<&str> = heard[2..].iter().map(|line| line.split_once(": ").unwrap().1).collect();
@@ -314,7 +362,11 @@ async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
     assert!(told[4].starts_with("Error: The arguments of works are not valid JSON ("), "{}", told[4]);
     assert!(told[5].starts_with("Error: The arguments of works are not a JSON object."), "{}", told[5]);
     assert!(told[6].starts_with("Error: There is no tool named \"nobody\". The tools are: fails, "));
-    assert_eq!(told[7], "Error: There is no tool named \"wor.ks\".");
+    assert!(
+        told[7].starts_with("Error: There is no tool named \"wor.ks\". The tools are: fails, "),
+        "{}",
+        told[7]
+    );
     assert_eq!(told[8], "works is done");
     assert_eq!(works.times_run(), 1);
 }
@@ -323,10 +375,7 @@ async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
 async fn a_tool_without_a_limit_of_its_own_has_that_of_the_loop() {
     let model = Script::new([calls(&[("sleeps", "")]), says("well")]);
     let sleeps = endless("sleeps").0.shared();
-    Runner::new(params(&model, &[&sleeps]).tool_timeout(Duration::from_secs(7)))
-        .run_until_done()
-        .await
-        .unwrap();
+    Runner::new(params(&model, &[&sleeps]).tool_timeout(Duration::from_secs(7))).await.unwrap();
     assert!(model.heard(1)[2].contains("longer than 7s"), "{}", model.heard(1)[2]);
 }
 
@@ -344,7 +393,7 @@ async fn what_helps_by_itself_is_tried_again_and_what_a_person_can_mend_is_put_t
     })
     .with(|spec| spec.repeatable = true);
     let locked = Doer::new("locked", async |_, _| Err(ToolError::new(ErrorType::Auth, "No key."))).shared();
-    Runner::new(params(&model, &[&flaky, &locked])).run_until_done().await.unwrap();
+    Runner::new(params(&model, &[&flaky, &locked])).await.unwrap();
     assert_eq!(flaky.times_run(), 2);
     assert_eq!(
         model.heard(1)[2..],
@@ -361,8 +410,8 @@ async fn a_failure_that_is_set_to_end_the_loop_ends_it_normally_with_every_resul
     let fails = Doer::new("fails", async |_, _| Err(ToolError::internal("It broke."))).shared();
     let params = params(&model, &[&fails, &Doer::done("works").shared()]);
     let set = ErrorPolicy::default().with(ErrorType::Internal, ErrorStrategy::FailRun);
-    let outcome = Runner::new(params.error_policy(set)).run_until_done().await.unwrap();
-    assert_eq!(outcome.ending, Ending::ToolFailed);
+    let outcome = Runner::new(params.error_policy(set)).await.unwrap();
+    assert_eq!(outcome.stop_reason, StopReason::ToolFailed);
     let last: Vec<String> = outcome.messages[2..].iter().map(line).collect();
     assert_eq!(last, ["call_1: Error: It broke.", "call_2: works is done"]);
     assert_eq!(model.times_asked(), 1);
@@ -386,7 +435,7 @@ async fn the_calls_of_a_step_run_side_by_side_and_are_told_in_their_order() {
     })
     .shared();
     let memory = Arc::new(Memory::default());
-    Runner::new(params(&model, &[&meets])).with_hooks(memory.clone()).run_until_done().await.unwrap();
+    Runner::new(params(&model, &[&meets])).with_hooks(memory.clone()).await.unwrap();
     assert_eq!(model.heard(1)[2..], ["call_1: 1", "call_2: 2"]);
     assert_eq!(memory.lines()[3..5], ["result meets 2", "result meets 1"], "{:?}", memory.lines());
 }
@@ -412,7 +461,7 @@ async fn calls_on_one_resource_run_one_after_the_other_in_their_order() {
     let all: Vec<(&str, &str)> = all.iter().map(|input| ("notes", input.as_str())).collect();
     let model = Script::new([calls(&all), says("well")]);
     let notes = Arc::default();
-    Runner::new(params(&model, &[&noting(&notes)])).run_until_done().await.unwrap();
+    Runner::new(params(&model, &[&noting(&notes)])).await.unwrap();
     let expected: Vec<String> = (0..5).flat_map(|n| [format!("{n} begins"), format!("{n} ends")]).collect();
     assert_eq!(*notes.lock().unwrap(), expected);
 }
@@ -422,7 +471,7 @@ async fn loops_that_share_their_locks_do_not_use_a_resource_side_by_side() {
     let (locks, notes) = (LockQueue::new(), Arc::default());
     let looping = |n: &str| {
         let model = Script::new([calls(&[("notes", n)]), says("well")]);
-        Runner::new(params(&model, &[&noting(&notes)]).locks(locks.clone())).run_until_done()
+        Runner::new(params(&model, &[&noting(&notes)]).locks(locks.clone())).into_future()
     };
     let (first, second) = tokio::join!(looping(r#"{"n": 1}"#), looping(r#"{"n": 2}"#));
     assert!(first.is_ok() && second.is_ok());
@@ -444,8 +493,9 @@ async fn a_call_that_waits_too_long_for_its_resource_fails_and_did_not_run() {
         owner: None,
     };
     let _held = params.locks.enqueue(key).acquire().await;
-    Runner::new(params).run_until_done().await.unwrap();
-    assert!(model.heard(1)[2].contains("longer than 9s"), "{}", model.heard(1)[2]);
+    Runner::new(params).await.unwrap();
+    let told = &model.heard(1)[2];
+    assert!(told.contains("Other calls used file for longer than 9s, so this call did not run."), "{told}");
     assert!(notes.lock().unwrap().is_empty());
 }
 
@@ -517,7 +567,7 @@ async fn calls_that_the_conversation_left_behind_never_run() {
     let mut runner = Runner::new(params(&model, &[&look]));
     runner.next_step().await.unwrap();
     runner.push_messages([user("leave that")]);
-    runner.run_until_done().await.unwrap();
+    runner.await.unwrap();
     assert_eq!(look.times_run(), 0);
 }
 
@@ -561,7 +611,7 @@ async fn calls_that_were_pushed_run_before_the_model_is_asked() {
     assert_eq!(model.heard(1).last().unwrap(), "mine: look is done");
 
     let model = Script::new([says("one")]);
-    Runner::new(params(&model, &[&look]).messages([pushed])).run_until_done().await.unwrap();
+    Runner::new(params(&model, &[&look]).messages([pushed])).await.unwrap();
     assert_eq!(model.heard(0).last().unwrap(), "mine: look is done");
     assert_eq!(look.times_run(), 2);
 }
@@ -621,7 +671,7 @@ async fn a_call_whose_input_is_edited_between_steps_runs_and_is_told_as_edited()
 async fn a_forced_choice_holds_for_one_step() {
     let model = Script::new([calls(&[("look", "")]), says("found")]);
     let params = params(&model, &[&Doer::done("look").shared()]).tool_choice(ToolChoice::Tool("look".into()));
-    Runner::new(params).run_until_done().await.unwrap();
+    Runner::new(params).await.unwrap();
     assert_eq!(model.request(0).tool_choice, Some(ToolChoice::Tool("look".into())));
     assert_eq!(model.request(1).tool_choice, None);
 }
@@ -632,7 +682,7 @@ async fn a_forced_choice_holds_for_one_step() {
 async fn a_call_that_must_be_asked_about_is_denied_where_nobody_can_be_asked() {
     let model = Script::new([calls(&[("write", "")]), says("well")]);
     let write = Doer::done("write").asked_about();
-    Runner::new(params(&model, &[&write])).run_until_done().await.unwrap();
+    Runner::new(params(&model, &[&write])).await.unwrap();
     assert_eq!(
         model.heard(1)[2],
         "call_1: Denied: this call needs the approval of a person, and there is nobody to ask"
@@ -653,7 +703,7 @@ async fn no_call_runs_before_every_call_of_its_step_is_decided() {
     })
     .shared();
     let runner = Runner::new(params(&model, &[&free, &write])).with_hooks(memory.clone());
-    runner.run_until_done().await.unwrap();
+    runner.await.unwrap();
     assert_eq!(model.heard(1)[2..], ["call_1: ok", "call_2: Denied: not today", "call_3: write is done"]);
     assert_eq!(write.times_run(), 1);
     let lines = memory.lines();
@@ -684,7 +734,7 @@ async fn the_policy_decides_over_what_the_tool_says() {
     ] {
         let model = Script::new([calls(&[("write", "")]), says("well")]);
         let write = Doer::done("write").asked_about();
-        Runner::new(params(&model, &[&write]).policy(Arc::new(policy))).run_until_done().await.unwrap();
+        Runner::new(params(&model, &[&write]).policy(Arc::new(policy))).await.unwrap();
         assert_eq!(model.heard(1)[2], told);
         assert_eq!(write.times_run(), runs);
     }
@@ -712,7 +762,7 @@ async fn the_hooks_hear_every_word_step_call_and_result_once() {
     })
     .shared();
     let memory = Arc::new(Memory::default());
-    Runner::new(params(&model, &[&look])).with_hooks(memory.clone()).run_until_done().await.unwrap();
+    Runner::new(params(&model, &[&look])).with_hooks(memory.clone()).await.unwrap();
     assert_eq!(
         memory.lines(),
         [
@@ -762,7 +812,7 @@ async fn a_response_that_is_dropped_cancels_its_tools() {
     assert!(!token.is_cancelled());
     runner.push_messages([user("never mind")]);
     assert!(token.is_cancelled());
-    runner.run_until_done().await.unwrap();
+    runner.await.unwrap();
 }
 
 // === What the model is told ===
@@ -775,7 +825,7 @@ async fn an_output_is_told_in_its_shape_and_cut_where_it_is_too_long() {
     let talks = Doer::new("talks", async |_, _| Ok(json!("word ".repeat(1000)))).shared();
     let mut params = params(&model, &[&shows, &talks]);
     params.model_output_bytes = 100;
-    Runner::new(params).run_until_done().await.unwrap();
+    Runner::new(params).await.unwrap();
     let request = model.request(1);
     let ModelMessage::Tool { content, .. } = &request.messages[2] else { panic!("{request:?}") };
     assert!(matches!(&content[..], [ModelContent::File { url, .. }] if url == picture), "{content:?}");
