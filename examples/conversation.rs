@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use fermata_engine::{
     Model, Runner,
     model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
-    runner::{Approval, Hooks, Params},
+    runner::{Approval, Hooks, Params, Step, StopReason},
 };
 use fermata_providers::Provider;
 use fermata_tools::{CallContext, Decision, ErrorType, ToolError, ToolSpec, TypedTool, typed};
@@ -73,6 +73,10 @@ impl Hooks for Shown {
             // Whoever reads a pipe sees the words later; nothing else is lost.
             let _ = std::io::stdout().flush();
         }
+    }
+
+    fn step(&self, _: &Step) {
+        println!();
     }
 
     fn result(&self, call: &ModelCall, result: &Result<Value, ToolError>) {
@@ -145,25 +149,21 @@ async fn main() -> anyhow::Result<()> {
     let params = Params::new(model.clone())
         .system("You work in a shop. Look up the stock before you speak of it.")
         .tools([typed(StockLevel)])?
-        .max_iterations(NonZeroU32::new(10).context("ten is not zero")?)
-        .user(first);
+        .max_iterations(NonZeroU32::new(10).context("ten is not zero")?);
 
     println!("> {first}");
-    let mut runner = Runner::new(params).with_hooks(Arc::new(Shown));
-    let mut follow_up = Some(second);
-    while let Some(step) = runner.next_step().await? {
-        println!();
-        // Nothing called: the turn is over. What is said now begins the next one.
-        if step.calls.is_empty()
-            && let Some(words) = follow_up.take()
-        {
-            println!("> {words}");
-            runner.push_messages([ModelMessage::User(vec![ModelContent::Text(words.into())])]);
-        }
-    }
+    let answered = Runner::new(params.clone().user(first)).with_hooks(Arc::new(Shown)).await?;
+    println!("> {second}");
+    let conversation = params.messages(answered.messages).user(second);
+    let answered = Runner::new(conversation).with_hooks(Arc::new(Shown)).await?;
 
-    ensure!(follow_up.is_none(), "the first turn never ended");
+    ensure!(answered.stop_reason == StopReason::Answered, "the model never came to an end");
     ensure!(model.was_told("stock_level", "4711"), "the model was never told what the tool said");
-    println!("({}: {} messages, ended as {:?})", model.name(), runner.messages().len(), runner.ending());
+    println!(
+        "({}: {} messages, {} tokens)",
+        model.name(),
+        answered.messages.len(),
+        answered.usage.total_tokens
+    );
     Ok(())
 }
