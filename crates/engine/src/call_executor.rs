@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(crate) struct CallExecutor {
     /// The time limit of a call whose tool has none of its own.
     pub tool_timeout: Duration,
-    /// How long a call may wait for its resource.
+    /// The time that a call may wait for its resource.
     pub lock_timeout: Duration,
     /// The size that an output may have, as JSON; `None`: any.
     pub output_bytes: Option<usize>,
@@ -24,8 +24,8 @@ pub(crate) struct CallExecutor {
 // === impl CallExecutor ===
 
 impl CallExecutor {
-    /// The execution of a call that has run so often before, in a process that has ended since; each of these runs counts as a retry.
-    /// `None` if the tool does not run on the server.
+    /// Builds the execution of a call. If the call ran before, in a process that has ended since, each of these runs counts as a retry.
+    /// Returns `None` if the tool does not run on the server.
     pub fn execution(
         &self,
         tool: ToolRef<'_>,
@@ -69,7 +69,7 @@ impl CallExecutor {
         }
     }
 
-    /// The outcome of a call; a failure in its place if the output is too large.
+    /// Returns the outcome of a call, or an error in place of an output that is too large.
     ///
     /// # Errors
     /// If the call failed, or its output is larger than an output may be.
@@ -82,5 +82,90 @@ impl CallExecutor {
         }
         let text = format!("The output of the tool has {bytes} bytes; the limit is {limit}.");
         Err(ToolError::new(ErrorType::InvalidFormat, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use fermata_protocol::{ChatId, ToolCallId};
+    use fermata_tools::{Decision, NamedBy, Owner, RunBy, Tool, ToolSpec, Toolbox};
+    use serde_json::json;
+
+    use super::*;
+
+    struct Repeatable;
+
+    #[async_trait]
+    impl Tool for Repeatable {
+        fn spec(&self) -> ToolSpec {
+            ToolSpec {
+                name: "look".into(),
+                description: String::new(),
+                input_schema: json!({"type": "object"}),
+                run_by: RunBy::Server,
+                server: None,
+                policy: Decision::Allow,
+                resource: None,
+                timeout: None,
+                repeatable: true,
+            }
+        }
+
+        async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
+            Ok(Value::Null)
+        }
+    }
+
+    fn executor() -> CallExecutor {
+        CallExecutor {
+            tool_timeout: Duration::from_secs(7),
+            lock_timeout: Duration::from_secs(9),
+            output_bytes: Some(4),
+            error_policy: ErrorPolicy::default(),
+        }
+    }
+
+    #[test]
+    fn runs_before_the_process_ended_count_as_retries() {
+        for (own_timeout, timeout) in
+            [(None, Duration::from_secs(7)), (Some(Duration::from_secs(1)), Duration::from_secs(1))]
+        {
+            let tools: [Arc<dyn Tool>; 1] = [Arc::new(Repeatable)];
+            let (toolbox, _) = Toolbox::new(tools, |spec| spec.timeout = own_timeout);
+            for (times_run_before, retries) in [(0, 2), (1, 1), (2, 0), (3, 0)] {
+                let context =
+                    CallContext::new(Owner::anyone(), ChatId::new("chat"), ToolCallId::new("call_1"));
+                let tool = toolbox.find("look").expect("the tool");
+                let execution = executor()
+                    .execution(tool, json!({}), context, times_run_before)
+                    .expect("a server's tool");
+                assert_eq!((execution.retries, execution.timeout), (retries, timeout));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_lock_is_not_granted_gets_an_error_in_place_of_the_lock() {
+        let key = ResourceKey { named_by: NamedBy::Settings, name: "file".into(), owner: None };
+        let granted = executor().wait_for_lock(&key, async { Some(1) }).await;
+        assert_eq!(granted, Ok(1));
+        let late =
+            executor().wait_for_lock(&key, std::future::pending::<Option<()>>()).await.expect_err("no lock");
+        assert_eq!(late.error_type, ErrorType::Timeout);
+        assert_eq!(late.text, "Other calls used file for longer than 9s, so this call did not run.");
+        let never = executor().wait_for_lock(&key, async { None::<()> }).await.expect_err("no lock");
+        assert_eq!(never.error_type, ErrorType::Internal);
+    }
+
+    #[test]
+    fn an_output_has_a_size_as_json() {
+        assert_eq!(executor().within_limit(Ok(json!("ab"))), Ok(json!("ab")));
+        let error = executor().within_limit(Ok(json!("abc"))).expect_err("too large");
+        assert_eq!(error.text, "The output of the tool has 5 bytes; the limit is 4.");
+        let any = CallExecutor { output_bytes: None, ..executor() };
+        assert_eq!(any.within_limit(Ok(json!("abc"))), Ok(json!("abc")));
     }
 }

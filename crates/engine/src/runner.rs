@@ -65,9 +65,9 @@ pub use crate::step_collector::UrlSource;
 pub struct Runner {
     params: Params,
     hooks: Arc<dyn Hooks>,
-    /// How often a model was asked, in vain or not.
+    /// The number of times that a model was asked, in vain or not.
     iterations: u32,
-    /// Whether the model is asked again even if it called nothing last.
+    /// The model is asked again even if it called nothing last.
     must_ask: bool,
     last_step: Option<Step>,
     /// The calls of the last step that cannot run as the model made them.

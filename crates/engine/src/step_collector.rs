@@ -1,4 +1,4 @@
-//! What a model says, collected into one step.
+//! The events of a model's stream, collected into one step.
 //!
 //! Both loops use it: a chat's run shows every change at once, and a [`Runner`](crate::Runner) takes the step when it is complete.
 //! This module knows no tools, no chat and no stream, and does no I/O.
@@ -65,7 +65,7 @@ pub(crate) enum StepChange {
         tool: String,
     },
     ArgumentsGrew {
-        /// Which call of the step.
+        /// The call's number in the step.
         call: usize,
         delta: String,
     },
@@ -281,7 +281,7 @@ impl CollectedStep {
 // === impl CollectedCall ===
 
 impl CollectedCall {
-    /// Whether the model gave any arguments. An empty object stands for none.
+    /// Returns whether the model gave any arguments. If it gave none, the input is an empty object.
     pub fn has_arguments(&self) -> bool {
         !self.arguments.trim().is_empty()
     }
@@ -405,7 +405,7 @@ mod tests {
         (changes, step)
     }
 
-    /// What comes of a call with these arguments.
+    /// Reads these arguments, after an answer that ended for this reason.
     fn read(arguments: &str, reason: FinishReason) -> Result<Value, InvalidArguments> {
         let (_, step) = collect(vec![call_start(0, "look"), call_delta(0, arguments)], reason);
         step.calls.into_iter().next().expect("a call").into_input(reason)

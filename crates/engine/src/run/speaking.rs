@@ -21,9 +21,9 @@ pub(super) struct OpenStep {
     collector: StepCollector,
     /// The id of the text or reasoning part that is open.
     part_id: String,
-    /// For each call of the collector its index in [`Run::calls`].
+    /// The index in [`Run::calls`] of each call of the collector.
     calls: Vec<usize>,
-    /// Calls whose inputs are being checked: the model has ended its step, and nothing is decided about it yet.
+    /// The calls of a step that the model has ended, while their inputs are being checked and nothing is decided about them.
     checking: Vec<MadeCall>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct OpenStep {
 pub(super) struct MadeCall {
     /// The call's index in [`Run::calls`].
     pub place: usize,
-    /// Whether the model gave no arguments, and the input is an empty object for that reason.
+    /// The model gave no arguments, and the input is an empty object for that reason.
     pub is_bare: bool,
     /// The call's input; or what came instead, and the reason why it is none.
     pub input: Result<Value, InvalidArguments>,
@@ -121,7 +121,7 @@ impl Run {
         self.calls.push(call);
     }
 
-    /// The model's answer has ended. Its calls are taken up, unless it was cut off: then they have failed, and the run is over.
+    /// Takes the calls of an answer that has ended. If it was cut off, they have failed, and the run is over.
     fn complete_answer(&mut self, step: CollectedStep, context: &Context<'_>, effects: &mut Effects) {
         self.count(step.usage);
         let (reason, cut_off) = (step.finish_reason, step.cut_off());
@@ -159,12 +159,12 @@ impl Run {
         }
     }
 
-    /// Whether the model has ended its step and the inputs of its calls are being checked.
+    /// Returns whether the model has ended its step and the inputs of its calls are being checked.
     pub fn is_checking(&self) -> bool {
         !self.open_step.checking.is_empty()
     }
 
-    /// The inputs of the step's calls were checked: each of these fits, or not.
+    /// Takes the results of checking the inputs of the step's calls, and decides about the calls.
     pub fn checked(
         &mut self,
         results: Vec<(ToolCallId, Result<(), InputError>)>,
@@ -234,7 +234,7 @@ impl Run {
     }
 }
 
-/// Whether the part is dynamic: a page cannot know the types of an MCP server's tool, and nobody knows those of a tool that does not exist.
+/// The mark of a dynamic part: a page cannot know the types of an MCP server's tool, and nobody knows those of a tool that does not exist.
 pub(super) fn dynamic(call: &Call) -> Option<bool> {
     matches!(call.run_by, None | Some(RunBy::Mcp)).then_some(true)
 }

@@ -25,16 +25,16 @@ pub struct Params {
     pub messages: Vec<ModelMessage>,
     /// Instructions that come before the conversation.
     pub system: Option<String>,
-    /// Whether the model must call a tool. A call is forced for one step only.
+    /// The tools that the model may or must call. A call is forced for one step only.
     pub tool_choice: Option<ToolChoice>,
     /// Settings by the AI SDK's names (`temperature`, `maxOutputTokens`, …).
     pub settings: Map<String, Value>,
-    /// How often a model may be asked. Default: no limit, unlike [`Limits::steps`], because a program sees every step and can stop, while
+    /// The number of times that a model may be asked. Default: no limit, unlike [`Limits::steps`], because a program sees every step and can stop, while
     /// nobody may be watching the run of a chat.
     pub max_iterations: Option<NonZeroU32>,
-    /// How long a model may be silent. Default: 2 minutes.
+    /// The time for which a model may be silent. Default: 2 minutes.
     pub model_timeout: Duration,
-    /// How long a model may take for one step, however much it says. Default: 15 minutes.
+    /// The time that a model may take for one step, however much it says. Default: 15 minutes.
     pub model_call_timeout: Duration,
     /// Calls that a model may make in one step; those over the limit do not run. Default: 128.
     pub calls_per_step: usize,
@@ -42,9 +42,9 @@ pub struct Params {
     pub argument_bytes: usize,
     /// Bytes that a model may say in one step: text, reasoning, arguments and files. If it says more, the step fails. Default: 4 MB.
     pub step_output_bytes: usize,
-    /// How long a call may run if its tool has no time limit of its own. Default: 1 minute.
+    /// The time limit of calls whose tool has none of its own. Default: 1 minute.
     pub tool_timeout: Duration,
-    /// How long a call may wait for its resource. Default: 5 minutes.
+    /// The time that a call may wait for its resource. Default: 5 minutes.
     pub lock_timeout: Duration,
     /// Bytes that an output may have, as JSON; a call whose output has more fails. Default: no limit, unlike [`Limits::output_bytes`],
     /// because the output stays in the program, while that of a chat is saved and sent to every reader.
@@ -114,7 +114,7 @@ impl Params {
     /// Sets the tools in place, as [`Params::tools`] does. After an error, the tools are those that there were.
     ///
     /// # Errors
-    /// As for [`Params::tools`].
+    /// The same as for [`Params::tools`].
     pub fn set_tools(&mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), ToolboxError> {
         let (toolbox, left_out) = Toolbox::new(tools, |_| {});
         match left_out.into_iter().next() {

@@ -78,12 +78,12 @@ impl ToolResponse {
         }
     }
 
-    /// Whether this is the response to exactly these calls.
+    /// Returns whether this is the response to exactly these calls.
     pub fn is_for(&self, calls: &[ModelCall]) -> bool {
         self.calls == calls
     }
 
-    /// Whether a call failed in a way that is set to stop the loop.
+    /// Returns whether a call failed in a way that is set to stop the loop.
     pub fn stops_loop(&self) -> bool {
         self.stops_loop
     }

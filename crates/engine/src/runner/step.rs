@@ -138,12 +138,12 @@ impl Step {
         }
     }
 
-    /// Whether the answer ended before the model had said all, so that none of its calls may run.
+    /// Returns whether the answer ended before the model had said all, so that none of its calls may run.
     pub(super) fn is_cut_off(&self) -> bool {
         step_collector::cut_off(self.finish_reason).is_some()
     }
 
-    /// Whether a conversation can contain the step: providers refuse a message without text and calls.
+    /// Returns whether a conversation can contain the step: providers refuse a message without text and calls.
     pub(super) fn is_message(&self) -> bool {
         !self.text.is_empty() || !self.calls.is_empty()
     }
