@@ -14,9 +14,10 @@ mod calls;
 mod dialect;
 mod failure;
 mod framing;
-mod halves;
+
 mod request;
 mod response;
+mod surrogate_halves;
 mod transport;
 
 use std::{

@@ -21,8 +21,8 @@ use super::{
     dialect::ReasoningField,
     failure::Failure,
     framing::LONGEST_EVENT,
-    halves::{Halves, whole},
     response::{Choice, Chunk, Delta},
+    surrogate_halves::{SurrogateHalves, without_halves},
 };
 
 /// How long usage and `[DONE]` are waited for once the reason to finish is known: some servers send neither and keep the
@@ -36,8 +36,8 @@ const SIGNS_OF_LIFE: Duration = Duration::from_secs(1);
 pub(super) struct Answer {
     chunks: StreamResponse<Chunk>,
     ready: VecDeque<ModelEvent>,
-    text: Halves,
-    reasoning: Halves,
+    text: SurrogateHalves,
+    reasoning: SurrogateHalves,
     calls: Calls,
     sources: HashSet<String>,
     usage: Option<Usage>,
@@ -70,8 +70,8 @@ impl Answer {
         Self {
             chunks,
             ready: VecDeque::new(),
-            text: Halves::default(),
-            reasoning: Halves::default(),
+            text: SurrogateHalves::default(),
+            reasoning: SurrogateHalves::default(),
             calls: Calls::default(),
             sources: HashSet::new(),
             usage: None,
@@ -217,11 +217,11 @@ impl Answer {
     }
 
     fn end_text(&mut self) {
-        self.ready.extend(self.text.rest().map(ModelEvent::Text));
+        self.ready.extend(self.text.flush().map(ModelEvent::Text));
     }
 
     fn end_reasoning(&mut self) {
-        self.ready.extend(self.reasoning.rest().map(ModelEvent::Reasoning));
+        self.ready.extend(self.reasoning.flush().map(ModelEvent::Reasoning));
     }
 
     fn note_field(&mut self, field: ReasoningField) {
@@ -254,8 +254,8 @@ impl Answer {
             if is_web && self.sources.insert(url.to_owned()) {
                 let title = citation.get("title").and_then(Value::as_str).filter(|title| !title.is_empty());
                 self.ready.push_back(ModelEvent::Source {
-                    url: whole(url.to_owned()),
-                    title: title.map(|title| whole(title.to_owned())),
+                    url: without_halves(url.to_owned()),
+                    title: title.map(|title| without_halves(title.to_owned())),
                 });
             }
         }

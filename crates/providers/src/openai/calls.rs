@@ -10,8 +10,8 @@ use fermata_engine::model::ModelEvent;
 
 use super::{
     failure::Failure,
-    halves::{Halves, whole},
     response::CallPiece,
+    surrogate_halves::{SurrogateHalves, without_halves},
 };
 
 /// Calls of one answer. Each piece is compared with all of them.
@@ -34,7 +34,7 @@ struct Call {
     id: String,
     tool: String,
     arguments: String,
-    halves: Halves,
+    halves: SurrogateHalves,
     json: JsonObject,
     /// The chunk that named it.
     named_in: usize,
@@ -121,7 +121,7 @@ impl Calls {
     /// Gives up on halves of characters whose other half did not come.
     pub(super) fn end(&mut self, events: &mut impl Extend<ModelEvent>) {
         for (key, call) in self.calls.iter_mut().enumerate() {
-            let rest = call.halves.rest().filter(|_| !call.tool.is_empty());
+            let rest = call.halves.flush().filter(|_| !call.tool.is_empty());
             events.extend(rest.map(|arguments| ModelEvent::CallDelta { key, arguments }));
         }
     }
@@ -183,7 +183,7 @@ impl From<CallPiece> for Piece {
         Self {
             index,
             id: Some(piece.id.0).filter(|id| !id.is_empty()),
-            tool: Some(whole(function.name.0)).filter(|name| !name.is_empty()),
+            tool: Some(without_halves(function.name.0)).filter(|name| !name.is_empty()),
             arguments: function.arguments.0,
         }
     }

@@ -14,7 +14,7 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::halves::whole;
+use super::surrogate_halves::without_halves;
 
 /// A provider that asks for more than this is not waited for: whoever asked would have gone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ enum Retry {
 
 impl Failure {
     fn new(kind: Kind, retry: Retry, text: impl Into<String>) -> Self {
-        Self { kind, text: whole(text.into()), retry }
+        Self { kind, text: without_halves(text.into()), retry }
     }
 
     /// The connection could not be made or broke.

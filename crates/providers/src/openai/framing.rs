@@ -11,7 +11,7 @@
 
 use serde_json::Value;
 
-use super::halves::mend;
+use super::surrogate_halves::repair;
 
 /// What the provider's `[DONE]` becomes.
 pub(super) const DONE: &str = "{\"fermata_done\":true}";
@@ -108,8 +108,8 @@ impl Framing {
             _ if is_keepalive => write_event(NOTHING, events),
             "" => write_event(NOTHING, events),
             "[DONE]" => write_event(DONE, events),
-            object if object.starts_with('{') => write_event(&mend(object), events),
-            other => write_other(&mend(other), events),
+            object if object.starts_with('{') => write_event(&repair(object), events),
+            other => write_other(&repair(other), events),
         }
     }
 }

@@ -25,7 +25,7 @@ use tower::Service;
 use super::{
     failure::Failure,
     framing::{DONE, Framing, LONGEST_EVENT, without_mark, write_event},
-    halves::mend,
+    surrogate_halves::repair,
 };
 
 /// How much of an error body is read, and for how long.
@@ -138,8 +138,8 @@ async fn whole(response: Response) -> Result<Response, Failure> {
         let mut framing = Framing::default();
         events = framing.take(text.as_bytes()) + &framing.end();
     } else {
-        let answer: Value =
-            serde_json::from_str(&mend(text)).map_err(|error| Failure::format(format!("{error}: {text}")))?;
+        let answer: Value = serde_json::from_str(&repair(text))
+            .map_err(|error| Failure::format(format!("{error}: {text}")))?;
         write_event(&answer.to_string(), &mut events);
         write_event(DONE, &mut events);
     }

@@ -1,17 +1,17 @@
 //! Characters that come in two halves.
 //!
 //! JSON may escape a character beyond U+FFFF as two UTF-16 units, and some servers cut their deltas between the two. No Rust
-//! string holds half a character and no JSON parser here takes one. So [`mend`] writes a half at the edge of a JSON string as
-//! two characters that nobody sends, [`Halves`] joins it with the other half from the next piece, and a half that remains
-//! alone is U+FFFD. This module does not know what the text is for.
+//! string holds half a character, and `serde_json` refuses one. So [`repair`] writes a half at the edge of a JSON string as
+//! two characters that nobody sends, [`SurrogateHalves`] joins it with the other half from the next piece, and a half that remains
+//! alone becomes U+FFFD. This module does not know what the text is for.
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
-/// Stands before a half. A noncharacter: it is for a program's own use and not for text.
+/// Marks that a half follows. It is a noncharacter, which is for a program's own use and not for text.
 const MARK: char = '\u{fdd0}';
 
-/// What a half is moved up by; that makes it a private character.
-const MOVED_BY: u32 = 0x10_0000;
+/// A half is moved up by this much, which makes it a private-use character.
+const OFFSET: u32 = 0x10_0000;
 
 const HIGH: RangeInclusive<u16> = 0xd800..=0xdbff;
 const LOW: RangeInclusive<u16> = 0xdc00..=0xdfff;
@@ -19,16 +19,16 @@ const LOW: RangeInclusive<u16> = 0xdc00..=0xdfff;
 /// The length of an escape such as `\ud83e`.
 const ESCAPE: usize = 6;
 
-/// Joins halves across the pieces of one text.
+/// Joins the halves across the pieces of one text.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
+pub(super) struct SurrogateHalves {
     high: Option<u16>,
 }
 
-// === impl Halves ===
+// === impl SurrogateHalves ===
 
-impl Halves {
-    /// The piece with the half that was held before it, and without a first half at its end, which is held.
+impl SurrogateHalves {
+    /// Puts the half that is held in front of the piece, and holds a first half that the piece ends with.
     pub(super) fn join(&mut self, piece: String) -> String {
         if self.high.is_none() && !piece.contains(MARK) {
             return piece;
@@ -36,8 +36,9 @@ impl Halves {
         let mut units: Vec<u16> = self.high.take().into_iter().collect();
         let mut characters = piece.chars().peekable();
         while let Some(character) = characters.next() {
-            let half = characters.peek().copied().and_then(half_in).filter(|_| character == MARK);
-            if let Some(half) = half {
+            if character == MARK
+                && let Some(half) = characters.peek().copied().and_then(half_in)
+            {
                 characters.next();
                 units.push(half);
             } else {
@@ -48,42 +49,42 @@ impl Halves {
         String::from_utf16_lossy(&units)
     }
 
-    /// What stands for a half that is still held, now that the text is over.
-    pub(super) fn rest(&mut self) -> Option<String> {
+    /// Ends the text: a half that is still held becomes U+FFFD.
+    pub(super) fn flush(&mut self) -> Option<String> {
         self.high.take().map(|_| char::REPLACEMENT_CHARACTER.to_string())
     }
 }
 
-/// A text that came whole, with U+FFFD for each half.
-pub(super) fn whole(text: String) -> String {
-    let mut halves = Halves::default();
+/// Replaces each half in a text that came whole by U+FFFD.
+pub(super) fn without_halves(text: String) -> String {
+    let mut halves = SurrogateHalves::default();
     let joined = halves.join(text);
-    joined + &halves.rest().unwrap_or_default()
+    joined + &halves.flush().unwrap_or_default()
 }
 
-/// The JSON text without escapes that are half a character.
-pub(super) fn mend(json: &str) -> Cow<'_, str> {
+/// Rewrites the escapes of the JSON text that are half a character, so that `serde_json` takes them.
+pub(super) fn repair(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return Cow::Borrowed(json);
     }
-    let mut mended = String::with_capacity(json.len());
+    let mut repaired = String::with_capacity(json.len());
     let mut rest = json;
-    while let Some(place) = rest.find('\\') {
-        let (before, escape) = rest.split_at(place);
-        mended.push_str(before);
-        // A quote that is part of an escape was taken with it: this one begins the string.
-        let (length, half) = read_escape(escape, before.ends_with('"'));
-        match half {
-            Some(half) => mended.extend(half),
-            None => mended.push_str(&escape[..length]),
+    while let Some(position) = rest.find('\\') {
+        let (before, escape) = rest.split_at(position);
+        repaired.push_str(before);
+        // A quote that is part of an escape was read with that escape, so this one begins the string.
+        let (length, replacement) = read_escape(escape, before.ends_with('"'));
+        match replacement {
+            Some(characters) => repaired.extend(characters),
+            None => repaired.push_str(&escape[..length]),
         }
         rest = &escape[length..];
     }
-    mended.push_str(rest);
-    Cow::Owned(mended)
+    repaired.push_str(rest);
+    Cow::Owned(repaired)
 }
 
-/// How long the escape at the start of the text is, and what to write instead where it is half a character.
+/// Returns the length of the escape at the start of the text, and the characters that replace it if it is half a character.
 fn read_escape(text: &str, begins_string: bool) -> (usize, Option<Vec<char>>) {
     let Some(unit) = unit(text) else {
         let length = text.chars().take(2).map(char::len_utf8).sum();
@@ -91,40 +92,44 @@ fn read_escape(text: &str, begins_string: bool) -> (usize, Option<Vec<char>>) {
     };
     let after = &text[ESCAPE..];
     let (is_high, is_low) = (HIGH.contains(&unit), LOW.contains(&unit));
+    if !is_high && !is_low {
+        return (ESCAPE, None);
+    }
     if is_high && self::unit(after).is_some_and(|unit| LOW.contains(&unit)) {
         return (2 * ESCAPE, None);
     }
     let may_be_joined = (is_high && after.starts_with('"')) || (is_low && begins_string);
-    let half = match char::from_u32(MOVED_BY + u32::from(unit)).filter(|_| may_be_joined) {
-        Some(moved) => vec![MARK, moved],
-        None => vec![char::REPLACEMENT_CHARACTER],
+    let replacement = match char::from_u32(OFFSET + u32::from(unit)) {
+        Some(moved) if may_be_joined => vec![MARK, moved],
+        _ => vec![char::REPLACEMENT_CHARACTER],
     };
-    (ESCAPE, (is_high || is_low).then_some(half))
+    (ESCAPE, Some(replacement))
 }
 
-/// The UTF-16 unit that the escape at the start of the text stands for.
+/// The UTF-16 unit of the escape at the start of the text.
 fn unit(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
+/// The half that the character after a [`MARK`] stands for.
 fn half_in(character: char) -> Option<u16> {
-    let unit = u16::try_from(u32::from(character).checked_sub(MOVED_BY)?).ok()?;
-    (HIGH.contains(&unit) || LOW.contains(&unit)).then_some(unit)
+    let unit = u16::try_from(u32::from(character).checked_sub(OFFSET)?).ok()?;
+    if HIGH.contains(&unit) || LOW.contains(&unit) { Some(unit) } else { None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What JSON strings with these contents come to as the pieces of one text.
+    /// Joins JSON strings with these contents as the pieces of one text.
     fn joined(pieces: &[&str]) -> String {
-        let mut halves = Halves::default();
+        let mut halves = SurrogateHalves::default();
         let piece = |piece: &&str| {
             let json = format!("\"{piece}\"");
-            halves.join(serde_json::from_str(&mend(&json)).unwrap())
+            halves.join(serde_json::from_str(&repair(&json)).unwrap())
         };
         let text: String = pieces.iter().map(piece).collect();
-        text + &halves.rest().unwrap_or_default()
+        text + &halves.flush().unwrap_or_default()
     }
 
     #[test]
@@ -148,15 +153,15 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_cut_or_wrong_is_mended_as_far_as_it_goes() {
+    fn json_that_is_cut_or_wrong_is_repaired_as_far_as_it_goes() {
         for json in [r#"{"\ud8"#, r#""\ud83e\"#, r#""\ud8ää""#, r"\u", "\\", "\\ä", r"\ud"] {
-            assert!(!mend(json).contains(r"\ud83e"), "{json}");
+            assert!(!repair(json).contains(r"\ud83e"), "{json}");
         }
     }
 
     #[test]
-    fn the_characters_that_stand_for_a_half_are_themselves_where_they_stand_alone() {
+    fn the_characters_that_stand_for_a_half_are_themselves_if_they_stand_alone() {
         let text = "\u{fdd0}a\u{10d83e}\u{fdd0}";
-        assert_eq!(whole(text.into()), text);
+        assert_eq!(without_halves(text.into()), text);
     }
 }
