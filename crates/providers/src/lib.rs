@@ -1,7 +1,7 @@
 //! Implementations of the engine's model port.
 //!
-//! Foreign JSON stays in here: what leaves are [`fermata_engine`]'s events and errors. This crate does not know what a
-//! chat, a run or a client is, and is configured by whoever builds it; of the environment, only proxies are looked at.
+//! Foreign JSON stays in here: only [`fermata_engine`]'s events and errors leave. This crate does not know what a chat, a run or a
+//! client is, and is configured by its caller; of the environment, it reads only the variables that name proxies.
 
 pub mod demo;
 pub mod openai;
@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 pub use demo::Demo;
 pub use openai::{OpenAi, OpenAiConfig};
 
-/// Which model answers.
+/// The model that answers.
 #[derive(Clone, Debug)]
 pub enum Provider {
     /// The built-in demo, which needs no key and no network.
@@ -23,16 +23,16 @@ pub enum Provider {
     OpenAi(OpenAiConfig),
 }
 
-/// Why a model cannot be built, in words for the operator.
+/// The reason why a model cannot be built. `Display` is for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// A key or base URL is set, but no model.
     #[error("a model API is configured, but no model: set FERMATA_MODEL to a model's name")]
     NoModel,
-    /// The base URL is none.
+    /// The base URL cannot be used.
     #[error("the base URL of the model API must be an http or https URL without a user name: {0}")]
     BaseUrl(String),
-    /// The key cannot stand in a header. The key itself is never part of this.
+    /// A header cannot carry the key. The key itself is never part of this error.
     #[error("the API key has characters that an HTTP header cannot carry")]
     ApiKey,
     /// The HTTP client could not be made.
@@ -43,10 +43,10 @@ pub enum BuildError {
 // === impl Provider ===
 
 impl Provider {
-    /// Chooses: the API where a key or a base URL is given, otherwise the demo. An empty setting counts as none.
+    /// Chooses the API if a key or a base URL is given, otherwise the demo. An empty setting counts as none.
     ///
     /// # Errors
-    /// [`BuildError::NoModel`] where the API is chosen and no model named.
+    /// [`BuildError::NoModel`] if the API is chosen and no model is named.
     pub fn choose(
         base_url: Option<String>,
         api_key: Option<SecretString>,
@@ -65,7 +65,7 @@ impl Provider {
 /// Builds the model.
 ///
 /// # Errors
-/// Where the configuration cannot work.
+/// If the configuration cannot work.
 pub fn build(provider: Provider) -> Result<Arc<dyn Model>, BuildError> {
     Ok(match provider {
         Provider::Demo => Arc::new(Demo::new()),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_answers_where_neither_key_nor_base_url_is_set() {
+    fn the_demo_answers_if_neither_key_nor_base_url_is_set() {
         assert!(matches!(chosen(None, None, None), Ok(Provider::Demo)));
         assert!(matches!(chosen(Some(""), Some(" "), Some("m")), Ok(Provider::Demo)));
     }

@@ -1,7 +1,7 @@
-//! From the engine's request to the JSON of chat completions.
+//! Turns the engine's request into the JSON of chat completions.
 //!
-//! Pure: the same request, model and dialect give the same body. It does not check the conversation, which the engine keeps
-//! paired.
+//! The same request, model and dialect always give the same body. This module does not check the conversation, in which the engine
+//! keeps calls and results paired.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use fermata_engine::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::dialect::{Dialect, ReasoningField};
 
-/// Google's own stand-in for a signature that was not kept.
+/// Google takes this in the place of a signature that was not kept.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The request body.
+/// Builds the request body.
 pub(super) fn body(model: &str, dialect: Dialect, field: ReasoningField, request: ModelRequest) -> Value {
     let mut body = Map::new();
     body.insert("model".into(), model.into());
@@ -32,12 +32,12 @@ pub(super) fn body(model: &str, dialect: Dialect, field: ReasoningField, request
 }
 
 fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField) -> Vec<Value> {
-    let with_reasoning = in_turns_with_calls(&messages);
+    let are_in_turns_with_calls = are_in_turns_with_calls(&messages);
     let mut mapped = Vec::new();
-    let mut shown = Vec::new();
-    for (message, with_reasoning) in messages.into_iter().zip(with_reasoning) {
+    let mut result_files = Vec::new();
+    for (message, is_in_turn_with_calls) in messages.into_iter().zip(are_in_turns_with_calls) {
         if !matches!(message, ModelMessage::Tool { .. }) {
-            mapped.extend(show(&mut shown));
+            push_result_files(&mut mapped, &mut result_files);
         }
         match message {
             ModelMessage::System(text) => mapped.push(json!({"role": "system", "content": text})),
@@ -45,27 +45,33 @@ fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField
                 mapped.push(json!({"role": "user", "content": user_content(content)}));
             }
             ModelMessage::Assistant { reasoning, text, calls } => {
-                let reasoning = Some(reasoning).filter(|reasoning| with_reasoning && !reasoning.is_empty());
-                mapped.extend(assistant(reasoning, text, calls, dialect, field));
+                let has_reasoning = is_in_turn_with_calls && !reasoning.is_empty();
+                let reasoning = if has_reasoning { Some(reasoning) } else { None };
+                // Strict providers refuse a message without text and calls.
+                if !text.is_empty() || !calls.is_empty() {
+                    mapped.push(assistant(reasoning, text, calls, dialect, field));
+                }
             }
             ModelMessage::Tool { call_id, tool, content } => {
-                let (told, files) = result(&call_id, &tool, content);
-                mapped.push(json!({"role": "tool", "tool_call_id": call_id, "content": told}));
-                shown.extend(files);
+                let (text, files) = result(&call_id, &tool, content);
+                mapped.push(json!({"role": "tool", "tool_call_id": call_id, "content": text}));
+                result_files.extend(files);
             }
         }
     }
-    mapped.extend(show(&mut shown));
+    push_result_files(&mut mapped, &mut result_files);
     mapped
 }
 
-/// The files of a step's results. Results take text only, and strict providers want every result of a step before
-/// anything else, so the files follow the last one, as if the user showed them.
-fn show(parts: &mut Vec<Value>) -> Option<Value> {
-    (!parts.is_empty()).then(|| json!({"role": "user", "content": std::mem::take(parts)}))
+/// Pushes the files of a step's results. Results take text only, and strict providers want every result of a step before
+/// anything else, so the files follow the last one, as if the user sent them.
+fn push_result_files(mapped: &mut Vec<Value>, files: &mut Vec<Value>) {
+    if !files.is_empty() {
+        mapped.push(json!({"role": "user", "content": std::mem::take(files)}));
+    }
 }
 
-/// What a result says, and its files, each behind words on whose it is.
+/// The text of a result, and the parts for its files: each file follows a text that names the call it belongs to.
 fn result(call_id: &str, tool: &str, content: Vec<ModelContent>) -> (String, Vec<Value>) {
     let (mut texts, mut names, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for piece in content {
@@ -85,27 +91,27 @@ fn result(call_id: &str, tool: &str, content: Vec<ModelContent>) -> (String, Vec
     (texts.join("\n"), files)
 }
 
-/// A file of a result. What an API does not take is described: refused once, it would be refused with every later request of
-/// the chat, and unlike a user nobody has chosen it.
+/// The part for a file of a result. A file that no API takes is described instead: a request with it would be refused, and so would
+/// every later request of the chat, though nobody has chosen the file as a user chooses one.
 fn result_file(media_type: &str, url: String, filename: Option<String>) -> Value {
-    if DataUrl::parse(&url).is_none() || is_taken(&media_type.to_ascii_lowercase()) {
+    if DataUrl::parse(&url).is_none() || is_supported(&media_type.to_ascii_lowercase()) {
         return file_part(media_type, url, filename);
     }
     text_part(format!("[It cannot be shown: the model takes no {media_type}.]"))
 }
 
-/// Whether chat completions know the kind.
-fn is_taken(media_type: &str) -> bool {
-    const PICTURES_AND_PAPERS: [&str; 6] =
+/// True if chat completions take files of this media type.
+fn is_supported(media_type: &str) -> bool {
+    const IMAGES_AND_DOCUMENTS: [&str; 6] =
         ["image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "application/pdf"];
-    PICTURES_AND_PAPERS.contains(&media_type)
+    IMAGES_AND_DOCUMENTS.contains(&media_type)
         || media_type.starts_with("text/")
         || audio_format(media_type).is_some()
 }
 
-/// Which messages belong to a turn (from one user message to the next) in which tools were called: of those, and only of
-/// those, providers that think want their reasoning back, some under the threat of a 400.
-fn in_turns_with_calls(messages: &[ModelMessage]) -> Vec<bool> {
+/// Tells for each message if tools were called in its turn, which lasts from one user message to the next. Providers that think want
+/// the reasoning of these messages back, and of no others; some answer 400 without it.
+fn are_in_turns_with_calls(messages: &[ModelMessage]) -> Vec<bool> {
     messages
         .chunk_by(|_, next| !matches!(next, ModelMessage::User(_)))
         .flat_map(|turn| {
@@ -117,17 +123,13 @@ fn in_turns_with_calls(messages: &[ModelMessage]) -> Vec<bool> {
         .collect()
 }
 
-/// None for a message that says and calls nothing, which strict providers refuse.
 fn assistant(
     reasoning: Option<String>,
     text: String,
     calls: Vec<ModelCall>,
     dialect: Dialect,
     field: ReasoningField,
-) -> Option<Value> {
-    if text.is_empty() && calls.is_empty() {
-        return None;
-    }
+) -> Value {
     let mut message = Map::new();
     message.insert("role".into(), "assistant".into());
     message.insert("content".into(), if text.is_empty() { Value::Null } else { text.into() });
@@ -138,19 +140,19 @@ fn assistant(
         let calls = calls.into_iter().enumerate();
         message.insert(
             "tool_calls".into(),
-            calls.map(|(place, made)| call(made, dialect.signs_calls() && place == 0)).collect(),
+            calls.map(|(index, made)| call(made, dialect.signs_calls() && index == 0)).collect(),
         );
     }
-    Some(Value::Object(message))
+    Value::Object(message)
 }
 
-fn call(call: ModelCall, signed: bool) -> Value {
+fn call(call: ModelCall, is_signed: bool) -> Value {
     let mut value = json!({
         "id": call.id,
         "type": "function",
         "function": {"name": call.tool, "arguments": call.input.to_string()},
     });
-    if signed {
+    if is_signed {
         value["extra_content"] = json!({"google": {"thought_signature": NO_SIGNATURE}});
     }
     value
@@ -209,7 +211,7 @@ fn audio_format(media_type: &str) -> Option<&'static str> {
     }
 }
 
-/// The two halves of a data URL that matter here.
+/// The parts of a data URL that matter here.
 struct DataUrl<'a> {
     is_base64: bool,
     text: &'a str,
@@ -250,31 +252,35 @@ fn tool_choice(choice: ToolChoice) -> Value {
     }
 }
 
-/// The settings that chat completions know; an unknown or wrongly typed one is left out.
+/// Puts in the settings that chat completions know. A setting that is unknown or of a wrong type is left out.
 fn put_settings(body: &mut Map<String, Value>, settings: &Map<String, Value>, dialect: Dialect) {
-    let mut put = |from: &str, to: &str, fits: fn(&Value) -> bool| {
-        if let Some(value) = settings.get(from).filter(|value| fits(value)) {
-            body.insert(to.to_owned(), value.clone());
+    type IsValid = fn(&Value) -> bool;
+    let known: [(&str, &str, IsValid); 8] = [
+        ("temperature", "temperature", Value::is_number),
+        ("topP", "top_p", Value::is_number),
+        ("maxTokens", dialect.output_limit(), is_count),
+        ("maxOutputTokens", dialect.output_limit(), is_count),
+        ("presencePenalty", "presence_penalty", Value::is_number),
+        ("frequencyPenalty", "frequency_penalty", Value::is_number),
+        ("stopSequences", "stop", are_strings),
+        ("seed", "seed", |value| value.is_i64() || value.is_u64()),
+    ];
+    for (setting, field, is_valid) in known {
+        if let Some(value) = settings.get(setting)
+            && is_valid(value)
+        {
+            body.insert(field.to_owned(), value.clone());
         }
-    };
-    put("temperature", "temperature", Value::is_number);
-    put("topP", "top_p", Value::is_number);
-    put("maxTokens", dialect.output_limit(), is_count);
-    put("maxOutputTokens", dialect.output_limit(), is_count);
-    put("presencePenalty", "presence_penalty", Value::is_number);
-    put("frequencyPenalty", "frequency_penalty", Value::is_number);
-    put("stopSequences", "stop", are_words);
-    put("seed", "seed", |value| value.is_i64() || value.is_u64());
+    }
 }
 
 fn is_count(value: &Value) -> bool {
     value.as_u64().is_some_and(|count| count > 0)
 }
 
-fn are_words(value: &Value) -> bool {
-    value.as_array().is_some_and(|words| !words.is_empty() && words.iter().all(Value::is_string))
+fn are_strings(value: &Value) -> bool {
+    value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(Value::is_string))
 }
 
 #[cfg(test)]
-#[path = "request_tests.rs"]
 mod tests;

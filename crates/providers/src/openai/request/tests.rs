@@ -1,4 +1,4 @@
-//! Each part of a request as it stands on the wire.
+//! Each part of a request as it is on the wire.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn file(media_type: &str, url: &str, filename: Option<&str>) -> Value {
     mapped(vec![ModelMessage::User(vec![see, piece(media_type, url, filename)])])[0]["content"][1].clone()
 }
 
-/// The part that a file of a result is shown as.
+/// The part for a file of a result.
 fn shown(media_type: &str, url: &str, filename: Option<&str>) -> Value {
     let messages = vec![assistant_said("", "", &["a"]), gave("a", vec![piece(media_type, url, filename)])];
     mapped(messages)[2]["content"][1].clone()
@@ -81,7 +81,7 @@ fn a_conversation_is_mapped_in_order() {
 }
 
 #[test]
-fn an_assistant_message_without_words_and_calls_is_left_out() {
+fn an_assistant_message_without_text_and_calls_is_left_out() {
     let messages = mapped(vec![user("a"), assistant_said("hm", "", &[]), user("b")]);
     assert_eq!(messages, json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]));
 }
@@ -171,7 +171,7 @@ fn files_at_the_end_of_the_conversation_are_shown_too() {
 }
 
 #[test]
-fn a_result_shows_each_kind_of_file_as_a_user_does() {
+fn the_files_of_a_result_become_the_parts_that_a_users_files_become() {
     for (media_type, url, name) in [
         ("image/png", "data:image/png;base64,AAAA", None),
         ("image/*", "https://a.b/c.jpg", None),
