@@ -199,7 +199,7 @@ impl Answer {
         if !delta.tool_calls.is_empty() {
             self.end_reasoning();
             self.end_text();
-            self.calls.take(delta.tool_calls, &mut self.ready)?;
+            self.calls.decode(delta.tool_calls, &mut self.ready)?;
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Answer {
         }
         self.end_reasoning();
         self.end_text();
-        self.calls.end(&mut self.ready);
+        self.calls.flush(&mut self.ready);
         let unsaid = if self.calls.is_empty() { FinishReason::Other } else { FinishReason::ToolCalls };
         let reason = self.reason.take().unwrap_or(unsaid);
         self.ready.push_back(ModelEvent::Finished { reason, usage: self.usage });
