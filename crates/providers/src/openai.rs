@@ -11,12 +11,12 @@
 mod answer;
 mod asking;
 mod calls;
+mod chunk;
 mod dialect;
 mod failure;
 mod framing;
-
+mod lenient;
 mod request;
-mod response;
 mod surrogate_halves;
 mod transport;
 

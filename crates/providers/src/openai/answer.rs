@@ -18,10 +18,10 @@ use tokio::time::Instant;
 
 use super::{
     calls::Calls,
+    chunk::{Choice, Chunk, Delta},
     dialect::ReasoningField,
     failure::Failure,
     framing::LONGEST_EVENT,
-    response::{Choice, Chunk, Delta},
     surrogate_halves::{SurrogateHalves, without_halves},
 };
 

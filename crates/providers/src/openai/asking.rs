@@ -12,7 +12,7 @@ use fermata_tools::{ErrorPolicy, ErrorStrategy};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::{Endpoint, answer::Answer, dialect::ReasoningField, failure::Failure, response::Chunk};
+use super::{Endpoint, answer::Answer, chunk::Chunk, dialect::ReasoningField, failure::Failure};
 
 /// A question that is being asked. Dropping it closes the connection.
 pub(super) struct Asking {

@@ -9,8 +9,8 @@
 use fermata_engine::model::ModelEvent;
 
 use super::{
+    chunk::CallPiece,
     failure::Failure,
-    response::CallPiece,
     surrogate_halves::{SurrogateHalves, without_halves},
 };
 

@@ -1,0 +1,196 @@
+//! The chunks of a streamed answer, as any vendor sends them.
+//!
+//! Every field may be absent, null or of another type ([`super::lenient`]). What a chunk contributes to the answer is decided in
+//! [`super::answer`].
+
+use fermata_engine::model::Usage;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::lenient::{Arguments, Content, Text, read_list, read_object};
+
+/// The JSON of one event, or the one body of a server that does not stream.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk {
+    #[serde(deserialize_with = "read_list")]
+    pub(super) choices: Vec<Choice>,
+    pub(super) usage: Option<Value>,
+    pub(super) error: Option<Value>,
+    /// `error` in vLLM's and Mistral's error objects, which are not wrapped in `error`; the next three fields are theirs too.
+    pub(super) object: Text,
+    pub(super) message: Option<Value>,
+    pub(super) r#type: Option<Value>,
+    pub(super) code: Option<Value>,
+    /// Where Groq puts the usage.
+    pub(super) x_groq: Option<Value>,
+    /// Put there by [`super::framing`].
+    pub(super) fermata_done: bool,
+    pub(super) fermata_too_long: bool,
+}
+
+/// One of the alternative answers; only one is ever asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    #[serde(deserialize_with = "read_object")]
+    pub(super) delta: Option<Delta>,
+    /// This stands in the place of `delta` if the server does not stream.
+    #[serde(deserialize_with = "read_object")]
+    pub(super) message: Option<Delta>,
+    pub(super) finish_reason: Text,
+    /// Where Moonshot puts the usage.
+    pub(super) usage: Option<Value>,
+    pub(super) error: Option<Value>,
+}
+
+/// The text, reasoning and calls that came since the last chunk.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Delta {
+    pub(super) content: Content,
+    pub(super) reasoning_content: Text,
+    pub(super) reasoning: Text,
+    pub(super) refusal: Text,
+    #[serde(deserialize_with = "read_list")]
+    pub(super) tool_calls: Vec<CallPiece>,
+    pub(super) images: Option<Value>,
+    pub(super) annotations: Option<Value>,
+}
+
+/// A piece of a call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CallPiece {
+    pub(super) index: Option<Value>,
+    pub(super) id: Text,
+    #[serde(deserialize_with = "read_object")]
+    pub(super) function: Option<FunctionPiece>,
+}
+
+/// The tool and the arguments in a piece of a call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FunctionPiece {
+    pub(super) name: Text,
+    pub(super) arguments: Arguments,
+}
+
+// === impl Chunk ===
+
+impl Chunk {
+    /// The error that the chunk reports, if it reports one.
+    pub(super) fn error(&self) -> Option<Value> {
+        let in_choice = || self.choices.iter().find_map(|choice| choice.error.as_ref());
+        if let Some(error) = self.error.as_ref().or_else(in_choice) {
+            return Some(error.clone());
+        }
+        if self.object.0 == "error" {
+            return Some(json!({"message": self.message, "type": self.r#type, "code": self.code}));
+        }
+        None
+    }
+
+    /// The tokens of the step so far, if the chunk counts them.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let groq = || self.x_groq.as_ref()?.get("usage");
+        let moonshot = || self.choices.iter().find_map(|choice| choice.usage.as_ref());
+        let counted = self.usage.as_ref().or_else(groq).or_else(moonshot)?.as_object()?;
+        let count = |name: &str| counted.get(name).and_then(Value::as_u64);
+        let (input, output) = (count("prompt_tokens"), count("completion_tokens"));
+        let total = count("total_tokens");
+        if input.is_none() && output.is_none() && total.is_none() {
+            return None;
+        }
+        let (input_tokens, output_tokens) = (input.unwrap_or(0), output.unwrap_or(0));
+        let total_tokens = total.unwrap_or(input_tokens.saturating_add(output_tokens));
+        Some(Usage { input_tokens, output_tokens, total_tokens })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Chunk {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn delta(json: &str) -> Delta {
+        let mut chunk = read(&format!(r#"{{"choices":[{{"delta":{json}}}]}}"#));
+        chunk.choices.pop().unwrap().delta.unwrap()
+    }
+
+    #[test]
+    fn absent_and_null_fields_are_read_alike() {
+        for json in [
+            "{}",
+            r#"{"choices":null,"usage":null,"error":null}"#,
+            r#"{"choices":[]}"#,
+            r#"{"choices":[{"delta":null,"finish_reason":null}]}"#,
+            r#"{"choices":[{"delta":{"content":null,"tool_calls":null,"reasoning":null,"refusal":null}}]}"#,
+        ] {
+            let chunk = read(json);
+            assert!(chunk.error().is_none() && chunk.usage().is_none(), "{json}");
+        }
+    }
+
+    #[test]
+    fn fields_of_another_type_do_not_fail_the_chunk() {
+        let delta = delta(r#"{"content":7,"reasoning":["x"],"refusal":false,"reasoning_content":{"a":1}}"#);
+        assert_eq!(delta.content, Content::default());
+        assert_eq!(delta.reasoning.0, "");
+        assert_eq!(delta.reasoning_content.0, "");
+        assert_eq!(delta.refusal.0, "");
+    }
+
+    #[test]
+    fn what_cannot_be_read_in_a_list_takes_nothing_else_with_it() {
+        let chunk = read(
+            r#"{"choices":[null,{"finish_reason":"stop","message":[],"delta":{
+               "content":[null,"a",{"text":"b"}],"tool_calls":[null,{"id":"c","function":"f"}]}}]}"#,
+        );
+        let [choice] = chunk.choices.as_slice() else { panic!("{chunk:?}") };
+        assert_eq!(choice.finish_reason.0, "stop");
+        let delta = choice.delta.as_ref().unwrap();
+        assert_eq!(delta.content.text, "ab");
+        assert_eq!(delta.tool_calls[0].id.0, "c");
+    }
+
+    #[test]
+    fn a_list_of_parts_is_split_into_text_and_thinking() {
+        let delta = delta(
+            r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+               {"type":"thinking","thinking":"c"},{"type":"text","text":"d"},{"type":"reference","reference_ids":[1]}]}"#,
+        );
+        assert_eq!(delta.content, Content { text: "d".into(), thinking: "abc".into() });
+    }
+
+    #[test]
+    fn arguments_and_ids_become_text_whatever_they_are() {
+        let delta =
+            delta(r#"{"tool_calls":[{"id":17,"function":{"name":"f","arguments":{"b":1,"a":[2]}}}]}"#);
+        let piece = &delta.tool_calls[0];
+        assert_eq!(piece.id.0, "17");
+        assert_eq!(piece.function.as_ref().unwrap().arguments.0, r#"{"b":1,"a":[2]}"#);
+    }
+
+    #[test]
+    fn usage_is_found_where_groq_puts_it_and_totalled_where_nobody_did() {
+        let groq =
+            read(r#"{"choices":[],"x_groq":{"id":"r","usage":{"prompt_tokens":3,"completion_tokens":4}}}"#);
+        assert_eq!(groq.usage(), Some(Usage { input_tokens: 3, output_tokens: 4, total_tokens: 7 }));
+        assert_eq!(read(r#"{"usage":{}}"#).usage(), None);
+        assert_eq!(read(r#"{"usage":"none"}"#).usage(), None);
+    }
+
+    #[test]
+    fn errors_are_found_wrapped_bare_and_in_the_choice() {
+        assert!(read(r#"{"error":{"message":"x"}}"#).error().is_some());
+        assert_eq!(
+            read(r#"{"object":"error","message":"x","code":400}"#).error(),
+            Some(json!({"message": "x", "type": null, "code": 400}))
+        );
+        assert!(read(r#"{"choices":[{"delta":{},"error":{"code":502}}]}"#).error().is_some());
+    }
+}

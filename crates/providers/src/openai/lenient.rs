@@ -1,0 +1,241 @@
+//! Fields that are read whatever type they have.
+//!
+//! Vendors leave fields out, set them to null and give them types of their own. Nothing here fails on JSON that is well formed: a value
+//! of an unexpected type is as good as absent. Everything is read as it comes, without a `Value` in between, because every delta passes
+//! through here.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+};
+use serde_json::Value;
+
+/// Text that may be absent, null, or of another type. A number becomes its digits, because some ids are numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Text(pub(super) String);
+
+/// The arguments of a call: JSON text, or the object itself, which becomes its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arguments(pub(super) String);
+
+/// Text and reasoning: a string, or a list of typed parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) text: String,
+    pub(super) thinking: String,
+}
+
+/// A part of such a list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContentPart {
+    text: Text,
+    /// Itself a string or a list of text parts.
+    thinking: Content,
+}
+
+/// What any JSON has of objects: an object is one, a list has those among its items, and everything else has none.
+#[derive(Debug)]
+pub(super) struct Objects<T> {
+    pub(super) object: Option<T>,
+    pub(super) items: Vec<T>,
+}
+
+struct ObjectsVisitor<T>(PhantomData<T>);
+
+struct TextVisitor {
+    takes_objects: bool,
+}
+
+struct ContentVisitor;
+
+/// Reads the objects of a list. Anything else has none.
+pub(super) fn read_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    Ok(Objects::deserialize(deserializer)?.items)
+}
+
+/// Reads an object. Anything else is none.
+pub(super) fn read_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Objects::deserialize(deserializer)?.object)
+}
+
+// === impl Objects ===
+
+impl<T> Objects<T> {
+    fn none() -> Self {
+        Self { object: None, items: Vec::new() }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Objects<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ObjectsVisitor(PhantomData))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectsVisitor<T> {
+    type Value = Objects<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Objects<T>, A::Error> {
+        let object = T::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Objects { object: Some(object), items: Vec::new() })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Objects<T>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(Objects { object, .. }) = list.next_element::<Objects<T>>()? {
+            items.extend(object);
+        }
+        Ok(Objects { object: None, items })
+    }
+
+    fn visit_unit<E>(self) -> Result<Objects<T>, E> {
+        Ok(Objects::none())
+    }
+
+    fn visit_bool<E>(self, _value: bool) -> Result<Objects<T>, E> {
+        Ok(Objects::none())
+    }
+
+    fn visit_i64<E>(self, _value: i64) -> Result<Objects<T>, E> {
+        Ok(Objects::none())
+    }
+
+    fn visit_u64<E>(self, _value: u64) -> Result<Objects<T>, E> {
+        Ok(Objects::none())
+    }
+
+    fn visit_f64<E>(self, _value: f64) -> Result<Objects<T>, E> {
+        Ok(Objects::none())
+    }
+
+    fn visit_str<E>(self, _value: &str) -> Result<Objects<T>, E> {
+        Ok(Objects::none())
+    }
+}
+
+// === impl Text ===
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor { takes_objects: false }).map(Self)
+    }
+}
+
+// === impl Arguments ===
+
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor { takes_objects: true }).map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = String;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("text")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<String, E> {
+        Ok(text)
+    }
+
+    fn visit_unit<E>(self) -> Result<String, E> {
+        Ok(String::new())
+    }
+
+    fn visit_bool<E>(self, _value: bool) -> Result<String, E> {
+        Ok(String::new())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<String, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(String::new())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<String, A::Error> {
+        let value = Value::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(if self.takes_objects { value.to_string() } else { String::new() })
+    }
+}
+
+// === impl Content ===
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("text or a list of parts")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
+        Ok(Content { text: text.to_owned(), thinking: String::new() })
+    }
+
+    fn visit_unit<E>(self) -> Result<Content, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_bool<E>(self, _value: bool) -> Result<Content, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_i64<E>(self, _number: i64) -> Result<Content, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_u64<E>(self, _number: u64) -> Result<Content, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_f64<E>(self, _number: f64) -> Result<Content, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
+        let mut content = Content::default();
+        while let Some(part) = list.next_element::<Self::Value>()? {
+            content.text.push_str(&part.text);
+            content.thinking.push_str(&part.thinking);
+        }
+        Ok(content)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Content, A::Error> {
+        let part = ContentPart::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Content { text: part.text.0, thinking: part.thinking.text })
+    }
+}
