@@ -1,29 +1,28 @@
 //! Any OpenAI-compatible chat-completions API, through `async-openai`.
 //!
-//! `async-openai` builds the request, runs it over `transport` and splits the body into events; the request's and the
-//! answer's types are this module's own, because vendors add fields that OpenAI does not have. This module does not know
-//! what a run is: it asks one question.
+//! `async-openai` builds the request and sends it. The body of the response is read here, once, from its bytes to the engine's events:
+//! `transport` (the response) → `sse` (events) → `chunk` (JSON) → `decoder` (the engine's events), pulled by `answer`, which
+//! `model_stream` asks for again after a failure. The chunks are types of our own, because vendors add fields that OpenAI does not have.
+//! This module does not know what a run is: it asks one question.
 //!
 //! Invariants: a request is sent at most three times, and never again once a piece of its answer has been passed on;
-//! the key is in no error and in no line that this crate logs; no `OPENAI_*` variable is read (async-openai's own
-//! configuration would). async-openai logs an event that is no JSON whole, under its own target.
+//! the key is in no error and in no line that this crate logs; no `OPENAI_*` variable is read (`async-openai`'s own
+//! configuration would read them).
 
 mod answer;
-mod asking;
 mod calls;
 mod chunk;
+mod decoder;
 mod dialect;
 mod failure;
-mod framing;
 mod lenient;
+mod model_stream;
 mod request;
+mod sse;
 mod surrogate_halves;
 mod transport;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use async_openai::{Client, config::Config};
 use async_trait::async_trait;
@@ -41,27 +40,27 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 
 use self::{
-    asking::{Asking, Retrying},
-    dialect::{Dialect, ReasoningField},
-    transport::{Recording, Transport},
+    dialect::{Dialect, LastReasoningField},
+    model_stream::{ModelStream, Request},
+    transport::Transport,
 };
 use crate::BuildError;
 
-/// Where the API is when no base URL is given.
-/// A shorter value of the base URL's query is no secret.
+/// A value in the query of the base URL that is shorter than this is no secret.
 const SHORTEST_SECRET: usize = 8;
+/// The API if no base URL is given.
 const OPENAI: &str = "https://api.openai.com/v1";
 
-/// How to reach the API.
+/// The settings of an OpenAI-compatible API.
 #[derive(Clone, Debug)]
 pub struct OpenAiConfig {
-    /// The API's root, such as `http://localhost:11434/v1`; OpenAI's own where absent.
+    /// The API's root, such as `http://localhost:11434/v1`; OpenAI's own if it is absent.
     pub base_url: Option<String>,
-    /// Sent as a bearer token; where absent, no `authorization` header is sent, as local servers want it.
+    /// It is sent as a bearer token. If it is absent, no `authorization` header is sent, as local servers want it.
     pub api_key: Option<SecretString>,
     /// The model's name.
     pub model: String,
-    /// How long a connection may take to be made. The answer itself has no time limit here.
+    /// The longest time that making a connection may take. The answer itself has no time limit here.
     pub connect_timeout: Duration,
     /// The pause before the first retry; the second is twice as long, and both get some jitter on top.
     pub retry_pause: Duration,
@@ -70,17 +69,15 @@ pub struct OpenAiConfig {
 /// A model behind an OpenAI-compatible API.
 pub struct OpenAi {
     model: String,
-    client: Client<Endpoint>,
+    transport: Transport,
     dialect: Dialect,
-    /// The field in which this provider gave its reasoning last, because it takes it back only there. A mutex and not an
-    /// atomic because it is touched once per request and once per answer, and never held across an await.
-    reasoning_field: Arc<Mutex<ReasoningField>>,
-    /// What is taken out of every error: the key, and what the query of the base URL says.
+    last_reasoning_field: LastReasoningField,
+    /// These are taken out of every error: the key, and the values in the query of the base URL.
     secrets: Vec<SecretString>,
     retries: ExponentialBuilder,
 }
 
-/// What `async-openai` is told of the API, instead of its own configuration.
+/// The configuration of `async-openai`.
 #[derive(Clone)]
 struct Endpoint {
     base: Url,
@@ -109,7 +106,7 @@ impl OpenAi {
     /// Builds the model. Nothing is sent yet.
     ///
     /// # Errors
-    /// Where the configuration cannot work.
+    /// If the configuration cannot work.
     pub fn build(config: OpenAiConfig) -> Result<Self, BuildError> {
         let key = config.api_key;
         let base = parse_base(config.base_url.as_deref().unwrap_or(OPENAI))?;
@@ -123,8 +120,8 @@ impl OpenAi {
         };
         Ok(Self {
             model: config.model,
-            client: Client::build(http.clone(), endpoint).with_http_service(Transport::new(http)),
-            reasoning_field: Arc::new(Mutex::new(dialect.reasoning_field())),
+            transport: Transport::Http { api: Box::new(Client::build(http.clone(), endpoint)), http },
+            last_reasoning_field: LastReasoningField::new(dialect.reasoning_field()),
             dialect,
             secrets,
             retries: ExponentialBuilder::default()
@@ -135,14 +132,14 @@ impl OpenAi {
         })
     }
 
-    /// The same model, but whatever it is asked, it sends nothing and reads this event stream, which comes in these pieces.
+    /// The same model, except that it sends nothing: whatever it is asked, it reads this event stream, which arrives in these pieces.
     #[must_use]
     pub fn with_recording(&self, pieces: Vec<Bytes>) -> Self {
         Self {
             model: self.model.clone(),
-            client: self.client.clone().with_http_service(Recording::new(pieces)),
+            transport: Transport::Recording(pieces),
             dialect: self.dialect,
-            reasoning_field: self.reasoning_field.clone(),
+            last_reasoning_field: self.last_reasoning_field.clone(),
             secrets: self.secrets.clone(),
             retries: self.retries,
         }
@@ -159,46 +156,49 @@ impl Model for OpenAi {
         &self,
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
-        let field = *self.reasoning_field.lock().unwrap_or_else(PoisonError::into_inner);
         let error_policy = request.error_policy.clone();
-        let body = request::body(&self.model, self.dialect, field, request);
-        let memory = Arc::clone(&self.reasoning_field);
-        let mut asking = Asking::new(
-            self.client.clone(),
-            body,
-            memory,
-            self.secrets.clone(),
-            Retrying { pauses: self.retries, error_policy },
-        );
-        let first = asking.next().await.transpose()?;
-        let rest = stream::unfold(asking, async |mut asking| {
-            let event = asking.next().await?;
-            Some((event, asking))
+        let request = Request {
+            transport: self.transport.clone(),
+            body: request::body(&self.model, self.dialect, self.last_reasoning_field.get(), request),
+            last_reasoning_field: self.last_reasoning_field.clone(),
+            secrets: self.secrets.clone(),
+            error_policy,
+        };
+        let mut events = ModelStream::new(request, self.retries);
+        // The port wants a failure before the first event as an error of its own.
+        let first = events.next().await.transpose()?;
+        let rest = stream::unfold(events, async |mut events| {
+            let event = events.next().await?;
+            Some((event, events))
         });
         Ok(stream::iter(first.map(Ok)).chain(rest).boxed())
     }
 }
 
 fn parse_base(text: &str) -> Result<Url, BuildError> {
-    let refused = |why: &str| BuildError::BaseUrl(why.to_owned());
-    let base = Url::parse(text.trim()).map_err(|error| refused(&error.to_string()))?;
+    let base = Url::parse(text.trim()).map_err(|error| BuildError::BaseUrl(error.to_string()))?;
     if !matches!(base.scheme(), "http" | "https") {
-        return Err(refused("the scheme is another"));
+        return Err(BuildError::BaseUrl("it has another scheme".to_owned()));
     }
     if !base.username().is_empty() || base.password().is_some() {
-        return Err(refused("it has one"));
+        return Err(BuildError::BaseUrl("it has a user name or a password".to_owned()));
     }
     Ok(base)
 }
 
-/// What no error repeats. A short value of the query is no key, and taking it out everywhere would spoil texts.
+/// Collects what no error may repeat. A short value in the query is no key, and to take it out everywhere would spoil texts.
 fn secrets(key: Option<&SecretString>, base: &Url) -> Vec<SecretString> {
-    let key = key.map(|key| key.expose_secret().trim().to_owned()).filter(|key| !key.is_empty());
+    let mut secrets = Vec::new();
+    if let Some(key) = key.map(|key| key.expose_secret().trim())
+        && !key.is_empty()
+    {
+        secrets.push(key.to_owned());
+    }
     let decoded = base.query_pairs().map(|(_, value)| value.into_owned());
-    let written = base.query().unwrap_or_default().split('&');
-    let written = written.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
-    let values = decoded.chain(written).filter(|value| value.len() >= SHORTEST_SECRET);
-    key.into_iter().chain(values).map(SecretString::from).collect()
+    let encoded = base.query().unwrap_or_default().split('&');
+    let encoded = encoded.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
+    secrets.extend(decoded.chain(encoded).filter(|value| value.len() >= SHORTEST_SECRET));
+    secrets.into_iter().map(SecretString::from).collect()
 }
 
 fn headers(key: Option<&SecretString>) -> Result<HeaderMap, BuildError> {
@@ -215,13 +215,13 @@ fn headers(key: Option<&SecretString>) -> Result<HeaderMap, BuildError> {
 fn http_client(base: &Url, connect_timeout: Duration) -> Result<reqwest::Client, BuildError> {
     let builder = reqwest::Client::builder()
         .connect_timeout(connect_timeout)
-        // A redirect would turn the question into a GET; it says that the base URL is another.
+        // A redirect would turn the request into a GET. It means that the base URL is wrong.
         .redirect(reqwest::redirect::Policy::none())
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
         .pool_idle_timeout(Duration::from_secs(90))
         .user_agent(concat!("fermata/", env!("CARGO_PKG_VERSION")));
-    // A proxy from the environment cannot reach a model server on this very machine.
+    // A proxy from the environment cannot reach a model server on this machine.
     let builder = if is_loopback(base) { builder.no_proxy() } else { builder };
     builder.build().map_err(|error| BuildError::Client(error.to_string()))
 }
@@ -245,7 +245,7 @@ impl Config for Endpoint {
     }
 
     fn query(&self) -> Vec<(&str, &str)> {
-        // A query of the base URL, such as Azure's api-version, is already part of `url`.
+        // A query of the base URL, such as Azure's `api-version`, is already part of `url`.
         Vec::new()
     }
 
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_query_of_the_base_url_says_is_a_secret() {
+    fn the_values_in_the_query_of_the_base_url_are_secrets() {
         let base = parse_base("https://a.b/v1?api-version=QUERYSECRET99&token=a%2Bsecret&v=1").unwrap();
         let secrets = secrets(Some(&"sk-key".into()), &base);
         let secrets: Vec<&str> = secrets.iter().map(|secret| secret.expose_secret()).collect();

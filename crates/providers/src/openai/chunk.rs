@@ -1,13 +1,17 @@
 //! The chunks of a streamed answer, as any vendor sends them.
 //!
 //! Every field may be absent, null or of another type ([`super::lenient`]). What a chunk contributes to the answer is decided in
-//! [`super::answer`].
+//! [`super::decoder`].
 
 use fermata_engine::model::Usage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::lenient::{Arguments, Content, Text, read_list, read_object};
+use super::{
+    failure::Failure,
+    lenient::{Arguments, Content, Objects, Text, read_list, read_object},
+    surrogate_halves::repair,
+};
 
 /// The JSON of one event, or the one body of a server that does not stream.
 #[derive(Debug, Default, Deserialize)]
@@ -24,9 +28,6 @@ pub(super) struct Chunk {
     pub(super) code: Option<Value>,
     /// Where Groq puts the usage.
     pub(super) x_groq: Option<Value>,
-    /// Put there by [`super::framing`].
-    pub(super) fermata_done: bool,
-    pub(super) fermata_too_long: bool,
 }
 
 /// One of the alternative answers; only one is ever asked for.
@@ -79,6 +80,23 @@ pub(super) struct FunctionPiece {
 // === impl Chunk ===
 
 impl Chunk {
+    /// Reads the data of one event: an object is one chunk, a list has one in each of its objects, and any other JSON has none.
+    pub(super) fn read_all(data: &str) -> Result<impl Iterator<Item = Self> + use<>, Failure> {
+        let json = repair(data.trim());
+        match serde_json::from_str::<Objects<Self>>(&json) {
+            Ok(Objects { object, items }) => Ok(object.into_iter().chain(items)),
+            Err(error) if error.is_eof() => {
+                Err(Failure::network("the answer ended in the middle of an event"))
+            }
+            Err(error) => Err(Failure::format(format!("{error}: {json}"))),
+        }
+    }
+
+    /// Reads the body of a server that does not stream.
+    pub(super) fn read_whole(body: &str) -> Result<Self, Failure> {
+        serde_json::from_str(&repair(body)).map_err(|error| Failure::format(format!("{error}: {body}")))
+    }
+
     /// The error that the chunk reports, if it reports one.
     pub(super) fn error(&self) -> Option<Value> {
         let in_choice = || self.choices.iter().find_map(|choice| choice.error.as_ref());
@@ -110,6 +128,8 @@ impl Chunk {
 
 #[cfg(test)]
 mod tests {
+    use fermata_engine::model::ModelError;
+
     use super::*;
 
     fn read(json: &str) -> Chunk {
@@ -192,5 +212,33 @@ mod tests {
             Some(json!({"message": "x", "type": null, "code": 400}))
         );
         assert!(read(r#"{"choices":[{"delta":{},"error":{"code":502}}]}"#).error().is_some());
+    }
+    #[test]
+    fn an_event_has_a_chunk_for_its_object_or_for_each_object_of_its_list() {
+        let count = |data: &str| Chunk::read_all(data).unwrap().count();
+        assert_eq!(count(" {\"choices\":[]} "), 1);
+        assert_eq!(count("[{},null,[{}],{\"usage\":{}}]"), 2);
+        for data in ["null", "7", "-7", "1.5", "true", "\"processing\"", "[]"] {
+            assert_eq!(count(data), 0, "{data}");
+        }
+    }
+
+    #[test]
+    fn json_that_just_ends_is_a_broken_connection_and_other_text_is_no_answer() {
+        let error = |data: &str| Chunk::read_all(data).err().unwrap().into_error(&[]);
+        for data in ["{\"choices\":[", "[{", "\"processi"] {
+            assert!(matches!(error(data), ModelError::Network(_)), "{data}");
+        }
+        for data in ["oops", "{oops}", "{} {}", "[1 2]"] {
+            assert!(matches!(error(data), ModelError::Format(text) if text.ends_with(data)), "{data}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_not_streamed_is_an_object() {
+        assert!(Chunk::read_whole("{\"choices\":[{\"message\":{}}]}").unwrap().choices[0].message.is_some());
+        for body in ["null", "7", "\"processing\"", "{\"choices\":[", "<html>"] {
+            assert!(matches!(Chunk::read_whole(body).unwrap_err().into_error(&[]), ModelError::Format(_)));
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! What of a request differs from provider to provider, told by the host of the base URL.
+//! The differences between providers' requests, recognised by the host of the base URL.
 //!
 //! A host that is not known here gets what most servers understand. Nothing else in the crate looks at the host.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use reqwest::Url;
 
-/// Which of the providers' habits a request follows.
+/// The provider's habits that a request follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Most servers: vLLM, Ollama, llama.cpp, DeepSeek, Moonshot, …
@@ -19,19 +21,27 @@ pub(super) enum Dialect {
     Google,
 }
 
-/// Where a provider gives reasoning, and takes it back.
+/// The field in which a provider gives reasoning, and takes it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasoningField {
     /// `reasoning_content`.
     ReasoningContent,
     /// `reasoning`.
     Reasoning,
-    /// In a form that is not sent back.
+    /// The provider gives reasoning in a form that is not sent back.
     Nowhere,
 }
 
+/// The field in which reasoning came last, shared by all requests of a model, because a provider takes reasoning back only there.
+///
+/// This is a mutex and not an atomic because it is touched once per request and once per answer, and never held across an await.
+#[derive(Clone, Debug)]
+pub(super) struct LastReasoningField(Arc<Mutex<ReasoningField>>);
+
+// === impl Dialect ===
+
 impl Dialect {
-    /// The dialect of a host.
+    /// The dialect that the host of the base URL speaks.
     pub(super) fn of(base: &Url) -> Self {
         let host = base.host_str().unwrap_or_default();
         let is = |domain: &str| {
@@ -58,7 +68,7 @@ impl Dialect {
         }
     }
 
-    /// Where reasoning is expected, until an answer has shown it: after a restart in the middle of a turn none has yet.
+    /// The field in which reasoning is expected until an answer has shown it. After a restart in the middle of a turn none has.
     pub(super) fn reasoning_field(self) -> ReasoningField {
         match self {
             Self::Common => ReasoningField::ReasoningContent,
@@ -67,7 +77,7 @@ impl Dialect {
         }
     }
 
-    /// Whether a call that is sent back needs a thought signature: Gemini 3 refuses one without.
+    /// True if a call that is sent back needs a thought signature: Gemini 3 refuses a call without one.
     pub(super) fn signs_calls(self) -> bool {
         match self {
             Self::Google => true,
@@ -75,6 +85,8 @@ impl Dialect {
         }
     }
 }
+
+// === impl ReasoningField ===
 
 impl ReasoningField {
     /// The field's name on an assistant message.
@@ -84,6 +96,22 @@ impl ReasoningField {
             Self::Reasoning => Some("reasoning"),
             Self::Nowhere => None,
         }
+    }
+}
+
+// === impl LastReasoningField ===
+
+impl LastReasoningField {
+    pub(super) fn new(field: ReasoningField) -> Self {
+        Self(Arc::new(Mutex::new(field)))
+    }
+
+    pub(super) fn get(&self) -> ReasoningField {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, field: ReasoningField) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = field;
     }
 }
 

@@ -1,7 +1,7 @@
-//! What went wrong upstream, and whether asking again may help.
+//! Failures of the provider or on the way to it, and the pause after which the request may be sent again.
 //!
-//! A failure holds the provider's text as it came; [`Failure::into_error`] is the only way out of the module, and it takes
-//! the key out of the text and cuts it.
+//! A failure holds the provider's text as it came; [`Failure::into_error`] is the only way to read the text, and it takes
+//! the key out of it and cuts it.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,24 +16,26 @@ use serde_json::Value;
 
 use super::surrogate_halves::without_halves;
 
-/// A provider that asks for more than this is not waited for: whoever asked would have gone.
+/// If a provider asks for a longer pause, the request is not sent again: the person would have gone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How much of a provider's text an error keeps, in characters.
+/// An error keeps this many characters of a provider's text.
 const TEXT_LIMIT: usize = 500;
 
+/// Most keys begin with this.
+const KEY_PREFIX: &str = "sk-";
+
 /// A failed attempt.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{kind:?}")]
+#[derive(Clone, Debug)]
 pub(super) struct Failure {
-    kind: Kind,
+    cause: Cause,
     text: String,
     retry: Retry,
 }
 
-/// Which [`ModelError`] it becomes.
+/// The variant of [`ModelError`] that the failure becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Cause {
     Auth,
     RateLimit,
     Refused,
@@ -42,7 +44,7 @@ enum Kind {
     Format,
 }
 
-/// Whether the request may be sent again.
+/// The provider's word on sending the request again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retry {
     Never,
@@ -53,23 +55,23 @@ enum Retry {
 // === impl Failure ===
 
 impl Failure {
-    fn new(kind: Kind, retry: Retry, text: impl Into<String>) -> Self {
-        Self { kind, text: without_halves(text.into()), retry }
+    fn new(cause: Cause, retry: Retry, text: impl Into<String>) -> Self {
+        Self { cause, text: without_halves(text.into()), retry }
     }
 
-    /// The connection could not be made or broke.
+    /// The connection could not be made, or it broke.
     pub(super) fn network(text: impl Into<String>) -> Self {
-        Self::new(Kind::Network, Retry::Soon, text)
+        Self::new(Cause::Network, Retry::Soon, text)
     }
 
-    /// What came is no answer.
+    /// The response is no answer.
     pub(super) fn format(text: impl Into<String>) -> Self {
-        Self::new(Kind::Format, Retry::Never, text)
+        Self::new(Cause::Format, Retry::Never, text)
     }
 
-    /// The provider ended its answer by saying that it had failed.
+    /// The provider ended its answer with the word that it failed.
     pub(super) fn provider(text: impl Into<String>) -> Self {
-        Self::new(Kind::Provider, Retry::Soon, text)
+        Self::new(Cause::Provider, Retry::Soon, text)
     }
 
     /// A transport error, without the URL, which may carry secrets of its own.
@@ -81,27 +83,27 @@ impl Failure {
 
     /// A status other than success.
     pub(super) fn from_status(status: StatusCode, headers: &HeaderMap, body: &str) -> Self {
-        let said = if status.is_redirection() { redirected(headers) } else { said_by(body) };
-        let (kind, retry) = judge(status.as_u16(), body);
+        let text = if status.is_redirection() { redirect_text(headers) } else { body_text(body) };
+        let (cause, retry) = classify_status(status.as_u16(), body);
         let retry = match (retry, wanted_pause(headers)) {
             (Retry::Soon, Some(pause)) => Retry::After(pause),
             (retry, _) => retry,
         };
-        Self::new(kind, retry, format!("{status}: {said}"))
+        Self::new(cause, retry, format!("{status}: {text}"))
     }
 
     /// An error object that came inside the stream.
     pub(super) fn from_object(error: &Value) -> Self {
         let text = error.to_string();
         let code = ["code", "status", "status_code"].iter().find_map(|field| status_in(error.get(field)?));
-        let (kind, retry) = match code {
-            Some(code) => judge(code, &text),
-            None => judge_by_words(&text),
+        let (cause, retry) = match code {
+            Some(code) => classify_status(code, &text),
+            None => classify_text(&text),
         };
-        Self::new(kind, retry, message_of(error).unwrap_or(text))
+        Self::new(cause, retry, message_of(error).unwrap_or(text))
     }
 
-    /// How long to wait before the next attempt, or that there is none. `proposed` is none once the attempts are used up.
+    /// The pause before the next attempt; none if there is no next attempt. `proposed` is none once the attempts are used up.
     pub(super) fn pause(&self, proposed: Option<Duration>) -> Option<Duration> {
         match self.retry {
             Retry::Never => None,
@@ -111,20 +113,20 @@ impl Failure {
         }
     }
 
-    /// What the engine is told.
+    /// The error for the engine, without the secrets.
     pub(super) fn into_error(self, secrets: &[SecretString]) -> ModelError {
         let text = without_secrets(&self.text, secrets);
         let text = match text.char_indices().nth(TEXT_LIMIT) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text,
         };
-        match self.kind {
-            Kind::Auth => ModelError::Auth(text),
-            Kind::RateLimit => ModelError::RateLimit(text),
-            Kind::Refused => ModelError::Refused(text),
-            Kind::Provider => ModelError::Provider(text),
-            Kind::Network => ModelError::Network(text),
-            Kind::Format => ModelError::Format(text),
+        match self.cause {
+            Cause::Auth => ModelError::Auth(text),
+            Cause::RateLimit => ModelError::RateLimit(text),
+            Cause::Refused => ModelError::Refused(text),
+            Cause::Provider => ModelError::Provider(text),
+            Cause::Network => ModelError::Network(text),
+            Cause::Format => ModelError::Format(text),
         }
     }
 }
@@ -132,51 +134,43 @@ impl Failure {
 impl From<OpenAIError> for Failure {
     fn from(error: OpenAIError) -> Self {
         match error {
-            OpenAIError::Boxed(error) => match error.downcast::<Self>() {
-                Ok(failure) => *failure,
-                Err(error) => Self::network(error.to_string()),
-            },
             OpenAIError::Reqwest(error) => Self::reqwest(error),
-            OpenAIError::StreamError(error) => Self::network(error.to_string()),
-            OpenAIError::JSONDeserialize(error, _) if error.is_eof() => {
-                Self::network("the answer ended in the middle of an event")
-            }
-            OpenAIError::JSONDeserialize(error, content) => Self::format(format!("{error}: {content}")),
-            error => Self::new(Kind::Refused, Retry::Never, error.to_string()),
+            // It reads no response, so all that is left is a request that it does not build.
+            error => Self::new(Cause::Refused, Retry::Never, error.to_string()),
         }
     }
 }
 
-/// What a status means. The body decides where one status says two things.
-fn judge(status: u16, body: &str) -> (Kind, Retry) {
+/// Classifies a failure by its status. The body decides if one status has two meanings.
+fn classify_status(status: u16, body: &str) -> (Cause, Retry) {
     match status {
-        // No money left: waiting does not help, and it is the operator who can act.
-        402 => (Kind::Auth, Retry::Never),
-        429 if body.contains("insufficient_quota") => (Kind::Auth, Retry::Never),
-        401 | 403 => (Kind::Auth, Retry::Never),
-        429 => (Kind::RateLimit, Retry::Soon),
-        300..=499 => (Kind::Refused, Retry::Never),
-        500..=599 => (Kind::Provider, Retry::Soon),
-        _ => (Kind::Provider, Retry::Never),
+        // There is no money left: waiting does not help, and only the operator can act.
+        402 => (Cause::Auth, Retry::Never),
+        429 if body.contains("insufficient_quota") => (Cause::Auth, Retry::Never),
+        401 | 403 => (Cause::Auth, Retry::Never),
+        429 => (Cause::RateLimit, Retry::Soon),
+        300..=499 => (Cause::Refused, Retry::Never),
+        500..=599 => (Cause::Provider, Retry::Soon),
+        _ => (Cause::Provider, Retry::Never),
     }
 }
 
-fn redirected(headers: &HeaderMap) -> String {
-    let place = headers.get(LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("nowhere");
-    format!("the API redirects to {place}; the base URL may be wrong")
+fn redirect_text(headers: &HeaderMap) -> String {
+    let location = headers.get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or("nowhere");
+    format!("the API redirects to {location}; the base URL may be wrong")
 }
 
-/// What an error object without a status means.
-fn judge_by_words(text: &str) -> (Kind, Retry) {
+/// Classifies an error object that has no status.
+fn classify_text(text: &str) -> (Cause, Retry) {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if has(&["insufficient_quota", "authentication", "invalid_api_key"]) {
-        (Kind::Auth, Retry::Never)
+        (Cause::Auth, Retry::Never)
     } else if has(&["rate_limit"]) {
-        (Kind::RateLimit, Retry::Soon)
+        (Cause::RateLimit, Retry::Soon)
     } else if has(&["invalid_request", "context_length", "content_policy"]) {
-        (Kind::Refused, Retry::Never)
+        (Cause::Refused, Retry::Never)
     } else {
-        (Kind::Provider, Retry::Soon)
+        (Cause::Provider, Retry::Soon)
     }
 }
 
@@ -184,20 +178,20 @@ fn status_in(value: &Value) -> Option<u16> {
     let status = match value {
         Value::Number(number) => u16::try_from(number.as_u64()?).ok()?,
         Value::String(text) => text.parse().ok()?,
-        _ => return None,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
     };
-    (400..600).contains(&status).then_some(status)
+    if (400..600).contains(&status) { Some(status) } else { None }
 }
 
-/// The message in an error body, or the body where it has none.
-fn said_by(body: &str) -> String {
+/// The message in an error body, or the body itself if it has none.
+fn body_text(body: &str) -> String {
     serde_json::from_str::<Value>(body)
         .ok()
         .and_then(|value| message_of(value.get(0).unwrap_or(&value)))
         .unwrap_or_else(|| body.trim().to_owned())
 }
 
-/// `error.message`, `error`, `message` or `detail`: each is somebody's habit.
+/// The message of an error object. It is in `error.message`, `error`, `message` or `detail`: each is the habit of some provider.
 fn message_of(value: &Value) -> Option<String> {
     if let Value::String(text) = value {
         return Some(text.clone());
@@ -209,6 +203,7 @@ fn message_of(value: &Value) -> Option<String> {
     Some(message.as_str().map_or_else(|| message.to_string(), str::to_owned))
 }
 
+/// The pause that the provider asks for.
 fn wanted_pause(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number =
@@ -229,7 +224,7 @@ fn without_secrets(text: &str, secrets: &[SecretString]) -> String {
     without_look_alikes(&clean)
 }
 
-/// Providers quote keys that they refuse, and a proxy in between may have used one of its own.
+/// Takes out what looks like a key: providers quote keys that they refuse, and a proxy in between may have used one of its own.
 fn without_look_alikes(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -245,9 +240,6 @@ fn without_look_alikes(text: &str) -> String {
     clean.push_str(rest);
     clean
 }
-
-/// How most keys begin.
-const KEY_PREFIX: &str = "sk-";
 
 #[cfg(test)]
 mod tests {
@@ -303,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_quota_is_the_operators_matter_and_not_tried_again() {
+    fn a_used_up_quota_is_for_the_operator_and_not_tried_again() {
         let failure =
             answered(429, None, r#"{"error":{"message":"You exceeded…","code":"insufficient_quota"}}"#);
         assert_eq!(failure.pause(Some(PROPOSED)), None);
@@ -320,12 +312,12 @@ mod tests {
             r#"{"detail":"no"}"#,
             "no\n",
         ] {
-            assert_eq!(said_by(body), "no", "{body}");
+            assert_eq!(body_text(body), "no", "{body}");
         }
     }
 
     #[test]
-    fn an_error_object_is_judged_by_its_code_or_its_words() {
+    fn an_error_object_is_classified_by_its_code_or_its_text() {
         let error = |value: Value| Failure::from_object(&value).into_error(&[]);
         assert!(
             matches!(error(json!({"code": 429, "message": "slow"})), ModelError::RateLimit(text) if text == "slow")

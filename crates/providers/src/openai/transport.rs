@@ -1,118 +1,106 @@
-//! The HTTP service under `async-openai`.
+//! Sends a request through `async-openai` and takes the response from under it.
 //!
-//! It stands in for async-openai's own for four reasons: that one retries by itself and up to three times, drops the headers
-//! of a refusal (`retry-after`), fails to read error bodies whose `code` is a number, and is stopped by harmless oddities of
-//! the stream, which [`super::framing`] takes out. It does not know what the events mean.
+//! `async-openai` builds the request and would read the response, too, but that does not serve here: it retries by itself and up to
+//! three times, drops the headers of a refusal (`retry-after`), fails to read error bodies whose `code` is a number, and is stopped by
+//! harmless oddities of a stream. So the HTTP service that it runs on keeps the response for us, and `async-openai` gets an empty one.
 //!
-//! Invariant: one call sends one request; every response that leaves is a stream of events in which [`DONE`] stands only
-//! where the answer is complete.
+//! Invariant: one call sends one request.
 
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use async_openai::{error::OpenAIError, middleware::HttpRequestFactory};
+use async_openai::{Client, error::OpenAIError, middleware::HttpRequestFactory};
 use bytes::Bytes;
-use futures::{
-    future::{self, BoxFuture},
-    stream::{self, StreamExt},
-};
-use reqwest::{Body, Client, Response, header::CONTENT_TYPE};
+use futures::stream::{self, StreamExt};
+use reqwest::{Response, header::CONTENT_TYPE};
+use serde::de::IgnoredAny;
 use serde_json::Value;
-use tower::Service;
+use tokio::sync::mpsc;
 
 use super::{
+    Endpoint,
+    answer::Answer,
+    chunk::Chunk,
+    dialect::LastReasoningField,
     failure::Failure,
-    framing::{DONE, Framing, LONGEST_EVENT, without_mark, write_event},
-    surrogate_halves::repair,
+    sse::{LONGEST_EVENT, without_byte_order_mark},
 };
 
-/// How much of an error body is read, and for how long.
+/// At most this much of an error body is read.
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
+/// An error body is read for no longer than this.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 
-/// Sends a request once.
+/// The way to the API.
 #[derive(Clone)]
-pub(super) struct Transport {
-    client: Client,
+pub(super) enum Transport {
+    /// The API itself.
+    Http { api: Box<Client<Endpoint>>, http: reqwest::Client },
+    /// Sends nothing, and reads the same event stream for each request.
+    Recording(Vec<Bytes>),
 }
+
+// === impl Transport ===
 
 impl Transport {
-    pub(super) fn new(client: Client) -> Self {
-        Self { client }
+    /// Sends the request, and begins to read the answer.
+    pub(super) async fn ask(
+        &self,
+        body: &Value,
+        last_reasoning_field: LastReasoningField,
+    ) -> Result<Answer, Failure> {
+        let (api, http) = match self {
+            Self::Http { api, http } => (api, http),
+            Self::Recording(pieces) => {
+                let pieces = stream::iter(pieces.clone()).map(Ok);
+                return Ok(Answer::streamed(pieces, last_reasoning_field));
+            }
+        };
+        let response = send(api, http, body).await?;
+        if !response.status().is_success() {
+            return Err(read_refusal(response).await);
+        }
+        if is_json(&response) {
+            read_whole(response, last_reasoning_field).await
+        } else {
+            Ok(Answer::streamed(response.bytes_stream(), last_reasoning_field))
+        }
     }
 }
 
-impl Service<HttpRequestFactory> for Transport {
-    type Response = Response;
-    type Error = OpenAIError;
-    type Future = BoxFuture<'static, Result<Response, OpenAIError>>;
-
-    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), OpenAIError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: HttpRequestFactory) -> Self::Future {
-        let client = self.client.clone();
-        Box::pin(async move {
-            let request = request.build().await?;
-            send(&client, request).await.map_err(|failure| OpenAIError::Boxed(Box::new(failure)))
-        })
-    }
+/// Has `async-openai` build the request and send it, and returns the response as it came.
+async fn send(api: &Client<Endpoint>, http: &reqwest::Client, body: &Value) -> Result<Response, Failure> {
+    let (responses, mut received) = mpsc::unbounded_channel();
+    let http = http.clone();
+    let service = tower::service_fn(move |request: HttpRequestFactory| {
+        let (http, responses) = (http.clone(), responses.clone());
+        async move {
+            let response = http.execute(request.build().await?).await?;
+            // This fails only if nobody waits for the response any more.
+            let _ = responses.send(response);
+            Ok::<_, OpenAIError>(Response::from(http::Response::new("null")))
+        }
+    });
+    // The request asks for a stream, and yet this is not `create_stream_byot`, which would start a task to read one.
+    api.clone().with_http_service(service).chat().create_byot::<_, IgnoredAny>(body).await?;
+    received.recv().await.ok_or_else(|| Failure::network("the request was not sent"))
 }
 
-/// Answers each request with the same stream.
-#[derive(Clone)]
-pub(super) struct Recording {
-    pieces: Vec<Bytes>,
-}
-
-impl Recording {
-    pub(super) fn new(pieces: Vec<Bytes>) -> Self {
-        Self { pieces }
-    }
-}
-
-impl Service<HttpRequestFactory> for Recording {
-    type Response = Response;
-    type Error = OpenAIError;
-    type Future = future::Ready<Result<Response, OpenAIError>>;
-
-    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), OpenAIError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _request: HttpRequestFactory) -> Self::Future {
-        let pieces = self.pieces.clone().into_iter().map(Ok::<_, OpenAIError>);
-        let body = Body::wrap_stream(stream::iter(pieces));
-        future::ready(Ok(framed(http::Response::new(body).into())))
-    }
-}
-
-async fn send(client: &Client, request: reqwest::Request) -> Result<Response, Failure> {
-    let response = client.execute(request).await.map_err(Failure::reqwest)?;
-    if !response.status().is_success() {
-        return Err(refusal(response).await);
-    }
-    if is_json(&response) { whole(response).await } else { Ok(framed(response)) }
-}
-
-async fn refusal(response: Response) -> Failure {
+/// Reads what a refusal says, as far as that is worth it.
+async fn read_refusal(response: Response) -> Failure {
     let (status, headers) = (response.status(), response.headers().clone());
-    let mut read = Vec::new();
+    let mut text = Vec::new();
     let mut body = response.bytes_stream();
-    // A body that breaks off or dawdles still leaves a status to go by.
+    // If the body breaks off or takes too long, the status still says something.
     let _ = tokio::time::timeout(ERROR_BODY_TIME, async {
         while let Some(Ok(bytes)) = body.next().await {
-            read.extend_from_slice(&bytes);
-            if read.len() >= ERROR_BODY_LIMIT {
+            text.extend_from_slice(&bytes);
+            if text.len() >= ERROR_BODY_LIMIT {
                 break;
             }
         }
     })
     .await;
-    Failure::from_status(status, &headers, &String::from_utf8_lossy(&read))
+    Failure::from_status(status, &headers, &String::from_utf8_lossy(&text))
 }
 
 fn is_json(response: &Response) -> bool {
@@ -120,8 +108,8 @@ fn is_json(response: &Response) -> bool {
     media_type.is_some_and(|media_type| media_type.trim_start().starts_with("application/json"))
 }
 
-/// The answer of a server that ignored `stream: true`, as the one event of a stream.
-async fn whole(response: Response) -> Result<Response, Failure> {
+/// Reads the answer of a server that ignored `stream: true`, or that calls its event stream JSON.
+async fn read_whole(response: Response, last_reasoning_field: LastReasoningField) -> Result<Answer, Failure> {
     let mut bytes = Vec::new();
     let mut body = response.bytes_stream();
     while let Some(piece) = body.next().await {
@@ -131,30 +119,11 @@ async fn whole(response: Response) -> Result<Response, Failure> {
         }
     }
     let text = String::from_utf8_lossy(&bytes);
-    let text = without_mark(&text);
-    let is_mislabelled = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
-    let mut events = String::new();
-    if is_mislabelled {
-        let mut framing = Framing::default();
-        events = framing.take(text.as_bytes()) + &framing.end();
-    } else {
-        let answer: Value = serde_json::from_str(&repair(text))
-            .map_err(|error| Failure::format(format!("{error}: {text}")))?;
-        write_event(&answer.to_string(), &mut events);
-        write_event(DONE, &mut events);
+    let text = without_byte_order_mark(&text);
+    let is_event_stream = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
+    if is_event_stream {
+        let body = stream::iter([Ok(Bytes::copy_from_slice(text.as_bytes()))]);
+        return Ok(Answer::streamed(body, last_reasoning_field));
     }
-    Ok(http::Response::new(Body::from(events)).into())
-}
-
-fn framed(response: Response) -> Response {
-    let pieces = response.bytes_stream().map(Some).chain(stream::once(async { None }));
-    let events = pieces.scan(Framing::default(), |framing, piece| {
-        let events = match piece {
-            Some(Ok(bytes)) => Ok(framing.take(&bytes)),
-            Some(Err(error)) => Err(error),
-            None => Ok(framing.end()),
-        };
-        future::ready(Some(events))
-    });
-    http::Response::new(Body::wrap_stream(events)).into()
+    Answer::whole(Chunk::read_whole(text)?, last_reasoning_field)
 }

@@ -1,0 +1,305 @@
+//! Turns the chunks of one answer into the engine's events.
+//!
+//! There is no I/O and no clock in here, so an answer is a list of chunks and its events are a function of them.
+//!
+//! Invariants: [`ModelEvent::Finished`] comes once and last; an empty delta is never passed on, and no half of a character.
+
+use std::collections::{HashSet, VecDeque};
+
+use fermata_engine::model::{ModelEvent, Usage};
+use fermata_protocol::FinishReason;
+use serde_json::Value;
+
+use super::{
+    calls::Calls,
+    chunk::{Chunk, Delta},
+    dialect::{LastReasoningField, ReasoningField},
+    failure::Failure,
+    surrogate_halves::{SurrogateHalves, without_halves},
+};
+
+/// Decodes one answer.
+pub(super) struct Decoder {
+    /// One chunk may hold several events. These were decoded and not yet taken.
+    events: VecDeque<ModelEvent>,
+    text: SurrogateHalves,
+    reasoning: SurrogateHalves,
+    calls: Calls,
+    /// The URLs of the sources that were passed on.
+    sources: HashSet<String>,
+    usage: Option<Usage>,
+    /// The field in which the reasoning of this answer comes.
+    reasoning_field: Option<ReasoningField>,
+    last_reasoning_field: LastReasoningField,
+}
+
+// === impl Decoder ===
+
+impl Decoder {
+    pub(super) fn new(last_reasoning_field: LastReasoningField) -> Self {
+        Self {
+            events: VecDeque::new(),
+            text: SurrogateHalves::default(),
+            reasoning: SurrogateHalves::default(),
+            calls: Calls::default(),
+            sources: HashSet::new(),
+            usage: None,
+            reasoning_field: None,
+            last_reasoning_field,
+        }
+    }
+
+    /// Takes the next event.
+    pub(super) fn pop_event(&mut self) -> Option<ModelEvent> {
+        self.events.pop_front()
+    }
+
+    /// There is an event to take.
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Decodes a chunk, and returns the reason to finish if the chunk gives one.
+    ///
+    /// # Errors
+    /// If the chunk reports that the provider failed, or if it is part of an answer that nobody could use.
+    pub(super) fn decode(&mut self, chunk: Chunk) -> Result<Option<FinishReason>, Failure> {
+        if let Some(error) = chunk.error() {
+            return Err(Failure::from_object(&error));
+        }
+        if let Some(usage) = chunk.usage() {
+            self.usage = Some(usage);
+        }
+        let Some(choice) = chunk.choices.into_iter().next() else {
+            return Ok(None);
+        };
+        if let Some(delta) = choice.delta.or(choice.message) {
+            self.decode_delta(delta)?;
+        }
+        Ok(match choice.finish_reason.0.as_str() {
+            "" => None,
+            // OpenRouter and Mistral say this when the answer broke off on their side.
+            "error" => return Err(Failure::provider("the answer ended with finish_reason \"error\"")),
+            "stop" => Some(FinishReason::Stop),
+            "length" | "model_length" => Some(FinishReason::Length),
+            "content_filter" => Some(FinishReason::ContentFilter),
+            "tool_calls" | "function_call" => Some(FinishReason::ToolCalls),
+            _ => Some(FinishReason::Other),
+        })
+    }
+
+    fn decode_delta(&mut self, delta: Delta) -> Result<(), Failure> {
+        for (reasoning, field) in [
+            (delta.reasoning_content.0, ReasoningField::ReasoningContent),
+            (delta.reasoning.0, ReasoningField::Reasoning),
+            (delta.content.thinking, ReasoningField::Nowhere),
+        ] {
+            if !reasoning.is_empty() {
+                self.push_reasoning(reasoning, field);
+            }
+        }
+        for text in [delta.content.text, delta.refusal.0] {
+            if !text.is_empty() {
+                self.push_text(text);
+            }
+        }
+        if let Some(images) = delta.images {
+            self.push_images(&images);
+        }
+        if let Some(annotations) = delta.annotations {
+            self.push_sources(&annotations);
+        }
+        if !delta.tool_calls.is_empty() {
+            self.flush_reasoning();
+            self.flush_text();
+            self.calls.decode(delta.tool_calls, &mut self.events)?;
+        }
+        Ok(())
+    }
+
+    fn push_text(&mut self, piece: String) {
+        self.flush_reasoning();
+        let text = self.text.join(piece);
+        if !text.is_empty() {
+            self.events.push_back(ModelEvent::Text(text));
+        }
+    }
+
+    fn push_reasoning(&mut self, piece: String, field: ReasoningField) {
+        match self.reasoning_field {
+            Some(known) if known == field => {}
+            // A server that fills two fields says the same in both: the one that it filled first counts.
+            Some(_) => return,
+            None => {
+                self.reasoning_field = Some(field);
+                self.last_reasoning_field.set(field);
+            }
+        }
+        self.flush_text();
+        let text = self.reasoning.join(piece);
+        if !text.is_empty() {
+            self.events.push_back(ModelEvent::Reasoning(text));
+        }
+    }
+
+    fn flush_text(&mut self) {
+        self.events.extend(self.text.flush().map(ModelEvent::Text));
+    }
+
+    fn flush_reasoning(&mut self) {
+        self.events.extend(self.reasoning.flush().map(ModelEvent::Reasoning));
+    }
+
+    /// OpenRouter's image models draw images.
+    fn push_images(&mut self, images: &Value) {
+        for image in images.as_array().into_iter().flatten() {
+            let url = image.pointer("/image_url/url").and_then(Value::as_str).unwrap_or_default();
+            let Some((media_type, _)) =
+                url.strip_prefix("data:").and_then(|rest| rest.split_once([';', ',']))
+            else {
+                continue;
+            };
+            self.events
+                .push_back(ModelEvent::File { media_type: media_type.to_owned(), url: url.to_owned() });
+        }
+    }
+
+    /// Search models annotate web sources; some repeat the list in every chunk.
+    fn push_sources(&mut self, annotations: &Value) {
+        for annotation in annotations.as_array().into_iter().flatten() {
+            let Some(citation) = annotation.get("url_citation") else {
+                continue;
+            };
+            let url = citation.get("url").and_then(Value::as_str).unwrap_or_default();
+            let is_web = url.starts_with("https://") || url.starts_with("http://");
+            if is_web && self.sources.insert(url.to_owned()) {
+                let title = citation.get("title").and_then(Value::as_str).unwrap_or_default();
+                self.events.push_back(ModelEvent::Source {
+                    url: without_halves(url.to_owned()),
+                    title: if title.is_empty() { None } else { Some(without_halves(title.to_owned())) },
+                });
+            }
+        }
+    }
+
+    /// Ends the answer.
+    ///
+    /// # Errors
+    /// If there is a call without a name.
+    pub(super) fn finish(&mut self, reason: Option<FinishReason>) -> Result<(), Failure> {
+        if self.calls.has_nameless() {
+            return Err(Failure::format("a call came without the name of its tool"));
+        }
+        self.flush_reasoning();
+        self.flush_text();
+        self.calls.flush(&mut self.events);
+        let reason = reason.unwrap_or(if self.calls.is_empty() {
+            FinishReason::Other
+        } else {
+            FinishReason::ToolCalls
+        });
+        self.events.push_back(ModelEvent::Finished { reason, usage: self.usage });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn decoder() -> Decoder {
+        Decoder::new(LastReasoningField::new(ReasoningField::Nowhere))
+    }
+
+    /// The events of a complete answer of these chunks.
+    fn events(chunks: Vec<Value>) -> Vec<ModelEvent> {
+        let mut decoder = decoder();
+        let mut reason = None;
+        for chunk in chunks {
+            reason = decoder.decode(serde_json::from_value(chunk).unwrap()).unwrap().or(reason);
+        }
+        decoder.finish(reason).unwrap();
+        decoder.events.into()
+    }
+
+    fn delta(delta: Value) -> Value {
+        json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+    }
+
+    fn finished(reason: FinishReason) -> ModelEvent {
+        ModelEvent::Finished { reason, usage: None }
+    }
+
+    #[test]
+    fn reasoning_in_two_fields_is_passed_on_once() {
+        let chunks = vec![
+            delta(json!({"reasoning": "a", "reasoning_content": "a"})),
+            delta(json!({"reasoning": "a"})),
+        ];
+        let expected = vec![ModelEvent::Reasoning("a".into()), finished(FinishReason::Other)];
+        assert_eq!(events(chunks), expected);
+    }
+
+    #[test]
+    fn the_field_in_which_reasoning_came_is_noted() {
+        let mut decoder = decoder();
+        decoder.decode(serde_json::from_value(delta(json!({"reasoning": "a"}))).unwrap()).unwrap();
+        assert_eq!(decoder.last_reasoning_field.get(), ReasoningField::Reasoning);
+    }
+
+    #[test]
+    fn a_refusal_is_text() {
+        let chunks = vec![delta(json!({"content": null, "refusal": "I can't."}))];
+        assert_eq!(events(chunks)[0], ModelEvent::Text("I can't.".into()));
+    }
+
+    #[test]
+    fn without_a_finish_reason_calls_give_one() {
+        let call =
+            json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]});
+        assert_eq!(events(vec![delta(call)]).last(), Some(&finished(FinishReason::ToolCalls)));
+        assert_eq!(events(vec![delta(json!({"content": "x"}))]).last(), Some(&finished(FinishReason::Other)));
+    }
+
+    #[test]
+    fn every_finish_reason_is_understood_or_other() {
+        for (word, reason) in [
+            ("stop", FinishReason::Stop),
+            ("length", FinishReason::Length),
+            ("model_length", FinishReason::Length),
+            ("content_filter", FinishReason::ContentFilter),
+            ("tool_calls", FinishReason::ToolCalls),
+            ("function_call", FinishReason::ToolCalls),
+            ("STOP_BECAUSE", FinishReason::Other),
+        ] {
+            let chunks = vec![json!({"choices": [{"delta": {}, "finish_reason": word}]})];
+            assert_eq!(events(chunks), [finished(reason)], "{word}");
+        }
+    }
+
+    #[test]
+    fn images_and_web_sources_come_through() {
+        let source = json!({"type": "url_citation", "url_citation": {"url": "https://a.b/", "title": "A"}});
+        let chunks = vec![
+            delta(
+                json!({"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}),
+            ),
+            delta(json!({"annotations": [source]})),
+            delta(json!({"annotations": [source, {"url_citation": {"url": "javascript:x"}}]})),
+        ];
+        let expected = vec![
+            ModelEvent::File { media_type: "image/png".into(), url: "data:image/png;base64,AA==".into() },
+            ModelEvent::Source { url: "https://a.b/".into(), title: Some("A".into()) },
+            finished(FinishReason::Other),
+        ];
+        assert_eq!(events(chunks), expected);
+    }
+
+    #[test]
+    fn an_answer_that_calls_itself_an_error_is_one() {
+        let chunk = json!({"choices": [{"delta": {}, "finish_reason": "error"}]});
+        assert!(decoder().decode(serde_json::from_value(chunk).unwrap()).is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! One question to the model: the request is sent until an answer comes, or until sending it again is of no use.
+//!
+//! Invariants: the request is sent at most three times, and never again once a piece of an answer has been passed on; a sign
+//! of life is no such piece. Nothing comes after an error.
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use fermata_engine::model::{ModelError, ModelEvent};
+use fermata_tools::{ErrorPolicy, ErrorStrategy};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::{answer::Answer, dialect::LastReasoningField, transport::Transport};
+
+/// The events of one question. Dropping it closes the connection.
+pub(super) struct ModelStream {
+    request: Request,
+    pauses: ExponentialBackoff,
+    state: State,
+}
+
+/// Everything that stays the same from one attempt to the next.
+pub(super) struct Request {
+    pub(super) transport: Transport,
+    pub(super) body: Value,
+    pub(super) last_reasoning_field: LastReasoningField,
+    /// These are taken out of every error.
+    pub(super) secrets: Vec<SecretString>,
+    /// The request is sent again only after failures for which this says [`ErrorStrategy::Retry`].
+    pub(super) error_policy: ErrorPolicy,
+}
+
+enum State {
+    /// The request is to be sent, for the first time or again.
+    Unsent,
+    /// `has_begun` says that a piece of the answer has been passed on.
+    Reading { answer: Box<Answer>, has_begun: bool },
+    /// The answer or an error has ended the stream.
+    Closed,
+}
+
+// === impl ModelStream ===
+
+impl ModelStream {
+    pub(super) fn new(request: Request, pauses: ExponentialBuilder) -> Self {
+        Self { request, pauses: pauses.build(), state: State::Unsent }
+    }
+
+    /// The next event; none after the last.
+    pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+        loop {
+            let (failure, may_retry) = match &mut self.state {
+                State::Unsent => {
+                    let field = self.request.last_reasoning_field.clone();
+                    match self.request.transport.ask(&self.request.body, field).await {
+                        Ok(answer) => {
+                            self.state = State::Reading { answer: Box::new(answer), has_begun: false };
+                            continue;
+                        }
+                        Err(failure) => (failure, true),
+                    }
+                }
+                State::Reading { answer, has_begun } => match answer.next().await {
+                    Some(Ok(event)) => {
+                        *has_begun |= event != ModelEvent::Alive;
+                        return Some(Ok(event));
+                    }
+                    Some(Err(failure)) => (failure, !*has_begun),
+                    None => {
+                        self.state = State::Closed;
+                        return None;
+                    }
+                },
+                State::Closed => return None,
+            };
+            let pause = if may_retry { failure.pause(self.pauses.next()) } else { None };
+            let error = failure.into_error(&self.request.secrets);
+            let is_worth_it = self.request.error_policy.of(error.error_type()) == ErrorStrategy::Retry;
+            match pause {
+                Some(pause) if is_worth_it => {
+                    tracing::warn!(%error, ?pause, "the request to the model failed and will be sent again");
+                    self.state = State::Unsent;
+                    tokio::time::sleep(pause).await;
+                }
+                _ => {
+                    self.state = State::Closed;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
