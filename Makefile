@@ -14,7 +14,7 @@ help:
 	@echo 'make test   every check, in this order: fmt lint doc deny unit fuzz examples e2e web browser (each is a target, too)'
 	@echo '            those that need PostgreSQL or Redis are skipped where there is none (e2e/with-services says how it looks)'
 	@echo 'make soak   a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes, from e2e/'
-	@echo 'make bench  what scheduling a step of many calls costs, a restart with ten thousand parked runs, and how smooth the pages are'
+	@echo 'make bench  what scheduling a step of many calls costs and decoding a long answer, a restart with ten thousand parked runs, and how smooth the pages are'
 
 run: require-cargo demo-where-npm-is
 	cargo run --release --locked --bin fermata
@@ -113,6 +113,7 @@ soak: require-cargo tested-bin
 
 bench: require-cargo demo e2e/node_modules/.for-tests web-demo/node_modules/.for-tests
 	cargo test --release --locked -p fermata-engine --lib -- --ignored --nocapture bench
+	cargo test --release --locked -p fermata-providers --lib -- --ignored --nocapture bench
 	cargo build --release --locked -p fermata-server
 	cd e2e && FERMATA_BIN=$(TARGET_DIR)/release/fermata npm run --silent bench
 	cd web-demo && FERMATA_BIN=$(TARGET_DIR)/release/fermata ./with-chromium npm run --silent bench

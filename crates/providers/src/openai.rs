@@ -10,6 +10,8 @@
 //! configuration would read them).
 
 mod answer;
+#[cfg(test)]
+mod bench;
 mod calls;
 mod chunk;
 mod decoder;
