@@ -1,6 +1,7 @@
-//! The open calls of one connection: to whom its server's progress and questions belong, and what spoilt an answer.
+//! The open calls of one connection. They receive the progress and the elicitations of the server, and the notice that a
+//! response is too large.
 //!
-//! Invariant: a question finds a call only where it is beyond doubt of whose chat it is.
+//! Invariant: an elicitation is routed to a call only if it is certain to which chat it belongs.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -17,30 +18,30 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Where a question came from, as far as the transport tells.
+/// The request to which an elicitation belongs, as far as the transport says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It came with the answer to this request.
+    /// It came on the response stream of this request.
     Request(RequestId),
-    /// Nothing says so.
+    /// The transport does not say to which request it belongs.
     Unknown,
 }
 
-/// Why a question has no call to belong to.
+/// The reason why an elicitation cannot be routed to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unroutable {
     /// No call is open.
     NoCall,
-    /// It could be any of several chats.
+    /// It may belong to any of several chats.
     SeveralChats,
 }
 
-/// Why a question of a call has no answer of the person.
+/// The reason why a person has not answered an elicitation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// It could have been of any of several chats, so nobody was asked.
+    /// It may have belonged to any of several chats, so it was shown to no one.
     SeveralChats,
-    /// For this reason, a sentence.
+    /// Any other reason, as a sentence.
     Reason(String),
 }
 
@@ -48,73 +49,74 @@ pub(crate) enum Unanswered {
 #[derive(Default)]
 pub(crate) struct OpenCalls {
     calls: Mutex<CallTable>,
-    /// Whether the server, on this connection or another, has asked something without saying for which call. From then on
-    /// the calls that are open are of one chat. Read and set under the lock of `calls`.
+    /// `true` once the server has sent an elicitation without an origin, on this or another connection. From then on, all open
+    /// calls of a connection belong to one chat. It is read and set under the lock of `calls`.
     elicits_unattributed: Arc<AtomicBool>,
-    /// A call was sent, or is no longer open.
+    /// Notifies when a call's request has been sent, a call is no longer open, or a response is too large.
     pub(crate) changed: Notify,
 }
 
 #[derive(Default)]
 struct CallTable {
-    next: u64,
+    next_key: u64,
     open: BTreeMap<u64, OpenCall>,
-    /// Requests whose answers are more than is read.
+    /// The requests whose responses are larger than the limit.
     too_large: HashSet<RequestId>,
-    /// The newest progress of requests that no call is known to have sent, while there are calls that may turn out to have.
-    early: HashMap<ProgressToken, ProgressNotificationParam>,
+    /// The newest progress for tokens that no call is known to have sent. It is kept while the request of some open call has
+    /// not been registered yet.
+    early_progress: HashMap<ProgressToken, ProgressNotificationParam>,
 }
 
-/// As much of a message of progress as is shown, in bytes.
-const LONGEST_MESSAGE: usize = 16_000;
+/// The length to which a progress message is cut, in bytes.
+const MAX_PROGRESS_MESSAGE: usize = 16_000;
 
-/// The most requests whose early progress is kept.
-const MOST_EARLY: usize = 1_000;
+/// The maximum number of tokens whose early progress is kept.
+const MAX_EARLY_PROGRESS: usize = 1_000;
 
 struct OpenCall {
     context: CallContext,
     ended: CancellationToken,
-    /// Known once the request is on its way.
-    sent: Option<(RequestId, ProgressToken)>,
-    /// How far it was when last heard of.
+    /// The request's id and progress token. `None` until the request has been registered.
+    request: Option<(RequestId, ProgressToken)>,
+    /// The latest progress that was reported.
     progress: Option<f64>,
-    unanswered: Notes,
+    unanswered: UnansweredList,
 }
 
-/// What became of questions that may be a call's, so that whoever reads its outcome is told.
-type Notes = Arc<Mutex<Vec<Unanswered>>>;
+/// The elicitations that may belong to a call and were not answered. They are added to the call's result.
+type UnansweredList = Arc<Mutex<Vec<Unanswered>>>;
 
-/// Whom a question is put to.
+/// The calls that an elicitation may belong to. All of them are of one chat.
 pub(crate) struct ElicitationRoute {
-    /// The call through which it is put.
+    /// The context of the newest call, through which the person is asked.
     pub(crate) context: CallContext,
-    /// Others that may be the one that asks.
+    /// The ids of the other calls.
     pub(crate) other_candidates: Vec<ToolCallId>,
-    /// The ends of all of them.
+    /// A token for each call that is cancelled when the call ends.
     ended: Vec<CancellationToken>,
-    /// Each of them may be waiting for the person.
+    /// The time of each call is paused, because each may be waiting for the person.
     _pauses: Vec<Pause>,
-    unanswered: Vec<Notes>,
+    unanswered: Vec<UnansweredList>,
 }
 
-/// A call among the open ones, until it is dropped.
+/// An open call of a connection. It is closed when this is dropped.
 pub(crate) struct OpenCallGuard {
     calls: Arc<OpenCalls>,
     key: u64,
-    unanswered: Notes,
+    unanswered: UnansweredList,
     _ended: DropGuard,
 }
 
 // === impl OpenCalls ===
 
 impl OpenCalls {
-    /// None yet. `asks`: whether the server has asked something without saying for which call.
+    /// Starts without any calls. `elicits_unattributed` is shared by all connections to the server.
     pub(crate) fn new(elicits_unattributed: Arc<AtomicBool>) -> Self {
         Self { elicits_unattributed, ..Self::default() }
     }
 
-    /// Adds a call. `None` while the open ones are of another chat and the server is known to ask: its question would be
-    /// nobody's.
+    /// Opens a call. Returns `None` if the server is known to send elicitations without an origin and calls of another chat are
+    /// open, because such an elicitation could not be routed.
     pub(crate) fn open(self: &Arc<Self>, context: CallContext) -> Option<OpenCallGuard> {
         let ended = CancellationToken::new();
         let mut calls = self.lock();
@@ -123,13 +125,13 @@ impl OpenCalls {
         {
             return None;
         }
-        let key = calls.next;
-        calls.next += 1;
-        let unanswered = Notes::default();
+        let key = calls.next_key;
+        calls.next_key += 1;
+        let unanswered = UnansweredList::default();
         let call = OpenCall {
             context,
             ended: ended.clone(),
-            sent: None,
+            request: None,
             progress: None,
             unanswered: unanswered.clone(),
         };
@@ -137,42 +139,47 @@ impl OpenCalls {
         Some(OpenCallGuard { calls: self.clone(), key, unanswered, _ended: ended.drop_guard() })
     }
 
-    /// Whom a question is put to: the newest of the calls that may have asked it. It takes as long as calls are just being sent
-    /// of which one may turn out to be named.
+    /// Returns the calls that an elicitation may belong to. If it names a request that is not registered yet, this waits until
+    /// the request is registered or no open call is without one.
     ///
     /// # Errors
-    /// There is none, or they are of several chats.
+    /// Returns an error if there is no such call, or if there are such calls of several chats.
     pub(crate) async fn route_elicitation(&self, origin: &Origin) -> Result<ElicitationRoute, Unroutable> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // From here on nothing is missed that happens after the look.
+            // Changes after this point are noticed.
             changed.as_mut().enable();
-            if let Some(found) = self.lock().route_elicitation(origin, &self.elicits_unattributed) {
-                return found;
+            if let Some(route) = self.lock().route_elicitation(origin, &self.elicits_unattributed) {
+                return route;
             }
             changed.await;
         }
     }
 
-    /// Shows how far a call is. A report that is not further than the last one is dropped.
-    pub(crate) fn progressed(&self, news: &ProgressNotificationParam) {
+    /// Reports the progress of the call that it belongs to. Progress that is not beyond the last report is dropped.
+    pub(crate) fn report_progress(&self, progress: &ProgressNotificationParam) {
         let mut calls = self.lock();
-        let named =
-            |call: &&mut OpenCall| call.sent.as_ref().is_some_and(|(_, token)| *token == news.progress_token);
-        // The lock is held until the report has been handed on, because a newer one must not overtake it.
-        match calls.open.values_mut().find(named) {
-            Some(call) => call.progressed(news),
-            None => calls.keep_early(news),
+        let call = calls.open.values_mut().find(|call| match &call.request {
+            Some((_, token)) => *token == progress.progress_token,
+            None => false,
+        });
+        // The lock is held during the report, because newer progress must not overtake it.
+        match call {
+            Some(call) => call.report_progress(progress),
+            None => calls.keep_early_progress(progress),
         }
     }
 
-    /// The answer to the request of a call is more than is read. The library only says that none came.
-    pub(crate) fn too_large(&self, id: RequestId) {
+    /// Marks the response to a request as too large. The library only reports that no response came.
+    pub(crate) fn mark_too_large(&self, id: RequestId) {
         let mut calls = self.lock();
-        // That may be known before it is known whose request it is.
-        let may_be = |call: &OpenCall| call.sent.as_ref().is_none_or(|(sent, _)| *sent == id);
-        if calls.open.values().any(may_be) {
+        // The response may be noticed before its request is registered.
+        let may_be_open = calls.open.values().any(|call| match &call.request {
+            Some((request, _)) => *request == id,
+            None => true,
+        });
+        if may_be_open {
             calls.too_large.insert(id);
         }
         drop(calls);
@@ -184,17 +191,20 @@ impl OpenCalls {
     }
 }
 
-fn progress(news: &ProgressNotificationParam) -> Value {
-    let mut output = Map::from_iter([("progress".to_owned(), number(news.progress))]);
-    output.extend(news.total.map(|total| ("total".to_owned(), number(total))));
-    output.extend(news.message.as_deref().map(|message| {
-        let end = message.floor_char_boundary(LONGEST_MESSAGE);
-        ("message".to_owned(), message[..end].into())
-    }));
+/// Returns progress as the partial output of a call.
+fn progress_output(progress: &ProgressNotificationParam) -> Value {
+    let mut output = Map::from_iter([("progress".to_owned(), number(progress.progress))]);
+    if let Some(total) = progress.total {
+        output.insert("total".to_owned(), number(total));
+    }
+    if let Some(message) = &progress.message {
+        let end = message.floor_char_boundary(MAX_PROGRESS_MESSAGE);
+        output.insert("message".to_owned(), message[..end].into());
+    }
     Value::Object(output)
 }
 
-/// A whole number without a fraction, as JavaScript writes it.
+/// Returns a number as JavaScript writes it: a whole number has no fraction.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { Value::from(value as i64) } else { Value::from(value) }
 }
@@ -206,11 +216,11 @@ impl OpenCall {
         self.context.owner == context.owner && self.context.chat == context.chat
     }
 
-    fn progressed(&mut self, news: &ProgressNotificationParam) {
-        // Notifications are handled side by side, so that an old one may come late.
-        if self.progress.is_none_or(|latest| news.progress > latest) {
-            self.progress = Some(news.progress);
-            self.context.report(progress(news));
+    fn report_progress(&mut self, progress: &ProgressNotificationParam) {
+        // Notifications are handled concurrently, so an old one may come late.
+        if self.progress.is_none_or(|latest| progress.progress > latest) {
+            self.progress = Some(progress.progress);
+            self.context.report(progress_output(progress));
         }
     }
 }
@@ -218,83 +228,88 @@ impl OpenCall {
 // === impl CallTable ===
 
 impl CallTable {
-    /// A server may be faster than the task that has sent it the request.
-    fn keep_early(&mut self, news: &ProgressNotificationParam) {
-        let may_be_of_a_call = self.open.values().any(|call| call.sent.is_none());
-        let is_newest =
-            self.early.get(&news.progress_token).is_none_or(|known| news.progress > known.progress);
-        if may_be_of_a_call && is_newest && self.early.len() < MOST_EARLY {
-            self.early.insert(news.progress_token.clone(), news.clone());
+    /// Keeps progress that arrives before its request is registered: a server may be faster than the task that sent the
+    /// request.
+    fn keep_early_progress(&mut self, progress: &ProgressNotificationParam) {
+        let may_be_of_a_call = self.open.values().any(|call| call.request.is_none());
+        let is_newest = match self.early_progress.get(&progress.progress_token) {
+            Some(known) => progress.progress > known.progress,
+            None => true,
+        };
+        if may_be_of_a_call && is_newest && self.early_progress.len() < MAX_EARLY_PROGRESS {
+            self.early_progress.insert(progress.progress_token.clone(), progress.clone());
         }
     }
 
-    /// What comes early is only kept for calls that may have asked for it.
-    fn forget_early(&mut self) {
-        if self.open.values().all(|call| call.sent.is_some()) {
-            self.early = HashMap::new();
+    /// Drops early progress if the requests of all open calls are registered.
+    fn drop_early_progress(&mut self) {
+        if self.open.values().all(|call| call.request.is_some()) {
+            self.early_progress = HashMap::new();
         }
     }
 
-    /// As [`OpenCalls::asker`]; `None` if it cannot be told before a call has been sent.
+    /// Does what [`OpenCalls::route_elicitation`] does, but returns `None` if the request of a call must be registered first.
     fn route_elicitation(
         &self,
         origin: &Origin,
         elicits_unattributed: &AtomicBool,
     ) -> Option<Result<ElicitationRoute, Unroutable>> {
-        // One that was cancelled is over for all others, even while it winds up.
+        // A cancelled call gets no elicitations any more, even if it has not been closed yet.
         let open: Vec<&OpenCall> =
             self.open.values().filter(|call| !call.context.cancelled.is_cancelled()).collect();
-        let may_ask = match origin {
+        let candidates: Vec<&OpenCall> = match origin {
             Origin::Unknown => {
                 elicits_unattributed.store(true, Ordering::SeqCst);
                 open
             }
             Origin::Request(id) => {
-                let named = |call: &&OpenCall| call.sent.as_ref().is_some_and(|(sent, _)| sent == id);
-                let found = open.iter().copied().find(named);
-                if found.is_none() && open.iter().any(|call| call.sent.is_none()) {
+                let named = open.iter().find(|call| match &call.request {
+                    Some((request, _)) => request == id,
+                    None => false,
+                });
+                if named.is_none() && open.iter().any(|call| call.request.is_none()) {
                     return None;
                 }
-                found.into_iter().collect()
+                named.into_iter().copied().collect()
             }
         };
-        let Some((newest, others)) = may_ask.split_last() else { return Some(Err(Unroutable::NoCall)) };
+        let Some((newest, others)) = candidates.split_last() else { return Some(Err(Unroutable::NoCall)) };
         let context = newest.context.clone();
         if !others.iter().all(|call| call.is_of_chat(&context)) {
-            for call in may_ask {
-                note(&call.unanswered, Unanswered::SeveralChats);
+            for call in candidates {
+                note_unanswered(&call.unanswered, Unanswered::SeveralChats);
             }
             return Some(Err(Unroutable::SeveralChats));
         }
         Some(Ok(ElicitationRoute {
             other_candidates: others.iter().map(|call| call.context.call.clone()).collect(),
-            ended: may_ask.iter().map(|call| call.ended.clone()).collect(),
-            _pauses: may_ask.iter().map(|call| call.context.pause()).collect(),
-            unanswered: may_ask.iter().map(|call| call.unanswered.clone()).collect(),
+            ended: candidates.iter().map(|call| call.ended.clone()).collect(),
+            _pauses: candidates.iter().map(|call| call.context.pause()).collect(),
+            unanswered: candidates.iter().map(|call| call.unanswered.clone()).collect(),
             context,
         }))
     }
 }
 
-fn note(notes: &Notes, unanswered: Unanswered) {
-    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
-    // A server may ask again and again.
-    if !notes.contains(&unanswered) {
-        notes.push(unanswered);
+/// Adds an entry, unless the list has it already: a server may elicit again and again.
+fn note_unanswered(list: &UnansweredList, unanswered: Unanswered) {
+    let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+    if !list.contains(&unanswered) {
+        list.push(unanswered);
     }
 }
 
 // === impl ElicitationRoute ===
 
 impl ElicitationRoute {
-    /// Has the calls that may have asked tell that nobody answered.
-    pub(crate) fn note(&self, unanswered: &Unanswered) {
-        for notes in &self.unanswered {
-            note(notes, unanswered.clone());
+    /// Has all calls of the route say in their results that the elicitation was not answered.
+    pub(crate) fn note_unanswered(&self, unanswered: &Unanswered) {
+        for list in &self.unanswered {
+            note_unanswered(list, unanswered.clone());
         }
     }
 
-    /// Waits until no call is left that may have asked.
+    /// Waits until all calls of the route have ended.
     pub(crate) async fn ended(&self) {
         for ended in &self.ended {
             ended.cancelled().await;
@@ -305,55 +320,57 @@ impl ElicitationRoute {
 // === impl OpenCallGuard ===
 
 impl OpenCallGuard {
-    /// The call is on its way to the server as this request.
-    pub(crate) fn sent(&self, id: RequestId, token: ProgressToken) {
+    /// Registers the request of the call, which has been sent to the server.
+    pub(crate) fn register_request(&self, id: RequestId, token: ProgressToken) {
         let mut calls = self.calls.lock();
-        let early = calls.early.remove(&token);
+        let early_progress = calls.early_progress.remove(&token);
         if let Some(call) = calls.open.get_mut(&self.key) {
-            call.sent = Some((id, token));
-            if let Some(news) = early {
-                call.progressed(&news);
+            call.request = Some((id, token));
+            if let Some(progress) = early_progress {
+                call.report_progress(&progress);
             }
         }
-        calls.forget_early();
+        calls.drop_early_progress();
         drop(calls);
         self.calls.changed.notify_waiters();
     }
 
-    /// What became of questions that may have been its own and that nobody answered.
+    /// Returns the elicitations that may have belonged to the call and were not answered.
     pub(crate) fn unanswered(&self) -> Vec<Unanswered> {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until its answer has turned out to be more than is read.
-    pub(crate) async fn too_large(&self) {
+    /// Waits until the response has turned out to be too large.
+    pub(crate) async fn wait_until_too_large(&self) {
         loop {
             let changed = self.calls.changed.notified();
             tokio::pin!(changed);
-            // From here on nothing is missed that happens after the look.
+            // Changes after this point are noticed.
             changed.as_mut().enable();
-            if self.answer_is_too_large() {
+            if self.is_too_large() {
                 return;
             }
             changed.await;
         }
     }
 
-    /// Whether its answer was more than is read.
-    pub(crate) fn answer_is_too_large(&self) -> bool {
+    /// Returns whether the response was larger than the limit.
+    pub(crate) fn is_too_large(&self) -> bool {
         let calls = self.calls.lock();
-        let sent = calls.open.get(&self.key).and_then(|call| call.sent.as_ref());
-        sent.is_some_and(|(id, _)| calls.too_large.contains(id))
+        match calls.open.get(&self.key).and_then(|call| call.request.as_ref()) {
+            Some((id, _)) => calls.too_large.contains(id),
+            None => false,
+        }
     }
 }
 
 impl Drop for OpenCallGuard {
     fn drop(&mut self) {
         let mut calls = self.calls.lock();
-        if let Some((id, _)) = calls.open.remove(&self.key).and_then(|call| call.sent) {
+        if let Some((id, _)) = calls.open.remove(&self.key).and_then(|call| call.request) {
             calls.too_large.remove(&id);
         }
-        calls.forget_early();
+        calls.drop_early_progress();
         drop(calls);
         self.calls.changed.notify_waiters();
     }
@@ -372,151 +389,151 @@ mod tests {
         CallContext::new(Owner::new(owner), ChatId::new(chat), ToolCallId::new(call))
     }
 
-    fn sent(place: &OpenCallGuard, id: i64) {
-        place.sent(RequestId::Number(id), ProgressToken(RequestId::Number(id)));
+    fn register(call: &OpenCallGuard, id: i64) {
+        call.register_request(RequestId::Number(id), ProgressToken(RequestId::Number(id)));
     }
 
-    fn asker(calls: &OpenCalls, origin: &Origin) -> Result<ElicitationRoute, Unroutable> {
-        calls.route_elicitation(origin).now_or_never().expect("it can be told at once")
+    fn route(calls: &OpenCalls, origin: &Origin) -> Result<ElicitationRoute, Unroutable> {
+        calls.route_elicitation(origin).now_or_never().expect("no request is missing")
     }
 
-    fn asked(calls: &OpenCalls, origin: &Origin) -> Result<String, Unroutable> {
-        asker(calls, origin).map(|asker| asker.context.call.to_string())
+    fn routed_call(calls: &OpenCalls, origin: &Origin) -> Result<String, Unroutable> {
+        route(calls, origin).map(|route| route.context.call.to_string())
     }
 
     #[test]
-    fn a_question_belongs_to_the_newest_call_of_the_only_chat() {
+    fn an_elicitation_belongs_to_the_newest_call_of_the_only_chat() {
         let calls = Arc::new(OpenCalls::default());
-        assert_eq!(asked(&calls, &Origin::Unknown), Err(Unroutable::NoCall));
+        assert_eq!(routed_call(&calls, &Origin::Unknown), Err(Unroutable::NoCall));
         let _one = calls.open(context("ann", "chat", "a")).unwrap();
         let two = calls.open(context("ann", "chat", "b")).unwrap();
-        assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("b"));
+        assert_eq!(routed_call(&calls, &Origin::Unknown).as_deref(), Ok("b"));
         drop(two);
-        assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("a"));
+        assert_eq!(routed_call(&calls, &Origin::Unknown).as_deref(), Ok("a"));
     }
 
     #[test]
-    fn a_question_that_may_be_of_two_chats_belongs_to_nobody_and_both_are_told() {
+    fn an_elicitation_that_may_be_of_two_chats_belongs_to_neither_and_both_note_it() {
         for (owner, chat) in [("ann", "other"), ("bob", "chat")] {
             let calls = Arc::new(OpenCalls::default());
             let one = calls.open(context("ann", "chat", "a")).unwrap();
             let other = calls.open(context(owner, chat, "b")).unwrap();
-            assert_eq!(asked(&calls, &Origin::Unknown), Err(Unroutable::SeveralChats));
-            assert_eq!(asked(&calls, &Origin::Unknown), Err(Unroutable::SeveralChats));
-            for place in [&one, &other] {
-                assert_eq!(place.unanswered(), [Unanswered::SeveralChats]);
+            assert_eq!(routed_call(&calls, &Origin::Unknown), Err(Unroutable::SeveralChats));
+            assert_eq!(routed_call(&calls, &Origin::Unknown), Err(Unroutable::SeveralChats));
+            for call in [&one, &other] {
+                assert_eq!(call.unanswered(), [Unanswered::SeveralChats]);
             }
         }
     }
 
     #[test]
-    fn once_the_server_has_asked_the_open_calls_are_of_one_chat() {
+    fn after_an_elicitation_without_an_origin_the_open_calls_are_of_one_chat() {
         let calls = Arc::new(OpenCalls::default());
         let one = calls.open(context("ann", "chat", "a")).unwrap();
         let two = calls.open(context("ann", "chat", "b")).unwrap();
-        assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("b"));
+        assert_eq!(routed_call(&calls, &Origin::Unknown).as_deref(), Ok("b"));
         assert!(calls.open(context("ann", "other", "c")).is_none());
         assert!(calls.open(context("bob", "chat", "c")).is_none());
-        let three = calls.open(context("ann", "chat", "c")).expect("the same chat");
+        let three = calls.open(context("ann", "chat", "c")).expect("it is a call of that chat");
         let mut changed = Box::pin(calls.changed.notified());
         assert!(changed.as_mut().now_or_never().is_none());
         drop((one, two, three));
-        assert!(changed.now_or_never().is_some(), "who waits looks again");
+        assert!(changed.now_or_never().is_some(), "a waiting call looks again");
         assert!(calls.open(context("bob", "chat", "c")).is_some());
     }
 
     #[test]
-    fn a_question_that_names_its_call_leaves_the_others_alone() {
+    fn an_elicitation_that_names_its_call_does_not_restrict_other_chats() {
         let calls = Arc::new(OpenCalls::default());
         let one = calls.open(context("ann", "chat", "a")).unwrap();
-        sent(&one, 1);
-        assert_eq!(asked(&calls, &Origin::Request(RequestId::Number(1))).as_deref(), Ok("a"));
+        register(&one, 1);
+        assert_eq!(routed_call(&calls, &Origin::Request(RequestId::Number(1))).as_deref(), Ok("a"));
         assert!(calls.open(context("bob", "other", "b")).is_some());
     }
 
     #[test]
-    fn a_question_waits_for_the_call_that_it_names_to_be_sent() {
+    fn an_elicitation_waits_until_the_request_that_it_names_is_registered() {
         let calls = Arc::new(OpenCalls::default());
         let one = calls.open(context("ann", "chat", "a")).unwrap();
         let two = calls.open(context("bob", "other", "b")).unwrap();
         let origin = Origin::Request(RequestId::Number(2));
-        let mut asker = Box::pin(calls.route_elicitation(&origin));
-        assert!(asker.as_mut().now_or_never().is_none(), "it may be of either");
-        sent(&one, 1);
-        assert!(asker.as_mut().now_or_never().is_none());
-        sent(&two, 2);
-        let found = asker.now_or_never().expect("the call is known").unwrap();
-        assert_eq!(found.context.call.as_str(), "b");
+        let mut route = Box::pin(calls.route_elicitation(&origin));
+        assert!(route.as_mut().now_or_never().is_none(), "it may belong to either call");
+        register(&one, 1);
+        assert!(route.as_mut().now_or_never().is_none());
+        register(&two, 2);
+        let route = route.now_or_never().expect("the call is known").unwrap();
+        assert_eq!(route.context.call.as_str(), "b");
     }
 
     #[test]
-    fn a_question_that_names_its_call_belongs_to_it() {
+    fn an_elicitation_that_names_its_call_belongs_to_it() {
         let calls = Arc::new(OpenCalls::default());
         let one = calls.open(context("ann", "chat", "a")).unwrap();
         let two = calls.open(context("bob", "other", "b")).unwrap();
-        sent(&one, 1);
-        sent(&two, 2);
-        assert_eq!(asked(&calls, &Origin::Request(RequestId::Number(1))).as_deref(), Ok("a"));
+        register(&one, 1);
+        register(&two, 2);
+        assert_eq!(routed_call(&calls, &Origin::Request(RequestId::Number(1))).as_deref(), Ok("a"));
         drop(one);
-        assert_eq!(asked(&calls, &Origin::Request(RequestId::Number(1))), Err(Unroutable::NoCall));
+        assert_eq!(routed_call(&calls, &Origin::Request(RequestId::Number(1))), Err(Unroutable::NoCall));
     }
 
     #[test]
-    fn a_question_that_may_be_of_several_calls_names_them_all() {
+    fn an_elicitation_that_may_be_of_several_calls_names_them_all() {
         let calls = Arc::new(OpenCalls::default());
         let one = calls.open(context("ann", "chat", "a")).unwrap();
         let _two = calls.open(context("ann", "chat", "b")).unwrap();
         let _three = calls.open(context("ann", "chat", "c")).unwrap();
-        let other_candidates = |origin| asker(&calls, &origin).unwrap().other_candidates;
+        let other_candidates = |origin| route(&calls, &origin).unwrap().other_candidates;
         assert_eq!(other_candidates(Origin::Unknown), [ToolCallId::new("a"), ToolCallId::new("b")]);
-        sent(&one, 1);
+        register(&one, 1);
         assert_eq!(other_candidates(Origin::Request(RequestId::Number(1))), []);
     }
 
     #[test]
-    fn a_question_is_not_put_through_a_call_that_was_cancelled() {
+    fn an_elicitation_is_not_routed_to_a_cancelled_call() {
         let calls = Arc::new(OpenCalls::default());
         let _one = calls.open(context("ann", "chat", "a")).unwrap();
         let cancelled = context("ann", "chat", "b");
         cancelled.cancelled.cancel();
         let _two = calls.open(cancelled).unwrap();
-        assert_eq!(asked(&calls, &Origin::Unknown).as_deref(), Ok("a"));
+        assert_eq!(routed_call(&calls, &Origin::Unknown).as_deref(), Ok("a"));
     }
 
     #[test]
-    fn a_question_ends_with_the_last_call_that_may_have_asked_it() {
+    fn an_elicitation_ends_with_the_last_call_that_it_may_belong_to() {
         let calls = Arc::new(OpenCalls::default());
         let one = calls.open(context("ann", "chat", "a")).unwrap();
         let two = calls.open(context("ann", "chat", "b")).unwrap();
-        let asker = asker(&calls, &Origin::Unknown).unwrap();
+        let route = route(&calls, &Origin::Unknown).unwrap();
         drop(two);
-        assert_eq!(asker.ended().now_or_never(), None);
+        assert_eq!(route.ended().now_or_never(), None);
         drop(one);
-        assert_eq!(asker.ended().now_or_never(), Some(()));
+        assert_eq!(route.ended().now_or_never(), Some(()));
     }
 
     #[test]
-    fn an_answer_that_is_too_large_is_known_to_its_call_alone() {
+    fn a_response_that_is_too_large_is_known_to_its_call_alone() {
         let calls = Arc::new(OpenCalls::default());
         let (one, two) = (
             calls.open(context("ann", "chat", "a")).unwrap(),
             calls.open(context("ann", "chat", "b")).unwrap(),
         );
-        sent(&two, 2);
-        calls.too_large(RequestId::Number(1));
-        sent(&one, 1);
-        assert!(one.answer_is_too_large() && !two.answer_is_too_large());
+        register(&two, 2);
+        calls.mark_too_large(RequestId::Number(1));
+        register(&one, 1);
+        assert!(one.is_too_large() && !two.is_too_large());
         drop(one);
-        calls.too_large(RequestId::Number(1));
-        assert!(calls.lock().too_large.is_empty(), "nobody asks any more");
+        calls.mark_too_large(RequestId::Number(1));
+        assert!(calls.lock().too_large.is_empty(), "no call is open that may have sent the request");
     }
 
-    /// Keeps what it is told.
+    /// Keeps the reports.
     #[derive(Default)]
-    struct Ears(Mutex<Vec<Value>>);
+    struct RecordingHost(Mutex<Vec<Value>>);
 
     #[async_trait::async_trait]
-    impl ToolHost for Ears {
+    impl ToolHost for RecordingHost {
         fn report(&self, _: &ToolCallId, output: Value) {
             self.0.lock().unwrap().push(output);
         }
@@ -527,37 +544,37 @@ mod tests {
     }
 
     #[test]
-    fn progress_that_comes_late_is_not_shown() {
-        let (calls, ears) = (Arc::new(OpenCalls::default()), Arc::new(Ears::default()));
-        let place = calls.open(context("ann", "chat", "a").with_host(ears.clone())).unwrap();
-        sent(&place, 1);
-        let news = |token, progress| {
-            calls.progressed(&ProgressNotificationParam::new(
+    fn late_progress_is_not_reported() {
+        let (calls, host) = (Arc::new(OpenCalls::default()), Arc::new(RecordingHost::default()));
+        let call = calls.open(context("ann", "chat", "a").with_host(host.clone())).unwrap();
+        register(&call, 1);
+        let report = |token, progress| {
+            calls.report_progress(&ProgressNotificationParam::new(
                 ProgressToken(RequestId::Number(token)),
                 progress,
             ));
         };
-        news(1, 2.0);
-        news(1, 1.0);
-        news(2, 9.0);
-        news(1, 3.0);
-        drop(place);
-        news(1, 4.0);
-        assert_eq!(*ears.0.lock().unwrap(), [json!({"progress": 2}), json!({"progress": 3})]);
+        report(1, 2.0);
+        report(1, 1.0);
+        report(2, 9.0);
+        report(1, 3.0);
+        drop(call);
+        report(1, 4.0);
+        assert_eq!(*host.0.lock().unwrap(), [json!({"progress": 2}), json!({"progress": 3})]);
     }
 
-    /// Takes a report only after a newer one has been handled, if that can be.
-    struct Slow {
+    /// Has newer progress handled before it keeps a report, if the lock allows it.
+    struct SlowHost {
         calls: Arc<OpenCalls>,
         shown: Mutex<Vec<Value>>,
     }
 
     #[async_trait::async_trait]
-    impl ToolHost for Slow {
+    impl ToolHost for SlowHost {
         fn report(&self, _: &ToolCallId, output: Value) {
             let is_free = self.calls.calls.try_lock().is_ok();
             if output["progress"] == 1 && is_free {
-                self.calls.progressed(&first_call_is_at(2.0));
+                self.calls.report_progress(&progress_of_first_call(2.0));
             }
             self.shown.lock().unwrap().push(output);
         }
@@ -567,47 +584,48 @@ mod tests {
         }
     }
 
-    fn first_call_is_at(progress: f64) -> ProgressNotificationParam {
+    fn progress_of_first_call(progress: f64) -> ProgressNotificationParam {
         ProgressNotificationParam::new(ProgressToken(RequestId::Number(1)), progress)
     }
 
     #[test]
     fn progress_on_its_way_is_not_overtaken_by_newer_progress() {
         let calls = Arc::new(OpenCalls::default());
-        let slow = Arc::new(Slow { calls: calls.clone(), shown: Mutex::default() });
-        let place = calls.open(context("ann", "chat", "a").with_host(slow.clone())).unwrap();
-        sent(&place, 1);
-        calls.progressed(&first_call_is_at(1.0));
-        calls.progressed(&first_call_is_at(2.0));
-        assert_eq!(*slow.shown.lock().unwrap(), [json!({"progress": 1}), json!({"progress": 2})]);
+        let host = Arc::new(SlowHost { calls: calls.clone(), shown: Mutex::default() });
+        let call = calls.open(context("ann", "chat", "a").with_host(host.clone())).unwrap();
+        register(&call, 1);
+        calls.report_progress(&progress_of_first_call(1.0));
+        calls.report_progress(&progress_of_first_call(2.0));
+        assert_eq!(*host.shown.lock().unwrap(), [json!({"progress": 1}), json!({"progress": 2})]);
     }
 
     #[test]
-    fn progress_that_comes_before_the_request_is_known_is_shown_when_it_is() {
-        let (calls, ears) = (Arc::new(OpenCalls::default()), Arc::new(Ears::default()));
-        let place = calls.open(context("ann", "chat", "a").with_host(ears.clone())).unwrap();
-        calls.progressed(&first_call_is_at(4.0));
-        calls.progressed(&first_call_is_at(5.0));
-        calls.progressed(&first_call_is_at(3.0));
-        sent(&place, 1);
-        assert_eq!(*ears.0.lock().unwrap(), [json!({"progress": 5})]);
-        calls.progressed(&first_call_is_at(5.0));
-        calls.progressed(&first_call_is_at(6.0));
-        assert_eq!(*ears.0.lock().unwrap(), [json!({"progress": 5}), json!({"progress": 6})]);
-        drop(place);
-        calls.progressed(&first_call_is_at(7.0));
-        assert!(calls.lock().early.is_empty(), "no call is open that may have asked");
+    fn progress_before_the_request_is_registered_is_reported_afterwards() {
+        let (calls, host) = (Arc::new(OpenCalls::default()), Arc::new(RecordingHost::default()));
+        let call = calls.open(context("ann", "chat", "a").with_host(host.clone())).unwrap();
+        calls.report_progress(&progress_of_first_call(4.0));
+        calls.report_progress(&progress_of_first_call(5.0));
+        calls.report_progress(&progress_of_first_call(3.0));
+        register(&call, 1);
+        assert_eq!(*host.0.lock().unwrap(), [json!({"progress": 5})]);
+        calls.report_progress(&progress_of_first_call(5.0));
+        calls.report_progress(&progress_of_first_call(6.0));
+        assert_eq!(*host.0.lock().unwrap(), [json!({"progress": 5}), json!({"progress": 6})]);
+        drop(call);
+        calls.report_progress(&progress_of_first_call(7.0));
+        assert!(calls.lock().early_progress.is_empty(), "no call is open that may have sent the token");
     }
 
     #[test]
-    fn progress_says_no_more_than_the_server_did() {
-        let news = |progress| ProgressNotificationParam::new(ProgressToken(RequestId::Number(1)), progress);
-        assert_eq!(progress(&news(1.0)).to_string(), r#"{"progress":1}"#);
-        let mut more = news(0.5);
+    fn progress_has_only_the_fields_that_the_server_sent() {
+        let notification =
+            |progress| ProgressNotificationParam::new(ProgressToken(RequestId::Number(1)), progress);
+        assert_eq!(progress_output(&notification(1.0)).to_string(), r#"{"progress":1}"#);
+        let mut more = notification(0.5);
         more.total = Some(4.0);
         more.message = Some("reading".into());
-        assert_eq!(progress(&more).to_string(), r#"{"progress":0.5,"total":4,"message":"reading"}"#);
-        more.message = Some("x".repeat(LONGEST_MESSAGE + 1));
-        assert_eq!(progress(&more)["message"].as_str().map(str::len), Some(LONGEST_MESSAGE));
+        assert_eq!(progress_output(&more).to_string(), r#"{"progress":0.5,"total":4,"message":"reading"}"#);
+        more.message = Some("x".repeat(MAX_PROGRESS_MESSAGE + 1));
+        assert_eq!(progress_output(&more)["message"].as_str().map(str::len), Some(MAX_PROGRESS_MESSAGE));
     }
 }

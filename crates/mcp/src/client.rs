@@ -1,4 +1,5 @@
-//! What a server may ask of Fermata: elicitation in form mode, and nothing else.
+//! The client side of MCP: the requests and notifications that a server may send. The only request that is supported is
+//! elicitation in form mode.
 
 use std::sync::Arc;
 
@@ -20,17 +21,18 @@ use crate::{
     server::Server,
 };
 
-/// The question that is understood.
-const ELICIT: &str = "elicitation/create";
+/// The method of an elicitation request.
+const ELICITATION_METHOD: &str = "elicitation/create";
 
-/// The longest question and the largest schema of an answer, in bytes: both are shown to a person, and kept with the chat.
-const LONGEST_QUESTION: usize = 16_000;
-const LARGEST_FORM: usize = 64_000;
+/// The largest message of an elicitation, in bytes. It is shown to a person and stored with the chat.
+const MAX_MESSAGE: usize = 16_000;
+/// The largest schema of an elicitation, as JSON in bytes. It is stored with the chat, too.
+const MAX_SCHEMA: usize = 64_000;
 
-/// The key in `_meta` of a cancellation that no person has made: the reason for it.
-const REASON: &str = "fermata/reason";
+/// The key in `_meta` of the reason for a cancellation that no person has made.
+const REASON_KEY: &str = "fermata/reason";
 
-/// Fermata, as one server sees it.
+/// The handler of requests and notifications that come over one connection.
 pub(crate) struct Client {
     server: Arc<Server>,
     link: Link,
@@ -43,8 +45,9 @@ impl Client {
         Self { server, link }
     }
 
-    /// Puts a question to whom it belongs, until it is answered or can no longer be.
-    async fn ask(
+    /// Shows an elicitation to the person whose call it belongs to, and waits for the reply. It is cancelled if it belongs to no
+    /// open call, when all calls that it may belong to have ended, and when the connection is closed.
+    async fn elicit(
         &self,
         message: String,
         requested_schema: Value,
@@ -54,47 +57,51 @@ impl Client {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Origin::Request(id.clone()),
             Some(InboundStreamOrigin::Unassociated) | None => Origin::Unknown,
         };
-        let found = tokio::select! {
+        let route = tokio::select! {
             biased;
             () = self.link.closed.cancelled() => return ElicitationReply::Cancel,
             () = context.ct.cancelled() => return ElicitationReply::Cancel,
-            found = self.link.calls.route_elicitation(&origin) => found,
+            route = self.link.calls.route_elicitation(&origin) => route,
         };
-        let name = self.server.name.as_str();
-        let asker = match found {
-            Ok(asker) => asker,
+        let server = self.server.name.as_str();
+        let route = match route {
+            Ok(route) => route,
             Err(Unroutable::NoCall) => {
-                tracing::warn!(server = name, "an MCP server's question is cancelled: no call of it is open");
+                tracing::warn!(
+                    server,
+                    "an elicitation of an MCP server is cancelled because no call to it is open"
+                );
                 return ElicitationReply::Cancel;
             }
             Err(Unroutable::SeveralChats) => {
                 let reason = self.server.explain_unanswered(&Unanswered::SeveralChats);
-                tracing::warn!(server = name, reason, "an MCP server's question is cancelled");
+                tracing::warn!(server, reason, "an elicitation of an MCP server is cancelled");
                 return ElicitationReply::Unanswered { reason };
             }
         };
         let elicitation = Elicitation {
             message,
             requested_schema,
-            server: Some(name.to_owned()),
-            other_candidates: asker.other_candidates.clone(),
+            server: Some(server.to_owned()),
+            other_candidates: route.other_candidates.clone(),
         };
         let reply = tokio::select! {
             biased;
-            () = asker.ended() => ElicitationReply::Cancel,
+            () = route.ended() => ElicitationReply::Cancel,
             () = self.link.closed.cancelled() => ElicitationReply::Cancel,
             () = context.ct.cancelled() => ElicitationReply::Cancel,
-            reply = asker.context.elicit(elicitation) => reply,
+            reply = route.context.elicit(elicitation) => reply,
         };
         if let ElicitationReply::Unanswered { reason } = &reply {
-            tracing::warn!(server = name, chat = %asker.context.chat, reason, "an MCP server's question is cancelled");
-            asker.note(&Unanswered::Reason(reason.clone()));
+            let (chat, call) = (&route.context.chat, &route.context.call);
+            tracing::warn!(server, %chat, %call, reason, "an elicitation of an MCP server is cancelled");
+            route.note_unanswered(&Unanswered::Reason(reason.clone()));
         }
         reply
     }
 }
 
-fn answer(reply: ElicitationReply) -> ElicitResult {
+fn elicit_result(reply: ElicitationReply) -> ElicitResult {
     match reply {
         ElicitationReply::Accept(content) => {
             ElicitResult::new(ElicitationAction::Accept).with_content(content)
@@ -103,22 +110,23 @@ fn answer(reply: ElicitationReply) -> ElicitResult {
         ElicitationReply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
         ElicitationReply::Unanswered { reason } => {
             let mut result = ElicitResult::new(ElicitationAction::Cancel);
-            result.meta = Some(MetaObject(JsonObject::from_iter([(REASON.to_owned(), reason.into())])));
+            result.meta = Some(MetaObject(JsonObject::from_iter([(REASON_KEY.to_owned(), reason.into())])));
             result
         }
     }
 }
 
 fn check_size(message: &str, requested_schema: &Value) -> Result<(), ErrorData> {
-    if message.len() <= LONGEST_QUESTION && requested_schema.to_string().len() <= LARGEST_FORM {
-        return Ok(());
+    if message.len() > MAX_MESSAGE || requested_schema.to_string().len() > MAX_SCHEMA {
+        let limits = format!(
+            "a message may have at most {MAX_MESSAGE} bytes, and a requested schema {MAX_SCHEMA} bytes"
+        );
+        return Err(ErrorData::invalid_params(limits, None));
     }
-    let limits =
-        format!("a message has at most {LONGEST_QUESTION} bytes, and a requested schema {LARGEST_FORM}");
-    Err(ErrorData::invalid_params(limits, None))
+    Ok(())
 }
 
-fn not_a_form() -> ErrorData {
+fn unsupported_mode() -> ErrorData {
     ErrorData::invalid_params("only elicitation in form mode is supported", None)
 }
 
@@ -136,40 +144,43 @@ impl ClientHandler for Client {
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
-            return Err(not_a_form());
+            return Err(unsupported_mode());
         };
         let requested_schema = serde_json::to_value(requested_schema)
             .map_err(|_| ErrorData::invalid_params("the requested schema cannot be read", None))?;
         check_size(&message, &requested_schema)?;
-        Ok(answer(self.ask(message, requested_schema, &context).await))
+        Ok(elicit_result(self.elicit(message, requested_schema, &context).await))
     }
 
-    /// A question whose schema the library does not know is still a question.
+    /// Handles an elicitation with a schema that the library cannot read. It is shown to the person like any other.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
-        if request.method != ELICIT {
+        if request.method != ELICITATION_METHOD {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
         }
         let params = request.params.unwrap_or_default();
         if params.get("mode").is_some_and(|mode| mode != "form") {
-            return Err(not_a_form());
+            return Err(unsupported_mode());
         }
         let (Some(message), Some(schema @ Value::Object(_))) =
             (params.get("message").and_then(Value::as_str), params.get("requestedSchema"))
         else {
-            return Err(ErrorData::invalid_params("message and requestedSchema are needed", None));
+            return Err(ErrorData::invalid_params("message and requestedSchema are required", None));
         };
         check_size(message, schema)?;
-        let result = answer(self.ask(message.into(), schema.clone(), &context).await);
+        let result = elicit_result(self.elicit(message.into(), schema.clone(), &context).await);
         serde_json::to_value(result)
             .map(CustomResult::new)
             .map_err(|_| ErrorData::internal_error("the answer cannot be written", None))
     }
 
-    #[expect(deprecated, reason = "the library would answer for us, with an empty list")]
+    #[expect(
+        deprecated,
+        reason = "the library's default handler would return an empty list instead of an error"
+    )]
     async fn list_roots(
         &self,
         _: RequestContext<RoleClient>,
@@ -177,8 +188,8 @@ impl ClientHandler for Client {
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots/list", None))
     }
 
-    async fn on_progress(&self, news: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.link.calls.progressed(&news);
+    async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.link.calls.report_progress(&progress);
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -193,11 +204,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_has_a_size() {
+    fn an_elicitation_has_a_limited_size() {
         let schema = json!({"type": "object"});
-        assert!(check_size(&"x".repeat(LONGEST_QUESTION), &schema).is_ok());
-        let error = check_size(&"x".repeat(LONGEST_QUESTION + 1), &schema).unwrap_err();
+        assert!(check_size(&"x".repeat(MAX_MESSAGE), &schema).is_ok());
+        let error = check_size(&"x".repeat(MAX_MESSAGE + 1), &schema).unwrap_err();
         assert!(error.message.contains("16000"), "{error}");
-        assert!(check_size("Which?", &json!({"type": "object", "title": "x".repeat(LARGEST_FORM)})).is_err());
+        assert!(check_size("Which?", &json!({"type": "object", "title": "x".repeat(MAX_SCHEMA)})).is_err());
     }
 }

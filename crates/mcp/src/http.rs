@@ -148,7 +148,7 @@ impl Http {
                 let calls = self.calls.clone();
                 let notice = move |error: &SseError| {
                     if is_too_large(error) {
-                        calls.too_large(call.clone());
+                        calls.mark_too_large(call.clone());
                     }
                 };
                 StreamableHttpPostResponse::Sse(stream.inspect_err(notice).boxed(), session)

@@ -1,12 +1,12 @@
-//! Tools of other programs: Fermata as a client of MCP servers.
+//! A client of MCP servers, which makes their tools available to models.
 //!
-//! A [`Hub`] keeps a connection to each configured server, lists its tools as [`fermata_tools::Tool`]s and starts
-//! it again when it ends. This crate does not know models, messages, HTTP routes or SQL, nor who may use a tool:
-//! policies see its tools like any other.
+//! A [`Hub`] keeps a connection to each configured server, lists the server's tools as [`fermata_tools::Tool`]s, and
+//! reconnects when a connection is lost. This crate does not know models, messages, HTTP routes or SQL. It does not decide
+//! who may use a tool either: policies treat its tools like all others.
 //!
-//! Invariants: a server that fails takes nothing down but its own open calls · what a server asks is put to the
-//! person whose call it belongs to, or to nobody · no secret of the configuration is logged or told to a model ·
-//! nothing that a hub started outlives it.
+//! Invariants: a server that fails affects only its own open calls · an elicitation of a server is shown only to the person
+//! whose call it belongs to, and to no one if that is not certain · no secret of the configuration is logged or sent to a
+//! model · no process, task or connection of a hub outlives it.
 
 mod calls;
 mod client;

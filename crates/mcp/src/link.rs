@@ -1,5 +1,4 @@
-//! What is known of a connection from the outside: that it is lost, that it is in doubt, that its list of tools is
-//! old.
+//! The state of a connection that calls, the client and the supervisor share.
 
 use std::{
     borrow::Cow,
@@ -16,20 +15,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::OpenCalls;
 
-/// One connection to a server, from its beginning to its end. Cheap to clone.
+/// The shared state of one connection to a server. Clones are cheap and share the state.
 #[derive(Clone, Default)]
 pub(crate) struct Link {
-    /// Its open calls.
+    /// The open calls of the connection.
     pub(crate) calls: Arc<OpenCalls>,
-    /// Ends with it. Never before everything that was read has been handed on.
+    /// Cancelled when the connection is closed, and not before everything that was received has been handed on.
     pub(crate) closed: CancellationToken,
-    /// Something went wrong that may mean that the server is gone.
+    /// Notifies the supervisor that an error occurred after which the server may be gone, so that it sends a ping.
     pub(crate) check_alive: Arc<Notify>,
-    /// The server says that it has other tools now.
+    /// Notifies the supervisor that the server's tools have changed.
     pub(crate) list_changed: Arc<Notify>,
 }
 
-/// A transport that tells at once that nothing comes any more; the library first takes its time to wind up.
+/// A transport that marks the link as closed as soon as the other end closes it. The library itself reports that only after
+/// it has shut the connection down.
 pub(crate) struct MonitoredTransport<T> {
     transport: T,
     closed: CancellationToken,
@@ -38,7 +38,7 @@ pub(crate) struct MonitoredTransport<T> {
 // === impl Link ===
 
 impl Link {
-    /// A new connection. `asks`: whether its server has asked something without saying for which call, on any connection.
+    /// Creates the state of a new connection. `elicits_unattributed` is shared by all connections to the server.
     pub(crate) fn new(elicits_unattributed: Arc<AtomicBool>) -> Self {
         Self { calls: Arc::new(OpenCalls::new(elicits_unattributed)), ..Self::default() }
     }

@@ -81,13 +81,13 @@ impl McpTool {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let handle =
             peer.send_request_with_option(request, PeerRequestOptions::no_options()).await.map_err(end)?;
-        place.sent(handle.id.clone(), handle.progress_token.clone());
+        place.register_request(handle.id.clone(), handle.progress_token.clone());
         let mut awaited = PendingRequest { peer: peer.clone(), id: Some(handle.id.clone()) };
         let answer = tokio::select! {
             biased;
             answer = handle.await_response() => answer.map_err(end),
             () = context.cancelled.cancelled() => return Err(CallFailure::Failed(cancelled())),
-            () = place.too_large() => Err(CallFailure::Failed(too_large(&server.name))),
+            () = place.wait_until_too_large() => Err(CallFailure::Failed(too_large(&server.name))),
             () = link.closed.cancelled() => Err(CallFailure::Failed(lost(&server.name))),
         };
         awaited.id = None;
@@ -100,7 +100,7 @@ impl McpTool {
                     .collect();
                 output(server, result, &unanswered).map_err(CallFailure::Failed)
             }
-            Err(_) if place.answer_is_too_large() => Err(CallFailure::Failed(too_large(&server.name))),
+            Err(_) if place.is_too_large() => Err(CallFailure::Failed(too_large(&server.name))),
             Err(end) => {
                 if matches!(&end, CallFailure::Failed(error) if error.error_type == ErrorType::Network) {
                     link.check_alive.notify_one();
