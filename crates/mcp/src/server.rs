@@ -1,4 +1,4 @@
-//! A server as its tools see it: there, not there, or gone for good.
+//! A configured server as its tools see it: its sessions, and whether they are connected.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,107 +21,108 @@ use crate::{
     supervisor::Connector,
 };
 
-/// The servers that are configured now, by name. A tool finds its server here each time that it is called, so that it
-/// outlives a change of how that is reached.
+/// The servers that are configured now, by name. A tool looks its server up for each call, so it stays usable when the
+/// server's configuration changes.
 #[derive(Default)]
 pub(crate) struct Servers(Mutex<BTreeMap<String, Arc<Server>>>);
 
-/// A configured server. Who keeps its sessions running is elsewhere.
+/// A configured server. It does not run its sessions itself; [`crate::supervisor`] does.
 pub(crate) struct Server {
-    /// Its name in the settings.
+    /// The server's name in the settings.
     pub(crate) name: String,
-    /// What must not be told.
+    /// The values that must be removed from texts.
     pub(crate) secrets: Secrets,
-    /// Whether what its tools say about themselves is believed.
+    /// `true` if the annotations of its tools are trusted.
     pub(crate) trusts_annotations: bool,
-    /// The most sessions besides the shared one.
+    /// The maximum number of sessions besides the shared one.
     pub(crate) max_processes: usize,
-    /// How long such a session lives that no call uses.
+    /// The time after which an unused session is closed. The shared session is never closed for this reason.
     pub(crate) idle_timeout: Duration,
-    /// The way to it.
+    /// Opens connections to the server.
     pub(crate) connector: Arc<dyn Connector>,
     processes: Option<Processes>,
-    /// Whether it has asked the person something without saying for which call. Once true, always true.
+    /// `true` once the server has sent an elicitation that does not say to which call it belongs. It never becomes `false` again.
     pub(crate) elicits_unattributed: Arc<AtomicBool>,
-    /// The session that lists the tools. It serves everybody's calls where calls need none of their own.
+    /// The session that lists the tools. It also serves the calls that need no session of their chat or owner.
     pub(crate) shared: Arc<Session>,
-    /// The other ones.
+    /// The sessions that serve one chat or one owner.
     pub(crate) sessions: Sessions,
 }
 
-/// One connection to a server after the other.
+/// A session with a server. When its connection is lost, it gets a new one.
 pub(crate) struct Session {
     state: watch::Sender<State>,
 }
 
-/// What a call is made over.
+/// The session over which a call is made.
 pub(crate) struct AcquiredSession {
     pub(crate) scope: Scope,
     pub(crate) connection: Connection,
-    /// Keeps the session while the call uses it.
-    _used: Option<SessionGuard>,
+    /// Keeps the session open while the call uses it. The shared session needs no guard.
+    _guard: Option<SessionGuard>,
 }
 
-/// How a session is.
+/// The state of a session.
 #[derive(Clone)]
 pub(crate) enum State {
-    /// It was not yet up, nor did it fail.
+    /// The first connection is being opened.
     Starting,
-    /// It failed, and is started again later.
+    /// There is no connection. It is opened again later.
     Down,
-    /// It answers.
+    /// It is connected and its tools are listed.
     Up(Connection),
-    /// It is no longer wanted.
+    /// It has ended and gets no other connection.
     Ended,
 }
 
-/// A connection that can be used.
+/// A connection over which calls can be made.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    /// Where requests are put.
+    /// The peer that requests are sent to.
     pub(crate) peer: Peer<RoleClient>,
-    /// What else is known of it.
+    /// The shared state of the connection.
     pub(crate) link: Link,
-    /// The names of the tools that it has now.
+    /// The names of the tools that the server has over this connection.
     pub(crate) tools: Arc<BTreeSet<String>>,
 }
 
 // === impl Servers ===
 
 impl Servers {
-    /// These are the ones now.
+    /// Replaces all servers.
     pub(crate) fn replace(&self, servers: BTreeMap<String, Arc<Server>>) {
         *self.lock() = servers;
     }
 
-    /// The one of that name.
+    /// Returns the server with this name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Server>> {
         self.lock().get(name).cloned()
     }
 
-    /// Whether this is one of them, and not one that another has replaced.
+    /// Returns whether the server is configured now and has not been replaced by another one of its name.
     pub(crate) fn is_current(&self, server: &Arc<Server>) -> bool {
         self.lock().get(&server.name).is_some_and(|current| Arc::ptr_eq(current, server))
     }
 
-    /// Waits until the server of that name can take the call, for as long as that takes, also if it is replaced meanwhile.
+    /// Waits until the server with this name has a session for the call, without a time limit. If the server is replaced
+    /// meanwhile, this waits for the new one.
     ///
     /// # Errors
-    /// None of that name is configured.
+    /// Returns an error if no server of that name is configured.
     pub(crate) async fn acquire_session(
         &self,
         name: &str,
         context: &CallContext,
     ) -> Result<(Arc<Server>, AcquiredSession), ToolError> {
-        let mut ended = None;
+        let mut ended: Option<Arc<Server>> = None;
         loop {
-            let current = self.get(name);
-            // One that has ended is not waited for again, whatever happens.
-            let server = current
-                .filter(|server| ended.as_ref().is_none_or(|ended| !Arc::ptr_eq(ended, server)))
-                .ok_or_else(|| {
-                    ToolError::internal(format!("The MCP server {name} is no longer configured."))
-                })?;
+            let not_configured =
+                || ToolError::internal(format!("The MCP server {name} is no longer configured."));
+            let server = self.get(name).ok_or_else(not_configured)?;
+            // A server that has ended must not be tried again, or this would loop without waiting.
+            if ended.is_some_and(|ended| Arc::ptr_eq(&ended, &server)) {
+                return Err(not_configured());
+            }
             match server.acquire_session(context).await {
                 Some(session) => return Ok((server, session)),
                 None => ended = Some(server),
@@ -152,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Whose calls the session is to serve that takes this one.
+    /// Returns the scope of the session that the call must use.
     pub(crate) fn scope(&self, context: &CallContext) -> Scope {
         match self.processes {
             Some(Processes::Shared) => Scope::Shared,
@@ -163,23 +164,23 @@ impl Server {
         }
     }
 
-    /// Waits until a session is up that may serve the call, for as long as that takes. `None` once the server is no longer
-    /// wanted.
+    /// Waits until a session for the call is connected, without a time limit. Returns `None` if the server ends.
     async fn acquire_session(self: &Arc<Self>, context: &CallContext) -> Option<AcquiredSession> {
         let scope = self.scope(context);
-        let waits = || context.waits_for(format!("the MCP server {} was not there", self.name));
-        if scope == Scope::Shared {
-            let _waits = waits();
-            let connection = self.shared.connection().await?;
-            return Some(AcquiredSession { scope, connection, _used: None });
-        }
-        let used = Sessions::acquire(self, &scope, context).await?;
-        let _waits = waits();
-        let connection = used.session().connection().await?;
-        Some(AcquiredSession { scope, connection, _used: Some(used) })
+        let guard = match scope {
+            Scope::Shared => None,
+            Scope::Owner(_) | Scope::Chat(..) => Some(Sessions::acquire(self, &scope, context).await?),
+        };
+        let session = match &guard {
+            Some(guard) => guard.session(),
+            None => &self.shared,
+        };
+        let _waiting = context.waits_for(format!("the MCP server {} was not connected", self.name));
+        let connection = session.connection().await?;
+        Some(AcquiredSession { scope, connection, _guard: guard })
     }
 
-    /// What is said about a question of one of its calls that was put to nobody, or that nobody answered.
+    /// Returns the text for a person and a model about an elicitation that was not answered.
     pub(crate) fn explain_unanswered(&self, unanswered: &Unanswered) -> String {
         let name = &self.name;
         match unanswered {
@@ -191,9 +192,9 @@ impl Server {
                     }
                 };
                 format!(
-                    "The MCP server {name} asked the person something, and nobody was shown the question: calls of several \
-                     chats ran in one process of it, and nothing says which of them asked. {from_now_on}, so the tool can be \
-                     called again."
+                    "The MCP server {name} asked the person something, but the question was shown to no one: calls of several \
+                     chats ran in one process of it, and the server does not say which call asked. {from_now_on}, so the \
+                     tool can be called again."
                 )
             }
             Unanswered::Reason(reason) => {
@@ -206,17 +207,17 @@ impl Server {
 // === impl Session ===
 
 impl Session {
-    /// Tells those who wait for it how it is.
+    /// Sets the state and wakes the tasks that wait for it.
     pub(crate) fn set_state(&self, state: State) {
         self.state.send_replace(state);
     }
 
-    /// Waits until it has been up or has failed.
+    /// Waits until the first attempt to connect has succeeded or failed.
     pub(crate) async fn wait_until_started(&self) {
         let _ = self.state.subscribe().wait_for(|state| !matches!(state, State::Starting)).await;
     }
 
-    /// Waits until it is up, for as long as that takes. `None` once it is no longer wanted.
+    /// Waits until the session is connected, without a time limit. Returns `None` if it ends.
     async fn connection(&self) -> Option<Connection> {
         let mut state = self.state.subscribe();
         let usable = state.wait_for(|state| match state {

@@ -1,12 +1,14 @@
-//! Sessions of a server that serve one chat or one owner: started when they are needed, ended when they are not.
+//! The sessions of a server that serve one chat or one owner. They are started when a call needs them and ended when they are
+//! not used for some time.
 //!
-//! A program has one session, so a session is a process there. This module does not know when a call needs a session of its own.
+//! A server that is a program has one process per session. This module does not decide which calls need such a session.
 //!
-//! Invariants: no more sessions are open than the settings allow, those that are just ending included · a session that a call
-//! uses is not ended for others · nothing that was started here outlives [`Sessions::close`].
+//! Invariants: there are never more sessions than the settings allow, including those that are ending · a session that a call
+//! uses is not ended to make room for others · no session outlives [`Sessions::close`].
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -25,45 +27,45 @@ use crate::{
     supervisor::Supervisor,
 };
 
-/// Whose calls a session serves.
+/// The calls that a session serves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
-    /// Everybody's.
+    /// The calls of all owners.
     Shared,
-    /// Those of one owner.
+    /// The calls of one owner.
     Owner(String),
-    /// Those of one chat.
+    /// The calls of one chat. The first field is its owner.
     Chat(String, ChatId),
 }
 
-/// The sessions of one server that do not serve everybody.
+/// The sessions of one server, except for the shared one.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    open: Mutex<SessionTable>,
-    /// A session has ended, or is used by nobody any more.
+    table: Mutex<SessionTable>,
+    /// Notifies when a session has ended or a call no longer uses one.
     freed: Notify,
 }
 
 #[derive(Default)]
 struct SessionTable {
     sessions: BTreeMap<Scope, Arc<ScopedSession>>,
-    /// How many are ending.
+    /// The number of sessions that have been removed from `sessions` but have not ended yet.
     ending: usize,
     tasks: JoinSet<()>,
     closed: bool,
 }
 
-/// A session with those who use it.
+/// A session, and its use by calls.
 struct ScopedSession {
     session: Arc<Session>,
-    end: CancellationToken,
-    /// How many calls use it. It only grows under the lock of [`Sessions::open`].
+    stop: CancellationToken,
+    /// The number of calls that use the session. It is incremented only under the lock of [`Sessions::table`].
     uses: watch::Sender<usize>,
-    /// Since when none does.
+    /// The time at which the last use ended.
     unused_since: Mutex<Instant>,
 }
 
-/// One call's use of a session, until it is dropped.
+/// The use of a session by one call. It ends when this is dropped.
 pub(crate) struct SessionGuard {
     server: Arc<Server>,
     scoped: Arc<ScopedSession>,
@@ -84,8 +86,8 @@ impl Scope {
 // === impl Sessions ===
 
 impl Sessions {
-    /// The session that serves this scope, started if there is none, once there is room for it. `None` after
-    /// [`Sessions::close`].
+    /// Returns the session for this scope. If there is none, this waits until there is room for it and starts it. Returns `None`
+    /// after [`Sessions::close`].
     pub(crate) async fn acquire(
         server: &Arc<Server>,
         scope: &Scope,
@@ -96,18 +98,18 @@ impl Sessions {
         loop {
             let freed = sessions.freed.notified();
             tokio::pin!(freed);
-            // From here on nothing is missed that happens after the look.
+            // Sessions that are freed after this point are noticed.
             freed.as_mut().enable();
             {
-                let mut open = sessions.open();
-                if open.closed {
+                let mut table = sessions.table();
+                if table.closed {
                     return None;
                 }
-                if let Some(scoped) = open.find_or_start(server, scope) {
+                if let Some(scoped) = table.find_or_start(server, scope) {
                     scoped.uses.send_modify(|uses| *uses += 1);
                     return Some(SessionGuard { server: server.clone(), scoped });
                 }
-                open.make_room();
+                table.make_room();
             }
             if waiting.is_none() {
                 waiting = Some(context.waits_for(format!(
@@ -119,56 +121,57 @@ impl Sessions {
         }
     }
 
-    /// Ends all sessions and waits until they have ended. Nothing is started afterwards.
+    /// Ends all sessions and waits until they have ended. No session is started afterwards.
     pub(crate) async fn close(&self) {
         let mut tasks = {
-            let mut open = self.open();
-            open.closed = true;
-            while let Some(scope) = open.sessions.keys().next().cloned() {
-                open.end(&scope);
+            let mut table = self.table();
+            table.closed = true;
+            while let Some(scope) = table.sessions.keys().next().cloned() {
+                table.end(&scope);
             }
-            std::mem::take(&mut open.tasks)
+            mem::take(&mut table.tasks)
         };
         self.freed.notify_waiters();
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Ends all sessions at once, without a word to those at the other end.
+    /// Ends all sessions immediately, without closing their connections properly. No session is started afterwards.
     pub(crate) fn abort(&self) {
-        let mut open = self.open();
-        open.closed = true;
-        for scoped in std::mem::take(&mut open.sessions).into_values() {
+        let mut table = self.table();
+        table.closed = true;
+        for scoped in mem::take(&mut table.sessions).into_values() {
             scoped.session.set_state(State::Ended);
         }
-        open.tasks = JoinSet::new();
-        drop(open);
+        table.tasks = JoinSet::new();
+        drop(table);
         self.freed.notify_waiters();
     }
 
-    /// Takes a session out if nobody uses it.
+    /// Ends a session if no call uses it. Returns whether it is ending, for whatever reason.
     fn retire_if_unused(&self, scope: &Scope, scoped: &Arc<ScopedSession>) -> bool {
-        let mut open = self.open();
-        let is_current = open.sessions.get(scope).is_some_and(|current| Arc::ptr_eq(current, scoped));
+        let mut table = self.table();
+        let is_current = table.sessions.get(scope).is_some_and(|current| Arc::ptr_eq(current, scoped));
         if is_current && scoped.is_unused() {
-            open.end(scope);
+            table.end(scope);
         }
-        scoped.end.is_cancelled()
+        scoped.stop.is_cancelled()
     }
 
-    /// A session that was taken out is no more.
+    /// Notes that a session that was ending has ended.
     fn session_ended(&self) {
-        self.open().ending -= 1;
+        self.table().ending -= 1;
         self.freed.notify_waiters();
     }
 
-    fn open(&self) -> MutexGuard<'_, SessionTable> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, SessionTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 // === impl SessionTable ===
 
 impl SessionTable {
+    /// Returns the session for this scope, and starts it if there is none. Returns `None` if there is no room for it.
     fn find_or_start(&mut self, server: &Arc<Server>, scope: &Scope) -> Option<Arc<ScopedSession>> {
         if let Some(scoped) = self.sessions.get(scope) {
             return Some(scoped.clone());
@@ -178,18 +181,18 @@ impl SessionTable {
         }
         let scoped = Arc::new(ScopedSession {
             session: Arc::default(),
-            end: CancellationToken::new(),
+            stop: CancellationToken::new(),
             uses: watch::Sender::new(0),
             unused_since: Mutex::new(Instant::now()),
         });
         self.sessions.insert(scope.clone(), scoped.clone());
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(run_session(server.clone(), scope.clone(), scoped.clone()));
-        tracing::debug!(server = server.name, ?scope, "an MCP server gets a process more");
+        tracing::debug!(server = server.name, ?scope, "another session with an MCP server is started");
         Some(scoped)
     }
 
-    /// Ends the session that has been unused for the longest time, unless one is ending already.
+    /// Ends the session that has been unused for the longest time, unless another one is ending already.
     fn make_room(&mut self) {
         if self.ending > 0 {
             return;
@@ -204,28 +207,26 @@ impl SessionTable {
     fn end(&mut self, scope: &Scope) {
         if let Some(scoped) = self.sessions.remove(scope) {
             self.ending += 1;
-            scoped.end.cancel();
+            scoped.stop.cancel();
         }
     }
 }
 
-/// Keeps a session running until it is ended, or until nobody has used it for long enough.
+/// Runs a session until it is ended or has not been used for the idle timeout.
 async fn run_session(server: Arc<Server>, scope: Scope, scoped: Arc<ScopedSession>) {
-    let supervisor = Supervisor::new(server.clone(), scoped.session.clone(), None, scoped.end.clone());
-    let idle = async {
+    let supervisor = Supervisor::new(server.clone(), scoped.session.clone(), None, scoped.stop.clone());
+    let end_when_idle = async {
         loop {
-            scoped.unused_for(server.idle_timeout).await;
+            tokio::select! {
+                () = scoped.stop.cancelled() => break,
+                () = scoped.wait_until_unused_for(server.idle_timeout) => {}
+            }
             if server.sessions.retire_if_unused(&scope, &scoped) {
                 break;
             }
         }
     };
-    tokio::join!(supervisor.run(), async {
-        tokio::select! {
-            () = scoped.end.cancelled() => {}
-            () = idle => {}
-        }
-    });
+    tokio::join!(supervisor.run(), end_when_idle);
     server.sessions.session_ended();
 }
 
@@ -240,13 +241,13 @@ impl ScopedSession {
         *self.unused_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody has used it for so long.
-    async fn unused_for(&self, long: Duration) {
+    /// Waits until no call has used the session for this time.
+    async fn wait_until_unused_for(&self, time: Duration) {
         let mut uses = self.uses.subscribe();
         loop {
-            // The sender lives as long as this.
+            // It only fails if the sender is dropped, which is a field of `self`.
             let _ = uses.wait_for(|uses| *uses == 0).await;
-            if timeout(long, uses.wait_for(|uses| *uses > 0)).await.is_err() {
+            if timeout(time, uses.wait_for(|uses| *uses > 0)).await.is_err() {
                 return;
             }
         }
