@@ -1,6 +1,6 @@
-//! Which tools a server has.
+//! Lists the tools of a server.
 //!
-//! A tool that cannot be read is left out, so that it does not hide the others.
+//! A tool that cannot be read is left out, and the others are listed.
 
 use std::collections::BTreeSet;
 
@@ -10,43 +10,43 @@ use rmcp::{
 };
 use serde_json::Value;
 
-/// The most pages that are asked for: a server that never comes to an end would be listed for ever.
-const MOST_PAGES: usize = 1_000;
-/// The most tools of one server. Providers take fewer in one request.
-const MOST_TOOLS: usize = 500;
-/// The longest name and the longest cursor that are kept, in bytes.
-const LONGEST_NAME: usize = 1_000;
-/// As much of a description as is told to models, in bytes.
-const LONGEST_DESCRIPTION: usize = 16_000;
-/// The largest input schema, as JSON.
-const LARGEST_SCHEMA: usize = 256_000;
+/// The maximum number of pages that are requested. Without it, a server with endless pages would be listed for ever.
+const MAX_PAGES: usize = 1_000;
+/// The maximum number of tools of one server. Providers accept fewer in one request.
+const MAX_TOOLS: usize = 500;
+/// The maximum length of a tool's name and of a cursor, in bytes.
+const MAX_NAME: usize = 1_000;
+/// The length to which a description is cut, in bytes.
+const MAX_DESCRIPTION: usize = 16_000;
+/// The maximum size of an input schema, as JSON in bytes.
+const MAX_SCHEMA: usize = 256_000;
 
-/// What a server has listed, within the limits.
+/// The tools that a server has listed, within the limits.
 #[derive(Debug, Default, PartialEq)]
 struct ToolListing {
     tools: Vec<Tool>,
-    /// How many tools are left out because something of them is too large.
+    /// The number of tools that are left out because their name or schema is too large.
     too_large: usize,
-    /// Whether there are more than the most.
+    /// `true` if there are more tools than the maximum.
     is_cut: bool,
 }
 
-/// Asks a server for all of its tools, page by page. What is over the limits is left out, and the log says so.
+/// Lists all tools of a server, page by page. Tools beyond the limits are left out, which is logged.
 ///
 /// # Errors
-/// It does not answer, or not with a list.
-pub(crate) async fn list(server: &str, peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ServiceError> {
+/// Returns an error if the server does not answer, or answers with something else than a list.
+pub(crate) async fn list_tools(server: &str, peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ServiceError> {
     if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Vec::new());
     }
     let mut listed = ToolListing::default();
     let mut seen = BTreeSet::new();
     let mut cursor = None;
-    for _ in 0..MOST_PAGES {
-        let (page, next) = ask(peer, cursor).await?;
+    for _ in 0..MAX_PAGES {
+        let (page, next) = request_page(peer, cursor).await?;
         listed.add(page);
         match next {
-            Some(next) if !listed.is_cut && next.len() <= LONGEST_NAME && seen.insert(next.clone()) => {
+            Some(next) if !listed.is_cut && next.len() <= MAX_NAME && seen.insert(next.clone()) => {
                 cursor = Some(next);
             }
             Some(_) | None => break,
@@ -56,8 +56,8 @@ pub(crate) async fn list(server: &str, peer: &Peer<RoleClient>) -> Result<Vec<To
         tracing::warn!(
             server,
             too_large = listed.too_large,
-            "an MCP server lists more than is taken: at most {MOST_TOOLS} tools, each with a name of {LONGEST_NAME} and an input \
-             schema of {LARGEST_SCHEMA} bytes"
+            "some tools of an MCP server are left out; a server may have {MAX_TOOLS} tools, each with a name of {MAX_NAME} bytes \
+             and an input schema of {MAX_SCHEMA} bytes"
         );
     }
     Ok(listed.tools)
@@ -69,38 +69,38 @@ impl ToolListing {
     fn add(&mut self, page: Vec<Tool>) {
         for tool in page {
             let schema = serde_json::to_string(&tool.input_schema).map_or(usize::MAX, |schema| schema.len());
-            if tool.name.len() > LONGEST_NAME || schema > LARGEST_SCHEMA {
+            if tool.name.len() > MAX_NAME || schema > MAX_SCHEMA {
                 self.too_large += 1;
-            } else if self.tools.len() == MOST_TOOLS {
+            } else if self.tools.len() == MAX_TOOLS {
                 self.is_cut = true;
                 return;
             } else {
-                self.tools.push(bare(tool));
+                self.tools.push(stripped(tool));
             }
         }
     }
 }
 
-/// The tool with what is used of it, as it is kept for as long as the server is configured.
-fn bare(tool: Tool) -> Tool {
+/// Returns the tool with only the fields that are used. Tools are kept in memory as long as their server is configured.
+fn stripped(tool: Tool) -> Tool {
     let mut description = tool.description.or(tool.title.map(Into::into)).unwrap_or_default().into_owned();
-    if description.len() > LONGEST_DESCRIPTION {
-        description.truncate(description.floor_char_boundary(LONGEST_DESCRIPTION));
+    if description.len() > MAX_DESCRIPTION {
+        description.truncate(description.floor_char_boundary(MAX_DESCRIPTION));
         description.push('…');
     }
-    let bare = Tool::new(tool.name, description, tool.input_schema);
+    let stripped = Tool::new(tool.name, description, tool.input_schema);
     match tool.annotations {
         Some(annotations) => {
             let mut hints = ToolAnnotations::new();
             hints.read_only_hint = annotations.read_only_hint;
             hints.destructive_hint = annotations.destructive_hint;
-            bare.with_annotations(hints)
+            stripped.with_annotations(hints)
         }
-        None => bare,
+        None => stripped,
     }
 }
 
-async fn ask(
+async fn request_page(
     peer: &Peer<RoleClient>,
     cursor: Option<String>,
 ) -> Result<(Vec<Tool>, Option<String>), ServiceError> {
@@ -108,15 +108,15 @@ async fn ask(
     let request = ListToolsRequest { params, ..ListToolsRequest::default() };
     match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
         ServerResult::ListToolsResult(page) => Ok((page.tools, page.next_cursor)),
-        ServerResult::CustomResult(page) => one_by_one(&page.0).ok_or(ServiceError::UnexpectedResponse),
+        ServerResult::CustomResult(page) => read_one_by_one(&page.0).ok_or(ServiceError::UnexpectedResponse),
         _ => Err(ServiceError::UnexpectedResponse),
     }
 }
 
-/// Reads a list of which the library could not read all.
-fn one_by_one(page: &Value) -> Option<(Vec<Tool>, Option<String>)> {
-    let read = |tool: &Value| serde_json::from_value(tool.clone()).ok();
-    let tools: Vec<Tool> = page.get("tools")?.as_array()?.iter().filter_map(read).collect();
+/// Reads a page that the library could not read as a whole. Tools that cannot be read are left out.
+fn read_one_by_one(page: &Value) -> Option<(Vec<Tool>, Option<String>)> {
+    let tools = page.get("tools")?.as_array()?;
+    let tools = tools.iter().filter_map(|tool| serde_json::from_value(tool.clone()).ok()).collect();
     Some((tools, page.get("nextCursor").and_then(Value::as_str).map(str::to_owned)))
 }
 
@@ -133,7 +133,7 @@ mod tests {
             {"name": "without a schema"},
             7,
         ], "nextCursor": "2"});
-        let (tools, next) = one_by_one(&page).unwrap();
+        let (tools, next) = read_one_by_one(&page).unwrap();
         assert_eq!(tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>(), ["good"]);
         assert_eq!(next.as_deref(), Some("2"));
     }
@@ -144,34 +144,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_left_out_and_hides_no_other() {
+    fn a_tool_that_is_too_large_is_left_out_and_does_not_hide_the_others() {
         let mut listed = ToolListing::default();
-        let schema = json!({"type": "object", "description": "x".repeat(LARGEST_SCHEMA)});
+        let schema = json!({"type": "object", "description": "x".repeat(MAX_SCHEMA)});
         listed.add(vec![
             tool("large", "", schema),
-            tool(&"n".repeat(LONGEST_NAME + 1), "", json!({})),
-            tool("talks", &"ä".repeat(LONGEST_DESCRIPTION), json!({})),
+            tool(&"n".repeat(MAX_NAME + 1), "", json!({})),
+            tool("talks", &"ä".repeat(MAX_DESCRIPTION), json!({})),
         ]);
         assert_eq!((listed.too_large, listed.is_cut), (2, false));
         let description = listed.tools[0].description.as_deref().unwrap();
-        assert!(description.len() <= LONGEST_DESCRIPTION + '…'.len_utf8() && description.ends_with("ä…"));
+        assert!(description.len() <= MAX_DESCRIPTION + '…'.len_utf8() && description.ends_with("ä…"));
     }
 
     #[test]
-    fn no_more_tools_are_taken_than_the_most() {
+    fn no_more_tools_are_listed_than_the_maximum() {
         let mut listed = ToolListing::default();
         let tools = |count: usize| (0..count).map(|n| tool(&n.to_string(), "", json!({}))).collect();
-        listed.add(tools(MOST_TOOLS));
+        listed.add(tools(MAX_TOOLS));
         assert!(!listed.is_cut);
         listed.add(tools(1));
-        assert!(listed.is_cut && listed.tools.len() == MOST_TOOLS);
+        assert!(listed.is_cut && listed.tools.len() == MAX_TOOLS);
     }
 
     #[test]
-    fn only_what_is_used_of_a_tool_is_kept() {
+    fn only_the_used_fields_of_a_tool_are_kept() {
         let full = json!({"name": "a", "title": "A", "inputSchema": {}, "outputSchema": {"type": "object"},
             "annotations": {"title": "x", "readOnlyHint": true, "openWorldHint": true}, "_meta": {"x": "y"}});
         let kept = json!({"name": "a", "description": "A", "inputSchema": {}, "annotations": {"readOnlyHint": true}});
-        assert_eq!(json!(bare(serde_json::from_value(full).unwrap())), kept);
+        assert_eq!(json!(stripped(serde_json::from_value(full).unwrap())), kept);
     }
 }

@@ -1,6 +1,6 @@
-//! A server that is a program: its environment, its end, and what it says on the side.
+//! A server that is a program: its environment, its exit, and its standard error.
 //!
-//! Invariant: when a [`Program`] is dropped, it and all that it started in its process group are killed.
+//! Invariant: when a [`Program`] is dropped, all processes of its process group are killed.
 
 use std::{collections::BTreeMap, env, io, process::Stdio, time::Duration};
 
@@ -13,29 +13,29 @@ use tokio::{
 
 use crate::config::Secrets;
 
-/// What a program gets of Fermata's environment: enough to find its way, and no keys.
+/// The variables of Fermata's environment that a program inherits. None of them usually contains a secret.
 const INHERITED: [&str; 7] = ["PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TERM"];
 
-/// How long a program may take to end when its input has ended, and again when it was told to.
-const GRACE: Duration = Duration::from_secs(2);
+/// The time that a program has to exit after its input has ended, and again after it was sent `SIGTERM`.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long what a program has written may take to be read after its end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The time for reading the remaining output of a program after its exit.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// The longest line of its standard error that is logged in one piece, in bytes.
-const LONGEST_LINE: u64 = 2_000;
+/// The longest line of standard error that is logged in one piece, in bytes.
+const MAX_LINE: u64 = 2_000;
 
-/// `SIGTERM`, which has this number wherever there are signals.
+/// The number of `SIGTERM`, which is the same on all Unix systems.
 #[cfg(unix)]
 const TERMINATE: i32 = 15;
 
 /// A running program.
 pub(crate) struct Program {
     child: Box<dyn ChildWrapper>,
-    ended: bool,
+    is_killed: bool,
 }
 
-/// The ends of a program's pipes.
+/// Fermata's ends of the pipes to a program.
 pub(crate) struct Pipes {
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
@@ -45,56 +45,57 @@ pub(crate) struct Pipes {
 // === impl Program ===
 
 impl Program {
-    /// Starts a program.
+    /// Starts a program in a process group of its own.
     ///
     /// # Errors
-    /// It is not there, or may not be run.
+    /// Returns an error if the program does not exist or cannot be executed.
     pub(crate) fn start(
         command: &str,
         args: &[String],
         env: &BTreeMap<String, String>,
     ) -> io::Result<(Self, Pipes)> {
         let mut command = Command::new(command);
-        command.args(args).env_clear().envs(inherited()).envs(env).kill_on_drop(true);
+        command.args(args).env_clear().envs(inherited_env()).envs(env).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = CommandWrap::from(command);
-        // What a launcher such as npx starts must end with it.
+        // A launcher such as npx starts other processes, which must end with it.
         #[cfg(unix)]
         command.wrap(process_wrap::tokio::ProcessGroup::leader());
         #[cfg(windows)]
         command.wrap(process_wrap::tokio::JobObject);
         let mut child = command.spawn()?;
         let (stdin, stdout, stderr) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
-        let program = Self { child, ended: false };
+        let program = Self { child, is_killed: false };
         match (stdin, stdout, stderr) {
             (Some(stdin), Some(stdout), Some(stderr)) => Ok((program, Pipes { stdin, stdout, stderr })),
-            _ => Err(io::Error::other("its pipes are missing")),
+            _ => Err(io::Error::other("the program's pipes are missing")),
         }
     }
 
-    /// Waits until it has ended and what it wrote has had time to be read. Usually its pipes tell so first, but what
-    /// it started may keep these open.
-    pub(crate) async fn ended(&mut self) {
+    /// Waits until the program has exited and its remaining output has had time to be read. Usually the end of its output is
+    /// noticed first, but processes that it started may keep the pipes open.
+    pub(crate) async fn wait(&mut self) {
         if self.child.wait().await.is_ok() {
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(DRAIN_TIME).await;
         }
     }
 
-    /// Ends it, its input having ended: it may do so by itself, is told to, and is killed, in this order.
-    pub(crate) async fn end(mut self) {
-        if timeout(GRACE, self.child.wait()).await.is_err() {
+    /// Stops the program, whose input must have ended. It may exit by itself, is then sent `SIGTERM`, and is killed at last.
+    pub(crate) async fn stop(mut self) {
+        if timeout(EXIT_TIMEOUT, self.child.wait()).await.is_err() {
             #[cfg(unix)]
             if self.child.signal(TERMINATE).is_ok() {
-                let _ = timeout(GRACE, self.child.wait()).await;
+                let _ = timeout(EXIT_TIMEOUT, self.child.wait()).await;
             }
         }
         self.kill();
-        let _ = timeout(GRACE, self.child.wait()).await;
+        let _ = timeout(EXIT_TIMEOUT, self.child.wait()).await;
     }
 
     fn kill(&mut self) {
-        if !std::mem::replace(&mut self.ended, true) {
-            // It fails where nobody is left, which is what is wanted.
+        if !self.is_killed {
+            self.is_killed = true;
+            // This fails if no process is left.
             let _ = self.child.start_kill();
         }
     }
@@ -106,16 +107,16 @@ impl Drop for Program {
     }
 }
 
-fn inherited() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
+fn inherited_env() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
     INHERITED.into_iter().filter_map(|name| Some((name, env::var_os(name)?)))
 }
 
-/// Logs what a program says on its standard error, until that ends.
-pub(crate) async fn log_lines(server: &str, stderr: impl AsyncRead + Unpin, secrets: &Secrets) {
+/// Logs the lines that a program writes to its standard error, until it is closed.
+pub(crate) async fn log_stderr(server: &str, stderr: impl AsyncRead + Unpin, secrets: &Secrets) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
-    // A longer line is logged in pieces, so that a program cannot fill the memory by never ending one.
-    while (&mut stderr).take(LONGEST_LINE).read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
+    // Longer lines are logged in pieces, so a program that never ends a line does not exhaust the memory.
+    while (&mut stderr).take(MAX_LINE).read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
         let text = String::from_utf8_lossy(&line);
         tracing::debug!(server, "{}", secrets.mask(text.trim_end()));
         line.clear();

@@ -1,4 +1,4 @@
-//! Keeps one server running: connects, lists its tools, watches, and begins again when it is lost.
+//! Keeps a session with a server connected: connects, lists the tools, watches the connection, and reconnects when it is lost.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -9,8 +9,11 @@ use rmcp::{
     service::RunningService,
     transport::{Transport, async_rw::AsyncRwTransport},
 };
-use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::Client,
@@ -19,54 +22,54 @@ use crate::{
     http,
     line_monitor::LineMonitor,
     link::{Link, MonitoredTransport},
-    listing::list,
-    program::{Pipes, Program, log_lines},
+    listing::list_tools,
+    program::{Pipes, Program, log_stderr},
     server::{Connection, Server, Session, State},
 };
 
-/// The first pause before a server is started again; each is twice the last.
+/// The pause before the first attempt to reconnect. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest pause. A connection that lasted as long was a good one.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long a server may take to greet and to list its tools; a program may have to be installed first.
+/// The longest pause. The pauses start from the first again after a connection that lasted this long.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// The time limit for connecting and listing the tools. It is long, because a program may have to be installed first.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a server may take to answer when it is asked whether it is there.
+/// The time limit for the answer to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// The least time between two lists of one server's tools.
-const LISTINGS_APART: Duration = Duration::from_secs(1);
-/// How long the library may take to wind a connection up.
+/// The minimum time between two lists of a server's tools.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
+/// The time limit for the library to close a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The way to a server.
+/// Opens connections to a server.
 #[async_trait]
 pub(crate) trait Connector: Send + Sync {
-    /// Opens a connection.
+    /// Opens a connection and initializes it.
     ///
     /// # Errors
-    /// It cannot be opened, or the server does not greet.
+    /// Returns an error if the connection cannot be opened or the server does not complete the MCP handshake.
     async fn connect(&self, client: Client, link: &Link) -> Result<LiveConnection, ConnectError>;
 }
 
-/// An open connection, with what ends with it.
+/// An open connection, and the program at its other end if there is one. The program is killed when this is dropped.
 pub(crate) struct LiveConnection {
     service: RunningService<RoleClient, Client>,
     program: Option<Program>,
-    _stderr: Option<AbortOnDropHandle<()>>,
+    /// The task that logs the standard error of the program. It is aborted when this is dropped.
+    _stderr: JoinSet<()>,
 }
 
-/// Takes the tools of a server whenever they have been listed.
+/// Receives the tools of a server each time that they have been listed.
 pub(crate) type Publish = Arc<dyn Fn(&Arc<Server>, Vec<Tool>) + Send + Sync>;
 
-/// The one who keeps a session with a server running.
+/// Keeps one session with a server connected.
 pub(crate) struct Supervisor {
     server: Arc<Server>,
     session: Arc<Session>,
-    /// Takes the tools that the session lists, if they are what the server's tools are known by.
+    /// Receives the tools that the session lists. Only the shared session of a server publishes its tools.
     publish: Option<Publish>,
-    /// Ends it.
-    end: CancellationToken,
-    /// What was logged last, so that it is not said again every half minute.
-    logged: Option<String>,
+    stop: CancellationToken,
+    /// The last reason for a failed attempt that was logged as a warning. Repetitions are logged at a lower level.
+    last_warning: Option<String>,
 }
 
 // === impl Supervisor ===
@@ -76,24 +79,24 @@ impl Supervisor {
         server: Arc<Server>,
         session: Arc<Session>,
         publish: Option<Publish>,
-        end: CancellationToken,
+        stop: CancellationToken,
     ) -> Self {
-        Self { server, session, publish, end, logged: None }
+        Self { server, session, publish, stop, last_warning: None }
     }
 
-    /// Keeps the session running until it is no longer wanted.
+    /// Keeps the session connected until the `stop` token is cancelled.
     pub(crate) async fn run(mut self) {
-        let end = self.end.clone();
+        let stop = self.stop.clone();
         let mut pause = FIRST_PAUSE;
         loop {
-            let since = Instant::now();
+            let started = Instant::now();
             self.connect_and_serve().await;
-            if since.elapsed() >= LONGEST_PAUSE {
+            if started.elapsed() >= MAX_PAUSE {
                 pause = FIRST_PAUSE;
             }
             tokio::select! {
-                () = end.cancelled() => break,
-                () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = stop.cancelled() => break,
+                () = sleep(pause) => pause = (pause * 2).min(MAX_PAUSE),
             }
         }
         self.session.set_state(State::Ended);
@@ -101,28 +104,30 @@ impl Supervisor {
 
     async fn connect_and_serve(&mut self) {
         let link = Link::new(self.server.elicits_unattributed.clone());
-        // Also when this is dropped in the middle.
-        let _lost = link.closed.clone().drop_guard();
-        let end = self.end.clone();
+        // The link is closed even if this future is dropped.
+        let _closed = link.closed.clone().drop_guard();
+        let stop = self.stop.clone();
         let started = tokio::select! {
             biased;
-            () = end.cancelled() => return,
+            () = stop.cancelled() => return,
             started = timeout(START_TIMEOUT, self.start(&link)) => started,
         };
         match started.unwrap_or(Err(ConnectError::Timeout(START_TIMEOUT))) {
             Ok(mut live) => {
-                self.logged = None;
+                self.last_warning = None;
                 self.serve(&mut live, &link).await;
                 link.closed.cancel();
-                self.session.set_state(if end.is_cancelled() { State::Ended } else { State::Down });
-                if !end.is_cancelled() {
+                if stop.is_cancelled() {
+                    self.session.set_state(State::Ended);
+                } else {
+                    self.session.set_state(State::Down);
                     tracing::warn!(server = self.server.name, "the connection to an MCP server was lost");
                 }
                 live.close().await;
             }
             Err(error) => {
                 self.session.set_state(State::Down);
-                self.log(&error);
+                self.log_connect_error(&error);
             }
         }
     }
@@ -130,14 +135,14 @@ impl Supervisor {
     async fn start(&self, link: &Link) -> Result<LiveConnection, ConnectError> {
         let client = Client::new(self.server.clone(), link.clone());
         let live = self.server.connector.connect(client, link).await?;
-        self.list(&live, link).await?;
+        self.refresh_tools(&live, link).await?;
         Ok(live)
     }
 
-    async fn list(&self, live: &LiveConnection, link: &Link) -> Result<(), ServiceError> {
-        let tools = list(&self.server.name, live.service.peer()).await?;
+    async fn refresh_tools(&self, live: &LiveConnection, link: &Link) -> Result<(), ServiceError> {
+        let tools = list_tools(&self.server.name, live.service.peer()).await?;
         let names = Arc::new(tools.iter().map(|tool| tool.name.clone().into_owned()).collect());
-        // Who waits until the server is up counts on its tools.
+        // Code that waits for the session to be connected relies on its tools being published.
         if let Some(publish) = &self.publish {
             publish(&self.server, tools);
         }
@@ -149,74 +154,88 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Returns when the connection is lost or the server no longer wanted.
+    /// Returns when the connection is lost or the session is stopped.
     async fn serve(&self, live: &mut LiveConnection, link: &Link) {
         let mut program = live.program.take();
         tokio::select! {
             biased;
-            () = self.end.cancelled() => {}
+            () = self.stop.cancelled() => {}
             () = link.closed.cancelled() => {}
-            () = ended(program.as_mut()) => {}
-            () = self.follow(live, link) => {}
+            () = program_exit(program.as_mut()) => {}
+            () = self.handle_notices(live, link) => {}
         }
         live.program = program;
     }
 
-    /// Lists again and looks after the server, until it does not answer.
-    async fn follow(&self, live: &LiveConnection, link: &Link) {
-        let mut listed = None;
-        // A server may say without end that it has other tools.
-        let wanted = async |listed: Option<Instant>| {
-            if let Some(listed) = listed {
-                sleep_until(listed + LISTINGS_APART).await;
-            }
-            // Last, because a notice that was taken would be lost if this is dropped while it sleeps.
-            link.list_changed.notified().await;
-        };
+    /// Lists the tools again when they have changed, and sends a ping when the server may be gone. Returns when a ping is not
+    /// answered.
+    async fn handle_notices(&self, live: &LiveConnection, link: &Link) {
+        let mut last_listed: Option<Instant> = None;
         loop {
+            let list_changed = async {
+                // A server may announce changes without end.
+                if let Some(last_listed) = last_listed {
+                    sleep_until(last_listed + LIST_INTERVAL).await;
+                }
+                // This must come after the sleep: a notice that was received would be lost if this future is dropped.
+                link.list_changed.notified().await;
+            };
             tokio::select! {
-                () = wanted(listed) => {
-                    match timeout(START_TIMEOUT, self.list(live, link)).await {
+                () = list_changed => {
+                    match timeout(START_TIMEOUT, self.refresh_tools(live, link)).await {
                         Ok(Ok(())) => {}
-                        Ok(Err(error)) => self.log_listing(&error.into()),
-                        Err(_) => self.log_listing(&ConnectError::Timeout(START_TIMEOUT)),
+                        Ok(Err(error)) => self.log_listing_error(&error.into()),
+                        Err(_) => self.log_listing_error(&ConnectError::Timeout(START_TIMEOUT)),
                     }
-                    listed = Some(Instant::now());
+                    last_listed = Some(Instant::now());
                 },
-                () = link.check_alive.notified() => if !answers(live).await { return },
+                () = link.check_alive.notified() => {
+                    if !answers_ping(live).await {
+                        return;
+                    }
+                }
             }
         }
     }
 
-    fn log(&mut self, error: &ConnectError) {
+    fn log_connect_error(&mut self, error: &ConnectError) {
         let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
-        if self.logged.as_ref() == Some(&reason) {
-            tracing::debug!(server = self.server.name, reason, "an MCP server is still not there");
+        if self.last_warning.as_ref() == Some(&reason) {
+            tracing::debug!(server = self.server.name, reason, "an MCP server is still not connected");
         } else {
-            tracing::warn!(server = self.server.name, reason, "an MCP server is not there");
-            self.logged = Some(reason);
+            tracing::warn!(
+                server = self.server.name,
+                reason,
+                "an MCP server could not be connected and is tried again"
+            );
+            self.last_warning = Some(reason);
         }
     }
 
-    fn log_listing(&self, error: &ConnectError) {
+    fn log_listing_error(&self, error: &ConnectError) {
         let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
-        tracing::warn!(server = self.server.name, reason, "an MCP server keeps its old list of tools");
+        tracing::warn!(
+            server = self.server.name,
+            reason,
+            "an MCP server could not list its tools again, and its previous list stays in use"
+        );
     }
 }
 
-async fn ended(program: Option<&mut Program>) {
+/// Waits until the program has exited. Without a program this waits for ever.
+async fn program_exit(program: Option<&mut Program>) {
     match program {
-        Some(program) => program.ended().await,
+        Some(program) => program.wait().await,
         None => pending().await,
     }
 }
 
-/// Whether a server is still there.
-async fn answers(live: &LiveConnection) -> bool {
+/// Sends a ping, and returns whether the server answers.
+async fn answers_ping(live: &LiveConnection) -> bool {
     let ping = live.service.peer().send_request(ClientRequest::PingRequest(PingRequest::default()));
     match timeout(PING_TIMEOUT, ping).await {
         Ok(Ok(_)) => true,
-        // Who does not know the question is there to say so.
+        // A server that does not know the method is there to say so.
         Ok(Err(ServiceError::McpError(error))) => error.code == ErrorCode::METHOD_NOT_FOUND,
         Ok(Err(_)) | Err(_) => false,
     }
@@ -225,29 +244,29 @@ async fn answers(live: &LiveConnection) -> bool {
 // === impl LiveConnection ===
 
 impl LiveConnection {
-    /// Greets the server at the other end of a transport.
+    /// Performs the MCP handshake with the server at the other end of a transport.
     ///
     /// # Errors
-    /// It does not greet back.
+    /// Returns an error if the server does not complete the handshake.
     pub(crate) async fn handshake<T>(client: Client, transport: T, link: &Link) -> Result<Self, ConnectError>
     where
         T: Transport<RoleClient> + 'static,
     {
         let service = client.serve(MonitoredTransport::new(transport, link)).await.map_err(Box::new)?;
-        Ok(Self { service, program: None, _stderr: None })
+        Ok(Self { service, program: None, _stderr: JoinSet::new() })
     }
 
     async fn close(mut self) {
         let _ = self.service.close_with_timeout(CLOSE_TIMEOUT).await;
         if let Some(program) = self.program.take() {
-            program.end().await;
+            program.stop().await;
         }
     }
 }
 
-// === impl Connector for settings ===
+// === impl ConfiguredConnector ===
 
-/// The way to a server that the settings name.
+/// Opens connections to a server as its configuration says.
 pub(crate) struct ConfiguredConnector {
     pub(crate) config: ServerConfig,
     pub(crate) name: String,
@@ -259,19 +278,19 @@ impl Connector for ConfiguredConnector {
     async fn connect(&self, client: Client, link: &Link) -> Result<LiveConnection, ConnectError> {
         match &self.config.transport {
             config::Transport::Http { url, headers } => {
-                LiveConnection::handshake(client, http::transport(url, headers, &self.secrets, link)?, link)
-                    .await
+                let transport = http::transport(url, headers, &self.secrets, link)?;
+                LiveConnection::handshake(client, transport, link).await
             }
             config::Transport::Program { command, args, env } => {
                 let (program, Pipes { stdin, stdout, stderr }) =
                     Program::start(command, args, env).map_err(ConnectError::Start)?;
                 let (name, secrets) = (self.name.clone(), self.secrets.clone());
-                let lines = tokio::spawn(async move { log_lines(&name, stderr, &secrets).await });
-                let lines = AbortOnDropHandle::new(lines);
+                let mut stderr_log = JoinSet::new();
+                stderr_log.spawn(async move { log_stderr(&name, stderr, &secrets).await });
                 let stdout = LineMonitor::new(stdout, link.calls.clone());
                 let transport = AsyncRwTransport::new_client(stdout, stdin);
                 let live = LiveConnection::handshake(client, transport, link).await?;
-                Ok(LiveConnection { program: Some(program), _stderr: Some(lines), ..live })
+                Ok(LiveConnection { program: Some(program), _stderr: stderr_log, ..live })
             }
         }
     }
