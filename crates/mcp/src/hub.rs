@@ -1,4 +1,4 @@
-//! All servers and all their tools.
+//! The servers and their tools.
 
 use std::{
     collections::BTreeMap,
@@ -19,66 +19,69 @@ use crate::{
     tool::McpTool,
 };
 
-/// Keeps the configured servers running and their tools listed.
+/// Keeps the configured servers connected and their tools listed.
 ///
-/// What it has started ends with it: with [`Hub::shutdown`] in good order, when it is dropped at once.
+/// [`Hub::shutdown`] ends all connections and programs properly. When a hub is dropped, they are ended immediately.
 pub struct Hub {
-    tools: Arc<ToolCatalog>,
-    running: Mutex<HubState>,
+    catalog: Arc<ToolCatalog>,
+    state: Mutex<HubState>,
 }
 
 type OnChange = Box<dyn Fn(Vec<Arc<dyn Tool>>) + Send + Sync>;
 
-/// The tools of all servers, and who wants to know of them.
+/// The tools of all servers, and the callback that gets them when they change.
 struct ToolCatalog {
     servers: Arc<Servers>,
-    listed: Mutex<ToolLists>,
+    lists: Mutex<ToolLists>,
     on_change: OnChange,
 }
 
-/// What the server of each name listed last, be it one that was replaced. It is what `on_change` was told.
-#[derive(Default)]
-struct ToolLists(BTreeMap<String, Vec<rmcp::model::Tool>>);
+/// The tools that each server listed last, by the name of the server. A server that replaces another one keeps its list until
+/// it has listed its own tools. The latest call of `on_change` was with these tools.
+type ToolLists = BTreeMap<String, Vec<rmcp::model::Tool>>;
 
 #[derive(Default)]
 struct HubState {
     servers: BTreeMap<String, RunningServer>,
     supervisors: JoinSet<()>,
-    shut_down: bool,
+    is_shut_down: bool,
 }
 
 struct RunningServer {
     config: ServerConfig,
     server: Arc<Server>,
-    end: CancellationToken,
+    stop: CancellationToken,
+    /// Cancelled when the server has ended.
     ended: CancellationToken,
 }
 
 // === impl Hub ===
 
 impl Hub {
-    /// Starts the servers, by name. `on_change` gets the tools of all servers each time that they change. It is called
-    /// by one at a time, must not wait and must not use the hub.
+    /// Starts a hub with these servers, which are given by name.
+    ///
+    /// `on_change` gets the tools of all servers each time that they change. Its calls do not overlap. It must not block and
+    /// must not use the hub.
     ///
     /// # Panics
-    /// Outside a Tokio runtime.
+    /// Panics if it is called outside a Tokio runtime.
     pub fn start(
         servers: BTreeMap<String, ServerConfig>,
         on_change: impl Fn(Vec<Arc<dyn Tool>>) + Send + Sync + 'static,
     ) -> Self {
-        let tools = ToolCatalog::new(on_change);
-        let hub = Self { tools: Arc::new(tools), running: Mutex::default() };
+        let hub = Self { catalog: Arc::new(ToolCatalog::new(on_change)), state: Mutex::default() };
         hub.set_servers(servers);
         hub
     }
 
-    /// Changes which servers there are. Those that are no longer named, or are reached in another way, are ended, and
-    /// their open calls fail; new ones are started; the others are left alone. The tools of a server that is reached in
-    /// another way stay until it has listed them anew; calls of them wait for it. After [`Hub::shutdown`] nothing is
-    /// started.
+    /// Replaces the configured servers.
+    ///
+    /// A server that is no longer named, or whose configuration differs, is ended and its open calls fail. Servers with an
+    /// unchanged configuration are not affected. If a server's configuration differs, its tools stay available until the new
+    /// server has listed its own, and calls of them wait for it. After [`Hub::shutdown`] this does nothing.
     ///
     /// # Panics
-    /// Outside a Tokio runtime.
+    /// Panics if it is called outside a Tokio runtime.
     pub fn set_servers(&self, servers: BTreeMap<String, ServerConfig>) {
         self.set(servers, |name, config| {
             Arc::new(ConfiguredConnector {
@@ -94,90 +97,92 @@ impl Hub {
         mut servers: BTreeMap<String, ServerConfig>,
         connector: impl Fn(&str, &ServerConfig) -> Arc<dyn Connector>,
     ) {
-        let mut running = self.running();
-        if running.shut_down {
+        let mut state = self.state();
+        if state.is_shut_down {
             return;
         }
-        while running.supervisors.try_join_next().is_some() {}
+        while state.supervisors.try_join_next().is_some() {}
         let mut leaving = BTreeMap::new();
-        for (name, kept) in mem::take(&mut running.servers) {
-            if servers.get(&name) == Some(&kept.config) {
+        for (name, running) in mem::take(&mut state.servers) {
+            if servers.get(&name) == Some(&running.config) {
                 servers.remove(&name);
-                running.servers.insert(name, kept);
+                state.servers.insert(name, running);
             } else {
-                leaving.insert(name, kept);
+                leaving.insert(name, running);
             }
         }
         let mut starting = Vec::new();
         for (name, config) in servers {
             let connector = connector(&name, &config);
             let server = Arc::new(Server::new(name.clone(), &config, connector));
-            // A server that takes another's place may need its port or its lock.
-            let after = leaving.get(&name).map(|kept| kept.ended.clone());
-            let kept = RunningServer::new(config, server.clone());
-            starting.push((server, kept.end.clone(), kept.ended.clone(), after));
-            running.servers.insert(name, kept);
+            let running = RunningServer::new(config, server.clone());
+            let predecessor_ended = leaving.get(&name).map(|leaving| leaving.ended.clone());
+            starting.push((server, running.stop.clone(), running.ended.clone(), predecessor_ended));
+            state.servers.insert(name, running);
         }
-        // First of all: a server may list at once, and who waits for one that ends looks for the one in its place.
-        self.tools.set_servers(running.servers());
-        for (server, end, ended, after) in starting {
-            let shared = server.shared.clone();
-            let supervisor = Supervisor::new(server.clone(), shared, Some(self.tools.publish()), end.clone());
+        // This comes before the supervisors start and the old servers end: a server may list its tools immediately, and a call
+        // that waits for a server that ends looks for its successor.
+        self.catalog.set_servers(state.servers());
+        for (server, stop, ended, predecessor_ended) in starting {
+            let publish = Some(self.catalog.publish());
+            let supervisor = Supervisor::new(server.clone(), server.shared.clone(), publish, stop.clone());
             let ended = ended.drop_guard();
-            running.supervisors.spawn(async move {
+            state.supervisors.spawn(async move {
                 let _ended = ended;
-                if let Some(after) = after {
-                    after.cancelled().await;
+                // The new server may need the port or a lock of the one that it replaces.
+                if let Some(predecessor_ended) = predecessor_ended {
+                    predecessor_ended.cancelled().await;
                 }
                 tokio::join!(supervisor.run(), async {
-                    end.cancelled().await;
+                    stop.cancelled().await;
                     server.sessions.close().await;
                 });
             });
         }
-        for kept in leaving.into_values() {
-            kept.end.cancel();
+        for running in leaving.into_values() {
+            running.stop.cancel();
         }
     }
 
-    /// Waits, at most for so long, until each server has listed its tools or has failed once. Whether they have.
+    /// Waits until each server has listed its tools or has failed once, for at most this time. Returns `false` if the time was
+    /// not enough.
     pub async fn ready(&self, at_most: Duration) -> bool {
-        let servers: Vec<Arc<Server>> =
-            self.running().servers.values().map(|kept| kept.server.clone()).collect();
-        let all = async {
-            for server in servers {
+        let servers = self.state().servers();
+        let all_started = async {
+            for server in servers.values() {
                 server.shared.wait_until_started().await;
             }
         };
-        timeout(at_most, all).await.is_ok()
+        timeout(at_most, all_started).await.is_ok()
     }
 
-    /// Ends all servers and waits until they have ended; takes at most some ten seconds.
+    /// Ends all servers and waits until they have ended, which takes about ten seconds at most.
     pub async fn shutdown(&self) {
         let mut supervisors = {
-            let mut running = self.running();
-            running.shut_down = true;
-            self.tools.servers.replace(BTreeMap::new());
-            for kept in mem::take(&mut running.servers).into_values() {
-                kept.end.cancel();
+            let mut state = self.state();
+            state.is_shut_down = true;
+            self.catalog.servers.replace(BTreeMap::new());
+            for running in mem::take(&mut state.servers).into_values() {
+                running.stop.cancel();
             }
-            mem::take(&mut running.supervisors)
+            mem::take(&mut state.supervisors)
         };
         while supervisors.join_next().await.is_some() {}
     }
 
-    fn running(&self) -> MutexGuard<'_, HubState> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, HubState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        // The supervisors are dropped with what they keep. Calls that wait for a server would wait for ever.
-        self.tools.servers.replace(BTreeMap::new());
-        for kept in self.running().servers.values() {
-            kept.server.shared.set_state(State::Ended);
-            kept.server.sessions.abort();
+        // The supervisors and their connections are dropped with the state. Without the following, calls that wait for a server
+        // would wait for ever.
+        self.catalog.servers.replace(BTreeMap::new());
+        for running in self.state().servers.values() {
+            running.server.shared.set_state(State::Ended);
+            running.server.sessions.abort();
         }
     }
 }
@@ -186,7 +191,7 @@ impl Drop for Hub {
 
 impl HubState {
     fn servers(&self) -> BTreeMap<String, Arc<Server>> {
-        self.servers.iter().map(|(name, kept)| (name.clone(), kept.server.clone())).collect()
+        self.servers.iter().map(|(name, running)| (name.clone(), running.server.clone())).collect()
     }
 }
 
@@ -194,7 +199,7 @@ impl HubState {
 
 impl RunningServer {
     fn new(config: ServerConfig, server: Arc<Server>) -> Self {
-        Self { config, server, end: CancellationToken::new(), ended: CancellationToken::new() }
+        Self { config, server, stop: CancellationToken::new(), ended: CancellationToken::new() }
     }
 }
 
@@ -202,61 +207,68 @@ impl RunningServer {
 
 impl ToolCatalog {
     fn new(on_change: impl Fn(Vec<Arc<dyn Tool>>) + Send + Sync + 'static) -> Self {
-        Self { servers: Arc::default(), listed: Mutex::default(), on_change: Box::new(on_change) }
+        Self { servers: Arc::default(), lists: Mutex::default(), on_change: Box::new(on_change) }
     }
 
     fn publish(self: &Arc<Self>) -> Publish {
-        let tools = self.clone();
-        Arc::new(move |server, listed| tools.update(server, listed))
+        let catalog = self.clone();
+        Arc::new(move |server, tools| catalog.update(server, tools))
     }
 
-    /// A server has listed its tools.
+    /// Replaces the tools of a server with those that it has listed.
     fn update(&self, server: &Arc<Server>, tools: Vec<rmcp::model::Tool>) {
-        let mut listed = self.listed();
-        // One that was ended may still have been listing.
+        let mut lists = self.lists();
+        // A server that was ended may have been listing its tools at that time.
         if !self.servers.is_current(server) {
             return;
         }
-        let old = listed.0.entry(server.name.clone()).or_default();
-        if *old != tools {
-            *old = tools;
-            (self.on_change)(self.all(&listed));
+        let known = lists.entry(server.name.clone()).or_default();
+        if *known != tools {
+            *known = tools;
+            (self.on_change)(self.all_tools(&lists));
         }
     }
 
-    /// These servers are wanted now. What was listed under their names stays.
+    /// Replaces the servers. The tools that are listed under their names stay.
     fn set_servers(&self, servers: BTreeMap<String, Arc<Server>>) {
-        let mut listed = self.listed();
-        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            mem::take(&mut listed.0).into_iter().partition(|(name, _)| servers.contains_key(name));
-        listed.0 = kept;
-        let trust = |name: &String| self.servers.get(name).map(|server| server.trusts_annotations);
-        let before: Vec<Option<bool>> = listed.0.keys().map(trust).collect();
+        let mut lists = self.lists();
+        let mut has_changed = false;
+        lists.retain(|name, tools| {
+            let is_configured = servers.contains_key(name);
+            has_changed |= !is_configured && !tools.is_empty();
+            is_configured
+        });
+        // The policies of listed tools change if their annotations are now trusted, or are no longer trusted.
+        for name in lists.keys() {
+            let trust_before = self.servers.get(name).map(|server| server.trusts_annotations);
+            let trust_now = servers.get(name).map(|server| server.trusts_annotations);
+            has_changed |= trust_before != trust_now;
+        }
         self.servers.replace(servers);
-        // Tools that are still there may be believed now, or no longer.
-        let is_trust_changed = !listed.0.keys().map(trust).eq(before);
-        if is_trust_changed || gone.values().any(|tools| !tools.is_empty()) {
-            (self.on_change)(self.all(&listed));
+        if has_changed {
+            (self.on_change)(self.all_tools(&lists));
         }
     }
 
-    /// Held while `on_change` runs, so that what it is told last is the latest.
-    fn listed(&self) -> MutexGuard<'_, ToolLists> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the lists. The lock is held while `on_change` runs, so that the last call has the latest tools.
+    fn lists(&self) -> MutexGuard<'_, ToolLists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn all(&self, listed: &ToolLists) -> Vec<Arc<dyn Tool>> {
-        let all = listed.0.iter().flat_map(|(server, tools)| tools.iter().map(move |tool| (server, tool)));
-        let all: Vec<(&String, &rmcp::model::Tool)> = all.collect();
-        let pairs: Vec<(&str, &str)> =
-            all.iter().map(|(server, tool)| (server.as_str(), tool.name.as_ref())).collect();
-        let named = assign_names(&pairs).into_iter().zip(all);
-        named
-            .filter_map(|(name, (server, tool))| {
-                let tool = McpTool::new(self.servers.clone(), server.clone(), name?, tool);
-                Some(Arc::new(tool) as Arc<dyn Tool>)
-            })
-            .collect()
+    fn all_tools(&self, lists: &ToolLists) -> Vec<Arc<dyn Tool>> {
+        let mut listed = Vec::new();
+        for (server, tools) in lists {
+            listed.extend(tools.iter().map(|tool| (server, tool)));
+        }
+        let server_and_tool: Vec<(&str, &str)> =
+            listed.iter().map(|(server, tool)| (server.as_str(), tool.name.as_ref())).collect();
+        let mut all = Vec::<Arc<dyn Tool>>::new();
+        for (name, (server, tool)) in assign_names(&server_and_tool).into_iter().zip(listed) {
+            if let Some(name) = name {
+                all.push(Arc::new(McpTool::new(self.servers.clone(), server.clone(), name, tool)));
+            }
+        }
+        all
     }
 }
 

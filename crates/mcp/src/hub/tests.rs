@@ -253,7 +253,7 @@ impl World {
             counted.fetch_add(1, Ordering::SeqCst);
             told.send_replace(tools);
         };
-        let hub = Hub { tools: Arc::new(ToolCatalog::new(on_change)), running: Mutex::default() };
+        let hub = Hub { catalog: Arc::new(ToolCatalog::new(on_change)), state: Mutex::default() };
         let world =
             Self { hub, pipe, tools, changes, tried: tries, connected: connections, noticed: notices };
         world.set(["s"]);
