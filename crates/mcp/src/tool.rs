@@ -1,4 +1,4 @@
-//! A tool of a server, as Fermata's scheduler runs it.
+//! The tools of MCP servers, and how their calls are made.
 
 use std::sync::Arc;
 
@@ -18,24 +18,24 @@ use tokio::task::unconstrained;
 
 use crate::{
     calls::OpenCallGuard,
-    failure::{CallFailure, call_end, lost, too_large, unreadable},
+    failure::{CallFailure, call_failure, connection_lost, invalid_response, response_too_large},
     server::{AcquiredSession, Connection, Server, Servers},
 };
 
-/// As much of what a failed tool says as is passed on.
-const LONGEST_FAILURE: usize = 8_000;
+/// The length to which the text of a failed tool is cut, in characters.
+const MAX_FAILURE_TEXT: usize = 8_000;
 
 /// A tool of an MCP server.
 pub(crate) struct McpTool {
     servers: Arc<Servers>,
-    /// The name of the one that has it.
+    /// The name of the server that has the tool.
     server: String,
-    /// Its name there.
+    /// The tool's name on the server.
     name: String,
     spec: ToolSpec,
 }
 
-/// A request whose answer is awaited. Dropped before that, it tells the server that nobody waits any more.
+/// A request that waits for its response. If it is dropped with an id, it sends the server a cancellation.
 struct PendingRequest {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
@@ -44,7 +44,7 @@ struct PendingRequest {
 // === impl McpTool ===
 
 impl McpTool {
-    /// The tool as `listed` by a server, under a `name` of our own.
+    /// Creates the tool that a server has `listed`. `name` is its name in Fermata.
     pub(crate) fn new(
         servers: Arc<Servers>,
         server: String,
@@ -58,7 +58,7 @@ impl McpTool {
             input_schema: object_schema(&listed.input_schema),
             run_by: RunBy::Mcp,
             server: Some(server.clone()),
-            policy: if is_trusted && only_reads(listed) { Decision::Allow } else { Decision::Ask },
+            policy: if is_trusted && is_read_only(listed) { Decision::Allow } else { Decision::Ask },
             resource: None,
             timeout: None,
             repeatable: false,
@@ -66,7 +66,7 @@ impl McpTool {
         Self { servers, server, name: listed.name.clone().into_owned(), spec }
     }
 
-    /// Runs the call over one connection.
+    /// Makes the call over one connection.
     async fn call_over(
         &self,
         server: &Server,
@@ -75,44 +75,45 @@ impl McpTool {
         context: &CallContext,
     ) -> Result<Value, CallFailure> {
         let Connection { peer, link, .. } = &session.connection;
-        let end = |error| call_end(&server.name, error, &server.secrets);
-        let place = open(server, session, context).await?;
+        let fail = |error| call_failure(&server.name, error, &server.secrets);
+        let open_call = open_call(server, session, context).await?;
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(input);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let handle =
-            peer.send_request_with_option(request, PeerRequestOptions::no_options()).await.map_err(end)?;
-        place.register_request(handle.id.clone(), handle.progress_token.clone());
-        let mut awaited = PendingRequest { peer: peer.clone(), id: Some(handle.id.clone()) };
-        let answer = tokio::select! {
+            peer.send_request_with_option(request, PeerRequestOptions::no_options()).await.map_err(fail)?;
+        open_call.register_request(handle.id.clone(), handle.progress_token.clone());
+        let mut pending = PendingRequest { peer: peer.clone(), id: Some(handle.id.clone()) };
+        let response = tokio::select! {
             biased;
-            answer = handle.await_response() => answer.map_err(end),
+            response = handle.await_response() => response.map_err(fail),
             () = context.cancelled.cancelled() => return Err(CallFailure::Failed(cancelled())),
-            () = place.wait_until_too_large() => Err(CallFailure::Failed(too_large(&server.name))),
-            () = link.closed.cancelled() => Err(CallFailure::Failed(lost(&server.name))),
+            () = open_call.wait_until_too_large() => Err(CallFailure::Failed(response_too_large(&server.name))),
+            () = link.closed.cancelled() => Err(CallFailure::Failed(connection_lost(&server.name))),
         };
-        awaited.id = None;
-        match answer {
+        pending.id = None;
+        match response {
             Ok(result) => {
-                let unanswered: Vec<String> = place
-                    .unanswered()
-                    .iter()
-                    .map(|unanswered| server.explain_unanswered(unanswered))
-                    .collect();
-                output(server, result, &unanswered).map_err(CallFailure::Failed)
+                let unanswered = open_call.unanswered();
+                let notes = unanswered.iter().map(|unanswered| server.explain_unanswered(unanswered));
+                tool_output(server, result, notes.collect()).map_err(CallFailure::Failed)
             }
-            Err(_) if place.is_too_large() => Err(CallFailure::Failed(too_large(&server.name))),
-            Err(end) => {
-                if matches!(&end, CallFailure::Failed(error) if error.error_type == ErrorType::Network) {
+            Err(_) if open_call.is_too_large() => Err(CallFailure::Failed(response_too_large(&server.name))),
+            Err(failure) => {
+                if matches!(&failure, CallFailure::Failed(error) if error.error_type == ErrorType::Network) {
                     link.check_alive.notify_one();
                 }
-                Err(end)
+                Err(failure)
             }
         }
     }
 }
 
-/// Waits until the connection can take the call.
-async fn open(
+/// Waits until the call can be opened on the connection.
+///
+/// # Errors
+/// Returns [`CallFailure::NeedsOtherSession`] if the connection is closed or the server's calls now need sessions of another
+/// scope, and a failure if the call is cancelled.
+async fn open_call(
     server: &Server,
     session: &AcquiredSession,
     context: &CallContext,
@@ -122,10 +123,10 @@ async fn open(
     loop {
         let changed = link.calls.changed.notified();
         tokio::pin!(changed);
-        // From here on nothing is missed that happens after the look.
+        // Changes after this point are noticed.
         changed.as_mut().enable();
-        if let Some(place) = link.calls.open(context.clone()) {
-            return Ok(place);
+        if let Some(open_call) = link.calls.open(context.clone()) {
+            return Ok(open_call);
         }
         if server.scope(context) != session.scope {
             return Err(CallFailure::NeedsOtherSession);
@@ -150,70 +151,73 @@ fn cancelled() -> ToolError {
     ToolError::new(ErrorType::Cancelled, "The call was cancelled.")
 }
 
-/// `unanswered`: what is to be told besides.
-fn output(server: &Server, result: ServerResult, unanswered: &[String]) -> Result<Value, ToolError> {
+/// Converts a result into the output of the call. `notes` are added to its content as texts.
+fn tool_output(server: &Server, result: ServerResult, notes: Vec<String>) -> Result<Value, ToolError> {
     match result {
         ServerResult::CallToolResult(CallToolResult { content, structured_content, is_error, .. }) => {
-            let content = serde_json::to_value(content).map_err(|_| unreadable(&server.name))?;
-            checked(server, content, structured_content, is_error == Some(true), unanswered)
+            let content = serde_json::to_value(content).map_err(|_| invalid_response(&server.name))?;
+            build_output(server, content, structured_content, is_error == Some(true), notes)
         }
-        // Content of a kind that the library does not know: the rest is as good as ever.
+        // The library cannot read a result with content of an unknown type, so its fields are read here.
         ServerResult::CustomResult(result) => {
-            let Value::Object(mut fields) = result.0 else { return Err(unreadable(&server.name)) };
+            let Value::Object(mut fields) = result.0 else { return Err(invalid_response(&server.name)) };
             let failed = fields.get("isError") == Some(&Value::Bool(true));
             match (fields.remove("content"), fields.remove("structuredContent")) {
                 (Some(content @ Value::Array(_)), structured) => {
-                    checked(server, content, structured, failed, unanswered)
+                    build_output(server, content, structured, failed, notes)
                 }
-                (_, _) => Err(unreadable(&server.name)),
+                (_, _) => Err(invalid_response(&server.name)),
             }
         }
-        _ => Err(unreadable(&server.name)),
+        _ => Err(invalid_response(&server.name)),
     }
 }
 
-fn checked(
+fn build_output(
     server: &Server,
     mut content: Value,
     structured: Option<Value>,
     failed: bool,
-    unanswered: &[String],
+    notes: Vec<String>,
 ) -> Result<Value, ToolError> {
     if let Value::Array(blocks) = &mut content {
-        let told = unanswered.iter().map(|text| json!({"type": "text", "text": text}));
-        // The end of what a failed tool says may be cut off.
-        let at = if failed { 0 } else { blocks.len() };
-        blocks.splice(at..at, told);
+        // The notes come first if the tool failed, because the end of its text may be cut off.
+        let index = if failed { 0 } else { blocks.len() };
+        blocks.splice(index..index, notes.iter().map(|text| json!({"type": "text", "text": text})));
     }
     if failed {
-        return Err(failure(server, &content));
+        return Err(tool_failure(server, &content));
     }
     let mut output = Map::from_iter([("content".to_owned(), content)]);
-    output.extend(structured.map(|structured| ("structuredContent".to_owned(), structured)));
+    if let Some(structured) = structured {
+        output.insert("structuredContent".to_owned(), structured);
+    }
     Ok(Value::Object(output))
 }
 
-fn failure(server: &Server, content: &Value) -> ToolError {
+/// Returns the failure of a tool with the texts of its content.
+fn tool_failure(server: &Server, content: &Value) -> ToolError {
     let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
     let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
     let text = server.secrets.mask(texts.join("\n"));
-    ToolError::internal(match text.char_indices().nth(LONGEST_FAILURE) {
+    ToolError::internal(match text.char_indices().nth(MAX_FAILURE_TEXT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None if text.trim().is_empty() => "The tool failed and did not say why.".to_owned(),
         None => text,
     })
 }
 
-/// What a tool says about itself. A tool that says that it destroys something is not believed to only read.
-fn only_reads(listed: &rmcp::model::Tool) -> bool {
-    listed
-        .annotations
-        .as_ref()
-        .is_some_and(|hints| hints.read_only_hint == Some(true) && hints.destructive_hint != Some(true))
+/// Returns whether the annotations of a tool say that it only reads. A tool that also says that it is destructive does not count
+/// as one.
+fn is_read_only(listed: &rmcp::model::Tool) -> bool {
+    match &listed.annotations {
+        Some(hints) => hints.read_only_hint == Some(true) && hints.destructive_hint != Some(true),
+        None => false,
+    }
 }
 
-/// The schema with the type that every input has. One that says something else stays wrong, and is for those to refuse
-/// who take the tool.
+/// Returns the schema with the type `object` if it has no type. A schema with another type is not changed; the code that
+/// registers tools refuses such a tool.
 fn object_schema(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.entry("type").or_insert_with(|| "object".into());
@@ -230,12 +234,12 @@ impl Tool for McpTool {
         let Value::Object(input) = input else {
             return Err(ToolError::new(ErrorType::InvalidFormat, "The input must be an object."));
         };
-        let mut forgotten = false;
+        let mut has_expired = false;
         loop {
             let (server, session) = tokio::select! {
                 biased;
                 () = context.cancelled.cancelled() => return Err(cancelled()),
-                found = self.servers.acquire_session(&self.server, &context) => found?,
+                acquired = self.servers.acquire_session(&self.server, &context) => acquired?,
             };
             if !session.connection.tools.contains(&self.name) {
                 let (server, name) = (&self.server, &self.name);
@@ -246,10 +250,10 @@ impl Tool for McpTool {
             match self.call_over(&server, &session, input.clone(), &context).await {
                 Ok(output) => return Ok(output),
                 Err(CallFailure::Failed(error)) => return Err(error),
-                Err(CallFailure::SessionExpired) if forgotten => return Err(lost(&self.server)),
-                // The server has not seen the call, so that it can be made again over a new connection.
+                Err(CallFailure::SessionExpired) if has_expired => return Err(connection_lost(&self.server)),
+                // The server has not run the call, so it can be made again over a new connection.
                 Err(CallFailure::SessionExpired) => {
-                    forgotten = true;
+                    has_expired = true;
                     session.connection.link.closed.cancel();
                 }
                 Err(CallFailure::NeedsOtherSession) => {}
@@ -263,9 +267,9 @@ impl Tool for McpTool {
 impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            let params =
-                CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".into()));
-            // The first poll puts it into the queue, also when the task has used up its turn; nobody can wait for more here.
+            let params = CancelledNotificationParam::new(Some(id), Some("the call was cancelled".into()));
+            // The first poll puts the notification into the queue. It is unconstrained so that it does so even if the task has used
+            // up its budget, because `drop` cannot wait.
             let _ = unconstrained(self.peer.notify_cancelled(params)).now_or_never();
         }
     }
@@ -278,16 +282,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_only_reads_if_it_says_so_and_does_not_say_that_it_destroys() {
-        let says = |read_only, destructive| {
+    fn a_tool_is_read_only_if_it_says_so_and_does_not_say_that_it_is_destructive() {
+        let with_hints = |read_only, destructive| {
             let mut annotations = ToolAnnotations::new();
             annotations.read_only_hint = read_only;
             annotations.destructive_hint = destructive;
-            only_reads(&rmcp::model::Tool::new("tool", "", Map::new()).with_annotations(annotations))
+            is_read_only(&rmcp::model::Tool::new("tool", "", Map::new()).with_annotations(annotations))
         };
-        assert!(says(Some(true), None) && says(Some(true), Some(false)));
-        assert!(!says(Some(true), Some(true)), "it contradicts itself");
-        assert!(!says(None, None) && !says(Some(false), None) && !says(None, Some(false)));
-        assert!(!only_reads(&rmcp::model::Tool::new("tool", "", Map::new())));
+        assert!(with_hints(Some(true), None) && with_hints(Some(true), Some(false)));
+        assert!(!with_hints(Some(true), Some(true)), "it contradicts itself");
+        assert!(!with_hints(None, None) && !with_hints(Some(false), None) && !with_hints(None, Some(false)));
+        assert!(!is_read_only(&rmcp::model::Tool::new("tool", "", Map::new())));
     }
 }

@@ -195,11 +195,11 @@ async fn what_is_no_result_is_a_matter_of_form_and_told_in_our_words() {
     let refused = async |with: &str| world.call("counting__answer", json!({"with": with})).await.unwrap_err();
     let error = refused("no answer").await;
     assert_eq!(error.error_type, ErrorType::InvalidFormat);
-    assert_eq!(error.text, "The MCP server counting answered with something that is no result.");
+    assert_eq!(error.text, "The MCP server counting sent a response that is not a result.");
     for with in ["too much at once", "too much in a stream"] {
         let error = refused(with).await;
         assert_eq!(error.error_type, ErrorType::InvalidFormat, "{with}");
-        assert_eq!(error.text, "The answer of the MCP server counting is too large.", "{with}");
+        assert_eq!(error.text, "The response of the MCP server counting is too large.", "{with}");
     }
     assert_eq!(text(&world.call("counting__answer", json!({})).await.unwrap()), "42");
 }

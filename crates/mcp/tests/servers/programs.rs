@@ -142,6 +142,6 @@ async fn an_answer_that_is_too_large_fails_its_call_at_once_and_no_other() {
     let world = World::with([("much", program("node", ["-e", MUCH]))]).await;
     let error = world.call("much__answer", json!({"length": 17 * 1024 * 1024})).await.unwrap_err();
     assert_eq!(error.error_type, ErrorType::InvalidFormat);
-    assert_eq!(error.text, "The answer of the MCP server much is too large.");
+    assert_eq!(error.text, "The response of the MCP server much is too large.");
     assert_eq!(text(&world.call("much__answer", json!({"length": 3})).await.unwrap()), "xxx");
 }
