@@ -1,102 +1,107 @@
-//! How a server is reached, and which of that must never be seen.
+//! The configuration of a server, and the secrets in it.
 
 use std::{collections::BTreeMap, fmt, num::NonZeroUsize, time::Duration};
 
-/// An MCP server, as the settings have it.
+/// The configuration of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// How it is reached.
+    /// The way to connect to the server.
     pub transport: Transport,
-    /// Whether what its tools say about themselves is believed: one that only reads is then allowed without asking. The
-    /// MCP specification forbids that for servers that are not trusted.
+    /// `true` if the annotations of the server's tools are trusted. Calls of a tool that is annotated as read-only are then
+    /// allowed without approval. The MCP specification requires that annotations of untrusted servers are not trusted.
     pub trust_annotations: bool,
-    /// Whose calls one process serves. If it is not set, everybody's, until the server asks the person something without
-    /// saying for which call, and one chat's from then on.
+    /// The calls that one process serves. By default, one process serves the calls of all owners until the server sends an
+    /// elicitation without saying to which call it belongs; from then on, each chat has its own process.
     pub processes: Option<Processes>,
-    /// The most processes that serve one chat or one owner; the one that lists the tools is not counted.
+    /// The maximum number of processes that serve one chat or one owner. The process that lists the tools does not count.
     pub max_processes: NonZeroUsize,
-    /// How long such a process lives that no call uses.
+    /// The time after which such a process is ended if no call uses it.
     pub idle_timeout: Duration,
 }
 
-/// Whose calls one process of a server serves.
+/// The calls that one process of a server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processes {
-    /// Everybody's. Once it has asked the person something, those of one chat at a time.
+    /// The calls of all owners. After the first elicitation without an origin, only those of one chat at a time.
     Shared,
-    /// One owner's. Once it has asked the person something, those of one chat at a time.
+    /// The calls of one owner. After the first elicitation without an origin, only those of one chat at a time.
     PerOwner,
-    /// One chat's.
+    /// The calls of one chat.
     PerChat,
 }
 
 /// The default of [`ServerConfig::max_processes`].
-const MAX_PROCESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
+const DEFAULT_MAX_PROCESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
 /// The default of [`ServerConfig::idle_timeout`].
-const IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// How an MCP server is reached.
+/// The way to connect to an MCP server.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A program that is started and spoken to over its standard input and output.
+    /// A program that is started and communicates over its standard input and output.
     Program {
-        /// What to start: a path, or a name that is looked up in `PATH`.
+        /// The program: a path, or a name that is looked up in `PATH`.
         command: String,
-        /// Its arguments.
+        /// The arguments of the program.
         args: Vec<String>,
-        /// Its environment, besides the little that it gets of Fermata's. Values are secrets.
+        /// The environment of the program, in addition to the few variables that it inherits from Fermata. Values are secrets.
         env: BTreeMap<String, String>,
     },
     /// A server that speaks streamable HTTP.
     Http {
-        /// Its endpoint.
+        /// The URL of the server's MCP endpoint. It may contain secrets.
         url: String,
-        /// Sent with every request. Values are secrets.
+        /// The headers that are sent with every request. Values are secrets.
         headers: BTreeMap<String, String>,
     },
 }
 
-/// What is taken out of every text that leaves this crate.
+/// The values that are removed from every text that leaves this crate, longest first.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<String>);
 
-/// A shorter value is no key, and taking it out everywhere would spoil texts.
-const SHORTEST_SECRET: usize = 8;
+/// The minimum length of a secret, in bytes. Shorter values are not keys, and masking them would damage ordinary text.
+const MIN_SECRET_LENGTH: usize = 8;
 
 // === impl ServerConfig ===
 
 impl ServerConfig {
-    /// A server of which nothing else is set.
+    /// Creates a configuration with defaults for everything but the transport.
     pub fn new(transport: Transport) -> Self {
         Self {
             transport,
             trust_annotations: false,
             processes: None,
-            max_processes: MAX_PROCESSES,
-            idle_timeout: IDLE_TIMEOUT,
+            max_processes: DEFAULT_MAX_PROCESSES,
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
         }
     }
 
-    /// The values that must not be seen.
+    /// Returns the values of the configuration that must not be shown.
     pub(crate) fn secrets(&self) -> Secrets {
-        let (values, args, url): (_, &[String], _) = match &self.transport {
-            Transport::Program { env, args, .. } => (env, args, ""),
-            Transport::Http { url, headers } => (headers, &[], url.as_str()),
+        let (values, others): (_, Vec<&str>) = match &self.transport {
+            Transport::Program { env, args, .. } => {
+                (env.values(), args.iter().flat_map(|arg| secrets_of_argument(arg)).collect())
+            }
+            Transport::Http { url, headers } => (headers.values(), secrets_of_url(url).collect()),
         };
-        // A key is seen without its "Bearer", too.
-        let words =
-            values.values().flat_map(|value| [value.as_str()].into_iter().chain(value.split_whitespace()));
-        let words = words.chain(args.iter().flat_map(|arg| secrets_of_argument(arg)));
-        let words = words.chain(secrets_of_url(url));
-        let mut secrets: Vec<String> =
-            words.filter(|word| word.len() >= SHORTEST_SECRET).map(str::to_owned).collect();
+        let mut candidates = Vec::new();
+        for value in values {
+            candidates.push(value.as_str());
+            // A key may be shown without the "Bearer" before it.
+            candidates.extend(value.split_whitespace());
+        }
+        candidates.extend(others);
+        candidates.retain(|candidate| candidate.len() >= MIN_SECRET_LENGTH);
+        let mut secrets: Vec<String> = candidates.into_iter().map(str::to_owned).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets.dedup();
         Secrets(secrets)
     }
 }
 
-/// What of an argument may be a key. The names of options, files and packages are none, and tools speak of them.
+/// Returns the parts of an argument that may be keys. The names of options, files and packages are not keys, and tools may
+/// mention them.
 fn secrets_of_argument(arg: &str) -> Vec<&str> {
     let value = match arg.split_once('=') {
         Some((name, value)) if name.starts_with('-') => value,
@@ -113,12 +118,13 @@ fn secrets_of_argument(arg: &str) -> Vec<&str> {
     }
 }
 
-/// What of a URL may be a key: the name and the password before the host, parts of the path, and what is behind it.
+/// Returns the parts of a URL that may be keys: the name and the password before the host, the segments of the path, and the
+/// values after it.
 fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let (authority, behind) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
+    let (authority, path_and_query) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
     let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
-    user.split(':').chain(behind.split(['/', '?', '#', '&', '=']))
+    user.split(':').chain(path_and_query.split(['/', '?', '#', '&', '=']))
 }
 
 // === impl Transport ===
@@ -126,7 +132,7 @@ fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Keys are given as arguments, too.
+            // Arguments may contain keys.
             Self::Program { command, args, env } => f
                 .debug_struct("Program")
                 .field("command", command)
@@ -135,15 +141,15 @@ impl fmt::Debug for Transport {
                 .finish(),
             Self::Http { url, headers } => f
                 .debug_struct("Http")
-                .field("url", &without_secrets(url))
+                .field("url", &scheme_and_host(url))
                 .field("headers", &headers.keys())
                 .finish(),
         }
     }
 }
 
-/// The scheme and the host of an address.
-fn without_secrets(url: &str) -> String {
+/// Returns the scheme and the host of a URL.
+fn scheme_and_host(url: &str) -> String {
     match url.split_once("://") {
         Some((scheme, rest)) => {
             let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -157,11 +163,15 @@ fn without_secrets(url: &str) -> String {
 // === impl Secrets ===
 
 impl Secrets {
-    /// The text without them.
+    /// Returns the text with each secret replaced by `***`.
     pub(crate) fn mask(&self, text: impl Into<String>) -> String {
-        self.0.iter().fold(text.into(), |text, secret| {
-            if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***") } else { text }
-        })
+        let mut text = text.into();
+        for secret in &self.0 {
+            if text.contains(secret.as_str()) {
+                text = text.replace(secret.as_str(), "***");
+            }
+        }
+        text
     }
 }
 

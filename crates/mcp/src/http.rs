@@ -1,7 +1,7 @@
-//! Reaching a server over streamable HTTP.
+//! Connections over streamable HTTP.
 //!
-//! Invariants: the configured headers go with every request, and to no other origin · no error carries the address,
-//! which may hold a key.
+//! Invariants: the configured headers are sent with every request, and to no other origin · no error contains the URL, which
+//! may contain a key.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,104 +32,111 @@ use crate::{
     link::Link,
 };
 
-/// How long a connection may take to be opened.
+/// The time limit for opening a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most redirects that one request may follow.
-const MOST_REDIRECTS: usize = 5;
-/// The most requests that wait for the beginning of their answer.
-const MOST_REQUESTS: usize = 1_000;
-/// How long to wait before a broken stream is opened again, at first and at most.
+/// The maximum number of redirects that a request follows.
+const MAX_REDIRECTS: usize = 5;
+/// The maximum number of requests that wait for their response headers.
+const MAX_PENDING_REQUESTS: usize = 1_000;
+/// The pause before a broken stream is opened again for the first time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause before a broken stream is opened again.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// An HTTP client that says when the server may be gone, and what spoilt an answer: the library goes on trying by itself,
-/// and tells nobody.
+/// An HTTP client that reports errors after which the server may be gone, and responses that are too large. The library itself
+/// only retries and does not report them.
 #[derive(Clone)]
-pub(crate) struct Http {
+pub(crate) struct MonitoredClient {
     client: reqwest::Client,
-    doubt: Arc<Notify>,
+    check_alive: Arc<Notify>,
     calls: Arc<OpenCalls>,
     secrets: Secrets,
 }
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 
-/// The way to a server; nothing is sent yet.
+/// Creates the transport to a server. It sends nothing yet.
 ///
 /// # Errors
-/// The address or a header is unusable.
+/// Returns an error if the URL, a header or the HTTP client is not usable.
 pub(crate) fn transport(
     url: &str,
     headers: &BTreeMap<String, String>,
     secrets: &Secrets,
     link: &Link,
-) -> Result<StreamableHttpClientTransport<Http>, ConnectError> {
-    // The values of headers and the address are secrets: no error repeats them.
-    reqwest::Url::parse(url).map_err(|error| ConnectError::Config(format!("its url: {error}")))?;
+) -> Result<StreamableHttpClientTransport<MonitoredClient>, ConnectError> {
+    // The URL and the values of headers are secrets, so no error may contain them.
+    reqwest::Url::parse(url).map_err(|error| ConnectError::Config(format!("the url is invalid: {error}")))?;
     let client = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(Policy::custom(only_to_the_same_origin))
+        .redirect(Policy::custom(redirect_within_origin))
         .build()
         .map_err(|error| ConnectError::Config(error.without_url().to_string()))?;
     let mut retry = ExponentialBackoff::default();
     retry.base_duration = FIRST_PAUSE;
-    retry.max_delay = Some(LONGEST_PAUSE);
+    retry.max_delay = Some(MAX_PAUSE);
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
-        .custom_headers(read_headers(headers)?)
-        // A server may answer each call as late as it likes; a ping must not have to queue behind them.
-        .max_concurrent_requests(MOST_REQUESTS)
-        // A server that has forgotten us may be another version of itself: its tools have to be listed again.
+        .custom_headers(parse_headers(headers)?)
+        // Calls may wait for their responses for a long time, and a ping must not queue behind them.
+        .max_concurrent_requests(MAX_PENDING_REQUESTS)
+        // A server that no longer knows the session may have been updated, so its tools must be listed again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retry);
-    let (doubt, calls) = (link.check_alive.clone(), link.calls.clone());
-    let client = Http { client, doubt, calls, secrets: secrets.clone() };
+    let client = MonitoredClient {
+        client,
+        check_alive: link.check_alive.clone(),
+        calls: link.calls.clone(),
+        secrets: secrets.clone(),
+    };
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-fn read_headers(
+fn parse_headers(
     headers: &BTreeMap<String, String>,
 ) -> Result<HashMap<HeaderName, HeaderValue>, ConnectError> {
-    let read = |(name, value): (&String, &String)| {
-        let bad = |_| ConnectError::Config(format!("its header {name:?} is not fit for HTTP"));
-        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(()))?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| bad(()))?;
+    let mut parsed = HashMap::new();
+    for (name, value) in headers {
+        let (Ok(header), Ok(mut value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) else {
+            return Err(ConnectError::Config(format!("the header {name:?} is not valid in HTTP")));
+        };
         value.set_sensitive(true);
-        Ok((parsed, value))
-    };
-    headers.iter().map(read).collect()
+        parsed.insert(header, value);
+    }
+    Ok(parsed)
 }
 
-/// Another origin would get our headers, and any other redirect would lose the message.
-fn only_to_the_same_origin(attempt: Attempt<'_>) -> reqwest::redirect::Action {
-    let keeps_message =
+/// Follows a redirect only within the origin, because another origin must not get the headers, and only if the status keeps the
+/// request's body.
+fn redirect_within_origin(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+    let keeps_body =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let same_origin =
         attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-    if keeps_message && same_origin && attempt.previous().len() <= MOST_REDIRECTS {
+    if keeps_body && same_origin && attempt.previous().len() <= MAX_REDIRECTS {
         attempt.follow()
     } else {
         attempt.stop()
     }
 }
 
-// === impl Http ===
+// === impl MonitoredClient ===
 
-impl Http {
-    /// The error as it may be seen. Tells those who look after the connection.
-    fn noticed(&self, error: HttpError) -> HttpError {
-        let doubtful = match &error {
+impl MonitoredClient {
+    /// Notifies the supervisor if the server may be gone after this error. Returns the error without secrets.
+    fn handle_error(&self, error: HttpError) -> HttpError {
+        let may_be_gone = match &error {
             StreamableHttpError::HttpStatus(status) => (502..=504).contains(&status.status),
             StreamableHttpError::ServerDoesNotSupportSse
             | StreamableHttpError::AuthRequired(_)
             | StreamableHttpError::InsufficientScope(_) => false,
             _ => true,
         };
-        if doubtful {
-            self.doubt.notify_one();
+        if may_be_gone {
+            self.check_alive.notify_one();
         }
         match error {
             StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
-            // The library logs it, too.
+            // The library also logs this text.
             StreamableHttpError::UnexpectedServerResponse(text) => {
                 StreamableHttpError::UnexpectedServerResponse(redacted_excerpt(&text, &self.secrets).into())
             }
@@ -137,38 +144,38 @@ impl Http {
         }
     }
 
-    /// The answer, watched for what the library keeps to itself.
-    fn watched(
+    /// Returns the response to a call with a check for events that are too large, which the library does not report.
+    fn monitored(
         &self,
-        answer: StreamableHttpPostResponse,
+        response: StreamableHttpPostResponse,
         call: Option<RequestId>,
     ) -> StreamableHttpPostResponse {
-        match (answer, call) {
+        match (response, call) {
             (StreamableHttpPostResponse::Sse(stream, session), Some(call)) => {
                 let calls = self.calls.clone();
-                let notice = move |error: &SseError| {
+                let stream = stream.inspect_err(move |error| {
                     if is_too_large(error) {
                         calls.mark_too_large(call.clone());
                     }
-                };
-                StreamableHttpPostResponse::Sse(stream.inspect_err(notice).boxed(), session)
+                });
+                StreamableHttpPostResponse::Sse(stream.boxed(), session)
             }
-            (answer, _) => answer,
+            (response, _) => response,
         }
     }
 }
 
-/// The id of a call of a tool.
+/// Returns the request id if the message is a tool call.
 fn call_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
-    match message {
-        ClientJsonRpcMessage::Request(request) => {
-            matches!(request.request, ClientRequest::CallToolRequest(_)).then(|| request.id.clone())
-        }
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    match request.request {
+        ClientRequest::CallToolRequest(_) => Some(request.id.clone()),
         _ => None,
     }
 }
 
-/// Whether this is the library's refusal to read an event as long as that; its type is not public.
+/// Returns whether the library refused an event because of its size. It is recognized by its text, because the type of the error
+/// is not public.
 fn is_too_large(error: &SseError) -> bool {
     match error {
         SseError::Body(error) => error.to_string().starts_with("SSE event exceeded the maximum size"),
@@ -176,7 +183,7 @@ fn is_too_large(error: &SseError) -> bool {
     }
 }
 
-impl StreamableHttpClient for Http {
+impl StreamableHttpClient for MonitoredClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -189,7 +196,7 @@ impl StreamableHttpClient for Http {
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let call = call_id(&message);
         let sent = self.client.post_message(uri, message, session_id, auth_header, custom_headers).await;
-        sent.map(|answer| self.watched(answer, call)).map_err(|error| self.noticed(error))
+        sent.map(|response| self.monitored(response, call)).map_err(|error| self.handle_error(error))
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -210,7 +217,7 @@ impl StreamableHttpClient for Http {
             custom_headers,
             max_sse_event_size,
         );
-        sent.await.map(|answer| self.watched(answer, call)).map_err(|error| self.noticed(error))
+        sent.await.map(|response| self.monitored(response, call)).map_err(|error| self.handle_error(error))
     }
 
     async fn delete_session(
@@ -221,7 +228,7 @@ impl StreamableHttpClient for Http {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
         let deleted = self.client.delete_session(uri, session_id, auth_header, custom_headers).await;
-        deleted.map_err(|error| self.noticed(error))
+        deleted.map_err(|error| self.handle_error(error))
     }
 
     async fn get_stream(
@@ -234,7 +241,7 @@ impl StreamableHttpClient for Http {
     ) -> Result<BoxedSseResponse, HttpError> {
         let stream =
             self.client.get_stream(uri, session_id, last_event_id, auth_header, custom_headers).await;
-        stream.map_err(|error| self.noticed(error))
+        stream.map_err(|error| self.handle_error(error))
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -254,6 +261,6 @@ impl StreamableHttpClient for Http {
             custom_headers,
             max_sse_event_size,
         );
-        stream.await.map_err(|error| self.noticed(error))
+        stream.await.map_err(|error| self.handle_error(error))
     }
 }
