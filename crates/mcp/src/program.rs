@@ -25,7 +25,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// The longest line of standard error that is logged in one piece, in bytes.
 const MAX_LINE: u64 = 2_000;
 
-/// The number of `SIGTERM`, which is the same on all Unix systems.
+/// The number of `SIGTERM`. All Unix systems use this number.
 #[cfg(unix)]
 const TERMINATE: i32 = 15;
 

@@ -35,7 +35,7 @@ pub(crate) struct McpTool {
     spec: ToolSpec,
 }
 
-/// A request that waits for its response. If it is dropped with an id, it sends the server a cancellation.
+/// A request that waits for its response. It sends the server a cancellation when it is dropped, unless `id` has been taken.
 struct PendingRequest {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,
@@ -183,7 +183,7 @@ fn build_output(
     if let Value::Array(blocks) = &mut content {
         // The notes come first if the tool failed, because the end of its text may be cut off.
         let index = if failed { 0 } else { blocks.len() };
-        blocks.splice(index..index, notes.iter().map(|text| json!({"type": "text", "text": text})));
+        blocks.splice(index..index, notes.into_iter().map(|text| json!({"type": "text", "text": text})));
     }
     if failed {
         return Err(tool_failure(server, &content));

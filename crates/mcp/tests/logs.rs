@@ -1,4 +1,4 @@
-//! What is logged of a server that fails. A process of its own, because there is one log for all threads.
+//! Tests the log of a server that fails. The test runs in a process of its own, because a process has only one log.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 /// A secret of the settings.
 const KEY: &str = "sesame-open-up";
 
-/// A log that can be read.
+/// A log that the test can read.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -30,7 +30,7 @@ impl Write for Log {
     }
 }
 
-/// A server that repeats what it was sent. Its address, and when it was asked.
+/// Starts a server that repeats the secrets. Returns its URL, and a channel that gets a message for each request.
 async fn talkative() -> (String, mpsc::UnboundedReceiver<()>) {
     let (asked, asks) = mpsc::unbounded_channel();
     let answer = async move || {

@@ -1,4 +1,4 @@
-//! Hubs whose servers live in the same process, at the other end of a pipe, so that their time can be paused.
+//! Tests of hubs whose servers run in the test's process, at the other end of a pipe, so that time can be paused.
 
 use std::{
     collections::VecDeque,
@@ -38,62 +38,63 @@ use crate::{
     client::Client, config::Transport, failure::ConnectError, link::Link, supervisor::LiveConnection,
 };
 
-/// What happens at the next attempts to connect; after them each one succeeds.
+/// The outcome of an attempt to connect.
 #[derive(Clone, Copy)]
 enum Attempt {
     Fails,
-    /// There is somebody, who says nothing.
+    /// The connection opens, but the server never sends anything.
     Mute,
 }
 
-/// A way to servers in this process.
-struct Pipe {
+/// A connector to servers in this process.
+struct PipeConnector {
     tools: Arc<Mutex<Vec<&'static str>>>,
+    /// The outcomes of the next attempts to connect. All attempts after them succeed.
     attempts: Mutex<VecDeque<Attempt>>,
-    /// When connecting was tried.
+    /// Gets the time of each attempt to connect.
     tried: mpsc::UnboundedSender<Instant>,
-    /// The server's end of each connection.
-    connected: mpsc::UnboundedSender<RunningService<RoleServer, Scripted>>,
-    /// What the servers notice.
+    /// Gets the server's end of each connection.
+    connected: mpsc::UnboundedSender<RunningService<RoleServer, ScriptedServer>>,
+    /// Gets what the servers observe.
     noticed: mpsc::UnboundedSender<String>,
-    /// Lets one call go on that waits for it.
+    /// Lets a call continue that waits for it.
     go: Arc<Notify>,
-    /// How many connections there were.
+    /// The number of connections so far.
     sessions: AtomicUsize,
-    /// What nobody talks through, but nobody closes.
+    /// The unused ends of mute connections, which are kept so that the connections stay open.
     mute: Mutex<Vec<tokio::io::DuplexStream>>,
 }
 
 /// A server whose tools do what their names say.
-struct Scripted {
-    /// Which connection it is at the other end of, counted from 1.
+struct ScriptedServer {
+    /// The number of its connection, counted from 1.
     session: usize,
     tools: Arc<Mutex<Vec<&'static str>>>,
     noticed: mpsc::UnboundedSender<String>,
     go: Arc<Notify>,
 }
 
-/// A hub with one server, `s`, and all that can be seen of it.
+/// A hub with one server, `s`, and everything that a test can observe of it.
 struct World {
     hub: Hub,
-    pipe: Arc<Pipe>,
+    pipe: Arc<PipeConnector>,
     tools: watch::Receiver<Vec<Arc<dyn Tool>>>,
     changes: Arc<AtomicUsize>,
     tried: mpsc::UnboundedReceiver<Instant>,
-    connected: mpsc::UnboundedReceiver<RunningService<RoleServer, Scripted>>,
+    connected: mpsc::UnboundedReceiver<RunningService<RoleServer, ScriptedServer>>,
     noticed: mpsc::UnboundedReceiver<String>,
 }
 
 /// A person who agrees to everything.
 struct Agreeing;
 
-/// A person who is asked and says nothing.
+/// A person who gets elicitations and never replies.
 struct Silent(mpsc::UnboundedSender<Elicitation>);
 
-/// A person who takes their time over each question.
+/// A person who replies to each elicitation when the test says so.
 struct Thoughtful(mpsc::UnboundedSender<Asked>);
 
-/// A question that a person thinks about.
+/// An elicitation that waits for the person's reply.
 struct Asked {
     call: ToolCallId,
     elicitation: Elicitation,
@@ -101,7 +102,7 @@ struct Asked {
 }
 
 #[async_trait]
-impl Connector for Pipe {
+impl Connector for PipeConnector {
     async fn connect(&self, client: Client, link: &Link) -> Result<LiveConnection, ConnectError> {
         let _ = self.tried.send(Instant::now());
         let attempt = self.attempts.lock().unwrap().pop_front();
@@ -112,7 +113,7 @@ impl Connector for Pipe {
             None => {
                 let (tools, noticed, go) = (self.tools.clone(), self.noticed.clone(), self.go.clone());
                 let session = self.sessions.fetch_add(1, Ordering::SeqCst) + 1;
-                let server = Scripted { session, tools, noticed, go };
+                let server = ScriptedServer { session, tools, noticed, go };
                 let connected = self.connected.clone();
                 tokio::spawn(async move {
                     let _ = connected.send(server.serve(theirs).await.unwrap());
@@ -124,7 +125,7 @@ impl Connector for Pipe {
     }
 }
 
-impl ServerHandler for Scripted {
+impl ServerHandler for ScriptedServer {
     fn get_info(&self) -> rmcp::model::ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         rmcp::model::ServerConfig::new(capabilities)
@@ -154,19 +155,23 @@ impl ServerHandler for Scripted {
                 String::new()
             }
             "ask" => {
-                let answer = ask(&context).await;
+                let answer = elicit(&context).await;
                 let _ = self.noticed.send(answer.clone());
                 answer
             }
             "ask later" => {
                 self.go.notified().await;
-                let answer = ask(&context).await;
+                let answer = elicit(&context).await;
                 let _ = self.noticed.send(answer.clone());
                 answer
             }
             "which" => format!("session {}", self.session),
-            "ask strangely" => format!("{:?}", context.peer.send_request(strange_question("form")).await),
-            "ask for a visit" => format!("{:?}", context.peer.send_request(strange_question("url")).await),
+            "ask strangely" => {
+                format!("{:?}", context.peer.send_request(unreadable_elicitation("form")).await)
+            }
+            "ask for a visit" => {
+                format!("{:?}", context.peer.send_request(unreadable_elicitation("url")).await)
+            }
             "ask for roots" => match context.peer.send_request(roots()).await {
                 Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
                     "refused".into()
@@ -180,18 +185,18 @@ impl ServerHandler for Scripted {
     }
 }
 
-async fn ask(context: &RequestContext<RoleServer>) -> String {
-    let question = ElicitRequestParams::FormElicitationParams {
+async fn elicit(context: &RequestContext<RoleServer>) -> String {
+    let params = ElicitRequestParams::FormElicitationParams {
         meta: None,
         message: "Which one?".into(),
         requested_schema: ElicitationSchema::builder().build().unwrap(),
     };
-    let request = ServerRequest::ElicitRequest(ElicitRequest::new(question));
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
     format!("{:?}", context.peer.send_request(request).await)
 }
 
-/// A question that the library does not understand: its schema goes beyond what the protocol allows.
-fn strange_question(mode: &str) -> ServerRequest {
+/// Creates an elicitation that the library cannot read, because its schema is not allowed by the protocol.
+fn unreadable_elicitation(mode: &str) -> ServerRequest {
     let schema = json!({"type": "object", "properties": {"where": {"type": "object"}}});
     let params = json!({"mode": mode, "message": "Where?", "requestedSchema": schema});
     ServerRequest::CustomRequest(CustomRequest::new("elicitation/create", Some(params)))
@@ -236,7 +241,7 @@ impl World {
         let (tried, tries) = mpsc::unbounded_channel();
         let (connected, connections) = mpsc::unbounded_channel();
         let (noticed, notices) = mpsc::unbounded_channel();
-        let pipe = Arc::new(Pipe {
+        let pipe = Arc::new(PipeConnector {
             tools: Arc::new(Mutex::new(tools.into())),
             attempts: Mutex::new(attempts.into()),
             tried,
@@ -246,12 +251,12 @@ impl World {
             sessions: AtomicUsize::new(0),
             mute: Mutex::default(),
         });
-        let (told, tools) = watch::channel(Vec::new());
+        let (published, tools) = watch::channel(Vec::new());
         let changes = Arc::new(AtomicUsize::new(0));
         let counted = changes.clone();
         let on_change = move |tools| {
             counted.fetch_add(1, Ordering::SeqCst);
-            told.send_replace(tools);
+            published.send_replace(tools);
         };
         let hub = Hub { catalog: Arc::new(ToolCatalog::new(on_change)), state: Mutex::default() };
         let world =
@@ -264,7 +269,7 @@ impl World {
         self.set_at("", servers);
     }
 
-    /// The same with another configuration.
+    /// Configures the servers with this URL.
     fn set_at<const N: usize>(&self, url: &str, servers: [&str; N]) {
         self.set_to(&at(url), servers);
     }
@@ -291,15 +296,15 @@ impl World {
     }
 }
 
-/// Calls of one chat, and what its person is asked.
+/// A chat whose calls a test makes, and the elicitations that its person gets.
 struct Chat {
     name: &'static str,
     person: Arc<Thoughtful>,
     asked: mpsc::UnboundedReceiver<Asked>,
 }
 
-/// A call that runs.
-struct Begun {
+/// A running call.
+struct RunningCall {
     cancelled: CancellationToken,
     outcome: JoinHandle<Result<Value, ToolError>>,
 }
@@ -315,14 +320,14 @@ impl Chat {
     }
 
     /// Begins a call that may take ten seconds, and waits until the server has it.
-    async fn begin(&self, world: &mut World, tool: &str, id: &str) -> Begun {
+    async fn begin(&self, world: &mut World, tool: &str, id: &str) -> RunningCall {
         let begun = self.call(world, tool, id);
         assert!(world.noticed.recv().await.unwrap().starts_with("called "));
         begun
     }
 
-    /// The same without waiting.
-    fn call(&self, world: &World, tool: &str, id: &str) -> Begun {
+    /// Begins a call that may take ten seconds.
+    fn call(&self, world: &World, tool: &str, id: &str) -> RunningCall {
         let context = CallContext::new(Owner::anyone(), ChatId::new(self.name), ToolCallId::new(id));
         let cancelled = context.cancelled.clone();
         let execution = Execution {
@@ -334,7 +339,7 @@ impl Chat {
             error_policy: ErrorPolicy::default(),
         };
         let outcome = tokio::spawn(execution.outcome());
-        Begun { cancelled, outcome }
+        RunningCall { cancelled, outcome }
     }
 }
 
@@ -351,7 +356,7 @@ fn text(output: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_change_of_the_list_is_followed() {
+async fn tools_are_listed_again_when_they_have_changed() {
     let mut world = World::new(["old", "kept"], []);
     world.ready().await;
     assert_eq!(world.names(), ["s__old", "s__kept"]);
@@ -366,7 +371,7 @@ async fn a_change_of_the_list_is_followed() {
 }
 
 #[tokio::test]
-async fn a_server_is_told_that_a_call_is_cancelled() {
+async fn a_server_is_notified_when_a_call_is_cancelled() {
     let mut world = World::new(["wait"], []);
     world.ready().await;
     let (tool, context) = (world.tool("s__wait"), context("chat"));
@@ -379,7 +384,7 @@ async fn a_server_is_told_that_a_call_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_server_is_told_that_a_call_is_dropped() {
+async fn a_server_is_notified_when_a_call_is_dropped() {
     let mut world = World::new(["wait"], []);
     world.ready().await;
     let tool = world.tool("s__wait");
@@ -390,7 +395,7 @@ async fn a_server_is_told_that_a_call_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_server_is_told_by_a_task_that_has_used_up_its_turn() {
+async fn a_server_is_notified_by_a_task_that_has_used_up_its_budget() {
     let mut world = World::new(["wait"], []);
     world.ready().await;
     let tool = world.tool("s__wait");
@@ -408,7 +413,7 @@ async fn a_server_is_told_by_a_task_that_has_used_up_its_turn() {
 }
 
 #[tokio::test]
-async fn what_the_server_says_about_bad_input_reaches_the_model() {
+async fn the_error_of_a_server_about_invalid_input_reaches_the_model() {
     let world = World::new(["refuse"], []);
     world.ready().await;
     let error = world.call("s__refuse").await.unwrap_err();
@@ -417,14 +422,14 @@ async fn what_the_server_says_about_bad_input_reaches_the_model() {
 }
 
 #[tokio::test]
-async fn a_server_may_not_ask_for_anything_else() {
+async fn a_server_may_not_send_other_requests() {
     let world = World::new(["ask for roots"], []);
     world.ready().await;
     assert_eq!(text(&world.call("s__ask_for_roots").await.unwrap()), "refused");
 }
 
 #[tokio::test]
-async fn a_question_that_the_library_does_not_understand_is_still_asked() {
+async fn an_elicitation_that_the_library_cannot_read_is_still_shown() {
     let world = World::new(["ask strangely", "ask for a visit"], []);
     world.ready().await;
     let call = async |name| {
@@ -439,24 +444,24 @@ async fn a_question_that_the_library_does_not_understand_is_still_asked() {
 }
 
 #[tokio::test]
-async fn the_question_of_a_call_that_ends_is_answered_with_cancel() {
+async fn the_elicitation_of_a_call_that_ends_is_cancelled() {
     let mut world = World::new(["ask"], []);
     world.ready().await;
-    let (questions, mut asked) = mpsc::unbounded_channel();
-    let (tool, context) = (world.tool("s__ask"), context("chat").with_host(Arc::new(Silent(questions))));
+    let (elicitations, mut asked) = mpsc::unbounded_channel();
+    let (tool, context) = (world.tool("s__ask"), context("chat").with_host(Arc::new(Silent(elicitations))));
     let cancelled = context.cancelled.clone();
     let call = tokio::spawn(async move { tool.call(json!({}), context).await });
     asked.recv().await.unwrap();
     cancelled.cancel();
     assert_eq!(call.await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
-    assert!(asked.recv().await.is_none(), "the question is withdrawn");
+    assert!(asked.recv().await.is_none(), "the elicitation is withdrawn");
     assert_eq!(world.noticed.recv().await.unwrap(), "called ask");
     let answer = world.noticed.recv().await.unwrap();
     assert!(answer.contains("action: Cancel"), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_does_not_wait_for_a_hub_that_is_gone() {
+async fn a_call_does_not_wait_for_a_hub_that_was_dropped() {
     let mut world = World::new(["work"], []);
     world.ready().await;
     let (tool, server) = (world.tool("s__work"), world.connected.recv().await.unwrap());
@@ -472,25 +477,25 @@ async fn a_call_does_not_wait_for_a_hub_that_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_ends_the_call_and_its_question_at_once() {
+async fn a_lost_connection_ends_the_call_and_its_elicitation_immediately() {
     let mut world = World::new(["ask"], []);
     world.ready().await;
     let server = world.connected.recv().await.unwrap();
-    let (questions, mut asked) = mpsc::unbounded_channel();
-    let (tool, context) = (world.tool("s__ask"), context("chat").with_host(Arc::new(Silent(questions))));
+    let (elicitations, mut asked) = mpsc::unbounded_channel();
+    let (tool, context) = (world.tool("s__ask"), context("chat").with_host(Arc::new(Silent(elicitations))));
     let call = tokio::spawn(async move { tool.call(json!({}), context).await });
     assert_eq!(asked.recv().await.unwrap().message, "Which one?");
     let since = Instant::now();
     server.cancellation_token().cancel();
     let error = call.await.unwrap().unwrap_err();
     assert_eq!(error.error_type, ErrorType::Network);
-    // The server itself winds up for two seconds, as somebody waits for its answer. We do not.
+    // The server itself takes two seconds to end, because its request still waits for a response. The call must not wait for that.
     assert!(since.elapsed() <= Duration::from_secs(2), "{:?}", since.elapsed());
-    assert!(asked.recv().await.is_none(), "nobody is asked any more");
+    assert!(asked.recv().await.is_none(), "the elicitation is withdrawn");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_fails_is_tried_again_after_longer_and_longer_pauses() {
+async fn a_server_that_fails_is_tried_again_after_increasing_pauses() {
     let mut world = World::new(["work"], [Attempt::Fails; 10]);
     let mut tries = Vec::new();
     for _ in 0..11 {
@@ -501,7 +506,7 @@ async fn a_server_that_fails_is_tried_again_after_longer_and_longer_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_good_connection_makes_the_next_pause_short_again() {
+async fn a_long_connection_resets_the_pause() {
     let mut world = World::new(["work"], [Attempt::Fails; 5]);
     let server = world.connected.recv().await.unwrap();
     while world.tried.try_recv().is_ok() {}
@@ -519,21 +524,21 @@ async fn a_call_waits_for_a_server_that_is_down() {
     world.connected.recv().await.unwrap().cancel().await.unwrap();
     assert_eq!(world.names(), ["s__work"], "its tools stay while it is down");
     assert_eq!(text(&world.call("s__work").await.unwrap()), "done");
-    assert_eq!(world.changes.load(Ordering::SeqCst), 1, "the same tools are no change");
+    assert_eq!(world.changes.load(Ordering::SeqCst), 1, "an unchanged list is not published again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_is_given_up() {
+async fn a_server_that_sends_nothing_is_tried_again_after_the_timeout() {
     let mut world = World::new(["work"], [Attempt::Mute]);
     let since = world.tried.recv().await.unwrap();
     world.hub.ready(Duration::from_secs(5)).await;
-    assert_eq!(since.elapsed(), Duration::from_secs(5), "who is late is not waited for");
+    assert_eq!(since.elapsed(), Duration::from_secs(5), "ready does not wait longer than the given time");
     assert_eq!(world.tried.recv().await.unwrap() - since, Duration::from_millis(60_200));
     world.connected.recv().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_removed_server_takes_its_tools_and_calls_with_it() {
+async fn the_tools_and_calls_of_a_removed_server_end_with_it() {
     let mut world = World::new(["wait"], []);
     world.ready().await;
     let tool = world.tool("s__wait");
@@ -548,7 +553,7 @@ async fn a_removed_server_takes_its_tools_and_calls_with_it() {
 }
 
 #[tokio::test]
-async fn after_the_shutdown_nothing_is_started() {
+async fn no_server_is_started_after_the_shutdown() {
     let mut world = World::new(["work"], []);
     world.ready().await;
     world.tried.recv().await.unwrap();
@@ -559,7 +564,7 @@ async fn after_the_shutdown_nothing_is_started() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_outlives_the_call_that_it_was_put_through_while_another_may_have_asked_it() {
+async fn an_elicitation_outlives_its_newest_call_while_it_may_belong_to_another() {
     let mut world = World::new(["ask later", "wait"], []);
     world.ready().await;
     let mut chat = Chat::new();
@@ -570,13 +575,16 @@ async fn a_question_outlives_the_call_that_it_was_put_through_while_another_may_
     assert_eq!((asked.call.as_str(), asked.elicitation.other_candidates), ("b", vec![ToolCallId::new("a")]));
     waiting.cancelled.cancel();
     assert_eq!(waiting.outcome.await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
-    assert!(asked.reply.send(ElicitationReply::Accept(json!({"one": 1}))).is_ok(), "somebody still asks");
+    assert!(
+        asked.reply.send(ElicitationReply::Accept(json!({"one": 1}))).is_ok(),
+        "another call may have elicited"
+    );
     let output = asking.outcome.await.unwrap().unwrap();
     assert!(text(&output).contains("action: Accept"), "{output}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_questions_at_once_live_until_the_last_call_that_may_have_asked_them_has_ended() {
+async fn two_elicitations_live_until_the_last_call_that_they_may_belong_to_has_ended() {
     let mut world = World::new(["ask later"], []);
     world.ready().await;
     let mut chat = Chat::new();
@@ -586,7 +594,10 @@ async fn two_questions_at_once_live_until_the_last_call_that_may_have_asked_them
     let (first, mut second) = (chat.asked.recv().await.unwrap(), chat.asked.recv().await.unwrap());
     two.cancelled.cancel();
     assert_eq!(two.outcome.await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
-    assert!(first.reply.send(ElicitationReply::Accept(json!({"one": 1}))).is_ok(), "somebody still asks");
+    assert!(
+        first.reply.send(ElicitationReply::Accept(json!({"one": 1}))).is_ok(),
+        "another call may have elicited"
+    );
     let answered = world.noticed.recv().await.unwrap();
     assert!(answered.contains("action: Accept"), "{answered}");
     one.cancelled.cancel();
@@ -597,7 +608,7 @@ async fn two_questions_at_once_live_until_the_last_call_that_may_have_asked_them
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_call_that_may_have_asked_runs_out_of_time_while_the_person_thinks() {
+async fn the_time_of_all_calls_that_may_have_elicited_is_paused_until_the_reply() {
     let mut world = World::new(["ask later", "wait"], []);
     world.ready().await;
     let mut chat = Chat::new();
@@ -630,7 +641,7 @@ async fn a_server_that_is_replaced_keeps_its_tools_until_the_new_one_has_listed(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_a_server_goes_to_the_one_that_replaces_it() {
+async fn a_call_that_waits_for_a_server_is_made_by_its_successor() {
     let mut world = World::new(["work"], []);
     world.ready().await;
     world.pipe.attempts.lock().unwrap().extend([Attempt::Fails; 100]);
@@ -658,7 +669,7 @@ async fn a_call_that_runs_fails_when_its_server_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_tool_works_for_as_long_as_there_is_a_server_of_that_name() {
+async fn a_tool_works_as_long_as_a_server_of_its_name_is_configured() {
     let world = World::new(["work"], []);
     world.ready().await;
     let tool = world.tool("s__work");
@@ -666,6 +677,6 @@ async fn a_tool_works_for_as_long_as_there_is_a_server_of_that_name() {
     let error = tool.call(json!({}), context("chat")).await.unwrap_err();
     assert_eq!(error.text, "The MCP server s is no longer configured.");
     world.set_at("elsewhere", ["s"]);
-    assert!(world.names().is_empty(), "a name that was gone begins anew");
+    assert!(world.names().is_empty(), "the tools of a removed server are forgotten");
     assert_eq!(text(&tool.call(json!({}), context("chat")).await.unwrap()), "done");
 }

@@ -1,4 +1,4 @@
-//! The reference server from npm, over both transports.
+//! Tests with the reference server from npm over both transports.
 
 use std::{collections::BTreeMap, process::Stdio};
 
@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::world::{Person, World, everything, everything_as_a_program, in_time, text};
 
-/// The reference server over HTTP, until it is dropped.
+/// The reference server over HTTP. It is killed when this is dropped.
 struct Served {
     process: Child,
     port: u16,
@@ -52,31 +52,35 @@ impl Served {
     }
 }
 
-/// A world with the reference server as `every`, over the transport; what serves it must be kept.
-async fn both() -> [(World, Option<Served>); 2] {
+/// Returns a world for each transport, with the reference server as `every`. The HTTP server must be kept alive.
+async fn both_transports() -> [(World, Option<Served>); 2] {
     let served = Served::start().await;
     let over_http = World::with([("every", served.config())]).await;
     [(World::with([("every", everything_as_a_program())]).await, None), (over_http, Some(served))]
 }
 
-/// The same server, whose tools' annotations are believed.
+/// Returns the configuration with trusted annotations.
 fn trusted(config: ServerConfig) -> ServerConfig {
     ServerConfig { trust_annotations: true, ..config }
 }
 
 #[tokio::test]
-async fn every_tool_of_a_server_is_asked_unless_its_annotations_are_trusted() {
+async fn every_tool_needs_approval_unless_its_annotations_are_trusted() {
     let world = World::with([("every", everything_as_a_program())]).await;
     world.tool("every__trigger-elicitation-request").await;
-    assert_eq!(world.specs()["every__echo"].policy, Decision::Ask, "what it says of itself is not believed");
+    assert_eq!(world.specs()["every__echo"].policy, Decision::Ask, "annotations are not trusted by default");
     world.hub.set_servers([("every".to_owned(), trusted(everything_as_a_program()))].into());
     world.allowed("every__echo").await;
     world.hub.set_servers([("every".to_owned(), everything_as_a_program())].into());
-    assert_eq!(world.specs()["every__echo"].policy, Decision::Ask, "before the new one has listed, too");
+    assert_eq!(
+        world.specs()["every__echo"].policy,
+        Decision::Ask,
+        "the policy changes before the new server has listed its tools"
+    );
 }
 
 #[tokio::test]
-async fn its_tools_are_listed_with_policies_from_their_annotations_where_these_are_trusted() {
+async fn trusted_annotations_decide_the_policies_of_tools() {
     let served = Served::start().await;
     let over_http = World::with([("every", trusted(served.config()))]).await;
     let as_a_program = World::with([("every", trusted(everything_as_a_program()))]).await;
@@ -93,14 +97,14 @@ async fn its_tools_are_listed_with_policies_from_their_annotations_where_these_a
         for absent in
             ["every__get-roots-list", "every__trigger-sampling-request", "every__trigger-url-elicitation"]
         {
-            assert!(!specs.contains_key(absent), "{absent} needs what was not announced");
+            assert!(!specs.contains_key(absent), "{absent} needs a capability that the client does not have");
         }
     }
 }
 
 #[tokio::test]
-async fn a_call_gives_the_whole_result() {
-    for (world, _served) in both().await {
+async fn a_call_returns_the_whole_result() {
+    for (world, _served) in both_transports().await {
         let output = world.call("every__echo", json!({"message": "hello"})).await.unwrap();
         assert_eq!(output, json!({"content": [{"type": "text", "text": "Echo: hello"}]}));
         let output =
@@ -114,7 +118,7 @@ async fn a_call_gives_the_whole_result() {
 
 #[tokio::test]
 async fn progress_is_reported_while_a_call_runs() {
-    for (world, _served) in both().await {
+    for (world, _served) in both_transports().await {
         let mut person = Person::new("chat", []);
         let input = json!({"duration": 0.3, "steps": 3});
         let output = world.call_as("every__trigger-long-running-operation", input, &person).await.unwrap();
@@ -129,8 +133,8 @@ async fn progress_is_reported_while_a_call_runs() {
 }
 
 #[tokio::test]
-async fn the_person_whose_call_it_is_answers_a_question() {
-    for (world, _served) in both().await {
+async fn the_person_of_the_call_answers_its_elicitation() {
+    for (world, _served) in both_transports().await {
         let accepted = ElicitationReply::Accept(json!({"name": "Ann", "check": true}));
         let mut person = Person::new("chat", [accepted, ElicitationReply::Decline, ElicitationReply::Cancel]);
         let ask = "every__trigger-elicitation-request";
@@ -141,9 +145,9 @@ async fn the_person_whose_call_it_is_answers_a_question() {
         let output = world.call_as(ask, json!({}), &person).await.unwrap();
         assert!(text(&output).contains("User cancelled"), "{output}");
 
-        let question = person.questions.try_recv().unwrap();
-        assert!(question.message.contains("inputs"), "{question:?}");
-        let schema = &question.requested_schema;
+        let elicitation = person.elicitations.try_recv().unwrap();
+        assert!(elicitation.message.contains("inputs"), "{elicitation:?}");
+        let schema = &elicitation.requested_schema;
         assert_eq!(schema["required"], json!(["name"]));
         assert_eq!(schema["properties"]["integer"]["maximum"], 100);
         assert_eq!(schema["properties"]["titledMultipleSelectEnum"]["items"]["anyOf"][0]["const"], "fish-1");
@@ -151,7 +155,7 @@ async fn the_person_whose_call_it_is_answers_a_question() {
 }
 
 #[tokio::test]
-async fn a_question_that_may_be_of_two_chats_is_cancelled_and_shown_to_nobody() {
+async fn an_elicitation_that_may_be_of_two_chats_is_cancelled() {
     let world = World::with([("every", everything_as_a_program())]).await;
     let mut other = Person::new("other", []);
     let mut asked = Person::new("chat", []);
@@ -161,13 +165,13 @@ async fn a_question_that_may_be_of_two_chats_is_cancelled_and_shown_to_nobody() 
     in_time(other.reports.recv()).await.unwrap();
     let output = world.call_as("every__trigger-elicitation-request", json!({}), &asked).await.unwrap();
     assert!(text(&output).contains("calls of several chats ran in one process"), "{output}");
-    assert!(asked.questions.try_recv().is_err() && other.questions.try_recv().is_err());
+    assert!(asked.elicitations.try_recv().is_err() && other.elicitations.try_recv().is_err());
     other.context.cancelled.cancel();
     assert_eq!(in_time(busy).await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
 }
 
 #[tokio::test]
-async fn over_http_a_question_names_its_call() {
+async fn an_elicitation_over_http_names_its_call() {
     let served = Served::start().await;
     let world = World::with([("every", served.config())]).await;
     let mut other = Person::new("other", []);
@@ -177,17 +181,17 @@ async fn over_http_a_question_names_its_call() {
     in_time(other.reports.recv()).await.unwrap();
     let output = world.call_as("every__trigger-elicitation-request", json!({}), &asked).await.unwrap();
     assert!(text(&output).contains("- Name: Ann"), "{output}");
-    assert!(other.questions.try_recv().is_err());
+    assert!(other.elicitations.try_recv().is_err());
     other.context.cancelled.cancel();
     in_time(first).await.unwrap().unwrap_err();
 }
 
 #[tokio::test]
-async fn a_question_ends_with_its_call() {
-    for (world, _served) in both().await {
+async fn an_elicitation_ends_with_its_call() {
+    for (world, _served) in both_transports().await {
         let mut person = Person::new("chat", []);
         let call = world.begin("every__trigger-elicitation-request", json!({}), &person).await;
-        in_time(person.questions.recv()).await.unwrap();
+        in_time(person.elicitations.recv()).await.unwrap();
         person.context.cancelled.cancel();
         assert_eq!(in_time(call).await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
         world.call("every__echo", json!({"message": "still there"})).await.unwrap();
@@ -195,8 +199,8 @@ async fn a_question_ends_with_its_call() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_says_why() {
-    for (world, _served) in both().await {
+async fn a_tool_that_fails_has_the_reason_in_its_error() {
+    for (world, _served) in both_transports().await {
         let error = world.call("every__get-sum", json!({"a": "one", "b": 2})).await.unwrap_err();
         assert!(matches!(error.error_type, ErrorType::Internal | ErrorType::InvalidFormat), "{error:?}");
         assert!(error.text.contains("number"), "{error:?}");
@@ -204,7 +208,7 @@ async fn a_tool_that_fails_says_why() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_over_http_fails_its_calls_and_is_found_again() {
+async fn an_http_server_that_dies_fails_its_calls_and_is_connected_again() {
     let mut served = Served::start().await;
     let world = World::with([("every", served.config())]).await;
     let mut person = Person::new("chat", []);

@@ -1,4 +1,4 @@
-//! A small server over HTTP that counts what it is sent, and refuses in every way that there is.
+//! Tests with a small HTTP server that counts its requests and can fail in every way.
 
 use std::{
     collections::BTreeMap,
@@ -22,14 +22,14 @@ use crate::world::{World, text};
 
 const KEY: &str = "Bearer sesame-open-up";
 
-/// What the server was sent.
+/// The requests that the server got.
 #[derive(Default)]
 struct Seen {
     with_key: usize,
     without_key: usize,
     greetings: usize,
     calls: usize,
-    /// The session that it knows; others it has forgotten.
+    /// The only session id that the server accepts.
     session: usize,
 }
 
@@ -112,7 +112,7 @@ async fn answer(State(seen): State<Shared>, headers: HeaderMap, Json(body): Json
     ([("mcp-session-id", session)], Json(body)).into_response()
 }
 
-/// One tool on each page, the second of which cannot be read whole.
+/// Returns the pages of the tool list. One tool of the second page cannot be read.
 fn tools(cursor: Option<&str>) -> Value {
     let tool = |name: &str| json!({"name": name, "inputSchema": {}, "annotations": {"readOnlyHint": true}});
     match cursor {
@@ -148,7 +148,7 @@ fn call(seen: &mut Seen, params: &Value) -> Result<Value, Box<Response>> {
     }
 }
 
-/// More than any client takes.
+/// Returns a text that is larger than any client accepts.
 fn much() -> String {
     "x".repeat(17 * 1024 * 1024)
 }
@@ -159,7 +159,7 @@ async fn world() -> (World, Server) {
 }
 
 #[tokio::test]
-async fn the_headers_go_with_every_request() {
+async fn the_headers_are_sent_with_every_request() {
     let (world, server) = world().await;
     assert_eq!(text(&world.call("counting__answer", json!({})).await.unwrap()), "42");
     world.hub.shutdown().await;
@@ -169,7 +169,7 @@ async fn the_headers_go_with_every_request() {
 }
 
 #[tokio::test]
-async fn all_pages_are_listed_and_what_cannot_be_read_is_left_out() {
+async fn all_pages_are_listed_and_unreadable_tools_are_left_out() {
     let (world, _server) = world().await;
     let specs = world.specs();
     assert_eq!(specs.keys().collect::<Vec<_>>(), ["counting__answer", "counting__strange"]);
@@ -178,7 +178,7 @@ async fn all_pages_are_listed_and_what_cannot_be_read_is_left_out() {
 }
 
 #[tokio::test]
-async fn refusals_have_their_types() {
+async fn failures_have_their_error_types() {
     let (world, _server) = world().await;
     let refused = async |with: &str| world.call("counting__answer", json!({"with": with})).await.unwrap_err();
     assert_eq!(refused("401").await.error_type, ErrorType::Auth);
@@ -190,7 +190,7 @@ async fn refusals_have_their_types() {
 }
 
 #[tokio::test]
-async fn what_is_no_result_is_a_matter_of_form_and_told_in_our_words() {
+async fn a_response_that_is_not_a_result_is_an_invalid_format() {
     let (world, _server) = world().await;
     let refused = async |with: &str| world.call("counting__answer", json!({"with": with})).await.unwrap_err();
     let error = refused("no answer").await;
@@ -205,7 +205,7 @@ async fn what_is_no_result_is_a_matter_of_form_and_told_in_our_words() {
 }
 
 #[tokio::test]
-async fn content_of_an_unknown_kind_is_passed_on() {
+async fn content_of_an_unknown_type_is_passed_on() {
     let (world, _server) = world().await;
     let output = world.call("counting__answer", json!({"with": "a picture"})).await.unwrap();
     let expected =
@@ -214,7 +214,7 @@ async fn content_of_an_unknown_kind_is_passed_on() {
 }
 
 #[tokio::test]
-async fn a_call_survives_that_the_server_forgot_the_session() {
+async fn a_call_is_made_again_after_its_session_has_expired() {
     let (world, server) = world().await;
     world.call("counting__answer", json!({})).await.unwrap();
     server.seen.lock().unwrap().session += 1;
@@ -224,7 +224,7 @@ async fn a_call_survives_that_the_server_forgot_the_session() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_moved_is_followed_but_not_to_another_one() {
+async fn redirects_are_followed_only_within_the_origin() {
     let (server, other) = (Server::start().await, Server::start().await);
     let away = format!("/away/{}", other.port());
     let world =
@@ -233,11 +233,11 @@ async fn a_server_that_has_moved_is_followed_but_not_to_another_one() {
     assert_eq!(text(&world.call("moved__answer", json!({})).await.unwrap()), "42");
     assert!(world.specs().keys().all(|name| name.starts_with("moved__")));
     let seen = other.seen.lock().unwrap();
-    assert_eq!((seen.with_key, seen.without_key), (0, 0), "the other one has seen nothing");
+    assert_eq!((seen.with_key, seen.without_key), (0, 0), "the other server got no request");
 }
 
 #[tokio::test]
-async fn a_server_that_wants_another_key_has_no_tools() {
+async fn a_server_that_refuses_the_key_has_no_tools() {
     let server = Server::start().await;
     let world = World::with([("counting", server.config("Bearer wrong-key"))]).await;
     assert!(world.specs().is_empty());

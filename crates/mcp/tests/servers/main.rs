@@ -1,4 +1,4 @@
-//! Real servers, as programs and over HTTP: what a hub makes of them is what Fermata's users get.
+//! Tests with real servers, which run as programs and over HTTP.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

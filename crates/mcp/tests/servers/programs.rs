@@ -1,4 +1,4 @@
-//! Servers that are programs: what they get, how they die and how they end.
+//! Tests with servers that are programs: their environment, and how they end.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use tokio::{
 use crate::world::{Person, World, everything, everything_as_a_program, in_time, named, program, text};
 
 #[tokio::test]
-async fn a_program_gets_a_small_environment_and_its_own() {
+async fn a_program_inherits_only_a_few_variables() {
     let Transport::Program { command, args, .. } = everything_as_a_program().transport else {
         unreachable!()
     };
@@ -32,8 +32,8 @@ async fn a_program_gets_a_small_environment_and_its_own() {
     assert!(names.iter().all(|name| allowed.contains(&name.as_str())), "{names:?}");
 }
 
-/// The reference server behind a shell that first writes its process id into a file.
-fn with_its_id_in(file: &Path) -> ServerConfig {
+/// Returns the reference server behind a shell that first writes its process id to a file.
+fn with_process_id_in(file: &Path) -> ServerConfig {
     let script = format!("echo $$ > '{}'; exec node '{}' stdio", file.display(), everything().display());
     program("sh", ["-c", &script])
 }
@@ -41,7 +41,7 @@ fn with_its_id_in(file: &Path) -> ServerConfig {
 #[tokio::test]
 async fn a_program_that_dies_fails_its_calls_and_is_started_again() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("dying.pid");
-    let world = World::with([("every", with_its_id_in(&file))]).await;
+    let world = World::with([("every", with_process_id_in(&file))]).await;
     let mut person = Person::new("chat", []);
     let input = json!({"duration": 600, "steps": 60_000});
     let call = world.begin("every__trigger-long-running-operation", input, &person).await;
@@ -58,7 +58,7 @@ async fn a_program_that_dies_fails_its_calls_and_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_started_keeps_nothing_from_the_others() {
+async fn a_server_that_cannot_be_started_does_not_affect_the_others() {
     let world = World::with([
         ("absent", program("there-is-no-such-program", [])),
         ("every", everything_as_a_program()),
@@ -84,7 +84,7 @@ async fn servers_come_and_go_with_the_settings() {
     assert!(error.text.contains("no longer configured"), "{error}");
 }
 
-/// A program that starts another one, which calls at a port, before it becomes the reference server.
+/// Starts a program that starts a child process before it becomes the reference server. Returns a connection to the child.
 async fn with_a_child() -> (World, TcpStream) {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = port.local_addr().unwrap().port();
@@ -97,14 +97,14 @@ async fn with_a_child() -> (World, TcpStream) {
     (world, child)
 }
 
-/// Waits until the process at the other end is no more.
+/// Waits until the process at the other end of the connection has ended.
 async fn ended(mut process: TcpStream) {
     // A process that is killed may reset its connections.
     let _ = in_time(process.read(&mut [0])).await;
 }
 
 #[tokio::test]
-async fn what_a_program_has_started_ends_with_the_hub() {
+async fn the_child_processes_of_a_program_end_with_the_hub() {
     let (world, child) = with_a_child().await;
     in_time(world.hub.shutdown()).await;
     ended(child).await;
@@ -113,14 +113,14 @@ async fn what_a_program_has_started_ends_with_the_hub() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_hub_that_is_dropped() {
+async fn no_process_outlives_a_dropped_hub() {
     let (world, child) = with_a_child().await;
     drop(world);
     ended(child).await;
 }
 
-/// A server whose only tool answers with more than any client reads; its ids stand behind the results.
-const MUCH: &str = r#"
+/// A server whose only tool returns a text of any length. It writes the id of a response after the result.
+const LARGE_RESPONSES: &str = r#"
 const send = (message) => process.stdout.write(JSON.stringify(message) + "\n");
 require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
   const { id, method, params } = JSON.parse(line);
@@ -138,8 +138,8 @@ require("readline").createInterface({ input: process.stdin }).on("line", (line) 
 "#;
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_fails_its_call_at_once_and_no_other() {
-    let world = World::with([("much", program("node", ["-e", MUCH]))]).await;
+async fn a_response_that_is_too_large_fails_only_its_call() {
+    let world = World::with([("much", program("node", ["-e", LARGE_RESPONSES]))]).await;
     let error = world.call("much__answer", json!({"length": 17 * 1024 * 1024})).await.unwrap_err();
     assert_eq!(error.error_type, ErrorType::InvalidFormat);
     assert_eq!(error.text, "The response of the MCP server much is too large.");

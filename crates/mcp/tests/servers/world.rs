@@ -1,4 +1,4 @@
-//! A hub, and the people who listen to its calls.
+//! A hub, and the persons whose calls it makes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,10 +22,10 @@ use tokio::{
     time::timeout,
 };
 
-/// So long may anything take before it is said to hang.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The time after which a test fails because something hangs.
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// A hub with what it said last.
+/// A hub with the tools that it published last.
 pub struct World {
     pub hub: Hub,
     tools: watch::Receiver<Tools>,
@@ -33,25 +33,25 @@ pub struct World {
 
 type Tools = Vec<Arc<dyn Tool>>;
 
-/// Who listens to a call: hears its reports, and answers its questions with what was thought of before.
+/// A person who gets the reports and elicitations of a call, and replies with prepared answers.
 pub struct Person {
     pub context: CallContext,
     pub reports: mpsc::UnboundedReceiver<Value>,
-    pub questions: mpsc::UnboundedReceiver<Elicitation>,
+    pub elicitations: mpsc::UnboundedReceiver<Elicitation>,
 }
 
-struct Ears {
+struct RecordingHost {
     reports: mpsc::UnboundedSender<Value>,
-    questions: mpsc::UnboundedSender<Elicitation>,
+    elicitations: mpsc::UnboundedSender<Elicitation>,
     answers: Mutex<VecDeque<ElicitationReply>>,
 }
 
 impl World {
-    /// A hub whose servers have all started.
+    /// Starts a hub and waits until all its servers have started.
     pub async fn with<const N: usize>(servers: [(&str, ServerConfig); N]) -> Self {
-        let (told, tools) = watch::channel(Tools::new());
-        let hub = Hub::start(named(servers), move |tools| _ = told.send_replace(tools));
-        hub.ready(PATIENCE).await;
+        let (published, tools) = watch::channel(Tools::new());
+        let hub = Hub::start(named(servers), move |tools| _ = published.send_replace(tools));
+        hub.ready(TIME_LIMIT).await;
         Self { hub, tools }
     }
 
@@ -59,7 +59,7 @@ impl World {
         self.tools.borrow().iter().map(|tool| tool.spec()).map(|spec| (spec.name.clone(), spec)).collect()
     }
 
-    /// Waits until the tool is there.
+    /// Waits until the tool is listed.
     pub async fn tool(&self, name: &str) -> Arc<dyn Tool> {
         let find = |tools: &Tools| tools.iter().find(|tool| tool.spec().name == name).cloned();
         let mut tools = self.tools.clone();
@@ -67,7 +67,7 @@ impl World {
         in_time(found).await.unwrap().unwrap()
     }
 
-    /// Waits until the tool is there and need not be asked about.
+    /// Waits until the tool is listed and allowed without approval.
     pub async fn allowed(&self, name: &str) {
         let is_allowed = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
@@ -77,7 +77,7 @@ impl World {
         in_time(tools.wait_for(|tools| tools.iter().any(is_allowed))).await.unwrap();
     }
 
-    /// Waits until no tool is left whose name begins so.
+    /// Waits until no tool has a name with this prefix.
     pub async fn without(&self, prefix: &str) {
         let mut tools = self.tools.clone();
         let gone = tools.wait_for(|tools| tools.iter().all(|tool| !tool.spec().name.starts_with(prefix)));
@@ -108,22 +108,26 @@ impl World {
 
 impl Person {
     pub fn new<const N: usize>(chat: &str, answers: [ElicitationReply; N]) -> Self {
-        let (reports, heard) = mpsc::unbounded_channel();
-        let (questions, asked) = mpsc::unbounded_channel();
-        let ears = Ears { reports, questions, answers: Mutex::new(answers.into()) };
+        let (report_sender, reports) = mpsc::unbounded_channel();
+        let (elicitation_sender, elicitations) = mpsc::unbounded_channel();
+        let host = RecordingHost {
+            reports: report_sender,
+            elicitations: elicitation_sender,
+            answers: Mutex::new(answers.into()),
+        };
         let context = CallContext::new(Owner::new("ann"), ChatId::new(chat), ToolCallId::new("call"));
-        Self { context: context.with_host(Arc::new(ears)), reports: heard, questions: asked }
+        Self { context: context.with_host(Arc::new(host)), reports, elicitations }
     }
 }
 
 #[async_trait]
-impl ToolHost for Ears {
+impl ToolHost for RecordingHost {
     fn report(&self, _: &ToolCallId, output: Value) {
         let _ = self.reports.send(output);
     }
 
     async fn elicit(&self, _: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
-        let _ = self.questions.send(elicitation);
+        let _ = self.elicitations.send(elicitation);
         let answer = self.answers.lock().unwrap().pop_front();
         match answer {
             Some(answer) => answer,
@@ -133,7 +137,7 @@ impl ToolHost for Ears {
 }
 
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, work).await.expect("it hangs")
+    timeout(TIME_LIMIT, work).await.expect("it hangs")
 }
 
 pub fn named<const N: usize>(servers: [(&str, ServerConfig); N]) -> BTreeMap<String, ServerConfig> {
@@ -148,13 +152,13 @@ pub fn program<const N: usize>(command: &str, args: [&str; N]) -> ServerConfig {
     })
 }
 
-/// The text of an output.
+/// Returns the texts of an output.
 pub fn text(output: &Value) -> String {
     let texts = output["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str());
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The program of the reference server, installed once, and again when the lock file has changed.
+/// Returns the program of the reference server. It is installed unless the version of the lock file is installed already.
 pub fn everything() -> PathBuf {
     static INSTALLED: Once = Once::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/npm");
@@ -176,7 +180,7 @@ pub fn everything() -> PathBuf {
     folder.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
 }
 
-/// The reference server, over its standard input and output.
+/// Returns the configuration of the reference server as a program.
 pub fn everything_as_a_program() -> ServerConfig {
     program("node", [everything().to_str().unwrap(), "stdio"])
 }

@@ -1,4 +1,4 @@
-//! Sessions that serve one chat or one owner.
+//! Tests of sessions that serve one chat or one owner.
 
 use std::num::NonZeroUsize;
 
@@ -9,7 +9,7 @@ fn per(processes: Processes) -> ServerConfig {
     ServerConfig { processes: Some(processes), ..at("") }
 }
 
-/// A hub with one server, `s`, that is configured like this.
+/// Creates a hub with one server, `s`, and this configuration.
 async fn world<const N: usize>(config: &ServerConfig, tools: [&'static str; N]) -> World {
     let world = World::new(tools, []);
     world.ready().await;
@@ -18,7 +18,7 @@ async fn world<const N: usize>(config: &ServerConfig, tools: [&'static str; N]) 
     world
 }
 
-impl Begun {
+impl RunningCall {
     async fn text(self) -> String {
         let output = self.outcome.await.unwrap().unwrap();
         output["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str()).collect()
@@ -30,16 +30,16 @@ impl Begun {
 }
 
 impl World {
-    /// Which session a call of this chat is made over.
+    /// Returns the session over which a call of this chat is made.
     async fn session_of(&mut self, chat: &Chat) -> String {
         let begun = chat.begin(self, "s__which", "which").await;
         begun.text().await
     }
 
-    /// The other end of the session after `before` others that nobody has taken.
-    async fn other_end(&mut self, before: usize) -> RunningService<RoleServer, Scripted> {
+    /// Returns the server's end of a session, after `before` others that the test does not need.
+    async fn other_end(&mut self, before: usize) -> RunningService<RoleServer, ScriptedServer> {
         for _ in 0..before {
-            // It would end if it were dropped.
+            // The session would end if its other end were dropped.
             mem::forget(self.connected.recv().await.unwrap());
         }
         self.connected.recv().await.unwrap()
@@ -47,7 +47,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_left_open_in_one_chat_keeps_no_other_chat_from_being_asked() {
+async fn an_open_elicitation_of_one_chat_does_not_block_those_of_another() {
     let mut world = World::new(["ask"], []);
     world.ready().await;
     let (mut ann, mut bob) = (Chat::named("ann"), Chat::named("bob"));
@@ -62,7 +62,7 @@ async fn a_question_left_open_in_one_chat_keeps_no_other_chat_from_being_asked()
 }
 
 #[tokio::test(start_paused = true)]
-async fn chats_share_a_process_until_it_asks_and_have_their_own_from_then_on() {
+async fn chats_share_a_process_until_its_first_elicitation() {
     let mut world = World::new(["which", "ask"], []);
     world.ready().await;
     let (mut ann, bob) = (Chat::named("ann"), Chat::named("bob"));
@@ -78,7 +78,7 @@ async fn chats_share_a_process_until_it_asks_and_have_their_own_from_then_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_a_server_asks_is_remembered_when_its_program_has_ended() {
+async fn the_first_elicitation_is_remembered_when_the_program_has_ended() {
     let mut world = World::new(["which", "ask"], []);
     world.ready().await;
     let server = world.connected.recv().await.unwrap();
@@ -93,30 +93,39 @@ async fn that_a_server_asks_is_remembered_when_its_program_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_question_that_may_be_of_two_chats_is_cancelled_and_both_are_told_why() {
+async fn a_first_elicitation_that_may_be_of_two_chats_is_cancelled_with_a_reason() {
     let mut world = World::new(["ask", "wait", "ask later"], []);
     world.ready().await;
     let (mut ann, mut bob) = (Chat::named("ann"), Chat::named("bob"));
     let later = ann.begin(&mut world, "s__ask_later", "a").await;
     let asks = bob.begin(&mut world, "s__ask", "b").await;
-    let told = asks.text().await;
-    assert!(told.contains("action: Cancel") && told.contains("fermata/reason"), "the server is told: {told}");
-    assert!(told.contains("From now on each chat has a process of its own"), "{told}");
+    let text = asks.text().await;
+    assert!(
+        text.contains("action: Cancel") && text.contains("fermata/reason"),
+        "the server gets the reason: {text}"
+    );
+    assert!(text.contains("From now on each chat has a process of its own"), "{text}");
     world.noticed.recv().await.unwrap();
 
     let again = bob.begin(&mut world, "s__ask", "c").await;
-    bob.asked.recv().await.expect("now bob is asked").reply.send(ElicitationReply::Decline).unwrap();
+    bob.asked
+        .recv()
+        .await
+        .expect("bob has a process of his own now")
+        .reply
+        .send(ElicitationReply::Decline)
+        .unwrap();
     assert!(again.text().await.contains("Decline"));
     world.noticed.recv().await.unwrap();
 
     world.pipe.go.notify_one();
-    ann.asked.recv().await.expect("so is ann, as nobody else is in her process any more");
+    ann.asked.recv().await.expect("no other chat has calls in ann's process any more");
     later.cancelled.cancel();
     assert_eq!(later.error().await.error_type, ErrorType::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_per_chat_or_owner_serves_no_other_from_the_beginning() {
+async fn a_process_per_chat_or_owner_never_serves_another() {
     let (ann, bob) = (Chat::named("ann"), Chat::named("bob"));
     let mut world = world(&per(Processes::PerChat), ["which"]).await;
     assert_eq!(world.session_of(&ann).await, "session 3");
@@ -131,12 +140,12 @@ async fn a_process_per_chat_or_owner_serves_no_other_from_the_beginning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shared_process_that_asks_serves_one_chat_at_a_time() {
+async fn a_shared_process_that_elicits_serves_one_chat_at_a_time() {
     let mut world = world(&per(Processes::Shared), ["ask", "which"]).await;
     let (mut ann, bob) = (Chat::named("ann"), Chat::named("bob"));
     let asks = ann.begin(&mut world, "s__ask", "a").await;
     let asked = ann.asked.recv().await.unwrap();
-    assert_eq!(world.session_of(&ann).await, "session 2", "calls of the same chat do not wait");
+    assert_eq!(world.session_of(&ann).await, "session 2", "other calls of this chat do not wait");
     let error = bob.call(&world, "s__which", "b").error().await;
     assert_eq!(error.error_type, ErrorType::Timeout);
     assert!(error.text.contains("serves one chat at a time"), "{error}");
@@ -147,7 +156,7 @@ async fn a_shared_process_that_asks_serves_one_chat_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_nobody_uses_is_ended_after_a_while() {
+async fn an_unused_process_is_ended_after_the_idle_timeout() {
     let config = ServerConfig { idle_timeout: Duration::from_secs(60), ..per(Processes::PerChat) };
     let mut world = world(&config, ["which"]).await;
     let ann = Chat::named("ann");
@@ -162,7 +171,7 @@ async fn a_process_that_nobody_uses_is_ended_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_in_use_is_not_ended_however_long_it_takes() {
+async fn a_process_in_use_is_never_ended_as_idle() {
     let config = ServerConfig { idle_timeout: Duration::from_secs(60), ..per(Processes::PerChat) };
     let mut world = world(&config, ["ask", "which"]).await;
     let mut ann = Chat::named("ann");
@@ -180,7 +189,7 @@ async fn no_more_processes_run_than_the_settings_allow() {
     let (ann, mut bob) = (Chat::named("ann"), Chat::named("bob"));
     assert_eq!(world.session_of(&ann).await, "session 3");
     let session = world.other_end(2).await;
-    assert_eq!(world.session_of(&bob).await, "session 4", "one that nobody uses makes room");
+    assert_eq!(world.session_of(&bob).await, "session 4", "an unused process makes room");
     session.waiting().await.unwrap();
 
     let busy = bob.begin(&mut world, "s__ask", "b").await;
@@ -218,7 +227,7 @@ async fn the_processes_of_a_server_end_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_call_of_a_chat_waits_for_a_hub_that_is_gone() {
+async fn no_call_of_a_chat_waits_for_a_hub_that_was_dropped() {
     let config = ServerConfig { max_processes: NonZeroUsize::MIN, ..per(Processes::PerChat) };
     let mut world = world(&config, ["wait"]).await;
     let (ann, bob) = (Chat::named("ann"), Chat::named("bob"));
@@ -241,5 +250,5 @@ async fn a_process_of_a_chat_that_dies_fails_its_call_and_is_started_again() {
     assert_eq!(busy.error().await.error_type, ErrorType::Network);
     while world.noticed.try_recv().is_ok() {}
     assert_eq!(world.session_of(&ann).await, "session 5");
-    assert_eq!(world.session_of(&bob).await, "session 3", "nobody else notices");
+    assert_eq!(world.session_of(&bob).await, "session 3", "the other chat is not affected");
 }
