@@ -84,7 +84,7 @@ impl Answer {
             }
             let read = match self.state {
                 State::Open => self.read().await,
-                // A server that says nothing for so long has said all.
+                // After so long a silence nothing more is expected.
                 State::Finishing { deadline, .. } => {
                     tokio::time::timeout_at(deadline, self.read()).await.unwrap_or(Ok(SseEvent::Done))
                 }
@@ -101,6 +101,7 @@ impl Answer {
         }
     }
 
+    /// Reads the next event of the body.
     async fn read(&mut self) -> Result<SseEvent, Failure> {
         loop {
             if let Some(event) = self.parser.next()? {
@@ -113,6 +114,7 @@ impl Answer {
         }
     }
 
+    /// Decodes an event that was read, or ends the answer.
     fn handle(&mut self, read: Result<SseEvent, Failure>) -> Result<(), Failure> {
         let chunks = match read {
             Ok(SseEvent::KeepAlive) => return Ok(()),
@@ -147,13 +149,13 @@ impl Answer {
         self.decoder.finish(reason)
     }
 
-    /// Closes the connection, even if the answer itself is kept.
+    /// Closes the connection, though the answer itself may be kept.
     fn close(&mut self) {
         self.state = State::Closed;
         self.body = stream::empty().boxed();
     }
 
-    /// A sign of life is passed on while the answer is awaited, not while it is only awaited that the connection ends.
+    /// True if a sign of life is to be passed on. None is needed once the reason to finish is known.
     fn is_alive_due(&self) -> bool {
         matches!(self.state, State::Open)
             && self.last_alive.is_none_or(|last| last.elapsed() >= ALIVE_INTERVAL)

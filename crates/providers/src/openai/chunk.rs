@@ -26,7 +26,7 @@ pub(super) struct Chunk {
     pub(super) message: Option<Value>,
     pub(super) r#type: Option<Value>,
     pub(super) code: Option<Value>,
-    /// Where Groq puts the usage.
+    /// Groq puts the usage in here.
     pub(super) x_groq: Option<Value>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Choice {
     #[serde(deserialize_with = "read_object")]
     pub(super) message: Option<Delta>,
     pub(super) finish_reason: Text,
-    /// Where Moonshot puts the usage.
+    /// Moonshot puts the usage in here.
     pub(super) usage: Option<Value>,
     pub(super) error: Option<Value>,
 }
@@ -99,8 +99,8 @@ impl Chunk {
 
     /// The error that the chunk reports, if it reports one.
     pub(super) fn error(&self) -> Option<Value> {
-        let in_choice = || self.choices.iter().find_map(|choice| choice.error.as_ref());
-        if let Some(error) = self.error.as_ref().or_else(in_choice) {
+        let in_choice = self.choices.iter().find_map(|choice| choice.error.as_ref());
+        if let Some(error) = self.error.as_ref().or(in_choice) {
             return Some(error.clone());
         }
         if self.object.0 == "error" {
@@ -111,9 +111,9 @@ impl Chunk {
 
     /// The tokens of the step so far, if the chunk counts them.
     pub(super) fn usage(&self) -> Option<Usage> {
-        let groq = || self.x_groq.as_ref()?.get("usage");
-        let moonshot = || self.choices.iter().find_map(|choice| choice.usage.as_ref());
-        let counted = self.usage.as_ref().or_else(groq).or_else(moonshot)?.as_object()?;
+        let groq = self.x_groq.as_ref().and_then(|x_groq| x_groq.get("usage"));
+        let moonshot = self.choices.iter().find_map(|choice| choice.usage.as_ref());
+        let counted = self.usage.as_ref().or(groq).or(moonshot)?.as_object()?;
         let count = |name: &str| counted.get(name).and_then(Value::as_u64);
         let (input, output) = (count("prompt_tokens"), count("completion_tokens"));
         let total = count("total_tokens");

@@ -128,7 +128,7 @@ impl Decoder {
     fn push_reasoning(&mut self, piece: String, field: ReasoningField) {
         match self.reasoning_field {
             Some(known) if known == field => {}
-            // A server that fills two fields says the same in both: the one that it filled first counts.
+            // A server that fills two fields puts the same text in both. The field that it filled first counts.
             Some(_) => return,
             None => {
                 self.reasoning_field = Some(field);

@@ -36,7 +36,7 @@ struct ContentPart {
     thinking: Content,
 }
 
-/// What any JSON has of objects: an object is one, a list has those among its items, and everything else has none.
+/// The objects in any JSON: an object is one, a list has those among its items, and everything else has none.
 #[derive(Debug)]
 pub(super) struct Objects<T> {
     pub(super) object: Option<T>,

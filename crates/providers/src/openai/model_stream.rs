@@ -25,14 +25,14 @@ pub(super) struct Request {
     pub(super) last_reasoning_field: LastReasoningField,
     /// These are taken out of every error.
     pub(super) secrets: Vec<SecretString>,
-    /// The request is sent again only after failures for which this says [`ErrorStrategy::Retry`].
+    /// The request is sent again only after failures that have [`ErrorStrategy::Retry`] here.
     pub(super) error_policy: ErrorPolicy,
 }
 
 enum State {
     /// The request is to be sent, for the first time or again.
     Unsent,
-    /// `has_begun` says that a piece of the answer has been passed on.
+    /// The answer is read. `has_begun` is true once a piece of it has been passed on.
     Reading { answer: Box<Answer>, has_begun: bool },
     /// The answer or an error has ended the stream.
     Closed,

@@ -18,7 +18,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// Splits one body into events.
 #[derive(Debug, Default)]
 pub(super) struct SseParser {
-    /// What was received and is not yet read.
+    /// The bytes that were received and are not yet read.
     input: Bytes,
     /// The beginning of a line of which the end has not been received.
     line: Vec<u8>,

@@ -2,7 +2,7 @@
 //!
 //! `async-openai` builds the request and would read the response, too, but that does not serve here: it retries by itself and up to
 //! three times, drops the headers of a refusal (`retry-after`), fails to read error bodies whose `code` is a number, and is stopped by
-//! harmless oddities of a stream. So the HTTP service that it runs on keeps the response for us, and `async-openai` gets an empty one.
+//! harmless oddities of a stream. So the HTTP service that it runs on hands the response to this module, and `null` to `async-openai`.
 //!
 //! Invariant: one call sends one request.
 
@@ -75,7 +75,7 @@ async fn send(api: &Client<Endpoint>, http: &reqwest::Client, body: &Value) -> R
         let (http, responses) = (http.clone(), responses.clone());
         async move {
             let response = http.execute(request.build().await?).await?;
-            // This fails only if nobody waits for the response any more.
+            // This fails only if nobody waits for the response any longer.
             let _ = responses.send(response);
             Ok::<_, OpenAIError>(Response::from(http::Response::new("null")))
         }
@@ -85,12 +85,12 @@ async fn send(api: &Client<Endpoint>, http: &reqwest::Client, body: &Value) -> R
     received.recv().await.ok_or_else(|| Failure::network("the request was not sent"))
 }
 
-/// Reads what a refusal says, as far as that is worth it.
+/// Reads the body of a refusal as far as it is of use.
 async fn read_refusal(response: Response) -> Failure {
     let (status, headers) = (response.status(), response.headers().clone());
     let mut text = Vec::new();
     let mut body = response.bytes_stream();
-    // If the body breaks off or takes too long, the status still says something.
+    // A body that breaks off or takes too long still leaves the status.
     let _ = tokio::time::timeout(ERROR_BODY_TIME, async {
         while let Some(Ok(bytes)) = body.next().await {
             text.extend_from_slice(&bytes);
