@@ -206,7 +206,7 @@ impl Supervisor {
             tracing::warn!(
                 server = self.server.name,
                 reason,
-                "an MCP server could not be connected and is tried again"
+                "connecting to an MCP server failed and is tried again"
             );
             self.last_warning = Some(reason);
         }
