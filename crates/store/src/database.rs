@@ -4,11 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use fermata_engine::{Store, store::StoreError};
 
-use crate::{
-    BadClusterKey, ClusterKey, Notes, SqliteStore,
-    postgres::{self, PostgresStore},
-    sqlite,
-};
+use crate::{BadClusterKey, ClusterKey, Notes, SqlStore, postgres, sqlite};
 
 /// How a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +22,7 @@ pub struct Database {
     pub store: Arc<dyn Store>,
     /// The notes that live beside them.
     pub notes: Notes,
-    kind: Kind,
-}
-
-#[derive(Clone)]
-enum Kind {
-    Sqlite(SqliteStore),
-    Postgres(Arc<PostgresStore>),
+    sql: SqlStore,
 }
 
 /// What was done to bring a database up to date.
@@ -161,12 +151,8 @@ pub enum NoClusterKey {
 /// # Errors
 /// Where the URL, the place, the server or the version does not allow it.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<Database, OpenError> {
-    if is_postgres(url) {
-        let store = Arc::new(PostgresStore::open(url, options).await?);
-        return Ok(Database { notes: store.notes(), store: store.clone(), kind: Kind::Postgres(store) });
-    }
-    let store = SqliteStore::open_with(url, options.migrate).await?;
-    Ok(Database { notes: store.notes(), store: Arc::new(store.clone()), kind: Kind::Sqlite(store) })
+    let sql = SqlStore::open_with(url, options).await?;
+    Ok(Database { store: Arc::new(sql.clone()), notes: sql.notes(), sql })
 }
 
 /// Brings the database that the URL names up to date, and makes the file of a SQLite database that is not there. Several may do it at
@@ -178,7 +164,7 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
     if is_postgres(url) { postgres::open::migrate(url).await } else { sqlite::open::migrate(url).await }
 }
 
-fn is_postgres(url: &str) -> bool {
+pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres:") || url.starts_with("postgresql:")
 }
 
@@ -199,19 +185,12 @@ impl Database {
     /// Where the database does not give it.
     pub async fn cluster_key(&self) -> Result<ClusterKey, NoClusterKey> {
         let new = ClusterKey::draw().map_err(|_| NoClusterKey::NoRandomNumbers)?;
-        let kept = match &self.kind {
-            Kind::Sqlite(store) => store.cluster_key(&new).await?,
-            Kind::Postgres(store) => store.cluster_key(&new).await?,
-        };
-        Ok(ClusterKey::parse(&kept)?)
+        Ok(ClusterKey::parse(&self.sql.cluster_key(&new).await?)?)
     }
 
     /// Waits for what is under way and closes all connections, also those of clones.
     pub async fn close(&self) {
-        match &self.kind {
-            Kind::Sqlite(store) => store.close().await,
-            Kind::Postgres(store) => store.close().await,
-        }
+        self.sql.close().await;
     }
 }
 

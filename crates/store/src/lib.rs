@@ -3,21 +3,25 @@
 //! [`open`] gives the engine's port [`Store`](fermata_engine::Store) on the database that a URL names, and [`Notes`], the notes of the
 //! notes tools, beside it. This crate does not know what a run's state means, nor what any chunk says.
 //!
-//! One file per noun holds that noun's queries, for both databases (`queries`); ids and times come from above. [`RedisMail`] is
+//! One file per noun holds that noun's queries, for both databases (`queries`); they run on a `Connection`, which is one to either
+//! database. Ids and times come from above. [`RedisMail`] is
 //! the engine's port [`Mail`](fermata_engine::Mail) on Redis, and knows no SQL.
 
-#![expect(clippy::duplicate_mod, reason = "the queries are compiled for each database, see `queries`")]
-
+mod backend;
 mod column;
+mod connection;
 mod database;
 mod error;
 mod notes;
 mod postgres;
+mod queries;
 mod redis;
+mod schema;
 mod sqlite;
+mod store;
 mod text;
 
 pub use self::redis::{BadClusterKey, BadRedisUrl, BoxLimits, ClusterKey, ConnectError, RedisMail, seal};
 pub use database::{Database, Migrated, NoClusterKey, OpenError, OpenOptions, migrate, open};
 pub use notes::{Note, Notes, WriteNoteError};
-pub use sqlite::SqliteStore;
+pub use store::SqlStore;

@@ -6,23 +6,13 @@
 use fermata_engine::store::{StoreError, page::whole_microseconds};
 use fermata_tools::Owner;
 use jiff::Timestamp;
-use sqlx::{PgPool, SqlitePool};
 
-use crate::{
-    error::failed,
-    postgres::{persist, queries::note_rows as in_postgres},
-    sqlite::queries::note_rows as in_sqlite,
-};
+use crate::{backend::Backend, queries::notes};
 
 /// The notes of all owners; each sees only their own.
 #[derive(Clone)]
-pub struct Notes(Place);
-
-/// Where they are.
-#[derive(Clone)]
-enum Place {
-    Sqlite { writer: SqlitePool, readers: SqlitePool },
-    Postgres(PgPool),
+pub struct Notes {
+    backend: Backend,
 }
 
 /// A note.
@@ -52,12 +42,8 @@ pub enum WriteNoteError {
 // === impl Notes ===
 
 impl Notes {
-    pub(crate) fn in_sqlite(writer: SqlitePool, readers: SqlitePool) -> Self {
-        Self(Place::Sqlite { writer, readers })
-    }
-
-    pub(crate) fn in_postgres(pool: PgPool) -> Self {
-        Self(Place::Postgres(pool))
+    pub(crate) fn new(backend: Backend) -> Self {
+        Self { backend }
     }
 
     /// Writes a note, unless its owner has `most` already. The id comes from above and must be new among the owner's notes.
@@ -77,24 +63,12 @@ impl Notes {
         let folded = fold(title) + "\n" + &fold(body);
         let created_at = whole_microseconds(at);
         let note = Note { id: id.into(), title: title.into(), body: body.into(), created_at };
-        let added = self.add(owner, &note, &folded, most).await?;
+        let (row, folded) = (&note, folded.as_str());
+        let added = self
+            .backend
+            .write(|mut db| async move { notes::add(&mut db.get(), owner, row, folded, most).await })
+            .await?;
         if added { Ok(note) } else { Err(WriteNoteError::TooMany(most)) }
-    }
-
-    async fn add(&self, owner: &Owner, note: &Note, folded: &str, most: usize) -> Result<bool, StoreError> {
-        match &self.0 {
-            Place::Sqlite { writer, readers: _ } => {
-                let mut connection = writer.acquire().await.map_err(failed)?;
-                Ok(in_sqlite::add(&mut connection, owner, note, folded, most).await?)
-            }
-            Place::Postgres(pool) => {
-                persist(|| async {
-                    let mut connection = pool.acquire().await.map_err(failed)?;
-                    in_postgres::add(&mut connection, owner, note, folded, most).await
-                })
-                .await
-            }
-        }
     }
 
     /// The owner's notes whose title or body has every word of the query somewhere, newest first, at most `limit`. A
@@ -105,19 +79,10 @@ impl Notes {
     pub async fn search(&self, owner: &Owner, query: &str, limit: usize) -> Result<Vec<Note>, StoreError> {
         let folded = fold(query);
         let words: Vec<&str> = folded.split_whitespace().collect();
-        match &self.0 {
-            Place::Sqlite { writer: _, readers } => {
-                let mut connection = readers.acquire().await.map_err(failed)?;
-                Ok(in_sqlite::search(&mut connection, owner, &words, limit).await?)
-            }
-            Place::Postgres(pool) => {
-                persist(|| async {
-                    let mut connection = pool.acquire().await.map_err(failed)?;
-                    in_postgres::search(&mut connection, owner, &words, limit).await
-                })
-                .await
-            }
-        }
+        let words = words.as_slice();
+        self.backend
+            .read(|mut db| async move { notes::search(&mut db.get(), owner, words, limit).await })
+            .await
     }
 }
 

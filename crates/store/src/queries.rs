@@ -1,10 +1,7 @@
-//! The queries of both databases, a file per noun.
+//! The queries of both databases, one file per noun.
 //!
-//! These files are compiled once for each database, inside of its module, which says what a connection is; that way the compiler checks
-//! every query's values against both. They use what both databases share: `$1`, `on conflict`, row values, 64-bit integers. What
-//! differs stands in the module of the database and not here.
-
-use super::{Connection, Db, MIGRATIONS, SEARCH_NOTES, TABLE_EXISTS};
+//! Each query is written once, in the SQL that SQLite and PostgreSQL share: `$1` parameters, `on conflict`, row values, 64-bit integers.
+//! The few statements that cannot be shared stand side by side in the function that needs them, or in the module of their database.
 
 pub mod audit;
 pub mod calls;
@@ -16,7 +13,6 @@ pub mod confirmations;
 pub mod instances;
 pub mod locks;
 pub mod messages;
-pub mod note_rows;
+pub mod notes;
 pub mod owners;
 pub mod runs;
-pub mod schema;

@@ -7,11 +7,25 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
-use super::{Connection, MIGRATIONS, TABLE_EXISTS};
 use crate::database::Migrated;
 
 /// Where sqlx notes what was applied.
 const APPLIED: &str = "_sqlx_migrations";
+
+/// Finds the oldest migration that a program has to know.
+pub const FLOOR: &str = "select migration from schema_floor";
+
+/// A connection to a database that has a schema of ours.
+pub trait Schema: Migrate + Send + Sized {
+    /// The migrations of this kind of database.
+    fn migrations() -> &'static Migrator;
+
+    /// True if there is a table with this name.
+    fn has_table(&mut self, name: &'static str) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
+
+    /// The migration that a program has to know, as [`FLOOR`] finds it.
+    fn floor(&mut self) -> impl Future<Output = Result<i64, sqlx::Error>> + Send;
+}
 
 /// Why a database cannot be used as it is.
 pub enum Misfit {
@@ -24,7 +38,7 @@ pub enum Misfit {
 }
 
 /// Applies what is missing. One process does it at a time; where it fails, the connection is not to be used any more.
-pub async fn migrate(connection: &mut Connection) -> Result<Migrated, Misfit> {
+pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, Misfit> {
     // Where nothing is missing, no right to change the schema is needed.
     match check(connection).await {
         Ok(()) => return Ok(Migrated { applied: Vec::new() }),
@@ -36,24 +50,24 @@ pub async fn migrate(connection: &mut Connection) -> Result<Migrated, Misfit> {
     connection.ensure_migrations_table(APPLIED).await?;
     let known = applied(connection).await?;
     // What `run` calls; on a borrowed connection the future of `run` itself is not `Send`.
-    migrator().run_direct(None, connection, false).await?;
+    migrator(S::migrations()).run_direct(None, connection, false).await?;
     connection.unlock().await?;
-    let new = MIGRATIONS.iter().filter(|migration| !known.contains_key(&migration.version));
+    let new = S::migrations().iter().filter(|migration| !known.contains_key(&migration.version));
     let applied = new.map(|migration| format!("{:04} {}", migration.version, migration.description));
     Ok(Migrated { applied: applied.collect() })
 }
 
 /// Whether the database has all that this program needs, and as this program knows it.
-pub async fn check(connection: &mut Connection) -> Result<(), Misfit> {
+pub async fn check<S: Schema>(connection: &mut S) -> Result<(), Misfit> {
     check_floor(connection).await?;
-    if !exists(connection, APPLIED).await? {
+    if !connection.has_table(APPLIED).await? {
         return Err(Misfit::Behind);
     }
     if let Some(half) = connection.dirty_version(APPLIED).await? {
         return Err(MigrateError::Dirty(half).into());
     }
     let applied = applied(connection).await?;
-    for migration in MIGRATIONS.iter() {
+    for migration in S::migrations().iter() {
         match applied.get(&migration.version) {
             Some(checksum) if *checksum == migration.checksum => {}
             Some(_) => return Err(MigrateError::VersionMismatch(migration.version).into()),
@@ -63,30 +77,25 @@ pub async fn check(connection: &mut Connection) -> Result<(), Misfit> {
     Ok(())
 }
 
-async fn check_floor(connection: &mut Connection) -> Result<(), Misfit> {
-    if !exists(connection, "schema_floor").await? {
+async fn check_floor<S: Schema>(connection: &mut S) -> Result<(), Misfit> {
+    if !connection.has_table("schema_floor").await? {
         return Ok(());
     }
-    let floor: i64 =
-        sqlx::query_scalar("select migration from schema_floor").fetch_one(&mut *connection).await?;
-    let newest = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
+    let floor = connection.floor().await?;
+    let newest = S::migrations().iter().map(|migration| migration.version).max().unwrap_or_default();
     if newest < floor { Err(Misfit::Newer(floor)) } else { Ok(()) }
 }
 
 /// The checksum of each.
-async fn applied(connection: &mut Connection) -> Result<BTreeMap<i64, Cow<'static, [u8]>>, Misfit> {
+async fn applied<S: Schema>(connection: &mut S) -> Result<BTreeMap<i64, Cow<'static, [u8]>>, Misfit> {
     let applied = connection.list_applied_migrations(APPLIED).await?;
     Ok(applied.into_iter().map(|migration| (migration.version, migration.checksum)).collect())
 }
 
-async fn exists(connection: &mut Connection, table: &str) -> Result<bool, Misfit> {
-    Ok(sqlx::query_scalar(TABLE_EXISTS).bind(table).fetch_one(&mut *connection).await?)
-}
-
 /// Ours, without a lock of its own, and at ease with migrations of later versions.
-fn migrator() -> Migrator {
+fn migrator(ours: &'static Migrator) -> Migrator {
     Migrator {
-        migrations: Cow::Borrowed(&*MIGRATIONS.migrations),
+        migrations: Cow::Borrowed(&*ours.migrations),
         ignore_missing: true,
         locking: false,
         ..Migrator::DEFAULT

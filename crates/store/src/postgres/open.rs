@@ -7,12 +7,16 @@ use std::{str::FromStr, time::Duration};
 
 use sqlx::{
     Connection as _, PgConnection, PgPool,
-    migrate::MigrateError,
+    migrate::{MigrateError, Migrator},
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use super::queries::schema::{self, Misfit};
-use crate::{Migrated, OpenError, OpenOptions};
+use crate::{
+    Migrated, OpenError, OpenOptions,
+    schema::{self, FLOOR, Misfit, Schema},
+};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// How long a connection of the pool is waited for, and a new one may take.
 const QUEUE: Duration = Duration::from_secs(5);
@@ -132,6 +136,22 @@ fn server(options: &PgConnectOptions) -> String {
 /// A database without a name is its user's.
 fn name(options: &PgConnectOptions) -> String {
     options.get_database().unwrap_or(options.get_username()).to_owned()
+}
+
+// === impl PgConnection ===
+
+impl Schema for PgConnection {
+    fn migrations() -> &'static Migrator {
+        &MIGRATIONS
+    }
+
+    async fn has_table(&mut self, name: &'static str) -> Result<bool, sqlx::Error> {
+        sqlx::query_scalar("select to_regclass($1) is not null").bind(name).fetch_one(self).await
+    }
+
+    async fn floor(&mut self) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar(FLOOR).fetch_one(self).await
+    }
 }
 
 #[cfg(test)]

@@ -17,13 +17,12 @@ use fermata_engine::store::{Beat, InstanceId, Joined, LEASE, StoreError};
 use jiff::Timestamp;
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
-use super::{
-    queries::{clock_marks, instances},
-    within,
-};
+use super::within;
 use crate::{
     column::read_time,
+    connection::Connection,
     error::{Fault, failed},
+    queries::{clock_marks, instances},
     text::{Text, text},
 };
 
@@ -62,7 +61,7 @@ impl Sessions {
     pub async fn join(&self, instance: &InstanceId) -> Result<Joined, Fault> {
         let joining = async {
             let mut session = Session::open(&self.options, None).await?;
-            let mark = clock_marks::find(&mut session.connection).await?;
+            let mark = clock_marks::find(&mut Connection::Postgres(&mut session.connection)).await?;
             let beat = session.beat(instance).await?;
             Ok((session, Joined { now: beat.now, mark }))
         };
@@ -145,7 +144,11 @@ impl Session {
             self.forbears_until = None;
             self.bury(instance).await?;
         }
-        Ok(Beat { was_dead, alive: instances::alive(&mut self.connection).await?, now: Some(now) })
+        Ok(Beat {
+            was_dead,
+            alive: instances::alive(&mut Connection::Postgres(&mut self.connection)).await?,
+            now: Some(now),
+        })
     }
 
     /// Notes that the instance is alive, and in which session; whether its row was not there, and what time it is.

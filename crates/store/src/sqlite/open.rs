@@ -17,12 +17,17 @@ use std::{
 use backon::{ExponentialBuilder, Retryable};
 use sqlx::{
     Connection as _, SqliteConnection, SqlitePool,
-    migrate::MigrateError,
+    migrate::{MigrateError, Migrator},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use super::queries::schema::{self, Misfit};
-use crate::{Migrated, OpenError, error::primary_code};
+use crate::{
+    Migrated, OpenError,
+    error::primary_code,
+    schema::{self, FLOOR, Misfit, Schema},
+};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// How long another process that writes to the file is waited for.
 const BUSY: Duration = Duration::from_secs(5);
@@ -220,9 +225,9 @@ async fn is_usable(connection: &mut SqliteConnection) -> Result<bool, sqlx::Erro
 async fn bring_up(writer: &SqlitePool, migrate: bool) -> Result<Migrated, Misfit> {
     let mut transaction = writer.begin_with("begin immediate").await?;
     let migrated = if migrate {
-        schema::migrate(&mut transaction).await?
+        schema::migrate(&mut *transaction).await?
     } else {
-        schema::check(&mut transaction).await?;
+        schema::check(&mut *transaction).await?;
         Migrated { applied: Vec::new() }
     };
     transaction.commit().await?;
@@ -247,5 +252,24 @@ fn refused(path: &Path, error: &sqlx::Error) -> OpenError {
         Some(code::READ_ONLY | code::CANNOT_OPEN) => OpenError::NotWritable { path, reason },
         Some(code::NOT_A_DATABASE) => OpenError::NotADatabase(path),
         Some(_) | None => OpenError::Failed { database: path.display().to_string(), reason },
+    }
+}
+
+// === impl SqliteConnection ===
+
+impl Schema for SqliteConnection {
+    fn migrations() -> &'static Migrator {
+        &MIGRATIONS
+    }
+
+    async fn has_table(&mut self, name: &'static str) -> Result<bool, sqlx::Error> {
+        sqlx::query_scalar("select exists (select 1 from sqlite_schema where type = 'table' and name = $1)")
+            .bind(name)
+            .fetch_one(self)
+            .await
+    }
+
+    async fn floor(&mut self) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar(FLOOR).fetch_one(self).await
     }
 }

@@ -2,7 +2,7 @@
 
 use fermata_engine::store::{Change, Fence, Kept, StoreError, json_bytes};
 use fermata_protocol::{ChatId, Role, UiMessage};
-use fermata_store::SqliteStore;
+use fermata_store::SqlStore;
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::{AnyStore, fixtures::*, place::Place, sqlite::execute};
@@ -138,11 +138,11 @@ const OLD_CHAT: &str =
 #[tokio::test]
 async fn in_a_file_of_an_older_version_chats_are_counted_when_it_is_asked_for() {
     let folder = Folder::new();
-    SqliteStore::open(&folder.url()).await.unwrap().close().await;
+    SqlStore::open(&folder.url()).await.unwrap().close().await;
     let said = [user("1", "one"), user("2", "zwölf")];
     execute(&folder, OLD_CHAT).await.unwrap();
     execute(&folder, &old_message(0, &said[0])).await.unwrap();
-    let opened = SqliteStore::open(&folder.url()).await.unwrap();
+    let opened = SqlStore::open(&folder.url()).await.unwrap();
     let store: AnyStore = std::sync::Arc::new(opened.clone());
     assert_eq!(bytes(&store, &chat("a")).await, json_bytes(&said[0]));
     assert_eq!(kept(&store, alice()).await, (1, json_bytes(&said[0])));

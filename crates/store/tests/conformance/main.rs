@@ -17,7 +17,7 @@ macro_rules! in_every_store {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
                 let folder = crate::fixtures::Folder::new();
-                let store = fermata_store::SqliteStore::open(&folder.url()).await.unwrap();
+                let store = fermata_store::SqlStore::open(&folder.url()).await.unwrap();
                 super::$fact(std::sync::Arc::new(store.clone())).await;
                 store.close().await;
             })*
@@ -26,7 +26,7 @@ macro_rules! in_every_store {
         mod sqlite_memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                let store = fermata_store::SqliteStore::open("sqlite::memory:").await.unwrap();
+                let store = fermata_store::SqlStore::open("sqlite::memory:").await.unwrap();
                 super::$fact(std::sync::Arc::new(store.clone())).await;
                 store.close().await;
             })*

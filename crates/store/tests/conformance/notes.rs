@@ -2,14 +2,14 @@
 
 use crate::fixtures::*;
 use fermata_engine::store::StoreError;
-use fermata_store::{Notes, SqliteStore, WriteNoteError};
+use fermata_store::{Notes, SqlStore, WriteNoteError};
 
 macro_rules! in_every_database {
     ($($fact:ident)*) => {
         mod on_sqlite {
             $(#[tokio::test]
             async fn $fact() {
-                super::$fact(super::SqliteStore::open("sqlite::memory:").await.unwrap().notes()).await;
+                super::$fact(super::SqlStore::open("sqlite::memory:").await.unwrap().notes()).await;
             })*
         }
 

@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use crate::fixtures::{open as open_run, *};
 use fermata_engine::store::{ChatStore, Fence, StoreError};
 use fermata_protocol::{AnswerTarget, ToolCallId};
-use fermata_store::{OpenError, OpenOptions, SqliteStore, open};
+use fermata_store::{OpenError, OpenOptions, SqlStore, open};
 use fermata_tools::CallState;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
-pub async fn opened(folder: &Folder) -> SqliteStore {
-    SqliteStore::open(&folder.url()).await.unwrap()
+pub async fn opened(folder: &Folder) -> SqlStore {
+    SqlStore::open(&folder.url()).await.unwrap()
 }
 
 /// A connection that knows nothing of the store.
@@ -35,7 +35,7 @@ pub async fn count(folder: &Folder, table: &str) -> i64 {
 }
 
 /// A chat with something in every table.
-async fn fill(store: &SqliteStore) {
+async fn fill(store: &SqlStore) {
     let changes = vec![
         create(alice()),
         put(user("1", "one")),
@@ -109,7 +109,7 @@ async fn a_file_that_may_only_be_read_is_not_made_writable() {
     opened(&folder).await.close().await;
     std::fs::set_permissions(folder.file(), std::fs::Permissions::from_mode(0o444)).unwrap();
     // Whoever runs the tests may be allowed to write to everything, so it may be opened or not.
-    if let Ok(store) = SqliteStore::open(&folder.url()).await {
+    if let Ok(store) = SqlStore::open(&folder.url()).await {
         store.close().await;
     }
     assert_eq!(folder.file().metadata().unwrap().permissions().mode() & 0o777, 0o400);
@@ -133,7 +133,7 @@ async fn what_was_committed_is_there_without_a_clean_end() {
 async fn two_stores_share_one_file() {
     let folder = Folder::new();
     let (one, other) = tokio::join!(opened(&folder), opened(&folder));
-    let write = async |store: &SqliteStore, name: &str| {
+    let write = async |store: &SqlStore, name: &str| {
         for n in 0..20 {
             let id = chat(&format!("{name}-{n}"));
             commit_at(store, &id, at(n), vec![create(alice()), put(user("1", name))]).await.unwrap();
@@ -152,7 +152,7 @@ async fn many_that_start_together_on_a_new_file_all_open_it() {
         let starting: Vec<_> = (0..4)
             .map(|_| {
                 let url = folder.url();
-                tokio::spawn(async move { SqliteStore::open(&url).await })
+                tokio::spawn(async move { SqlStore::open(&url).await })
             })
             .collect();
         for store in starting {
@@ -339,12 +339,12 @@ async fn every_form_of_the_url_opens() {
     let folder = Folder::new();
     let path = folder.file();
     for url in [format!("sqlite://{}", path.display()), format!("sqlite:{}", path.display())] {
-        SqliteStore::open(&url).await.unwrap().close().await;
+        SqlStore::open(&url).await.unwrap().close().await;
         assert!(path.is_file());
         std::fs::remove_file(&path).unwrap();
     }
     for url in ["sqlite::memory:", "sqlite://:memory:"] {
-        let (one, other) = (SqliteStore::open(url).await.unwrap(), SqliteStore::open(url).await.unwrap());
+        let (one, other) = (SqlStore::open(url).await.unwrap(), SqlStore::open(url).await.unwrap());
         fill(&one).await;
         assert_eq!(other.version(&chat("a")).await.unwrap(), None, "each store in memory is its own");
     }
@@ -368,7 +368,7 @@ async fn what_cannot_be_opened_says_why_in_words() {
         (&a_folder, "cannot be opened for writing"),
         (&text, "is not a SQLite database"),
     ] {
-        let error = SqliteStore::open(url).await.unwrap_err().to_string();
+        let error = SqlStore::open(url).await.unwrap_err().to_string();
         assert!(error.contains(said), "{url}: {error}");
         assert!(error.contains("DATABASE_URL"), "{url}: {error}");
         assert!(!error.contains("secret"), "{error}");
@@ -379,7 +379,7 @@ async fn what_cannot_be_opened_says_why_in_words() {
 async fn a_file_that_cannot_be_written_is_refused() {
     let folder = Folder::new();
     raw_file(&folder).await;
-    let error = SqliteStore::open(&format!("{}?mode=ro", folder.url())).await.unwrap_err();
+    let error = SqlStore::open(&format!("{}?mode=ro", folder.url())).await.unwrap_err();
     assert!(matches!(error, OpenError::NotWritable { .. }), "{error}");
 }
 
@@ -413,7 +413,7 @@ async fn a_file_that_needs_a_newer_version_is_refused() {
     execute(&folder, LATER).await.unwrap();
     execute(&folder, "update schema_floor set migration = 9000").await.unwrap();
     for error in [
-        SqliteStore::open(&folder.url()).await.err(),
+        SqlStore::open(&folder.url()).await.err(),
         fermata_store::migrate(&folder.url()).await.err(),
         open(&folder.url(), &OpenOptions { migrate: false, ..OpenOptions::default() }).await.err(),
     ] {

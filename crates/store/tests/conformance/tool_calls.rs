@@ -2,7 +2,7 @@
 
 use fermata_engine::store::ChatStore;
 use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
-use fermata_store::SqliteStore;
+use fermata_store::SqlStore;
 use fermata_tools::{
     ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Decision, DecisionSource, ErrorType,
     Owner, PolicyDecision, RunBy,
@@ -25,7 +25,7 @@ async fn read(folder: &Folder, query: &str) -> String {
     text
 }
 
-async fn stored(calls: &[Call]) -> (Folder, SqliteStore) {
+async fn stored(calls: &[Call]) -> (Folder, SqlStore) {
     let folder = Folder::new();
     let store = opened(&folder).await;
     let mut changes = vec![create(alice()), open("r")];

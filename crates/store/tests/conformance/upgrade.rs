@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use fermata_engine::store::{ChatStore, Fence};
 use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
-use fermata_store::SqliteStore;
+use fermata_store::SqlStore;
 use fermata_tools::{
     ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Consent, Decision, DecisionSource,
     ErrorType, Owner, PolicyDecision, Refusal, RunBy, StateName, ValidAnswer, grants,
@@ -83,7 +83,7 @@ fn old_body(id: &str, state: Value, others: Value) -> Value {
     body
 }
 
-async fn found(store: &SqliteStore, id: &str) -> Call {
+async fn found(store: &SqlStore, id: &str) -> Call {
     store.call(&chat("a"), &AnswerTarget::Call(ToolCallId::new(id))).await.unwrap().unwrap()
 }
 

@@ -3,36 +3,32 @@
 use fermata_engine::store::{InstanceId, Kept};
 use fermata_tools::Owner;
 
-use super::Connection;
-use crate::{
-    error::{Fault, failed},
-    text::text,
-};
+use crate::{connection::Connection, error::Fault, text::text};
 
 /// What the owner keeps; `None` if some of their chats were not counted yet.
 pub async fn kept(
-    connection: &mut Connection,
+    connection: &mut Connection<'_>,
     owner: &Owner,
     instance: &InstanceId,
 ) -> Result<Option<Kept>, Fault> {
-    let (chats, counted, bytes, runs): (i64, i64, i64, i64) = sqlx::query_as(
-        "select count(*), count(bytes), cast(coalesce(sum(bytes), 0) as bigint),
-            (select count(*) from runs join chats as theirs on theirs.id = runs.chat_id
-             where theirs.owner = $1 and runs.outcome is null and runs.driver is distinct from $2)
-         from chats where owner = $1",
-    )
-    .bind(text(owner.as_str()))
-    .bind(text(instance.as_str()))
-    .fetch_one(connection)
-    .await
-    .map_err(failed)?;
+    let (chats, counted, bytes, runs): (i64, i64, i64, i64) = connection
+        .query(
+            "select count(*), count(bytes), cast(coalesce(sum(bytes), 0) as bigint),
+                (select count(*) from runs join chats as theirs on theirs.id = runs.chat_id
+                 where theirs.owner = $1 and runs.outcome is null and runs.driver is distinct from $2)
+             from chats where owner = $1",
+        )
+        .bind(text(owner.as_str()))
+        .bind(text(instance.as_str()))
+        .fetch_one()
+        .await?;
     let number = |column: i64| usize::try_from(column).unwrap_or_default();
     let kept = Kept { chats: number(chats), bytes: number(bytes), runs_elsewhere: number(runs) };
     Ok((counted == chats).then_some(kept))
 }
 
 /// Counts the bytes of those of the owner's chats of which nobody has, because they are older than that column.
-pub async fn count_chats(transaction: &mut Connection, owner: &Owner) -> Result<(), Fault> {
+pub async fn count_chats(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
     for count in [
         // Whoever adds a message writes to the chat's row first: once it is locked, there are no messages that the sum does not see.
         "update chats set bytes = bytes where owner = $1 and bytes is null",
@@ -40,7 +36,7 @@ pub async fn count_chats(transaction: &mut Connection, owner: &Owner) -> Result<
          set bytes = (select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id)
          where owner = $1 and bytes is null",
     ] {
-        sqlx::query(count).bind(text(owner.as_str())).execute(&mut *transaction).await.map_err(failed)?;
+        transaction.query(count).bind(text(owner.as_str())).execute().await?;
     }
     Ok(())
 }

@@ -11,11 +11,11 @@ use fermata_tools::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sqlx::{Database, query::Query};
 
-use super::{Db, timing::Timing};
+use super::timing::Timing;
 use crate::{
     column::{deadline, json, name, read_json, read_name},
+    connection::Query,
     text::{Text, text},
 };
 
@@ -37,9 +37,6 @@ const IN_COLUMNS: [&str; 15] = [
     "input",
     "edited",
 ];
-
-/// A query whose values are being bound.
-type Bound<'q> = Query<'q, Db, <Db as Database>::Arguments>;
 
 #[derive(sqlx::FromRow)]
 pub struct Row {
@@ -116,7 +113,7 @@ impl Row {
     }
 
     /// Binds all columns, `id` first, in the order of the fields.
-    pub fn bind<'q>(self, query: Bound<'q>) -> Bound<'q> {
+    pub fn bind(self, query: Query<'_>) -> Query<'_> {
         query
             .bind(self.id)
             .bind(self.step)

@@ -6,12 +6,15 @@ use fermata_engine::store::{Change, ChatRecord, Fence, StoreError};
 use fermata_protocol::ChatId;
 use jiff::Timestamp;
 
-use super::{Connection, audit, calls, chats, confirmations, messages, runs};
-use crate::error::{Fault, misfit};
+use super::{audit, calls, chats, confirmations, messages, runs};
+use crate::{
+    connection::Connection,
+    error::{Fault, misfit},
+};
 
 /// Makes all of the changes; what it has done where it fails is for the transaction to undo.
 pub async fn make(
-    transaction: &mut Connection,
+    transaction: &mut Connection<'_>,
     chat: &ChatId,
     fence: Fence,
     at: Timestamp,
@@ -36,7 +39,7 @@ pub async fn make(
 }
 
 /// What is known of a chat, of one moment where the connection is in a transaction that sees one.
-pub async fn record(snapshot: &mut Connection, chat: &ChatId) -> Result<Option<ChatRecord>, Fault> {
+pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatRecord>, Fault> {
     let Some(found) = chats::find(snapshot, chat).await? else {
         return Ok(None);
     };
@@ -54,7 +57,7 @@ pub async fn record(snapshot: &mut Connection, chat: &ChatId) -> Result<Option<C
 }
 
 /// Forgets the chat. For who knows of none, there is nothing to forget.
-pub async fn delete(transaction: &mut Connection, chat: &ChatId, fence: Fence) -> Result<(), Fault> {
+pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, fence: Fence) -> Result<(), Fault> {
     if chats::delete(transaction, chat, fence).await? {
         return Ok(());
     }
@@ -65,7 +68,7 @@ pub async fn delete(transaction: &mut Connection, chat: &ChatId, fence: Fence) -
 }
 
 /// Why a chat that is not to be made cannot be written to by who knows none.
-async fn no_such_chat(connection: &mut Connection, chat: &ChatId) -> Fault {
+async fn no_such_chat(connection: &mut Connection<'_>, chat: &ChatId) -> Fault {
     match chats::find(connection, chat).await {
         Ok(Some(_)) => StoreError::Fenced.into(),
         Ok(None) => misfit("there is no such chat"),
@@ -74,7 +77,7 @@ async fn no_such_chat(connection: &mut Connection, chat: &ChatId) -> Fault {
 }
 
 async fn apply(
-    transaction: &mut Connection,
+    transaction: &mut Connection<'_>,
     chat: &ChatId,
     at: Timestamp,
     change: &Change,

@@ -1,0 +1,111 @@
+//! A connection to either database, and the queries that run on it.
+//!
+//! A query is sqlx's own, of the database to which the connection leads. A value can be bound and a row can be read only if both
+//! drivers know its type, so the compiler checks each query for both databases, and a value may be written differently in each of them, as
+//! [`Text`](crate::text::Text) is.
+
+use sqlx::{
+    Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
+    postgres::{PgArguments, PgRow},
+    query::Query as SqlxQuery,
+    sqlite::{SqliteArguments, SqliteRow},
+};
+
+use crate::error::{Fault, failed};
+
+/// A borrowed connection, which may be in a transaction.
+pub enum Connection<'a> {
+    Sqlite(&'a mut SqliteConnection),
+    Postgres(&'a mut PgConnection),
+}
+
+/// A query whose values are being bound.
+#[must_use = "a query does nothing before it is executed or its rows are fetched"]
+pub enum Query<'c> {
+    Sqlite(&'c mut SqliteConnection, SqlxQuery<'c, Sqlite, SqliteArguments>),
+    Postgres(&'c mut PgConnection, SqlxQuery<'c, Postgres, PgArguments>),
+}
+
+/// A value that columns of both databases take.
+pub trait Value<'q>: Encode<'q, Sqlite> + Type<Sqlite> + Encode<'q, Postgres> + Type<Postgres> + 'q {}
+
+/// A type that can be read from the rows of both databases.
+pub trait FromEitherRow: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+
+impl<'q, T> Value<'q> for T where
+    T: Encode<'q, Sqlite> + Type<Sqlite> + Encode<'q, Postgres> + Type<Postgres> + 'q
+{
+}
+
+impl<T> FromEitherRow for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
+{}
+
+// === impl Connection ===
+
+impl Connection<'_> {
+    /// A query in the SQL that both databases share.
+    pub fn query(&mut self, sql: &'static str) -> Query<'_> {
+        match self {
+            Self::Sqlite(connection) => Query::Sqlite(connection, sqlx::query(sql)),
+            Self::Postgres(connection) => Query::Postgres(connection, sqlx::query(sql)),
+        }
+    }
+}
+
+// === impl Query ===
+
+impl<'c> Query<'c> {
+    /// Binds the value of the next parameter.
+    pub fn bind<T: Value<'c>>(self, value: T) -> Self {
+        match self {
+            Self::Sqlite(connection, query) => Self::Sqlite(connection, query.bind(value)),
+            Self::Postgres(connection, query) => Self::Postgres(connection, query.bind(value)),
+        }
+    }
+
+    /// Executes the query, and returns the number of rows that it has changed.
+    pub async fn execute(self) -> Result<u64, Fault> {
+        match self {
+            Self::Sqlite(connection, query) => {
+                Ok(query.execute(connection).await.map_err(failed)?.rows_affected())
+            }
+            Self::Postgres(connection, query) => {
+                Ok(query.execute(connection).await.map_err(failed)?.rows_affected())
+            }
+        }
+    }
+
+    /// All rows.
+    pub async fn fetch_all<T: FromEitherRow>(self) -> Result<Vec<T>, Fault> {
+        let rows = match self {
+            Self::Sqlite(connection, query) => {
+                query.try_map(|row| T::from_row(&row)).fetch_all(connection).await
+            }
+            Self::Postgres(connection, query) => {
+                query.try_map(|row| T::from_row(&row)).fetch_all(connection).await
+            }
+        };
+        rows.map_err(failed)
+    }
+
+    /// The first row, if there is one.
+    pub async fn fetch_optional<T: FromEitherRow>(self) -> Result<Option<T>, Fault> {
+        let row = match self {
+            Self::Sqlite(connection, query) => {
+                query.try_map(|row| T::from_row(&row)).fetch_optional(connection).await
+            }
+            Self::Postgres(connection, query) => {
+                query.try_map(|row| T::from_row(&row)).fetch_optional(connection).await
+            }
+        };
+        row.map_err(failed)
+    }
+
+    /// The first row of a query that always has one.
+    pub async fn fetch_one<T: FromEitherRow>(self) -> Result<T, Fault> {
+        match self.fetch_optional().await? {
+            Some(row) => Ok(row),
+            None => Err(failed(sqlx::Error::RowNotFound)),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The chats themselves: to whom they belong, and lists of them.
+
+use fermata_engine::store::{ChatOwner, ChatPage, ChatSummary, Fence, InstanceId, StoreError, page::Cursor};
+use fermata_protocol::{ChatId, Profile};
+use fermata_tools::Owner;
+use jiff::Timestamp;
+
+use crate::{
+    column::{count, read_time, time},
+    connection::Connection,
+    error::Fault,
+    text::{Text, text},
+};
+
+#[derive(sqlx::FromRow)]
+struct Summary {
+    id: String,
+    created_at: i64,
+    updated_at: i64,
+    title: Option<Text>,
+    open: bool,
+    pending: i64,
+}
+
+/// How many chats are forgotten in one transaction, so that nobody waits for long.
+pub const BATCH: usize = 50;
+
+/// A chat without what belongs to it.
+pub struct Found {
+    pub fence: Fence,
+    pub owner: Owner,
+    pub profile: Profile,
+    /// Of its messages.
+    pub bytes: usize,
+}
+
+/// Makes the chat; fenced where it is there already.
+pub async fn create(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    owner: &Owner,
+    profile: Profile,
+    at: Timestamp,
+) -> Result<(), Fault> {
+    let created = connection
+        .query(
+            "insert into chats (id, fence, owner, profile, client, bytes, created_at, updated_at)
+             values ($1, $2, $3, $4, $5, 0, $6, $6)
+             on conflict (id) do nothing",
+        )
+        .bind(chat.as_str())
+        .bind(number(Fence::NONE.next())?)
+        .bind(text(owner.as_str()))
+        .bind(i64::from(profile.major()))
+        .bind(profile.release())
+        .bind(time(at))
+        .execute()
+        .await?;
+    if created == 0 { Err(StoreError::Fenced.into()) } else { Ok(()) }
+}
+
+/// Notes that the chat changes now; fenced where it is not as the number says, or not there.
+pub async fn advance(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    fence: Fence,
+    news: Option<Timestamp>,
+) -> Result<(), Fault> {
+    let advanced = connection
+        .query(
+            "update chats set fence = fence + 1, updated_at = coalesce($3, updated_at)
+             where id = $1 and fence = $2",
+        )
+        .bind(chat.as_str())
+        .bind(number(fence)?)
+        .bind(news.map(time))
+        .execute()
+        .await?;
+    if advanced == 0 { Err(StoreError::Fenced.into()) } else { Ok(()) }
+}
+
+pub async fn posted(connection: &mut Connection<'_>, chat: &ChatId, profile: Profile) -> Result<(), Fault> {
+    connection
+        .query("update chats set profile = $2, client = $3 where id = $1")
+        .bind(chat.as_str())
+        .bind(i64::from(profile.major()))
+        .bind(profile.release())
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Forgets the chat, unless its fence is another one; whether it did. Everything else of the chat goes with its row, by the foreign keys.
+pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, fence: Fence) -> Result<bool, Fault> {
+    let deleted = connection
+        .query("delete from chats where id = $1 and fence = $2")
+        .bind(chat.as_str())
+        .bind(number(fence)?)
+        .execute()
+        .await?;
+    Ok(deleted == 1)
+}
+
+/// Forgets those of the chats whose fence is still the same; returns how many those are.
+pub async fn delete_all(transaction: &mut Connection<'_>, chats: &[(ChatId, Fence)]) -> Result<usize, Fault> {
+    let mut deleted = 0;
+    for (chat, fence) in chats {
+        if delete(transaction, chat, *fence).await? {
+            deleted += 1;
+        }
+    }
+    Ok(deleted)
+}
+
+/// The chats without an open run that have not changed since `before`, the oldest first.
+pub async fn old(
+    connection: &mut Connection<'_>,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<(ChatId, Fence)>, Fault> {
+    let old: Vec<(String, i64)> = connection
+        .query(
+            "select id, fence from chats
+             where updated_at < $1
+                and not exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null)
+             order by updated_at, id
+             limit $2",
+        )
+        .bind(time(before))
+        .bind(count(limit))
+        .fetch_all()
+        .await?;
+    Ok(old.into_iter().map(|(id, fence)| (ChatId::new(id), Fence(fence.unsigned_abs()))).collect())
+}
+
+pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<Found>, Fault> {
+    let found: Option<(i64, Text, i64, Option<String>, i64)> = connection
+        .query(
+            "select fence, owner, profile, client, coalesce(bytes, cast((
+                    select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id
+                ) as bigint))
+             from chats where id = $1",
+        )
+    .bind(chat.as_str())
+    .fetch_optional().await?;
+    let Some((fence, Text(owner), major, release, bytes)) = found else {
+        return Ok(None);
+    };
+    // The version before this one changes the major version alone.
+    let release = release.and_then(|release| Profile::of_version(&release).ok());
+    let profile = match release.filter(|profile| i64::from(profile.major()) == major) {
+        Some(profile) => profile,
+        None => Profile::of_version(&major.to_string()).map_err(StoreError::Corrupt)?,
+    };
+    let bytes = usize::try_from(bytes).unwrap_or_default();
+    Ok(Some(Found { fence: Fence(fence.unsigned_abs()), owner: Owner::new(owner), profile, bytes }))
+}
+
+/// The chat's fence alone.
+pub async fn version(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<Fence>, Fault> {
+    let fence: Option<(i64,)> = connection
+        .query("select fence from chats where id = $1")
+        .bind(chat.as_str())
+        .fetch_optional()
+        .await?;
+    Ok(fence.map(|(fence,)| Fence(fence.unsigned_abs())))
+}
+
+/// The chat's owner, and the instance alive that drives its open run.
+pub async fn owner_of(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatOwner>, Fault> {
+    let found: Option<(Text, Option<Text>)> = connection
+        .query(
+            "select chats.owner, instances.id
+             from chats
+             left join runs on runs.chat_id = chats.id and runs.outcome is null
+             left join instances on instances.id = runs.driver
+             where chats.id = $1",
+        )
+        .bind(chat.as_str())
+        .fetch_optional()
+        .await?;
+    let Some((Text(owner), instance)) = found else { return Ok(None) };
+    Ok(Some(ChatOwner { owner: Owner::new(owner), instance: instance.map(|Text(id)| InstanceId::new(id)) }))
+}
+
+pub async fn page(
+    connection: &mut Connection<'_>,
+    owner: &Owner,
+    limit: usize,
+    before: Option<&Cursor>,
+) -> Result<ChatPage, Fault> {
+    // The first page begins at the end of time.
+    let (updated_at, id) = match before {
+        Some(cursor) => (cursor.updated_at, cursor.chat.as_str()),
+        None => (i64::MAX, ""),
+    };
+    let mut rows: Vec<Summary> = connection
+        .query(
+            "select id, created_at, updated_at,
+                (select heading from messages
+                 where chat_id = chats.id and role = 'user' order by position limit 1) as title,
+                exists (select 1 from runs
+                 where runs.chat_id = chats.id and runs.outcome is null and not runs.let_go) as open,
+                coalesce((
+                    select
+                        case
+                            when exists (select 1 from instances where instances.id = runs.driver)
+                                then runs.questions
+                            else 0
+                        end + (
+                            select count(*) from tool_calls
+                            where tool_calls.chat_id = runs.chat_id and tool_calls.run_id = runs.id
+                                and (
+                                    tool_calls.state = 'awaiting_approval'
+                                    or (tool_calls.state = 'executing' and tool_calls.run_by = 'browser')
+                                )
+                        )
+                    from runs where runs.chat_id = chats.id and runs.outcome is null
+                ), 0) as pending
+             from chats
+             where owner = $1 and (updated_at, id) < ($2, $3)
+             order by updated_at desc, id desc
+             limit $4",
+        )
+        .bind(text(owner.as_str()))
+        .bind(updated_at)
+        .bind(id)
+        .bind(count(limit.saturating_add(1)))
+        .fetch_all()
+        .await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| {
+        let chat = ChatId::new(row.id.as_str());
+        Cursor { updated_at: row.updated_at, chat }.encode()
+    });
+    Ok(ChatPage { chats: rows.into_iter().map(summary).collect::<Result<_, Fault>>()?, next })
+}
+
+fn summary(row: Summary) -> Result<ChatSummary, Fault> {
+    Ok(ChatSummary {
+        id: ChatId::new(row.id),
+        title: row.title.map(String::from),
+        created_at: read_time(row.created_at)?,
+        updated_at: read_time(row.updated_at)?,
+        open: row.open,
+        pending: usize::try_from(row.pending).unwrap_or_default(),
+    })
+}
+
+/// The number as columns have it; a number that no column can have is behind for ever.
+fn number(fence: Fence) -> Result<i64, StoreError> {
+    i64::try_from(fence.0).map_err(|_| StoreError::Fenced)
+}

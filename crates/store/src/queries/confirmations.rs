@@ -1,0 +1,125 @@
+//! What people decided. Rows are only ever added; the database itself refuses anything else.
+
+use fermata_protocol::{ChatId, RunId, ToolCallId};
+use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
+use jiff::Timestamp;
+
+use crate::{
+    column::{json, name, read_json, read_name, read_time, time},
+    connection::Connection,
+    error::{Fault, misfit},
+    text::{Text, text},
+};
+
+type Row = (Text, Text, String, Text, i64, Option<Text>, String, Option<String>);
+
+/// A person's answer about a call.
+pub struct Given<'a> {
+    pub run: &'a RunId,
+    pub call: &'a Call,
+    pub by: &'a Owner,
+    /// What the tool is, if it was allowed for always.
+    pub fingerprint: Option<String>,
+}
+
+pub async fn add(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    given: Given<'_>,
+    at: Timestamp,
+) -> Result<(), Fault> {
+    let Given { run, call, by, fingerprint } = given;
+    let Some(confirmation) = Confirmation::of(call, by.clone(), at, fingerprint) else {
+        return Err(misfit(format!("nothing was decided about call {}", call.id)));
+    };
+    connection
+        .query(
+            "insert into confirmations
+                (chat_id, position, run_id, call_id, tool, approval_id, input, answer, reason, decided_by,
+                decided_at, fingerprint)
+             values ($1, (select coalesce(max(position) + 1, 0) from confirmations where chat_id = $1),
+                $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        )
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .bind(text(confirmation.call.as_str()))
+        .bind(text(&confirmation.tool))
+        .bind(call.approval_request.as_ref().map(|question| text(question.id.as_str())))
+        .bind(json(&confirmation.input)?)
+        .bind(name(&confirmation.answer)?)
+        .bind(confirmation.reason.as_deref().map(text))
+        .bind(text(confirmation.by.as_str()))
+        .bind(time(confirmation.at))
+        .bind(confirmation.fingerprint)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Notes that a tool is no longer allowed for always, after all that people have said until now.
+pub async fn end_grant(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    tool: &str,
+    by: &Owner,
+    at: Timestamp,
+) -> Result<(), Fault> {
+    connection
+        .query(
+            "insert into grant_ends (chat_id, position, tool, confirmations, ended_by, ended_at)
+             values ($1, (select coalesce(max(position) + 1, 0) from grant_ends where chat_id = $1), $2,
+                (select count(*) from confirmations where chat_id = $1), $3, $4)",
+        )
+        .bind(chat.as_str())
+        .bind(text(tool))
+        .bind(text(by.as_str()))
+        .bind(time(at))
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// All that was taken back in the chat, in order.
+pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<GrantEnd>, Fault> {
+    let rows: Vec<(Text, Text, i64, i64)> = connection
+        .query(
+            "select tool, ended_by, ended_at, confirmations from grant_ends
+             where chat_id = $1 order by position",
+        )
+        .bind(chat.as_str())
+        .fetch_all()
+        .await?;
+    let end = |(tool, by, at, after): (Text, Text, i64, i64)| {
+        let after = usize::try_from(after).unwrap_or_default();
+        Ok(GrantEnd { tool: tool.into(), by: Owner::new(by.0), at: read_time(at)?, after })
+    };
+    rows.into_iter().map(end).collect()
+}
+
+/// All of the chat, in the order in which they were given.
+pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<Confirmation>, Fault> {
+    let rows: Vec<Row> = connection
+        .query(
+            "select tool, call_id, answer, decided_by, decided_at, reason, input, fingerprint
+             from confirmations where chat_id = $1 order by position",
+        )
+        .bind(chat.as_str())
+        .fetch_all()
+        .await?;
+    rows.into_iter().map(confirmation).collect()
+}
+
+fn confirmation(
+    (tool, call, answer, by, at, reason, input, fingerprint): Row,
+) -> Result<Confirmation, Fault> {
+    Ok(Confirmation {
+        tool: tool.into(),
+        call: ToolCallId::new(call.0),
+        answer: read_name("an answer", &answer)?,
+        by: Owner::new(by.0),
+        at: read_time(at)?,
+        reason: reason.map(String::from),
+        input: read_json("the input of a confirmation", &input)?,
+        fingerprint,
+    })
+}

@@ -1,0 +1,94 @@
+//! The messages of a chat, in order. Positions have no gaps: messages are added at the end and dropped from the end.
+
+use std::ops::Range;
+
+use fermata_engine::store::{Outlined, page::title};
+use fermata_protocol::{ChatId, MessageId, Role, UiMessage};
+
+use crate::{
+    column::{count, json, read_json},
+    connection::Connection,
+    error::Fault,
+    text::{Text, text},
+};
+
+pub async fn put(connection: &mut Connection<'_>, chat: &ChatId, message: &UiMessage) -> Result<(), Fault> {
+    connection
+        .query(
+            "insert into messages (chat_id, position, id, role, heading, body)
+             values ($1, (select coalesce(max(position) + 1, 0) from messages where chat_id = $1), $2, $3, $4, $5)
+             on conflict (chat_id, id) do update
+             set role = excluded.role, heading = excluded.heading, body = excluded.body",
+        )
+        .bind(chat.as_str())
+        .bind(text(message.id.as_str()))
+        .bind(role(message.role))
+        .bind(title(message).as_deref().map(text))
+        .bind(json(message)?)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+pub async fn truncate(connection: &mut Connection<'_>, chat: &ChatId, keep: usize) -> Result<(), Fault> {
+    connection
+        .query("delete from messages where chat_id = $1 and position >= $2")
+        .bind(chat.as_str())
+        .bind(count(keep))
+        .execute()
+        .await?;
+    Ok(())
+}
+
+pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<UiMessage>, Fault> {
+    let bodies: Vec<(String,)> = connection
+        .query("select body from messages where chat_id = $1 order by position")
+        .bind(chat.as_str())
+        .fetch_all()
+        .await?;
+    bodies.iter().map(|(body,)| Ok(read_json("a message", body)?)).collect()
+}
+
+pub async fn outline(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<Outlined>, Fault> {
+    // Neither database reads a body for its length alone.
+    let rows: Vec<(Text, i64)> = connection
+        .query(
+            "select id, cast(octet_length(body) as bigint) from messages
+             where chat_id = $1 order by position",
+        )
+        .bind(chat.as_str())
+        .fetch_all()
+        .await?;
+    let outlined = |(Text(id), bytes)| Outlined {
+        id: MessageId::new(id),
+        bytes: usize::try_from(bytes).unwrap_or_default(),
+    };
+    Ok(rows.into_iter().map(outlined).collect())
+}
+
+pub async fn at(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    positions: &Range<usize>,
+) -> Result<Vec<UiMessage>, Fault> {
+    let bodies: Vec<(String,)> = connection
+        .query(
+            "select body from messages
+             where chat_id = $1 and position >= $2 and position < $3
+             order by position",
+        )
+        .bind(chat.as_str())
+        .bind(count(positions.start))
+        .bind(count(positions.end))
+        .fetch_all()
+        .await?;
+    bodies.iter().map(|(body,)| Ok(read_json("a message", body)?)).collect()
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    }
+}

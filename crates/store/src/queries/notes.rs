@@ -1,0 +1,76 @@
+//! Notes as rows.
+
+use fermata_tools::Owner;
+
+use crate::{
+    Note,
+    column::{count, json, read_time, time},
+    connection::Connection,
+    error::Fault,
+    text::{Text, text},
+};
+
+const SEARCH_IN_SQLITE: &str = "select id, title, body, created_at from notes
+     where owner = $1
+        and not exists (select 1 from json_each($2) as word where instr(notes.folded, word.value) = 0)
+     order by created_at desc, id desc
+     limit $3";
+
+const SEARCH_IN_POSTGRES: &str = "select id, title, body, created_at from notes
+     where owner = $1
+        and not exists (
+            select 1 from jsonb_array_elements_text($2::jsonb) as words (word) where strpos(notes.folded, words.word) = 0
+        )
+     order by created_at desc, id desc
+     limit $3";
+
+/// Adds the note, unless its owner has `most` already; whether it did. `folded` is what is searched.
+pub async fn add(
+    connection: &mut Connection<'_>,
+    owner: &Owner,
+    note: &Note,
+    folded: &str,
+    most: usize,
+) -> Result<bool, Fault> {
+    let added = connection
+        .query(
+            "insert into notes (owner, id, title, body, folded, created_at)
+             select $1, $2, $3, $4, $5, $6
+             where (select count(*) from (select 1 from notes where owner = $1 limit $7) as those) < $7",
+        )
+        .bind(text(owner.as_str()))
+        .bind(text(&note.id))
+        .bind(text(&note.title))
+        .bind(text(&note.body))
+        .bind(folded)
+        .bind(time(note.created_at))
+        .bind(count(most))
+        .execute()
+        .await?;
+    Ok(added == 1)
+}
+
+/// The owner's notes that have every one of the words, newest first.
+pub async fn search(
+    connection: &mut Connection<'_>,
+    owner: &Owner,
+    words: &[&str],
+    limit: usize,
+) -> Result<Vec<Note>, Fault> {
+    let search = match connection {
+        Connection::Sqlite(_) => SEARCH_IN_SQLITE,
+        Connection::Postgres(_) => SEARCH_IN_POSTGRES,
+    };
+    let rows: Vec<(Text, Text, Text, i64)> = connection
+        .query(search)
+        .bind(text(owner.as_str()))
+        .bind(json(&words)?)
+        .bind(count(limit))
+        .fetch_all()
+        .await?;
+    rows.into_iter()
+        .map(|(Text(id), Text(title), Text(body), created_at)| {
+            Ok(Note { id, title, body, created_at: read_time(created_at)? })
+        })
+        .collect()
+}

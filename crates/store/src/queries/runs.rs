@@ -1,0 +1,372 @@
+//! Runs and their logs. A run is open while it has no outcome; what is over takes no further state or chunks.
+
+use fermata_engine::store::{InstanceId, RunRecord};
+use fermata_protocol::{ChatId, MessageId, RunId};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::calls;
+use crate::{
+    column::{count, deadline, json, read_json, time},
+    connection::Connection,
+    error::{Fault, misfit},
+    text::{Text, text},
+};
+
+/// Stands before each JSON text of a sequence (RFC 7464). JSON itself can never hold this character, nor U+0000.
+const SEPARATOR: char = '\u{1e}';
+
+/// Where an open run is, as [`fermata_engine::store::Change::SaveRun`] has it.
+pub struct Now<'a> {
+    pub state: &'a Value,
+    pub expires: Option<Timestamp>,
+    pub waiting: bool,
+    pub let_go: bool,
+    pub questions: usize,
+    pub driver: Option<&'a InstanceId>,
+    pub attempts: u32,
+}
+
+/// An open run as its rows have it.
+#[derive(sqlx::FromRow)]
+struct OpenRun {
+    id: Text,
+    message_id: Text,
+    /// Of that message, if the chat has it already.
+    message_bytes: Option<i64>,
+    state: String,
+    waiting: bool,
+    attempts: i64,
+    /// The instance that drives it, if that is alive.
+    driver: Option<Text>,
+    settings: Option<String>,
+}
+
+pub async fn open(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    run: &RunId,
+    message: &MessageId,
+    driver: &InstanceId,
+    at: Timestamp,
+) -> Result<(), Fault> {
+    connection
+        .query(
+            "insert into runs (chat_id, id, message_id, state, driver, waiting, started_at)
+             values ($1, $2, $3, 'null', $4, false, $5)",
+        )
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .bind(text(message.as_str()))
+        .bind(text(driver.as_str()))
+        .bind(time(at))
+        .execute()
+        .await?;
+    Ok(())
+}
+
+pub async fn save(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    run: &RunId,
+    now: Now<'_>,
+) -> Result<(), Fault> {
+    let saved = connection
+        .query(
+            "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7,
+                driver = $8, attempts = $9
+             where chat_id = $1 and id = $2 and outcome is null",
+        )
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .bind(json(now.state)?)
+        .bind(now.expires.map(deadline))
+        .bind(now.waiting)
+        .bind(now.let_go)
+        .bind(i64::try_from(now.questions).unwrap_or(i64::MAX))
+        .bind(now.driver.map(|driver| text(driver.as_str())))
+        .bind(i64::from(now.attempts))
+        .execute()
+        .await?;
+    if saved == 0 { Err(not_open(run)) } else { Ok(()) }
+}
+
+/// What the run was asked for, as long as it is open.
+pub async fn put_settings(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    run: &RunId,
+    settings: &Value,
+) -> Result<(), Fault> {
+    let put = connection
+        .query(
+            "insert into run_settings (chat_id, run_id, settings)
+             select chat_id, id, $3 from runs where chat_id = $1 and id = $2 and outcome is null
+             on conflict (chat_id, run_id) do update set settings = excluded.settings",
+        )
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .bind(json(settings)?)
+        .execute()
+        .await?;
+    if put == 0 { Err(not_open(run)) } else { Ok(()) }
+}
+
+/// An instance drives the run from now on, or none.
+pub async fn drive(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    run: &RunId,
+    driver: Option<&InstanceId>,
+    attempts: u32,
+) -> Result<(), Fault> {
+    let driven = connection
+        .query(
+            "update runs set driver = $3, attempts = $4 where chat_id = $1 and id = $2 and outcome is null",
+        )
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .bind(driver.map(|driver| text(driver.as_str())))
+        .bind(i64::from(attempts))
+        .execute()
+        .await?;
+    if driven == 0 { Err(not_open(run)) } else { Ok(()) }
+}
+
+pub async fn append(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    run: &RunId,
+    first: u64,
+    chunks: &[String],
+) -> Result<(), Fault> {
+    if chunks.is_empty() {
+        return Ok(());
+    }
+    let first = i64::try_from(first).map_err(|_| misfit("no log is that long"))?;
+    let appended = connection
+        .query(
+            "insert into run_chunks (chat_id, run_id, first, next, chunks)
+             select chat_id, id, $3, $4, $5 from runs
+             where chat_id = $1 and id = $2 and outcome is null and $3 >= coalesce(
+                (select next from run_chunks where chat_id = $1 and run_id = $2 order by first desc limit 1), 1)",
+        )
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .bind(first)
+        .bind(first.saturating_add(count(chunks.len())))
+        .bind(sequence(chunks)?)
+        .execute()
+        .await?;
+    if appended == 0 {
+        return Err(misfit(format!("run {run} is not open, or its log has places at {first} already")));
+    }
+    Ok(())
+}
+
+/// The run keeps its row and its calls; its log, state and settings go.
+pub async fn close(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    run: &RunId,
+    outcome: &str,
+    at: Timestamp,
+) -> Result<(), Fault> {
+    let closed = connection
+        .query(
+            "update runs set outcome = $3, ended_at = $4, state = null, expires_at = null, driver = null,
+                has_log = exists (
+                    select 1 from run_chunks where run_chunks.chat_id = $1 and run_chunks.run_id = $2
+                )
+             where chat_id = $1 and id = $2 and outcome is null",
+        )
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .bind(outcome)
+        .bind(time(at))
+        .execute()
+        .await?;
+    if closed == 0 {
+        return Err(not_open(run));
+    }
+    connection
+        .query("delete from run_settings where chat_id = $1 and run_id = $2")
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// The log of a run that is over, where it is still kept.
+pub async fn finished_log(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    run: &RunId,
+) -> Result<Option<Vec<(u64, String)>>, Fault> {
+    let kept: Option<(i64,)> = connection
+        .query("select ended_at from runs where chat_id = $1 and id = $2 and has_log")
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .fetch_optional()
+        .await?;
+    match kept {
+        Some(_) => chunks(connection, chat, run).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Forgets the logs of runs that ended before a time, of at most `limit` runs. Says of how many.
+pub async fn forget_logs(
+    connection: &mut Connection<'_>,
+    before: Timestamp,
+    limit: usize,
+) -> Result<usize, Fault> {
+    let old: Vec<(String, Text)> = connection
+        .query(
+            "select chat_id, id from runs where has_log and ended_at < $1
+             order by ended_at, chat_id, id limit $2",
+        )
+        .bind(time(before))
+        .bind(count(limit))
+        .fetch_all()
+        .await?;
+    for (chat, run) in &old {
+        for forget in [
+            "delete from run_chunks where chat_id = $1 and run_id = $2",
+            "update runs set has_log = false where chat_id = $1 and id = $2",
+        ] {
+            connection.query(forget).bind(chat).bind(run).execute().await?;
+        }
+    }
+    Ok(old.len())
+}
+
+/// The chat's open run, with its log and calls, and which instance alive drives it.
+pub async fn find_open(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+) -> Result<Option<(RunRecord, Option<InstanceId>)>, Fault> {
+    let found: Option<OpenRun> = connection
+        .query(
+            "select id, message_id, state, waiting, attempts,
+                (select id from instances where instances.id = runs.driver) as driver,
+                (select cast(octet_length(body) as bigint) from messages
+                 where messages.chat_id = runs.chat_id and messages.id = runs.message_id) as message_bytes,
+                (select settings from run_settings
+                 where run_settings.chat_id = runs.chat_id and run_settings.run_id = runs.id) as settings
+             from runs where chat_id = $1 and outcome is null",
+        )
+        .bind(chat.as_str())
+        .fetch_optional()
+        .await?;
+    let Some(found) = found else { return Ok(None) };
+    let id = RunId::new(String::from(found.id));
+    let run = RunRecord {
+        message: MessageId::new(String::from(found.message_id)),
+        message_bytes: found.message_bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or_default()),
+        settings: match found.settings {
+            Some(settings) => read_json("a run's settings", &settings)?,
+            None => Value::Null,
+        },
+        state: read_json("a run's state", &found.state)?,
+        chunks: chunks(connection, chat, &id).await?,
+        calls: calls::of_run(connection, chat, &id).await?,
+        waiting: found.waiting,
+        attempts: u32::try_from(found.attempts).unwrap_or(u32::MAX),
+        id,
+    };
+    Ok(Some((run, found.driver.map(|driver| InstanceId::new(String::from(driver))))))
+}
+
+/// Chats whose open run nobody alive drives and has a deadline at or before `now`, the earliest first.
+pub async fn due(
+    connection: &mut Connection<'_>,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<ChatId>, Fault> {
+    let due: Vec<(String,)> = connection
+        .query(
+            "select chat_id from runs
+             where outcome is null and expires_at is not null and expires_at <= $1
+                and not exists (select 1 from instances where instances.id = runs.driver)
+             order by expires_at, chat_id
+             limit $2",
+        )
+        .bind(time(now))
+        .bind(count(limit))
+        .fetch_all()
+        .await?;
+    Ok(due.into_iter().map(|(chat,)| ChatId::new(chat)).collect())
+}
+
+/// Chats whose open run nobody alive drives and does not wait, the oldest first.
+pub async fn orphans(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<ChatId>, Fault> {
+    let orphans: Vec<(String,)> = connection
+        .query(
+            "select chat_id from runs
+             where outcome is null and not waiting
+                and not exists (select 1 from instances where instances.id = runs.driver)
+             order by started_at, chat_id
+             limit $1",
+        )
+        .bind(count(limit))
+        .fetch_all()
+        .await?;
+    Ok(orphans.into_iter().map(|(chat,)| ChatId::new(chat)).collect())
+}
+
+async fn chunks(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    run: &RunId,
+) -> Result<Vec<(u64, String)>, Fault> {
+    let sequences: Vec<(i64, String)> = connection
+        .query("select first, chunks from run_chunks where chat_id = $1 and run_id = $2 order by first")
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .fetch_all()
+        .await?;
+    let placed =
+        |(first, sequence): &(i64, String)| (first.unsigned_abs()..).zip(texts(sequence).collect::<Vec<_>>());
+    Ok(sequences.iter().flat_map(placed).collect())
+}
+
+fn sequence(chunks: &[String]) -> Result<String, Fault> {
+    let mut sequence = String::with_capacity(chunks.iter().map(|chunk| chunk.len() + 2).sum());
+    for chunk in chunks {
+        if chunk.contains([SEPARATOR, '\0']) {
+            return Err(misfit("a chunk is no JSON text"));
+        }
+        sequence.push(SEPARATOR);
+        sequence.push_str(chunk);
+        sequence.push('\n');
+    }
+    Ok(sequence)
+}
+
+fn texts(sequence: &str) -> impl Iterator<Item = String> {
+    sequence.split(SEPARATOR).skip(1).map(|text| text.strip_suffix('\n').unwrap_or(text).to_owned())
+}
+
+fn not_open(run: &RunId) -> Fault {
+    misfit(format!("run {run} is not open"))
+}
+
+#[cfg(test)]
+mod tests {
+    use fermata_engine::store::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn a_sequence_gives_back_its_texts_byte_by_byte() {
+        let chunks = ["{}", "", "{\n \"a\": 1\n}\n"].map(String::from);
+        assert_eq!(texts(&sequence(&chunks).unwrap()).collect::<Vec<_>>(), chunks);
+    }
+
+    #[test]
+    fn a_chunk_that_would_break_the_sequence_is_refused() {
+        assert!(matches!(sequence(&["\u{1e}".into()]), Err(Fault::Told(StoreError::Conflict(_)))));
+    }
+}

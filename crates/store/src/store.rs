@@ -1,0 +1,308 @@
+//! The engine's port [`Store`](fermata_engine::Store) on either database: each method runs the queries of its noun.
+//!
+//! Invariants: a commit is one transaction, which begins by raising the chat's fence; a chat is read as of one moment, so that its parts
+//! fit one another.
+
+use std::{fmt, ops::Range};
+
+use async_trait::async_trait;
+use fermata_engine::store::{
+    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
+    LockStore, Membership, Outlined, StoreError, page::Cursor,
+};
+use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_tools::{Call, Owner, ResourceKey};
+use jiff::Timestamp;
+
+use crate::{
+    Notes, OpenError, OpenOptions,
+    backend::{Backend, PooledConnection},
+    database::is_postgres,
+    postgres::PostgresDatabase,
+    queries::{
+        audit, calls, changes, chats, clock_marks, cluster_keys, instances, locks, messages, owners, runs,
+    },
+    sqlite::SqliteDatabase,
+};
+
+/// A store in a SQLite file or in a PostgreSQL database. Clones share its connections.
+#[derive(Clone)]
+pub struct SqlStore {
+    backend: Backend,
+}
+
+// === impl SqlStore ===
+
+impl SqlStore {
+    /// Opens the database that the URL names and brings it up to date, as [`open`](crate::open) does. What is committed survives a power
+    /// cut.
+    ///
+    /// # Errors
+    /// If the URL, the place, the server or the version does not allow it.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        Self::open_with(url, &OpenOptions::default()).await
+    }
+
+    pub(crate) async fn open_with(url: &str, options: &OpenOptions) -> Result<Self, OpenError> {
+        let backend = if is_postgres(url) {
+            Backend::Postgres(PostgresDatabase::open(url, options).await?)
+        } else {
+            Backend::Sqlite(SqliteDatabase::open(url, options.migrate).await?)
+        };
+        Ok(Self::new(backend))
+    }
+
+    pub(crate) fn new(backend: Backend) -> Self {
+        Self { backend }
+    }
+
+    /// The notes that live in the same database.
+    pub fn notes(&self) -> Notes {
+        Notes::new(self.backend.clone())
+    }
+
+    /// The key that this database keeps, which is `new` if it has none yet.
+    pub(crate) async fn cluster_key(&self, new: &str) -> Result<String, StoreError> {
+        self.backend.write(|mut db| async move { cluster_keys::find_or_keep(&mut db.get(), new).await }).await
+    }
+
+    /// Waits for what is under way and closes all connections, for this store and its clones. The others then count the instances that
+    /// have not left as dead.
+    pub async fn close(&self) {
+        self.backend.close().await;
+    }
+
+    /// Forgets old chats in one transaction, so that others can write before the next batch.
+    async fn forget_batch(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let old =
+            self.backend.read(|mut db| async move { chats::old(&mut db.get(), before, limit).await }).await?;
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                let deleted = chats::delete_all(&mut transaction.get(), &old).await?;
+                transaction.commit().await?;
+                Ok(deleted)
+            })
+            .await
+    }
+
+    /// Remembers if writing works, which [`ChatStore::ready`] tells.
+    fn noted<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Backend::Sqlite(database) = &self.backend {
+            database.note(&written);
+        }
+        written
+    }
+}
+
+impl fmt::Debug for SqlStore {
+    /// Leaves out the connections, because their options contain the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl ChatStore for SqlStore {
+    async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
+        self.backend
+            .run(|| async {
+                let mut snapshot = self.backend.begin_snapshot().await?;
+                let record = changes::record(&mut snapshot.get(), chat).await?;
+                snapshot.commit().await?;
+                Ok(record)
+            })
+            .await
+    }
+
+    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
+        self.backend.read(|mut db| async move { chats::version(&mut db.get(), chat).await }).await
+    }
+
+    async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
+        self.backend.read(|mut db| async move { chats::owner_of(&mut db.get(), chat).await }).await
+    }
+
+    async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
+        self.backend.read(|mut db| async move { messages::all(&mut db.get(), chat).await }).await
+    }
+
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+        self.backend.read(|mut db| async move { messages::outline(&mut db.get(), chat).await }).await
+    }
+
+    async fn messages_at(
+        &self,
+        chat: &ChatId,
+        positions: Range<usize>,
+    ) -> Result<Vec<UiMessage>, StoreError> {
+        let positions = &positions;
+        self.backend.read(|mut db| async move { messages::at(&mut db.get(), chat, positions).await }).await
+    }
+
+    async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
+        self.backend.read(|mut db| async move { calls::find(&mut db.get(), chat, target).await }).await
+    }
+
+    async fn commit(
+        &self,
+        chat: &ChatId,
+        fence: Fence,
+        at: Timestamp,
+        changes: Vec<Change>,
+    ) -> Result<Fence, StoreError> {
+        if changes.is_empty() {
+            return Ok(fence);
+        }
+        let made = self.backend.run(|| async {
+            let mut transaction = self.backend.begin().await?;
+            let next = changes::make(&mut transaction.get(), chat, fence, at, &changes).await?;
+            transaction.commit_or_unclear().await?;
+            Ok(next)
+        });
+        let made = made.await;
+        self.noted(made)
+    }
+
+    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
+        let before = before.map(Cursor::parse).transpose()?;
+        let before = before.as_ref();
+        self.backend
+            .read(|mut db| async move { chats::page(&mut db.get(), owner, limit, before).await })
+            .await
+    }
+
+    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
+        let deleted = self
+            .backend
+            .write(|mut db| async move { changes::delete(&mut db.get(), chat, fence).await })
+            .await;
+        self.noted(deleted)
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        self.backend.read(|mut db| async move { runs::due(&mut db.get(), now, limit).await }).await
+    }
+
+    async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        self.backend.read(|mut db| async move { runs::orphans(&mut db.get(), limit).await }).await
+    }
+
+    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
+        let kept =
+            |mut db: PooledConnection| async move { owners::kept(&mut db.get(), owner, instance).await };
+        if let Some(kept) = self.backend.read(kept).await? {
+            return Ok(kept);
+        }
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                owners::count_chats(&mut transaction.get(), owner).await?;
+                transaction.commit().await
+            })
+            .await?;
+        Ok(self.backend.read(kept).await?.unwrap_or_default())
+    }
+
+    async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mut forgotten = 0;
+        while forgotten < limit {
+            let batch = chats::BATCH.min(limit - forgotten);
+            let gone = self.forget_batch(before, batch).await?;
+            if gone == 0 {
+                break;
+            }
+            forgotten += gone;
+        }
+        Ok(forgotten)
+    }
+
+    async fn finished_log(
+        &self,
+        chat: &ChatId,
+        run: &RunId,
+    ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
+        self.backend.read(|mut db| async move { runs::finished_log(&mut db.get(), chat, run).await }).await
+    }
+
+    async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                let forgotten = runs::forget_logs(&mut transaction.get(), before, limit).await?;
+                transaction.commit().await?;
+                Ok(forgotten)
+            })
+            .await
+    }
+
+    async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                let forgotten = audit::forget(&mut transaction.get(), before, limit).await?;
+                transaction.commit().await?;
+                Ok(forgotten)
+            })
+            .await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.backend.read(|mut db| async move { chats::find(&mut db.get(), &ChatId::new("")).await }).await?;
+        match &self.backend {
+            Backend::Sqlite(database) => database.check_writes().await,
+            Backend::Postgres(_) => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Membership for SqlStore {
+    async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
+        match &self.backend {
+            Backend::Sqlite(database) => database.join(instance).await,
+            Backend::Postgres(database) => database.join(instance).await,
+        }
+    }
+
+    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+        match &self.backend {
+            Backend::Sqlite(database) => database.beat(instance).await,
+            Backend::Postgres(database) => database.beat(instance).await,
+        }
+    }
+
+    async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.backend.write(|mut db| async move { instances::release(&mut db.get(), instance).await }).await
+    }
+
+    async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.backend.write(|mut db| async move { instances::remove(&mut db.get(), instance).await }).await?;
+        if let Backend::Postgres(database) = &self.backend {
+            database.end_session(instance).await;
+        }
+        Ok(())
+    }
+
+    async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {
+        self.backend.write(|mut db| async move { clock_marks::put(&mut db.get(), mark).await }).await
+    }
+
+    fn is_shared(&self) -> bool {
+        match self.backend {
+            Backend::Sqlite(_) => false,
+            Backend::Postgres(_) => true,
+        }
+    }
+}
+
+#[async_trait]
+impl LockStore for SqlStore {
+    async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
+        self.backend.write(|mut db| async move { locks::take(&mut db.get(), key, instance).await }).await
+    }
+
+    async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
+        self.backend.write(|mut db| async move { locks::give_back(&mut db.get(), key, instance).await }).await
+    }
+}
