@@ -38,36 +38,59 @@ const IN_COLUMNS: [&str; 15] = [
     "edited",
 ];
 
-#[derive(sqlx::FromRow)]
-pub struct Row {
-    id: Text,
-    step: i64,
-    tool: Text,
-    run_by: Option<String>,
-    state: String,
-    states: String,
-    created_at: Option<i64>,
-    started_at: Option<i64>,
-    ended_at: Option<i64>,
-    expires_at: Option<i64>,
-    waited_for_approval: Option<i64>,
-    waited_for_turn: Option<i64>,
-    ran_for: Option<i64>,
-    decision: Option<String>,
-    ruled_by: Option<String>,
-    ruling_reason: Option<Text>,
-    approval_id: Option<Text>,
-    approval_required: Option<bool>,
-    approved: Option<bool>,
-    for_always: Option<bool>,
-    decided_by: Option<Text>,
-    decided_reason: Option<Text>,
-    input: String,
-    edited_input: Option<String>,
-    outcome: Option<String>,
-    error_type: Option<String>,
-    answered: bool,
-    more: String,
+/// Declares a row: a struct with a field for each column, the names of the columns, and the binding of all values in the same order.
+macro_rules! row {
+    ($(#[$attribute:meta])* pub struct $row:ident { $($column:ident: $type:ty,)* }) => {
+        $(#[$attribute])*
+        #[derive(sqlx::FromRow)]
+        pub struct $row {
+            $($column: $type,)*
+        }
+
+        impl $row {
+            /// The names of the columns, in the order of the fields.
+            pub const COLUMNS: &[&str] = &[$(stringify!($column)),*];
+
+            /// Binds the values of all columns, in the order of the fields.
+            pub fn bind(self, query: Query<'_>) -> Query<'_> {
+                query$(.bind(self.$column))*
+            }
+        }
+    };
+}
+
+row! {
+    /// A call as a row of `tool_calls`, without the columns that say to which chat and run it belongs and at which position it is there.
+    pub struct Row {
+        id: Text,
+        step: i64,
+        tool: Text,
+        run_by: Option<String>,
+        state: String,
+        states: String,
+        created_at: Option<i64>,
+        started_at: Option<i64>,
+        ended_at: Option<i64>,
+        expires_at: Option<i64>,
+        waited_for_approval: Option<i64>,
+        waited_for_turn: Option<i64>,
+        ran_for: Option<i64>,
+        decision: Option<String>,
+        ruled_by: Option<String>,
+        ruling_reason: Option<Text>,
+        approval_id: Option<Text>,
+        approval_required: Option<bool>,
+        approved: Option<bool>,
+        for_always: Option<bool>,
+        decided_by: Option<Text>,
+        decided_reason: Option<Text>,
+        input: String,
+        edited_input: Option<String>,
+        outcome: Option<String>,
+        error_type: Option<String>,
+        answered: bool,
+        more: String,
+    }
 }
 
 // === impl Row ===
@@ -110,39 +133,6 @@ impl Row {
             answered,
             more: json(&more(call, answered)?)?,
         })
-    }
-
-    /// Binds all columns, `id` first, in the order of the fields.
-    pub fn bind(self, query: Query<'_>) -> Query<'_> {
-        query
-            .bind(self.id)
-            .bind(self.step)
-            .bind(self.tool)
-            .bind(self.run_by)
-            .bind(self.state)
-            .bind(self.states)
-            .bind(self.created_at)
-            .bind(self.started_at)
-            .bind(self.ended_at)
-            .bind(self.expires_at)
-            .bind(self.waited_for_approval)
-            .bind(self.waited_for_turn)
-            .bind(self.ran_for)
-            .bind(self.decision)
-            .bind(self.ruled_by)
-            .bind(self.ruling_reason)
-            .bind(self.approval_id)
-            .bind(self.approval_required)
-            .bind(self.approved)
-            .bind(self.for_always)
-            .bind(self.decided_by)
-            .bind(self.decided_reason)
-            .bind(self.input)
-            .bind(self.edited_input)
-            .bind(self.outcome)
-            .bind(self.error_type)
-            .bind(self.answered)
-            .bind(self.more)
     }
 
     /// The call; corrupt where the columns make none.
