@@ -1,157 +1,132 @@
 //! The public API: everything that can be asked of a chat, on one screen.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
 use fermata_protocol::{Answer, ChatId, EventId};
-use fermata_tools::{
-    Checker, ErrorType, LockQueue, Owner, Receipt, ResourceKey, Tool, ToolError, ToolSpec, Toolbox,
-    ToolboxError,
-};
+use fermata_tools::{Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
-use tokio::{sync::oneshot, time::Instant};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     AnswerError, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, Mail, Model, Pending, ReadError,
     Rules, Settings, Store, Submission, SubmitError, Unavailable,
-    chats::{Chats, Full, Lost},
+    cluster::Cluster,
     deployment_clock::DeploymentClock,
-    driver::{Checked, Command, Driver, Record, Reply},
-    errors::RequestError,
-    instances::{Heartbeat, Instances, Order, follow_beats, free_locks, keep_alive, read_letters, sweep},
-    model::Usage,
-    open_runs::OpenRuns,
-    rules::{Policies, PolicySnapshot},
-    run::{Context, shutting_down},
-    store::{ChatPage, InstanceId, StoreError},
+    request,
+    router::Router,
+    run::shutting_down,
+    services::{Heartbeat, Lease, OpenRuns, Policies, PolicySnapshot, ResourceLocks, Services, Shutdown},
+    store::{ChatPage, InstanceId},
     view::Detail,
 };
 
-/// Chats, runs and what waits in them.
+/// Chats, runs, and the calls that wait in them.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    services: Arc<Services>,
+    cluster: Arc<Cluster>,
+    router: Arc<Router>,
 }
 
-/// What all drivers share.
-pub(crate) struct Inner {
-    pub model: Arc<dyn Model>,
-    pub store: Arc<dyn Store>,
-    pub clock: DeploymentClock,
-    pub ids: Arc<dyn Ids>,
-    pub settings: Settings,
-    /// Replaced as a whole.
-    pub policies: Policies,
-    pub chats: Chats,
-    pub locks: LockQueue<ResourceKey>,
-    pub open_runs: OpenRuns,
-    /// Checks inputs against schemas.
-    pub checker: Arc<Checker>,
-    /// This process among those that share the store.
-    pub instances: Instances,
-    /// Drivers, and what works for them.
-    pub tasks: TaskTracker,
-    /// What goes on until the very end.
-    upkeep: TaskTracker,
-    /// The server is to end: nothing new begins.
-    pub closing: CancellationToken,
-    /// It ends now, whatever is at work.
-    pub over: CancellationToken,
-    gone: CancellationToken,
-}
-
-/// How long whoever drives a chat is looked for: for longer than it takes to notice that an instance has died.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-/// What an engine is built from.
+/// The parts that an engine is built from.
 pub struct EngineParts {
-    /// Who answers.
+    /// The model that answers.
     pub model: Arc<dyn Model>,
-    /// What survives.
+    /// The store for everything that survives the process.
     pub store: Arc<dyn Store>,
-    /// How the instances that share the store reach each other; `None` where there is one instance only.
+    /// The way in which the instances that share the store reach each other; `None` if there is one instance only.
     pub mail: Option<Arc<dyn Mail>>,
-    /// What the server itself can do.
+    /// The tools of the server itself.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What decides about calls until [`Engine::set_rules`].
+    /// The rules until [`Engine::set_rules`].
     pub rules: Rules,
-    /// What time it is on this machine. It counts if the store has no clock that all instances share.
+    /// The clock of this machine. It counts if the store has no clock that all instances share.
     pub clock: Arc<dyn Clock>,
-    /// Where ids come from.
+    /// The source of ids.
     pub ids: Arc<dyn Ids>,
-    /// How it behaves.
+    /// The settings, which are fixed while the engine runs.
     pub settings: Settings,
 }
 
 // === impl Engine ===
 
 impl Engine {
-    /// Builds an engine and starts the sweep for calls whose time is over. Needs a tokio runtime.
+    /// Builds an engine and starts its background tasks. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Where two tools have one name, or a schema is none.
+    /// Returns an error if two tools have the same name, or a tool cannot be used.
     pub fn new(parts: EngineParts) -> Result<Self, ToolboxError> {
         let heartbeat = heartbeat(&parts);
-        let (snapshot, left_out) = PolicySnapshot::new(parts.rules, parts.tools, Vec::new());
-        if let Some(error) = left_out.into_iter().next() {
+        let (snapshot, unusable) = PolicySnapshot::new(parts.rules, parts.tools, Vec::new());
+        if let Some(error) = unusable.into_iter().next() {
             return Err(error);
         }
-        let inner = Arc::new(Inner {
-            instances: Instances::new(InstanceId::new(parts.ids.next("ins_")), parts.mail, heartbeat),
-            policies: Policies::new(snapshot),
+        let instance = InstanceId::new(parts.ids.next("ins_"));
+        let clock = Arc::new(DeploymentClock::new(parts.clock));
+        let shutdown = Shutdown::default();
+        let locks = if parts.mail.is_some() {
+            ResourceLocks::of_cluster(parts.store.clone(), instance.clone(), shutdown.tasks.clone())
+        } else {
+            ResourceLocks::local()
+        };
+        let services = Arc::new(Services {
+            lease: Lease::new(instance, heartbeat, parts.store.clone(), clock.clone()),
             model: parts.model,
             store: parts.store,
-            clock: DeploymentClock::new(parts.clock),
+            clock,
             ids: parts.ids,
             settings: parts.settings,
-            chats: Chats::default(),
-            locks: LockQueue::new(),
+            policies: Policies::new(snapshot),
+            locks,
             open_runs: OpenRuns::default(),
             checker: Arc::new(Checker::new()),
-            tasks: TaskTracker::new(),
-            upkeep: TaskTracker::new(),
-            closing: CancellationToken::new(),
-            over: CancellationToken::new(),
-            gone: CancellationToken::new(),
+            shutdown,
         });
-        inner.keep_up(&inner.closing, sweep(inner.clone()));
-        inner.keep_up(&inner.gone, follow_beats(inner.clone()));
-        let (gone, alive) = (inner.gone.clone(), Arc::downgrade(&inner));
-        let beating = async move {
-            gone.run_until_cancelled(keep_alive(alive)).await;
-        };
-        inner.instances.heartbeat.keep_up(&inner.upkeep, beating);
-        if inner.instances.mail.is_some() {
-            inner.keep_up(&inner.gone, read_letters(inner.clone()));
-            inner.keep_up(&inner.gone, free_locks(inner.clone()));
-        }
-        Ok(Self { inner })
+        let cluster = Arc::new(Cluster::new(services.clone(), parts.mail));
+        let router = Arc::new(Router::new(services.clone(), cluster.clone()));
+
+        let Shutdown { draining, stopped, background, .. } = &services.shutdown;
+        let keep_alive = Cluster::keep_alive(Arc::downgrade(&cluster));
+        let until = stopped.clone();
+        services.lease.heartbeat.spawn(background, async move {
+            until.run_until_cancelled(keep_alive).await;
+        });
+        services.shutdown.spawn_background(draining, router.clone().sweep());
+        services.shutdown.spawn_background(stopped, router.clone().follow_lease());
+        services.shutdown.spawn_background(stopped, router.clone().serve_cluster());
+        let locks = services.clone();
+        services.shutdown.spawn_background(stopped, async move { locks.locks.release_dropped().await });
+        Ok(Self { services, cluster, router })
     }
 
     /// Starts or continues a run and follows it.
     ///
     /// # Errors
-    /// Why nothing was started; see [`SubmitError`].
+    /// Returns the reason if nothing was started.
     pub async fn submit(&self, submission: Submission) -> Result<Following, SubmitError> {
-        if self.inner.closing.is_cancelled() {
+        if self.services.shutdown.draining.is_cancelled() {
             return Err(Unavailable::ShuttingDown.into());
         }
-        let limits = &self.inner.settings.limits;
-        within("messages", submission.body.messages.len(), limits.messages)?;
-        within("tools", submission.body.tools.len(), limits.tools)?;
-        let system = submission.body.system.as_ref().map_or(0, String::len);
-        within("bytes of `system`", system, limits.system_bytes)?;
-        let chat = submission.body.id.clone().unwrap_or_else(|| ChatId::new(self.inner.ids.next("chat_")));
-        if !self.inner.may_ask(&submission.owner, &chat).await? {
-            return Err(SubmitError::NotFound);
+        let limits = &self.services.settings.limits;
+        let body = &submission.body;
+        let system_bytes = body.system.as_ref().map_or(0, String::len);
+        for (what, count, limit) in [
+            ("messages", body.messages.len(), limits.messages),
+            ("tools", body.tools.len(), limits.tools),
+            ("bytes of `system`", system_bytes, limits.system_bytes),
+        ] {
+            if count > limit {
+                let text = format!("The post has {count} {what}; the limit is {limit}.");
+                return Err(SubmitError::TooLarge(text));
+            }
         }
-        self.inner.ask(&chat, |reply| Command::Submit(Box::new(submission), reply)).await
+        let chat = body.id.clone().unwrap_or_else(|| ChatId::new(self.services.ids.next("chat_")));
+        self.router.call(&chat, Box::new(submission)).await
     }
 
-    /// Delivers answers to calls that wait, all or none. Where they come from is noted with the decisions.
+    /// Delivers answers to pending calls: all are accepted, or none. The address they come from is noted with the decisions.
     ///
     /// # Errors
-    /// Why none was taken; see [`AnswerError`].
+    /// Returns the reason if none was accepted.
     pub async fn answer(
         &self,
         owner: &Owner,
@@ -159,56 +134,35 @@ impl Engine {
         address: Option<IpAddr>,
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        if self.inner.is_closed_to(chat) {
-            return Err(Unavailable::ShuttingDown.into());
-        }
-        if !self.inner.may_ask(owner, chat).await? {
-            return Err(AnswerError::NotFound("There is no chat with this id.".into()));
-        }
-        self.inner
-            .ask(chat, |reply| Command::Answer {
-                owner: owner.clone(),
-                address,
-                answers,
-                checked: Checked::NotYet,
-                reply,
-            })
-            .await
+        let answer = request::Answer { owner: owner.clone(), address, answers, checked: None };
+        self.router.answer(chat, answer).await
     }
 
-    /// Follows the open run, from its start or after an event; `None` where none is open.
+    /// Follows the open run, from its start or after an event; `None` if no run is open.
     ///
     /// # Errors
-    /// Where the chat cannot be read.
+    /// Returns an error if the chat cannot be read.
     pub async fn resume(
         &self,
         owner: &Owner,
         chat: &ChatId,
         after: Option<EventId>,
     ) -> Result<Option<Following>, ReadError> {
-        self.check_open(chat)?;
-        if !self.inner.may_ask(owner, chat).await? {
-            return Ok(None);
-        }
-        self.inner.ask(chat, |reply| Command::Resume { owner: owner.clone(), after, reply }).await
+        self.router.call(chat, request::Resume { owner: owner.clone(), after }).await
     }
 
-    /// Ends the chat's run, with or without readers. Where no run is open, that is fine too.
+    /// Ends the chat's run, with or without readers. It is no error if no run is open.
     ///
     /// # Errors
-    /// Where the chat cannot be read or saved.
+    /// Returns an error if the chat cannot be read or saved.
     pub async fn stop(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
-        self.check_open(chat)?;
-        if !self.inner.may_ask(owner, chat).await? {
-            return Ok(());
-        }
-        self.inner.ask(chat, |reply| Command::Stop { owner: owner.clone(), reply }).await
+        self.router.call(chat, request::Stop { owner: owner.clone() }).await
     }
 
-    /// The chat.
+    /// Reads a chat with all of its messages.
     ///
     /// # Errors
-    /// Where it is not this owner's or cannot be read.
+    /// Returns an error if the chat does not belong to this user or cannot be read.
     pub async fn chat(&self, owner: &Owner, chat: &ChatId) -> Result<ChatView, ReadError> {
         let mut pages = self.chat_in_pages(owner, chat).await?;
         let mut messages = Vec::new();
@@ -221,47 +175,36 @@ impl Engine {
         }
     }
 
-    /// The same, with the messages to be read one page after the other.
+    /// Reads a chat whose messages are read page by page.
     ///
     /// # Errors
-    /// Where it is not this owner's or cannot be read.
+    /// Returns an error if the chat does not belong to this user or cannot be read.
     pub async fn chat_in_pages(&self, owner: &Owner, chat: &ChatId) -> Result<ChatPages, ReadError> {
-        let chat = self.view(owner, chat, Detail::InPages).await?;
-        Ok(ChatPages::new(chat, self.inner.store.clone()))
+        let view = request::View { owner: owner.clone(), detail: Detail::InPages };
+        Ok(ChatPages::new(self.router.call(chat, view).await?, self.services.store.clone()))
     }
 
-    /// What waits for somebody in the chat.
+    /// Lists the calls and questions that wait in a chat.
     ///
     /// # Errors
-    /// Where it is not this owner's or cannot be read.
+    /// Returns an error if the chat does not belong to this user or cannot be read.
     pub async fn pending(&self, owner: &Owner, chat: &ChatId) -> Result<Vec<Pending>, ReadError> {
-        Ok(self.view(owner, chat, Detail::Pending).await?.pending)
+        let view = request::View { owner: owner.clone(), detail: Detail::Pending };
+        Ok(self.router.call(chat, view).await?.pending)
     }
 
-    async fn view(&self, owner: &Owner, chat: &ChatId, detail: Detail) -> Result<ChatView, ReadError> {
-        self.check_open(chat)?;
-        if !self.inner.may_ask(owner, chat).await? {
-            return Err(ReadError::NotFound);
-        }
-        self.inner.ask(chat, |reply| Command::View { owner: owner.clone(), detail, reply }).await
-    }
-
-    /// The tools that a person has allowed for always in this chat, by name.
+    /// Lists the tools that the user has allowed for always in this chat, by name.
     ///
     /// # Errors
-    /// Where the chat is not this owner's or cannot be read.
+    /// Returns an error if the chat does not belong to this user or cannot be read.
     pub async fn grants(&self, owner: &Owner, chat: &ChatId) -> Result<Vec<GrantedTool>, ReadError> {
-        self.check_open(chat)?;
-        if !self.inner.may_ask(owner, chat).await? {
-            return Err(ReadError::NotFound);
-        }
-        self.inner.ask(chat, |reply| Command::Grants { owner: owner.clone(), reply }).await
+        self.router.call(chat, request::Grants { owner: owner.clone() }).await
     }
 
-    /// Takes back that a tool is allowed for always. If it is not, that is fine too.
+    /// Revokes that a tool is allowed for always. It is no error if it is not.
     ///
     /// # Errors
-    /// Where the chat is not this owner's or cannot be changed.
+    /// Returns an error if the chat does not belong to this user or cannot be changed.
     pub async fn end_grant(
         &self,
         owner: &Owner,
@@ -269,236 +212,99 @@ impl Engine {
         address: Option<IpAddr>,
         tool: String,
     ) -> Result<(), ReadError> {
-        self.check_open(chat)?;
-        if !self.inner.may_ask(owner, chat).await? {
-            return Err(ReadError::NotFound);
-        }
-        self.inner.ask(chat, |reply| Command::EndGrant { owner: owner.clone(), address, tool, reply }).await
+        self.router.call(chat, request::EndGrant { owner: owner.clone(), address, tool }).await
     }
 
-    /// The owner's chats, newest first.
+    /// Lists a user's chats, newest first.
     ///
     /// # Errors
-    /// Where they cannot be read, or `before` is no place in the list.
+    /// Returns an error if the chats cannot be read, or `before` is no place in the list.
     pub async fn chats(
         &self,
         owner: &Owner,
         limit: usize,
         before: Option<&str>,
     ) -> Result<ChatPage, ReadError> {
-        Ok(self.inner.store.chats(owner, limit, before).await?)
+        Ok(self.services.store.chats(owner, limit, before).await?)
     }
 
-    /// Forgets a chat; its open run ends.
+    /// Deletes a chat; its open run ends.
     ///
     /// # Errors
-    /// Where it is not this owner's or cannot be changed.
+    /// Returns an error if the chat does not belong to this user or cannot be changed.
     pub async fn delete(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
-        self.check_open(chat)?;
-        if !self.inner.may_ask(owner, chat).await? {
-            return Err(ReadError::NotFound);
-        }
-        self.inner.ask(chat, |reply| Command::Delete { owner: owner.clone(), reply }).await
+        self.router.call(chat, request::Delete { owner: owner.clone() }).await
     }
 
-    /// The tools of the server and of MCP servers, as the rules want them: `policy` is what becomes of a call whose input no rule
-    /// looks at.
+    /// Lists the tools of the server and of MCP servers. `policy` is the decision about a call of which no rule looks at the input.
     pub fn tools(&self, owner: &Owner) -> Vec<ToolSpec> {
-        let current = self.inner.policies.current();
-        let ruled = |spec: &ToolSpec| {
-            // Rules about fields of the input say nothing of a tool as such.
-            let policy_decision = current.rules.policy.decide(owner, spec, &Value::Object(Map::new()));
-            ToolSpec { policy: policy_decision.decision, ..spec.clone() }
-        };
-        current.toolbox.specs().map(ruled).collect()
+        let policies = self.services.policies.current();
+        let mut tools = Vec::new();
+        for spec in policies.toolbox.specs() {
+            // Rules about fields of the input do not apply to a tool as such.
+            let decision = policies.rules.policy.decide(owner, spec, &Value::Object(Map::new())).decision;
+            tools.push(ToolSpec { policy: decision, ..spec.clone() });
+        }
+        tools
     }
 
     /// Replaces the rules, for every step that begins from now on.
     pub fn set_rules(&self, rules: Rules) {
-        self.inner.policies.set_rules(rules);
+        self.services.policies.set_rules(rules);
     }
 
-    /// Replaces the tools that come and go, such as those of MCP servers, for every step that begins from now on. Those that cannot
-    /// be used are left out, with the reason; a name that a tool of the engine's own has is taken.
+    /// Replaces the tools that come and go, such as those of MCP servers, for every step that begins from now on. Returns the errors of
+    /// tools that cannot be used and are left out; the name of a tool that the engine was built with is taken.
     pub fn set_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<ToolboxError> {
-        self.inner.policies.set_tools(tools)
+        self.services.policies.set_tools(tools)
     }
 
-    /// Whether requests can be served.
+    /// Looks whether requests can be served.
     ///
     /// # Errors
-    /// Why they cannot.
+    /// Returns the reason if they cannot.
     pub async fn ready(&self) -> Result<(), ReadError> {
-        if self.inner.closing.is_cancelled() {
+        if self.services.shutdown.draining.is_cancelled() {
             return Err(Unavailable::ShuttingDown.into());
         }
-        Ok(self.inner.store.ready().await?)
+        Ok(self.services.store.ready().await?)
     }
 
     /// Ends everything in good order: nothing new begins; runs that wait end for their readers at once with an `error` chunk, those at
-    /// work when they come to wait, or when [`Settings::drain`] is over. All stay saved, for other instances or the next start.
+    /// work when they come to wait, or after [`Settings::drain`]. All stay saved, for other instances or the next start.
     pub async fn shutdown(&self) {
-        let inner = &self.inner;
-        inner.closing.cancel();
-        inner.tasks.close();
-        inner.instances.feeds.leave(&shutting_down());
-        // Nobody here goes on with a run that waits; others may at once.
-        if let Err(error) = inner.store.release(&inner.instances.me).await {
-            tracing::warn!(%error, "runs that wait could not be let go; they are taken up when this instance is gone");
+        let Services { store, lease, shutdown, settings, .. } = &*self.services;
+        shutdown.draining.cancel();
+        shutdown.tasks.close();
+        self.cluster.end_replicas(&shutting_down());
+        // Runs that wait have no owner from now on, so that other instances may resume them at once.
+        if let Err(error) = store.release(&lease.instance).await {
+            tracing::warn!(instance = %lease.instance, %error, "runs that wait could not be released; they are resumed when this instance is gone");
         }
-        if tokio::time::timeout(inner.settings.drain, inner.tasks.wait()).await.is_err() {
-            tracing::info!("runs were still at work; they go on elsewhere, or after the next start");
+        if tokio::time::timeout(settings.drain, shutdown.tasks.wait()).await.is_err() {
+            tracing::info!(instance = %lease.instance, "runs were still at work; they go on elsewhere, or after the next start");
         }
-        inner.over.cancel();
-        inner.tasks.wait().await;
-        inner.gone.cancel();
-        inner.upkeep.close();
-        inner.upkeep.wait().await;
-        // Those that came while the server ended.
-        inner.instances.feeds.leave(&shutting_down());
-        if let Some(mail) = &inner.instances.mail {
-            mail.close(&inner.instances.me).await;
+        shutdown.stopping.cancel();
+        shutdown.tasks.wait().await;
+        shutdown.stopped.cancel();
+        shutdown.background.close();
+        shutdown.background.wait().await;
+        // Replicas that came while the server ended.
+        self.cluster.end_replicas(&shutting_down());
+        self.cluster.close().await;
+        if let Err(error) = lease.give_up().await {
+            tracing::warn!(instance = %lease.instance, %error, "the lease of this instance could not be given up; it will expire");
         }
-        if let Err(error) = inner.instances.leave(&inner.store).await {
-            tracing::warn!(%error, "the database could not be told that this instance ends; it will be noticed");
-        }
-    }
-
-    fn check_open(&self, chat: &ChatId) -> Result<(), ReadError> {
-        if self.inner.is_closed_to(chat) { Err(Unavailable::ShuttingDown.into()) } else { Ok(()) }
     }
 }
 
-/// Where this instance says that it is alive. On a store of its own nobody asks.
+/// Returns where heartbeats happen. On a store that is not shared, no other instance looks for them.
 fn heartbeat(parts: &EngineParts) -> Heartbeat {
     if !parts.settings.heartbeat_thread || !parts.store.is_shared() {
         return Heartbeat::Shared;
     }
     Heartbeat::thread().unwrap_or_else(|error| {
-        tracing::warn!(%error, "no thread can be started to say that this instance is alive; when it is busy, it may be taken for dead");
+        tracing::warn!(%error, "the heartbeat thread cannot be started; when this instance is busy, its lease may expire");
         Heartbeat::Shared
     })
-}
-
-fn within(what: &str, count: usize, limit: usize) -> Result<(), SubmitError> {
-    if count <= limit {
-        return Ok(());
-    }
-    Err(SubmitError::TooLarge(format!("The post has {count} {what}; the limit is {limit}.")))
-}
-
-// === impl Inner ===
-
-impl Inner {
-    fn keep_up(&self, until: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) {
-        let until = until.clone();
-        self.upkeep.spawn(async move { until.run_until_cancelled(work).await });
-    }
-
-    /// Whether the server ends and nothing of this chat is at work here any more.
-    pub fn is_closed_to(&self, chat: &ChatId) -> bool {
-        self.closing.is_cancelled() && !self.chats.is_driven(chat)
-    }
-
-    /// Whether the chat is this owner's, or nobody's yet. Looked at before anything else of the chat is read, and before its driver is
-    /// disturbed, so that strangers cost its owner nothing. The driver looks once more: the chat may have changed hands.
-    pub async fn may_ask(&self, owner: &Owner, chat: &ChatId) -> Result<bool, StoreError> {
-        if self.chats.is_known_as(chat, owner) {
-            return Ok(true);
-        }
-        Ok(self.store.owner_of(chat).await?.is_none_or(|known| known.owner == *owner))
-    }
-
-    /// A command for whoever drives the chat.
-    pub fn order(&self, command: Command) -> Order {
-        Order { command, until: Instant::now() + PATIENCE, from_afar: false }
-    }
-
-    /// Puts an order to the chat's driver, starting one where there is none. If the driver's inbox is full, whoever asked is told that
-    /// the chat is busy, and `false` is returned.
-    pub fn tell(self: &Arc<Self>, chat: &ChatId, order: Order) -> bool {
-        let start = |inbox| Driver::start(self.clone(), chat.clone(), inbox);
-        match self.chats.tell(chat, start, order) {
-            Ok(()) => true,
-            Err(Full(order)) => {
-                order.command.refuse_as_busy();
-                false
-            }
-        }
-    }
-
-    /// The same, and waits for its answer.
-    pub async fn put<T, E>(
-        self: &Arc<Self>,
-        chat: &ChatId,
-        order: impl FnOnce(Reply<T, E>) -> Order,
-    ) -> Result<Result<T, E>, Lost> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(chat, order(Reply::to(reply)));
-        // Also what finds no room is answered.
-        answer.await.map_err(|_| Lost)
-    }
-
-    /// Has whoever drives the chat do something, and waits for what comes of it.
-    pub async fn ask<T, E: RequestError>(
-        self: &Arc<Self>,
-        chat: &ChatId,
-        command: impl FnOnce(Reply<T, E>) -> Command,
-    ) -> Result<T, E> {
-        match self.put(chat, |reply| self.order(command(reply))).await {
-            Ok(answer) => answer,
-            Err(Lost) if self.closing.is_cancelled() => Err(Unavailable::ShuttingDown.into()),
-            Err(Lost) => Err(E::from(StoreError::Unavailable("the chat's driver has failed".into()))),
-        }
-    }
-
-    /// What a run that goes by these rules and tools may look at now.
-    pub fn context<'a>(&'a self, rules: &'a Rules, toolbox: &'a Toolbox, record: &'a Record) -> Context<'a> {
-        Context {
-            now: self.clock.now(),
-            ids: &*self.ids,
-            toolbox,
-            rules,
-            newest: self.policies.current().rules.policy.clone(),
-            limits: &self.settings.limits,
-            expire: self.settings.expire,
-            owner: &record.owner,
-            grants: &record.grants,
-            other_bytes: record.bytes,
-            address: None,
-        }
-    }
-
-    /// A tool's outcome, unless it is too large.
-    pub fn within_limit(&self, outcome: Result<Value, ToolError>) -> Result<Value, ToolError> {
-        let limit = self.settings.limits.output_bytes;
-        outcome.and_then(|output| {
-            let bytes = output.to_string().len();
-            if bytes <= limit {
-                Ok(output)
-            } else {
-                let words = format!("The output of the tool has {bytes} bytes; the limit is {limit}.");
-                Err(ToolError::new(ErrorType::InvalidFormat, words))
-            }
-        })
-    }
-
-    /// Counts a call of the model.
-    pub fn note_model_call(&self, took: Option<Duration>, before: Usage, after: Usage) {
-        let model = self.model.name().to_owned();
-        if let Some(took) = took {
-            let labels =
-                [("gen_ai_operation_name", "chat".to_owned()), ("gen_ai_request_model", model.clone())];
-            metrics::histogram!("gen_ai_client_operation_duration_seconds", &labels).record(took);
-        }
-        let kinds = [
-            ("input", before.input_tokens, after.input_tokens),
-            ("output", before.output_tokens, after.output_tokens),
-        ];
-        for (kind, before, after) in kinds.into_iter().filter(|(_, before, after)| after > before) {
-            let labels = [("gen_ai_request_model", model.clone()), ("gen_ai_token_type", kind.to_owned())];
-            #[expect(clippy::cast_precision_loss, reason = "nobody counts tokens to the last of 2^53")]
-            metrics::histogram!("gen_ai_client_token_usage", &labels).record((after - before) as f64);
-        }
-    }
 }

@@ -96,6 +96,22 @@ pub enum ReadError {
     Unavailable(#[from] Unavailable),
 }
 
+impl AnswerError {
+    /// Returns the error for a chat that does not exist, or belongs to another user.
+    pub(crate) fn no_such_chat() -> Self {
+        Self::NotFound("There is no chat with this id.".into())
+    }
+}
+
+impl SubmitError {
+    /// Returns the error for a post that asks for nothing.
+    pub(crate) fn nothing_new() -> Self {
+        Self::NothingToContinue(
+            "The post holds no new message and no answer to a call that waits, so there is nothing to go on with.".into(),
+        )
+    }
+}
+
 /// An error of a request to a chat, which may say that the chat is unavailable.
 pub(crate) trait RequestError: From<Unavailable> + From<StoreError> {
     /// Returns why the chat is unavailable, if that is the error.

@@ -3,26 +3,28 @@
 //! [`Engine`] is the whole of it from outside. Inside, a run decides without I/O, one driver per chat does what it
 //! says, and a run's log is what every reader follows. Models and databases are met as the ports [`Model`] and [`Store`].
 
+mod active_run;
 mod call_executor;
-mod chats;
+mod chat;
+mod cluster;
 mod content;
 mod deployment_clock;
-mod driver;
 mod engine;
 mod errors;
 pub mod file_urls;
 mod ids;
-mod instances;
 pub mod mail;
+mod mailbox;
 pub mod model;
-mod open_runs;
 mod post;
 mod prompt;
+mod record;
 mod request;
-mod rules;
+mod router;
 mod run;
 mod run_log;
 pub mod runner;
+mod services;
 mod settings;
 mod step_collector;
 pub mod store;
@@ -36,9 +38,9 @@ pub use ids::Ids;
 pub use mail::Mail;
 pub use model::Model;
 pub use request::{Following, Submission};
-pub use rules::Rules;
 pub use run_log::Reader;
 pub use runner::{Runner, RunnerError};
+pub use services::Rules;
 pub use settings::{Limits, Settings};
 pub use store::Store;
 pub use view::{ChatPages, ChatView, GrantedTool, Pending};

@@ -1,12 +1,54 @@
-//! What can be asked of a chat, here or at the instance that owns it.
+//! The requests to a chat, and the one form in which instances send them to each other.
+//!
+//! A request is handled by the chat's actor at the instance that owns the chat. [`Request`] is the wire form: fields are only ever added,
+//! with a default, because instances of two versions talk to each other while a new one is rolled out.
 
 use std::{net::IpAddr, time::Duration};
 
-use fermata_protocol::{ChatBody, ChatId, RunId};
-use fermata_tools::Owner;
-use serde::{Deserialize, Serialize};
+use fermata_protocol::{ChatBody, ChatId, EventId, Profile, RunId};
+use fermata_tools::{Check, Owner, Receipt};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::Reader;
+use crate::{
+    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, errors::RequestError, view::Detail,
+};
+
+/// Something that is asked of a chat's actor.
+pub(crate) trait ChatRequest: Send + Sync + 'static {
+    type Reply: Send + 'static;
+    type Error: RequestError + Send + 'static;
+}
+
+/// A request that may be made from another instance, too.
+pub(crate) trait RemoteRequest:
+    ChatRequest<Error: Serialize + DeserializeOwned> + Clone + Into<Request>
+{
+    /// Returns the user who asks.
+    fn owner(&self) -> &Owner;
+
+    /// Returns the reply to a user to whom the chat does not belong.
+    fn denied() -> Result<Self::Reply, Self::Error>;
+
+    /// Returns whether the request does no harm if it is made again after it may have been done.
+    fn is_idempotent(&self) -> bool {
+        true
+    }
+}
+
+/// A request as instances send it to each other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Request {
+    Submit(Box<Submission>),
+    Answer(Answer),
+    Resume(Resume),
+    Rejoin(Rejoin),
+    Stop(Stop),
+    View(View),
+    Delete(Delete),
+    Grants(Grants),
+    EndGrant(EndGrant),
+}
 
 /// A post to a chat.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,6 +64,72 @@ pub struct Submission {
     pub address: Option<IpAddr>,
 }
 
+/// Answers to pending calls, of which all are accepted or none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    pub owner: Owner,
+    #[serde(default)]
+    pub address: Option<IpAddr>,
+    pub answers: Vec<fermata_protocol::Answer>,
+    /// The result of the checks that [`FindChecks`] found, if there were any. The error says what does not fit.
+    #[serde(skip)]
+    pub checked: Option<Result<(), String>>,
+}
+
+/// Looks which inputs and contents of an answer have to be checked against schemas before it is accepted.
+pub(crate) struct FindChecks(pub Answer);
+
+/// Follows the open run, from its start or after an event.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Resume {
+    pub owner: Owner,
+    pub after: Option<EventId>,
+}
+
+/// As [`Resume`], for a reader that has read up to a position of this run. The reply is `None` if it cannot go on there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Rejoin {
+    pub owner: Owner,
+    pub run: RunId,
+    #[serde(rename = "place")]
+    pub position: u64,
+    pub profile: Profile,
+}
+
+/// Ends the open run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Stop {
+    pub owner: Owner,
+}
+
+/// Reads the chat.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct View {
+    pub owner: Owner,
+    #[serde(default)]
+    pub detail: Detail,
+}
+
+/// Deletes the chat; its open run ends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Delete {
+    pub owner: Owner,
+}
+
+/// Lists the tools that are allowed for always.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Grants {
+    pub owner: Owner,
+}
+
+/// Revokes that a tool is allowed for always.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EndGrant {
+    pub owner: Owner,
+    pub address: Option<IpAddr>,
+    pub tool: String,
+}
+
 /// A reader of a run.
 pub struct Following {
     /// The chat's id.
@@ -30,4 +138,101 @@ pub struct Following {
     pub run: RunId,
     /// The reader.
     pub reader: Reader,
+}
+
+// === impl ChatRequest ===
+
+macro_rules! chat_request {
+    ($request:ident -> $reply:ty, $error:ty, if denied $denied:expr) => {
+        impl From<$request> for Request {
+            fn from(request: $request) -> Self {
+                Self::$request(request)
+            }
+        }
+
+        impl ChatRequest for $request {
+            type Reply = $reply;
+            type Error = $error;
+        }
+
+        impl RemoteRequest for $request {
+            fn owner(&self) -> &Owner {
+                &self.owner
+            }
+
+            fn denied() -> Result<$reply, $error> {
+                $denied
+            }
+        }
+    };
+}
+
+chat_request!(Answer -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
+chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None));
+chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None));
+chat_request!(Stop -> (), ReadError, if denied Ok(()));
+chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
+chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound));
+chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
+chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound));
+
+impl ChatRequest for FindChecks {
+    type Reply = Vec<(Check, &'static str)>;
+    type Error = AnswerError;
+}
+
+impl From<Box<Submission>> for Request {
+    fn from(submission: Box<Submission>) -> Self {
+        Self::Submit(submission)
+    }
+}
+
+impl ChatRequest for Box<Submission> {
+    type Reply = Following;
+    type Error = SubmitError;
+}
+
+impl RemoteRequest for Box<Submission> {
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    fn denied() -> Result<Following, SubmitError> {
+        Err(SubmitError::NotFound)
+    }
+
+    /// A message without an id would be in the chat twice.
+    fn is_idempotent(&self) -> bool {
+        self.body.messages.iter().all(|message| message.id.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_keep_the_form_that_other_versions_read() {
+        let owner = Owner::new("ada");
+        let requests: [(Request, &str); 4] = [
+            (Stop { owner: owner.clone() }.into(), r#"{"stop":{"owner":"ada"}}"#),
+            (
+                View { owner: owner.clone(), detail: Detail::InPages }.into(),
+                r#"{"view":{"owner":"ada","detail":"in_pages"}}"#,
+            ),
+            (
+                Rejoin { owner: owner.clone(), run: RunId::new("r"), position: 7, profile: Profile::V6 }
+                    .into(),
+                r#"{"rejoin":{"owner":"ada","run":"r","place":7,"profile":6}}"#,
+            ),
+            (
+                EndGrant { owner, address: None, tool: "t".into() }.into(),
+                r#"{"end_grant":{"owner":"ada","address":null,"tool":"t"}}"#,
+            ),
+        ];
+        for (request, json) in requests {
+            assert_eq!(serde_json::to_string(&request).unwrap(), json);
+            assert!(serde_json::from_str::<Request>(json).is_ok());
+        }
+    }
 }

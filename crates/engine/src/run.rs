@@ -11,6 +11,7 @@
 mod answers;
 mod elicit;
 mod ending;
+mod event;
 mod gate;
 mod heal;
 mod speaking;
@@ -40,6 +41,7 @@ pub(crate) use answers::{Given, Rejected};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, goodbye, shutting_down};
+pub(crate) use event::Event;
 pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
 
 use crate::{Ids, Limits, Rules, model::Usage, store::json_bytes};
@@ -149,6 +151,7 @@ pub(crate) struct SavedRun {
 pub(crate) const LOST_PLACES: u64 = 1 << 32;
 
 /// What a run may look at while it decides.
+#[derive(Clone)]
 pub(crate) struct Context<'a> {
     pub now: Timestamp,
     pub ids: &'a dyn Ids,
@@ -199,6 +202,56 @@ pub(crate) struct Effects {
     pub ask: bool,
     /// Whether the run is over, and how.
     pub over: Option<Ending>,
+    /// Whether something is saved with these effects that need not be done again if the process ends now.
+    pub is_progress: bool,
+    /// Whether the call of [`Event::Retries`] may run again.
+    pub retries: bool,
+    /// The id of the question of [`Event::Elicits`], or why it cannot be asked.
+    pub elicited: Option<Result<ElicitationId, ElicitationReply>>,
+}
+
+// === impl Effects ===
+
+impl Effects {
+    /// Adds the effects of the next event, which are to be performed together with these.
+    pub fn append(&mut self, next: Self) {
+        let Self {
+            check,
+            save,
+            changed,
+            confirmed,
+            grants,
+            audit,
+            release,
+            park,
+            queue,
+            execute,
+            replies,
+            publish,
+            ask,
+            over,
+            is_progress,
+            retries,
+            elicited,
+        } = next;
+        self.check.extend(check);
+        self.save |= save;
+        self.changed.extend(changed);
+        self.confirmed.extend(confirmed);
+        self.grants.extend(grants);
+        self.audit.extend(audit);
+        self.release.extend(release);
+        self.park.extend(park);
+        self.queue.extend(queue);
+        self.execute.extend(execute);
+        self.replies.extend(replies);
+        self.publish.extend(publish);
+        self.ask = (self.ask || ask) && over.is_none();
+        self.over = over.or(self.over.take());
+        self.is_progress |= is_progress;
+        self.retries |= retries;
+        self.elicited = elicited.or(self.elicited.take());
+    }
 }
 
 // === impl Run ===

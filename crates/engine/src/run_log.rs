@@ -16,7 +16,7 @@ use fermata_protocol::{EventId, Frames, Profile, RunId, UiChunk, encode};
 use tokio::sync::Notify;
 
 pub use reader::Reader;
-pub(crate) use reader::{Home, Start};
+pub(crate) use reader::{Start, StreamLocator};
 
 /// As much is handed over at a time, so that one reader's catching up does not copy a whole message at once.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -412,9 +412,9 @@ mod tests {
     /// Sends everybody to one log.
     struct There(Arc<RunLog>);
 
-    impl Home for There {
-        fn rejoin(
-            self: Arc<Self>,
+    impl StreamLocator for There {
+        fn locate(
+            &self,
             _: RunId,
             place: u64,
             profile: Profile,
@@ -430,9 +430,8 @@ mod tests {
         here.append(&[delta(1), (2, UiChunk::StartStep), delta(3)]);
         let mut there = Writer::new(RunId::new("r"));
         there.append(&[delta(1), (2, UiChunk::StartStep), delta(900)]);
-        let home: Arc<dyn Home> = Arc::new(There(there.log().clone()));
-        let mut seven = here.read(Profile::V7, Start::default()).at_home(home.clone());
-        let mut six = here.read(Profile::V6, Start::default()).at_home(home);
+        let mut seven = here.read(Profile::V7, Start::default()).located_by(There(there.log().clone()));
+        let mut six = here.read(Profile::V6, Start::default()).located_by(There(there.log().clone()));
         let mut homeless = here.read(Profile::V6, Start::default());
         for reader in [&mut seven, &mut six, &mut homeless] {
             assert!(text(reader.next().await).contains("<3>"));

@@ -1,6 +1,6 @@
 //! Those who read a log: a response, a reconnect, a second tab. Each costs a place.
 //!
-//! A reader outlives its log. Where the run has moved, to another driver or another instance, it asks its [`Home`] for the log in which
+//! A reader outlives its log. Where the run has moved, to another driver or another instance, it asks its [`StreamLocator`] for the log in which
 //! the run goes on, and the response that it fills stays open.
 
 use std::{fmt, mem, sync::Arc};
@@ -22,7 +22,7 @@ pub struct Reader {
     prelude: Vec<UiChunk>,
     /// How many chunks of its own the reader has been sent.
     own: u32,
-    home: Option<Arc<dyn Home>>,
+    locator: Option<Arc<dyn StreamLocator>>,
     /// Where the run goes on, once somebody says so.
     moving: Option<BoxFuture<'static, Option<Reader>>>,
     done: bool,
@@ -37,15 +37,10 @@ pub(crate) struct Start {
     pub prelude: Vec<UiChunk>,
 }
 
-/// Who knows where a run goes on.
-pub(crate) trait Home: Send + Sync {
-    /// A reader of the run that has read up to a place; `None` where there is none, or none that this version could go on with.
-    fn rejoin(
-        self: Arc<Self>,
-        run: RunId,
-        place: u64,
-        profile: Profile,
-    ) -> BoxFuture<'static, Option<Reader>>;
+/// Finds the log in which a run goes on after its log has moved.
+pub(crate) trait StreamLocator: Send + Sync {
+    /// Returns a reader of the run that goes on after a position; `None` if there is none, or if the profile has no way to go on there.
+    fn locate(&self, run: RunId, position: u64, profile: Profile) -> BoxFuture<'static, Option<Reader>>;
 }
 
 enum Source {
@@ -80,9 +75,9 @@ impl Reader {
         Self::reading(Source::Nothing(run), profile, chunks)
     }
 
-    /// The same reader, knowing whom to ask when its log has moved.
-    pub(crate) fn at_home(self, home: Arc<dyn Home>) -> Self {
-        Self { home: Some(home), ..self }
+    /// Returns the reader with a locator that it asks when its log has moved.
+    pub(crate) fn located_by(self, locator: impl StreamLocator + 'static) -> Self {
+        Self { locator: Some(Arc::new(locator)), ..self }
     }
 
     /// The log it reads, and where it begins in it.
@@ -95,7 +90,7 @@ impl Reader {
     }
 
     fn reading(source: Source, profile: Profile, prelude: Vec<UiChunk>) -> Self {
-        Self { source, profile, prelude, own: 0, home: None, moving: None, done: false }
+        Self { source, profile, prelude, own: 0, locator: None, moving: None, done: false }
     }
 
     /// All that is ready, as one piece of an event stream; waits where nothing is. `None` after `[DONE]`.
@@ -130,9 +125,9 @@ impl Reader {
             match self.take_ready(&log) {
                 Ready::Bytes(bytes) => return Some(bytes),
                 Ready::End(Ending::Closed(last) | Ending::Leaving(last)) => return Some(self.finish(&last)),
-                Ready::End(Ending::Moved) => match self.home.clone() {
-                    Some(home) => {
-                        self.moving = Some(home.rejoin(log.run.clone(), self.place(), self.profile));
+                Ready::End(Ending::Moved) => match &self.locator {
+                    Some(locator) => {
+                        self.moving = Some(locator.locate(log.run.clone(), self.place(), self.profile));
                     }
                     None => return Some(self.finish(&[lost()])),
                 },

@@ -1,9 +1,10 @@
 //! The thread on which an instance says that it is alive.
 //!
-//! Drivers, tools and requests share the program's runtime. Whatever keeps all of its threads busy must not make the instance look dead, or
-//! the others would take up the runs that keep it busy, and be kept busy in turn. So what has to be done in time has a runtime of its own.
-//! Invariant: what the store has opened to say so is used on this runtime only, because a connection does not work while the runtime that
-//! has opened it is busy.
+//! Chat actors, tools and requests share the program's runtime. If they keep all of its threads busy, the instance must not look dead, or
+//! the other instances would resume the runs that keep it busy, and become busy in turn. So heartbeats have a runtime of their own.
+//!
+//! Invariant: what the store opens for heartbeats is used on this runtime only, because a connection does not work while the runtime that
+//! opened it is busy.
 
 use std::{io, thread};
 
@@ -15,11 +16,11 @@ use tokio_util::{
 
 use crate::store::StoreError;
 
-/// Where beats happen.
+/// The runtime on which heartbeats happen.
 pub(crate) enum Heartbeat {
-    /// On a thread of their own, which ends when this is dropped.
+    /// A thread of its own, which ends when this is dropped.
     Thread { runtime: Handle, _running: DropGuard },
-    /// Beside everything else.
+    /// The runtime of the program.
     Shared,
 }
 
@@ -37,24 +38,22 @@ impl Heartbeat {
         Ok(Self::Thread { runtime: handle, _running: running.drop_guard() })
     }
 
-    /// Has this go on until it ends, counted by `tasks`.
-    pub fn keep_up(&self, tasks: &TaskTracker, work: impl Future<Output = ()> + Send + 'static) {
+    /// Spawns a task where heartbeats happen, tracked by `tasks`.
+    pub fn spawn(&self, tasks: &TaskTracker, work: impl Future<Output = ()> + Send + 'static) {
         match self {
             Self::Thread { runtime, .. } => tasks.spawn_on(work, runtime),
             Self::Shared => tasks.spawn(work),
         };
     }
 
-    /// Does something where beats happen, and waits for it.
+    /// Runs a future where heartbeats happen, and waits for it.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         match self {
             Self::Thread { runtime, .. } => runtime.spawn(work).await.unwrap_or_else(|error| {
-                Err(StoreError::Unavailable(format!(
-                    "the thread that says that this instance is alive: {error}"
-                )))
+                Err(StoreError::Unavailable(format!("the heartbeat thread failed: {error}")))
             }),
             Self::Shared => work.await,
         }

@@ -1,0 +1,449 @@
+//! A run with everything that is at work for it: the model, the tools, the calls that wait, the log.
+//!
+//! The run decides; this performs what it has decided, in the order that [`Effects`] prescribes. Nothing that cannot be saved is done: on a
+//! store error the caller drops the active run and leaves the chat as it was saved last.
+//!
+//! Dropping it ends all of its work: the request to the model, the wait of the readers, the requests for locks; tools are told to stop.
+
+mod answering;
+mod continuing;
+mod performing;
+mod resuming;
+mod running_tools;
+mod saving;
+mod spans;
+mod timers;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use fermata_protocol::{AnswerKind, ToolCallId, UiMessage};
+use fermata_tools::{ErrorStrategy, ErrorType, InputError, MAX_RETRIES, PendingCall, PendingCalls, Toolbox};
+use futures::{
+    StreamExt,
+    future::BoxFuture,
+    stream::{BoxStream, FuturesUnordered},
+};
+use tokio::time::Instant;
+use tracing::{Instrument, Span};
+
+use running_tools::{RunningTools, ToolEvent};
+use spans::CallSpans;
+use timers::{Timers, in_time};
+
+use crate::{
+    model::{ModelError, ModelEvent},
+    record::Record,
+    run::{Ending, Event, Phase, Run, goodbye, shutting_down},
+    run_log::Writer,
+    services::{OpenRun, PolicySnapshot, ResourceLock, Services},
+    step_collector::stream_ended_early,
+    store::{Change, StoreError},
+};
+
+pub(crate) use resuming::{Resumption, read_chunks};
+
+/// A run at work, and its chat.
+pub(crate) struct ActiveRun {
+    pub record: Record,
+    pub run: Run,
+    pub log: Writer,
+    services: Arc<Services>,
+    /// The rules and tools of the current step.
+    policies: Arc<PolicySnapshot>,
+    /// The tools of the current step, with those of the browser.
+    pub toolbox: Toolbox,
+    ownership: Ownership,
+    /// The number of times that the run was resumed to be worked on since it last got on, as it is saved.
+    attempts: u32,
+    /// Changes to the chat that are saved with the run's next commit.
+    unsaved: Vec<Change>,
+    /// The other messages of the chat, while the model may need them; they are read when they are needed and are not here.
+    history: Option<Vec<UiMessage>>,
+    step: StepWork,
+    tools: RunningTools,
+    pending: PendingCalls,
+    answers: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
+    lock_requests: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<ResourceLock>)>>,
+    /// The locks of calls that have been granted theirs and have not begun yet.
+    locks: HashMap<ToolCallId, ResourceLock>,
+    timers: Timers,
+    spans: CallSpans,
+}
+
+/// A run that is about to begin.
+pub(crate) struct NewRun {
+    pub run: Run,
+    pub log: Writer,
+    pub policies: Arc<PolicySnapshot>,
+    pub toolbox: Toolbox,
+    pub open_run: OpenRun,
+    /// Changes to the chat that are saved together with the run.
+    pub changes: Vec<Change>,
+    /// The other messages of the chat, if they are known.
+    pub history: Option<Vec<UiMessage>>,
+}
+
+/// Who owns the run, according to the store.
+enum Ownership {
+    /// This process has only looked at the run; the store does not know.
+    Unclaimed,
+    /// This instance, which counts the run among the open ones of its user.
+    Claimed(#[expect(dead_code, reason = "the run is counted until this is dropped")] OpenRun),
+}
+
+/// What is at work for the current step, besides its calls.
+enum StepWork {
+    None,
+    Model(ModelStream),
+    /// The inputs of the step's calls are checked against their schemas.
+    InputChecks(BoxFuture<'static, CheckedInputs>),
+}
+
+/// Calls whose inputs were checked, and the errors of those that do not fit their schemas.
+type CheckedInputs = Vec<(ToolCallId, Result<(), InputError>)>;
+
+/// An answer of the model that is being streamed.
+struct ModelStream {
+    events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
+    asked_at: Instant,
+    heard_at: Instant,
+    /// `true` once a piece of an answer has come.
+    has_begun: bool,
+    /// The number of times that the step was asked for before, in vain.
+    retries: u32,
+    span: Span,
+}
+
+/// Something that has happened to an active run by itself.
+pub(crate) enum Happening {
+    Model(Vec<Result<ModelEvent, ModelError>>),
+    ModelStreamEnded,
+    InputsChecked(CheckedInputs),
+    Tool(ToolEvent),
+    LockGranted(ToolCallId, ResourceLock),
+    LockTimedOut(ToolCallId),
+    /// A deadline may have passed.
+    Deadline,
+}
+
+/// Counts a call among the parked ones while it lives.
+struct ParkedGauge;
+
+// === impl ActiveRun ===
+
+impl ActiveRun {
+    fn new(
+        services: Arc<Services>,
+        record: Record,
+        run: Run,
+        log: Writer,
+        policies: Arc<PolicySnapshot>,
+        toolbox: Toolbox,
+        ownership: Ownership,
+    ) -> Self {
+        Self {
+            spans: CallSpans::new(&run),
+            tools: RunningTools::new(services.shutdown.tasks.clone()),
+            services,
+            record,
+            run,
+            log,
+            policies,
+            toolbox,
+            ownership,
+            attempts: 0,
+            unsaved: Vec::new(),
+            history: None,
+            step: StepWork::None,
+            pending: PendingCalls::new(),
+            answers: FuturesUnordered::new(),
+            lock_requests: FuturesUnordered::new(),
+            locks: HashMap::new(),
+            timers: Timers::default(),
+        }
+    }
+
+    /// Begins a run, together with changes to its chat.
+    pub async fn begin(services: Arc<Services>, record: Record, new: NewRun) -> Result<Self, StoreError> {
+        let NewRun { run, log, policies, toolbox, open_run, changes, history } = new;
+        let ownership = Ownership::Claimed(open_run);
+        let mut active = Self::new(services, record, run, log, policies, toolbox, ownership);
+        active.unsaved = changes;
+        active.history = history;
+        active.apply(Event::Begun).await?;
+        Ok(active)
+    }
+
+    /// Returns whether the run is over.
+    pub fn is_over(&self) -> bool {
+        self.run.state.phase == Phase::Over
+    }
+
+    /// Returns whether something of the run is at work.
+    pub fn is_at_work(&self) -> bool {
+        !self.run.is_waiting()
+    }
+
+    /// Returns whether the run can be dropped from memory without losing anything.
+    pub fn is_unloadable(&self) -> bool {
+        let is_only_looked_at = matches!(self.ownership, Ownership::Unclaimed)
+            && self.run.is_waiting()
+            && !self.run.is_bound()
+            && !self.log.has_readers();
+        self.run.may_rest() || is_only_looked_at
+    }
+
+    /// Returns whether calls wait for tools that are not there.
+    pub fn waits_for_tools(&self) -> bool {
+        self.run.waits_for_tools()
+    }
+
+    /// Lets calls go on whose tools have come.
+    pub async fn find_tools(&mut self) -> Result<(), StoreError> {
+        if !self.run.waits_for_tools() {
+            return Ok(());
+        }
+        self.use_policies(self.services.policies.current());
+        self.apply(Event::ToolsChanged).await
+    }
+
+    /// Uses these rules and tools from now on.
+    fn use_policies(&mut self, policies: Arc<PolicySnapshot>) {
+        if !Arc::ptr_eq(&policies, &self.policies) {
+            self.toolbox = self.toolbox.with_server_tools_of(&policies.toolbox);
+            self.policies = policies;
+        }
+    }
+
+    /// Waits for something to happen to the run. Cancel safe.
+    pub async fn next(&mut self) -> Happening {
+        let deadline = self.next_deadline();
+        tokio::select! {
+            event = self.tools.next() => Happening::Tool(event),
+            Some((call, lock)) = self.lock_requests.next(), if !self.lock_requests.is_empty() => match lock {
+                Some(lock) => Happening::LockGranted(call, lock),
+                None => Happening::LockTimedOut(call),
+            },
+            happening = self.step.next() => happening,
+            () = tokio::time::sleep_until(deadline) => Happening::Deadline,
+        }
+    }
+
+    /// Has the run decide what follows from something that has happened.
+    pub async fn handle(&mut self, happening: Happening) -> Result<(), StoreError> {
+        let event = match happening {
+            Happening::Model(events) => return self.handle_model(events).await,
+            Happening::ModelStreamEnded => {
+                return self.handle_model(vec![Err(stream_ended_early())]).await;
+            }
+            Happening::Tool(event) => return self.handle_tool(event).await,
+            Happening::InputsChecked(results) => {
+                self.step = StepWork::None;
+                Event::InputsChecked(results)
+            }
+            Happening::LockGranted(call, lock) => {
+                self.locks.insert(call.clone(), lock);
+                Event::LockGranted(call)
+            }
+            Happening::LockTimedOut(call) => Event::LockTimedOut(call),
+            // Deadlines are looked at before the run waits again.
+            Happening::Deadline => return Ok(()),
+        };
+        self.apply(event).await
+    }
+
+    async fn handle_model(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Result<(), StoreError> {
+        let usage_before = self.run.state.usage.unwrap_or_default();
+        let asked_at = match &self.step {
+            StepWork::Model(stream) => Some(stream.asked_at),
+            StepWork::InputChecks(_) | StepWork::None => None,
+        };
+        let mut said = Vec::with_capacity(events.len());
+        let mut failure = None;
+        for event in events {
+            match event {
+                Ok(event) => said.push(event),
+                Err(error) => {
+                    if let StepWork::Model(stream) = &self.step {
+                        stream.span.record("error.type", error.error_type().as_str());
+                    }
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        let mut effects = self.decide(Event::Model(said));
+        if let Some(error) = failure {
+            effects.append(self.decide(Event::ModelFailed(error)));
+        }
+        let has_ended = self.run.state.phase != Phase::Speaking || effects.ask || self.run.is_checking();
+        if has_ended {
+            if matches!(self.step, StepWork::Model(_)) {
+                // The request to the model ends here.
+                self.step = StepWork::None;
+            }
+            let took = asked_at.map(|asked_at| asked_at.elapsed());
+            let usage = self.run.state.usage.unwrap_or_default();
+            self.services.record_model_call(took, usage_before, usage);
+        }
+        self.perform(effects).await
+    }
+
+    /// Ends what has passed its deadline: waiting calls, the hold, the patience with the model.
+    pub async fn keep_deadlines(&mut self) -> Result<(), StoreError> {
+        self.set_timers();
+        let reached = self.services.clock.reached();
+        if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+            let may_retry = match &self.step {
+                StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
+                StepWork::InputChecks(_) | StepWork::None => false,
+            };
+            let strategy = self.policies.rules.error_policy.of(ErrorType::Timeout);
+            if strategy == ErrorStrategy::Retry && may_retry {
+                let (chat, run) = (&self.record.chat, &self.run.id);
+                tracing::warn!(%chat, %run, "the model is silent and is asked again");
+                return self.ask_model().await;
+            }
+            return self.handle_model(vec![Err(ModelError::Timeout)]).await;
+        }
+        if self.timers.question.is_over() {
+            return self.apply(Event::QuestionTimedOut).await;
+        }
+        if self.run.is_expired(reached) {
+            return self.apply(Event::Ended(Ending::Expired)).await;
+        }
+        if self.timers.tools.is_over() {
+            return self.apply(Event::ToolsMissed).await;
+        }
+        if self.timers.hold.is_over() {
+            self.apply(Event::HoldEnded).await?;
+            self.log.end(goodbye());
+            // A reader that comes later, perhaps at once, follows the same run in a log that goes on.
+            self.log = self.log.reopen();
+        }
+        Ok(())
+    }
+
+    /// Returns the time at which the model counts as gone: it was silent, or has talked, for too long.
+    fn model_deadline(&self) -> Option<Instant> {
+        let limits = &self.services.settings.limits;
+        match &self.step {
+            StepWork::Model(stream) => {
+                let silent = stream.heard_at + limits.model_timeout;
+                Some(silent.min(stream.asked_at + limits.model_call_timeout))
+            }
+            StepWork::InputChecks(_) | StepWork::None => None,
+        }
+    }
+
+    /// Returns the time at which a deadline may have passed.
+    fn next_deadline(&mut self) -> Instant {
+        self.set_timers();
+        let reached = self.services.clock.reached();
+        let deadlines = [
+            self.timers.hold.ends(),
+            self.timers.question.ends(),
+            self.timers.tools.ends(),
+            self.run.expiry().map(|expires| in_time(expires, reached)),
+            self.model_deadline(),
+        ];
+        // The monotonic clock may not reach further, so a later deadline is looked at again then.
+        let furthest = Instant::now() + Duration::from_secs(24 * 3600);
+        deadlines.into_iter().flatten().min().map_or(furthest, |deadline| deadline.min(furthest))
+    }
+
+    fn set_timers(&mut self) {
+        let now = self.services.clock.now();
+        let tool_timeout = self.services.settings.limits.tool_timeout;
+        self.timers.hold.set(self.run.hold_ends(), now);
+        self.timers.question.set(self.run.first_question_ends(), now);
+        self.timers.tools.set(self.run.tools_missed(tool_timeout), now);
+    }
+
+    /// Sends the readers away because the server ends. They come back to another instance, or after the next start.
+    pub async fn shut_down(&mut self) -> Result<(), StoreError> {
+        self.log.leave(shutting_down());
+        if !self.is_at_work() || self.attempts == 0 {
+            return Ok(());
+        }
+        // The run at work has done this process no harm: the end comes from outside, and is not counted against the run.
+        let run = self.run.id.clone();
+        let attempts = self.attempts - 1;
+        self.record.commit(&self.services, vec![Change::Drive { run, driver: None, attempts }]).await
+    }
+
+    /// Drops the run from memory; its readers look for it again.
+    pub fn unload(mut self) {
+        self.log.end_moved();
+    }
+
+    /// Ends the log after the chat was deleted: nothing of it is saved any more, but readers that are left waiting would post again.
+    pub fn end_deleted(mut self) {
+        let effects = self.decide(Event::Ended(Ending::Stopped));
+        self.log.stage(&effects.publish);
+        self.log.publish();
+        self.log.end(Vec::new());
+    }
+}
+
+// === impl StepWork ===
+
+impl StepWork {
+    async fn next(&mut self) -> Happening {
+        match self {
+            Self::None => std::future::pending().await,
+            Self::InputChecks(checks) => Happening::InputsChecked(checks.await),
+            Self::Model(stream) => match stream.next().await {
+                Some(events) => Happening::Model(events),
+                None => Happening::ModelStreamEnded,
+            },
+        }
+    }
+}
+
+// === impl ModelStream ===
+
+impl ModelStream {
+    fn new(events: BoxStream<'static, Result<ModelEvent, ModelError>>, retries: u32, span: Span) -> Self {
+        // The events that the provider has ready are handled together and shown in one write.
+        let events = events.ready_chunks(64).boxed();
+        let now = Instant::now();
+        Self { events, asked_at: now, heard_at: now, has_begun: false, retries, span }
+    }
+
+    async fn next(&mut self) -> Option<Vec<Result<ModelEvent, ModelError>>> {
+        let events = self.events.next().instrument(self.span.clone()).await;
+        self.heard_at = Instant::now();
+        self.has_begun |= match &events {
+            Some(events) => events.iter().any(|event| !matches!(event, Ok(ModelEvent::Alive))),
+            None => true,
+        };
+        events
+    }
+}
+
+// === impl ParkedGauge ===
+
+impl ParkedGauge {
+    fn new() -> Self {
+        metrics::gauge!("fermata_calls_parked").increment(1);
+        Self
+    }
+}
+
+impl Drop for ParkedGauge {
+    fn drop(&mut self) {
+        metrics::gauge!("fermata_calls_parked").decrement(1);
+    }
+}
+
+/// Waits for the answer to a pending call, which is counted as parked meanwhile.
+async fn wait_for_answer(
+    call: ToolCallId,
+    pending: PendingCall,
+    gauge: ParkedGauge,
+) -> (ToolCallId, Option<AnswerKind>) {
+    let answer = pending.await;
+    drop(gauge);
+    (call, answer)
+}

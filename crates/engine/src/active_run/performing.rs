@@ -1,0 +1,268 @@
+//! Performing what a run has decided.
+
+use fermata_protocol::ToolCallId;
+use fermata_tools::{Call, CallContext, ElicitationReply, Toolbox};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+
+use super::{
+    ActiveRun, ModelStream, Ownership, ParkedGauge, StepWork, ToolEvent, spans::model_span, wait_for_answer,
+};
+use crate::{
+    call_executor::CallExecutor,
+    prompt::{Asking, prompt},
+    record::Record,
+    run::{Context, Effects, Ending, Event},
+    services::{LockRequest, PolicySnapshot, Services},
+    store::StoreError,
+};
+
+impl ActiveRun {
+    /// Has the run decide what follows from an event, and performs it.
+    pub async fn apply(&mut self, event: Event) -> Result<(), StoreError> {
+        let effects = self.decide(event);
+        self.perform(effects).await
+    }
+
+    /// Has the run decide what follows from an event. Checks and locks that it asks for and that are there at once are its next events,
+    /// so that everything that follows is saved in one commit.
+    pub(super) fn decide(&mut self, event: Event) -> Effects {
+        let is_recovery = matches!(event, Event::Resumed | Event::GivenUp);
+        let mut effects = Effects::default();
+        let mut next = Some(event);
+        while let Some(event) = next {
+            let granted = match &event {
+                Event::LockGranted(call) => Some(call.clone()),
+                _ => None,
+            };
+            let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
+            effects.append(self.run.apply(event, &context));
+            if let Some(call) = granted
+                && !effects.execute.contains(&call)
+            {
+                // The call does not run after all.
+                self.locks.remove(&call);
+            }
+            next = self.next_at_once(&mut effects);
+        }
+        effects.is_progress = self.run.gets_on(&effects, is_recovery);
+        effects
+    }
+
+    /// Begins the checks and the requests for locks that were asked for. Returns the next event, if one of them is there at once.
+    fn next_at_once(&mut self, effects: &mut Effects) -> Option<Event> {
+        if !effects.check.is_empty() {
+            let (calls, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut effects.check).into_iter().unzip();
+            if let Some(results) = self.services.checker.check_at_once(&checks) {
+                return Some(Event::InputsChecked(calls.into_iter().zip(results).collect()));
+            }
+            let checker = self.services.checker.clone();
+            let timeout = self.services.settings.limits.check_timeout;
+            self.step = StepWork::InputChecks(
+                async move {
+                    let results = checker.check_all(checks, timeout).await;
+                    calls.into_iter().zip(results).collect()
+                }
+                .boxed(),
+            );
+        }
+        while !effects.queue.is_empty() {
+            let (call, key) = effects.queue.remove(0);
+            match self.services.locks.enqueue(key) {
+                LockRequest::Granted(lock) => {
+                    self.locks.insert(call.clone(), lock);
+                    return Some(Event::LockGranted(call));
+                }
+                LockRequest::Queued(granted) => {
+                    let limit = self.services.settings.limits.lock_timeout;
+                    self.lock_requests.push(
+                        async move { (call, tokio::time::timeout(limit, granted).await.ok().flatten()) }
+                            .boxed(),
+                    );
+                }
+            }
+        }
+        None
+    }
+
+    /// Performs what the run has decided: first what is before the commit, then the commit, then what is after it.
+    pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
+        self.log.stage(&effects.publish);
+        if effects.save {
+            self.save(&effects).await?;
+        }
+        if !effects.execute.is_empty() {
+            // This process may have stood still since the commit, and another instance may have settled these calls.
+            self.record.verify_if_in_doubt(&self.services).await?;
+        }
+        for call in &effects.release {
+            self.pending.release(call);
+        }
+        for call in &effects.park {
+            let pending = self.pending.park(call.clone());
+            self.answers.push(wait_for_answer(call.clone(), pending, ParkedGauge::new()).boxed());
+        }
+        for call in &effects.execute {
+            self.execute(call);
+        }
+        self.log.publish();
+        for (id, reply) in effects.replies {
+            self.tools.reply(&id, reply);
+        }
+        if let Some(ending) = effects.over {
+            self.close(&ending);
+        } else if effects.ask {
+            self.ask_model().await?;
+        }
+        if self.run.is_waiting() {
+            // There may be a hundred thousand runs that wait.
+            self.history = None;
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, id: &ToolCallId) {
+        let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
+        let Some(tool) = self.toolbox.find(&call.tool) else { return };
+        let limits = &self.services.settings.limits;
+        let executor = CallExecutor {
+            tool_timeout: limits.tool_timeout,
+            lock_timeout: limits.lock_timeout,
+            output_bytes: Some(limits.output_bytes),
+            error_policy: self.policies.rules.error_policy.clone(),
+        };
+        let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
+        let context = self.tools.host(context);
+        let input = call.effective_input().clone();
+        let Some(execution) = executor.execution(tool, input, context, times_run_before(call)) else {
+            return;
+        };
+        let lock = self.locks.remove(id);
+        self.tools.start(execution, lock, self.spans.of(id));
+    }
+
+    pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
+        let history = match self.history.take() {
+            Some(history) => history,
+            None => self.services.store.messages(&self.record.chat).await?,
+        };
+        self.use_policies(self.services.policies.current());
+        let own = self.run.snapshot();
+        // If the readers were sent away in between, the record has an older state of the run's message.
+        let messages = history.iter().filter(|message| message.id != own.id).chain(std::iter::once(&own));
+        let error_policy = &self.policies.rules.error_policy;
+        let request = prompt(
+            messages,
+            &Asking {
+                system: self.run.settings.system.as_deref(),
+                toolbox: &self.toolbox,
+                tool_choice: self.run.tool_choice(),
+                settings: &self.run.settings.call_settings,
+                error_policy,
+                hint: &|call| self.run.hint(call, error_policy),
+                output_limit: self.services.settings.limits.model_output_bytes,
+                file_urls: &self.services.settings.file_urls,
+            },
+        );
+        self.history = Some(history);
+        let model = self.services.model.clone();
+        let events = stream::once(async move { model.stream(request).await }).try_flatten();
+        let retries = match &self.step {
+            StepWork::Model(silent) => silent.retries + 1,
+            StepWork::InputChecks(_) | StepWork::None => 0,
+        };
+        let span = model_span(self.services.model.name(), &self.run);
+        self.step = StepWork::Model(ModelStream::new(events.boxed(), retries, span));
+        Ok(())
+    }
+
+    pub(super) async fn handle_tool(&mut self, event: ToolEvent) -> Result<(), StoreError> {
+        match event {
+            ToolEvent::Settled(call, outcome) => {
+                let outcome = self.services.within_limit(outcome);
+                self.apply(Event::Settled(call, outcome)).await
+            }
+            ToolEvent::Reports(reports) => self.apply(Event::Reported(reports)).await,
+            ToolEvent::Withdraws(id) => self.apply(Event::Withdrawn(id)).await,
+            ToolEvent::Retries { call, saved } => {
+                let effects = self.decide(Event::Retries(call));
+                let retries = effects.retries;
+                self.perform(effects).await?;
+                if retries {
+                    // A tool that was cancelled meanwhile does not wait.
+                    let _ = saved.send(());
+                }
+                Ok(())
+            }
+            ToolEvent::Elicits { call, question, accepted } => {
+                let mut effects = self.decide(Event::Elicits(call, question));
+                match effects.elicited.take() {
+                    Some(Ok(id)) => self.tools.accept_question(id, accepted),
+                    Some(Err(reply)) => _ = accepted.send(Err(reply)),
+                    None => _ = accepted.send(Err(ElicitationReply::Cancel)),
+                }
+                self.perform(effects).await
+            }
+        }
+    }
+
+    fn close(&mut self, ending: &Ending) {
+        self.log.end(Vec::new());
+        self.step = StepWork::None;
+        self.ownership = Ownership::Unclaimed;
+        let (chat, run) = (&self.record.chat, &self.run.id);
+        match ending {
+            Ending::Failed(error) => tracing::warn!(%chat, %run, %error, "the run failed"),
+            Ending::OutputLimit { bytes } => {
+                tracing::warn!(%chat, %run, limit = bytes, "the run failed: the model said more than a step may have");
+            }
+            Ending::ChatLimit { bytes, limit } => {
+                tracing::warn!(%chat, %run, bytes, limit, "the run failed: the chat is larger than it may be");
+            }
+            Ending::ToolFailed { tool, error_type } => {
+                tracing::warn!(%chat, %run, tool, %error_type, "the run was ended by the failure of a tool");
+            }
+            Ending::CrashLoop => {
+                tracing::error!(
+                    %chat,
+                    %run,
+                    "the run is given up: each process that resumed it ended, failed or was cut off before the run got on"
+                );
+            }
+            Ending::Finished(_)
+            | Ending::Stopped
+            | Ending::Superseded
+            | Ending::Expired
+            | Ending::StepLimit => {
+                tracing::debug!(%chat, %run, ending = ending.name(), "the run is over");
+            }
+        }
+        metrics::counter!("fermata_runs_total", "outcome" => ending.name()).increment(1);
+    }
+}
+
+/// Returns what a run may look at now.
+pub(super) fn context<'a>(
+    services: &'a Services,
+    policies: &'a PolicySnapshot,
+    toolbox: &'a Toolbox,
+    record: &'a Record,
+) -> Context<'a> {
+    Context {
+        now: services.clock.now(),
+        ids: &*services.ids,
+        toolbox,
+        rules: &policies.rules,
+        newest: services.policies.current().rules.policy.clone(),
+        limits: &services.settings.limits,
+        expire: services.settings.expire,
+        owner: &record.owner,
+        grants: &record.grants,
+        other_bytes: record.bytes,
+        address: None,
+    }
+}
+
+/// Returns how often a call that runs has run before.
+fn times_run_before(call: &Call) -> u32 {
+    u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1)
+}

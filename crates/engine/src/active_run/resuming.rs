@@ -1,0 +1,184 @@
+//! Resuming a run that another process has left.
+
+use std::sync::Arc;
+
+use fermata_protocol::{ToolState, UiChunk, UiMessage, UiPart};
+use fermata_tools::{Call, CallState, Cancelled};
+use jiff::Timestamp;
+
+use super::{ActiveRun, Ownership, saving::corrupt};
+use crate::{
+    record::Record,
+    run::{Ending, Event, LOST_PLACES, Run, RunSettings, RunState, SavedRun},
+    run_log::Writer,
+    services::Services,
+    store::{Change, RunRecord, StoreError, json_bytes},
+};
+
+/// What became of a run that was to be resumed.
+pub(crate) enum Resumption {
+    Resumed(Box<ActiveRun>),
+    /// The run was ended without being restored.
+    Closed(Record),
+}
+
+impl ActiveRun {
+    /// Resumes a run that has no other owner. `is_mine` says whether it is saved that this instance owns it.
+    pub async fn resume(
+        services: &Arc<Services>,
+        mut record: Record,
+        saved: RunRecord,
+        is_mine: bool,
+    ) -> Result<Resumption, StoreError> {
+        let (run, attempts_before) = (saved.id.clone(), saved.attempts);
+        let works = works_by_itself(&saved, services.clock.reached());
+        let attempts = if works { attempts_before.saturating_add(1) } else { attempts_before };
+        if works {
+            // Before anything of the run is looked at: whatever it does to this process, the next one knows of the attempt.
+            let owner = Some(services.lease.instance.clone());
+            record
+                .commit(services, vec![Change::Drive { run: run.clone(), driver: owner, attempts }])
+                .await?;
+        }
+        let max_attempts = services.settings.limits.attempts;
+        let gives_up = works && attempts >= max_attempts;
+        if gives_up && attempts >= max_attempts.saturating_mul(2) {
+            close_unread(services, &mut record, saved).await?;
+            return Ok(Resumption::Closed(record));
+        }
+        let settings_are_saved = !saved.settings.is_null();
+        let (restored, log) = match restore(saved) {
+            Ok(restored) => restored,
+            Err(error) => {
+                if works {
+                    // Another version of the server may be able to read it.
+                    let change = Change::Drive { run, driver: None, attempts: attempts_before };
+                    record.commit(services, vec![change]).await?;
+                }
+                return Err(error);
+            }
+        };
+        let policies = services.policies.current();
+        // No schema is compiled here: it may be the one that no process survives.
+        let toolbox = policies.toolbox.with_saved_tools(&restored.settings.tools);
+        let ownership = if works || is_mine {
+            Ownership::Claimed(services.open_runs.enter(&record.owner))
+        } else {
+            Ownership::Unclaimed
+        };
+        let mut active = Self::new(services.clone(), record, restored, log, policies, toolbox, ownership);
+        active.attempts = attempts;
+        if !settings_are_saved {
+            let settings = serde_json::to_value(&active.run.settings).map_err(corrupt)?;
+            active.unsaved.push(Change::PutSettings { run, settings });
+        }
+        let mut effects = active.decide(if gives_up { Event::GivenUp } else { Event::Resumed });
+        // A run that is at work is this instance's own from now on. One that waits is only looked at until it has a reader here or is
+        // answered; if it was this instance's own and can be unloaded, it has no owner any more.
+        let is_released = matches!(active.ownership, Ownership::Claimed(_)) && active.run.may_rest();
+        effects.save |= active.is_at_work() || is_released;
+        active.perform(effects).await?;
+        if !active.is_over() {
+            active.keep_deadlines().await?;
+        }
+        Ok(Resumption::Resumed(Box::new(active)))
+    }
+}
+
+/// Returns whether a run goes on by itself when it is resumed, and not only when it is answered.
+fn works_by_itself(saved: &RunRecord, now: Timestamp) -> bool {
+    let is_due = |call: &Call| call.awaits_answer() && call.expires.is_some_and(|expires| expires <= now);
+    !saved.waiting || saved.calls.iter().any(is_due)
+}
+
+/// Returns the run as it was saved, and its log.
+fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
+    // Earlier versions saved the settings in the state.
+    let settings = if saved.settings.is_null() { saved.state.clone() } else { saved.settings };
+    let settings: RunSettings = serde_json::from_value(settings).map_err(corrupt)?;
+    let state: RunState = serde_json::from_value(saved.state).map_err(corrupt)?;
+    let log = read_chunks(&saved.chunks)?;
+    let writer = Writer::restore(saved.id.clone(), &log);
+    let run = SavedRun { id: saved.id, message: saved.message, settings, state, calls: saved.calls, log };
+    Ok((Run::restore(run).map_err(corrupt)?, writer))
+}
+
+/// Returns the chunks of a log as it was saved.
+pub(crate) fn read_chunks(chunks: &[(u64, String)]) -> Result<Vec<(u64, UiChunk)>, StoreError> {
+    let mut read = Vec::with_capacity(chunks.len());
+    for (seq, text) in chunks {
+        read.push((*seq, UiChunk::from_record(text).map_err(corrupt)?));
+    }
+    Ok(read)
+}
+
+/// Ends a run that has ended each process which tried to end it in good order: by its rows alone. Readers that look for it find the
+/// `error` behind what was saved of its log.
+async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord) -> Result<(), StoreError> {
+    let (run, now) = (saved.id, services.clock.now());
+    tracing::error!(chat = %record.chat, %run, "the run is given up unread: no process that tried to end it survived");
+    let mut changes = Vec::new();
+    // If its readers were sent away, the message is among the chat's, with calls that cannot be answered from now on.
+    let messages = services.store.messages(&record.chat).await?;
+    if let Some(mut message) = messages.into_iter().find(|message| message.id == saved.message) {
+        settle_open_calls(&mut message, &saved.calls);
+        record.bytes += json_bytes(&message);
+        changes.push(Change::PutMessage(Box::new(message)));
+    }
+    if let Some(last) = Ending::CrashLoop.public() {
+        let first = position_after(&saved.state, &saved.chunks);
+        let chunks = vec![UiChunk::Error { error_text: last }.to_record()];
+        changes.push(Change::AppendChunks { run: run.clone(), first, chunks });
+    }
+    for mut call in saved.calls {
+        if call.state().is_final() {
+            continue;
+        }
+        call.enter(CallState::Cancelled { cancelled: Cancelled::RunEnded }, now);
+        changes.push(Change::PutCall { run: run.clone(), call: Box::new(call) });
+    }
+    changes.push(Change::CloseRun { run, outcome: Ending::CrashLoop.name() });
+    record.commit(services, changes).await
+}
+
+/// Returns a position that no reader has seen anything at, of a log of which only what is saved is known.
+fn position_after(state: &serde_json::Value, chunks: &[(u64, String)]) -> u64 {
+    let saved = chunks.last().map_or(0, |(last, _)| *last);
+    // Each process that resumed the run has jumped ahead, and saved where to.
+    let reached = state["seq"].as_u64().unwrap_or(0).max(saved);
+    reached.saturating_add(LOST_PLACES)
+}
+
+/// Settles the calls of a message that are open in it: as their rows say, or as cancelled if they are open there, too.
+fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
+    for part in &mut message.parts {
+        let UiPart::Tool(part) = part else { continue };
+        let (input, raw_input) = match &mut part.state {
+            ToolState::InputStreaming { input, raw_input }
+            | ToolState::ApprovalRequested { input, raw_input }
+            | ToolState::ApprovalResponded { input, raw_input } => (input.take(), raw_input.take()),
+            ToolState::InputAvailable { input } => (Some(input.take()), None),
+            ToolState::OutputAvailable { .. }
+            | ToolState::OutputError { .. }
+            | ToolState::OutputDenied { .. } => continue,
+        };
+        let call = calls.iter().find(|call| call.id == part.tool_call_id);
+        let error_text = match call.map(Call::state) {
+            Some(CallState::Success { output }) => {
+                let output = output.clone();
+                part.state = ToolState::OutputAvailable { input, output, preliminary: None };
+                continue;
+            }
+            Some(CallState::Error { error_text, .. }) => error_text.clone(),
+            Some(CallState::Cancelled { cancelled }) => cancelled.text(),
+            Some(
+                CallState::Validating
+                | CallState::AwaitingApproval
+                | CallState::Scheduled
+                | CallState::Executing,
+            )
+            | None => Cancelled::RunEnded.text(),
+        };
+        part.state = ToolState::OutputError { input, raw_input: raw_input.map(Into::into), error_text };
+    }
+}

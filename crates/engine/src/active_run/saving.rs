@@ -1,0 +1,137 @@
+//! Saving what a run has decided: one commit with everything that has to survive before anything is done or shown.
+
+use fermata_tools::Call;
+
+use super::{ActiveRun, Ownership};
+use crate::{
+    run::{Effects, Ending},
+    store::{Change, InstanceId, StoreError, json_bytes},
+};
+
+impl ActiveRun {
+    /// Saves the run and the changes to its chat, in one commit.
+    pub(super) async fn save(&mut self, effects: &Effects) -> Result<(), StoreError> {
+        if effects.is_progress {
+            self.attempts = 0;
+        }
+        let is_kept = keeps_message(&self.run, effects);
+        let message_bytes =
+            if effects.over.is_some() && is_kept { json_bytes(&self.run.snapshot()) } else { 0 };
+        // A run that waits when the server ends is for any instance to resume, and one that is unloaded as well.
+        let is_draining = self.services.shutdown.draining.is_cancelled();
+        let is_owned =
+            effects.over.is_none() && !self.run.may_rest() && !(is_draining && self.run.is_waiting());
+        let owner = is_owned.then(|| self.services.lease.instance.clone());
+        let mut changes = std::mem::take(&mut self.unsaved);
+        changes.extend(self.changes(effects, owner)?);
+        self.record.commit(&self.services, changes).await?;
+
+        // The run is counted before its readers see anything, because they may post at once.
+        if !is_owned {
+            self.ownership = Ownership::Unclaimed;
+        } else if matches!(self.ownership, Ownership::Unclaimed) {
+            self.ownership = Ownership::Claimed(self.services.open_runs.enter(&self.record.owner));
+        }
+        if self.run.is_saved_by(effects) {
+            self.log.note_saved();
+        }
+        for place in &effects.changed {
+            self.spans.note(&self.run.calls[*place]);
+        }
+        self.record.bytes += message_bytes;
+        self.record.grants.extend(effects.grants.iter().cloned());
+        Ok(())
+    }
+
+    /// Saves that this instance owns the run, because it has a reader here now.
+    pub async fn claim(&mut self) -> Result<(), StoreError> {
+        let is_claimed = matches!(self.ownership, Ownership::Claimed(_)) || self.run.may_rest();
+        if is_claimed || !self.services.store.is_shared() {
+            return Ok(());
+        }
+        self.perform(Effects { save: true, ..Effects::default() }).await
+    }
+
+    /// Returns the changes that these effects make to what is saved of the run.
+    fn changes(&self, effects: &Effects, owner: Option<InstanceId>) -> Result<Vec<Change>, StoreError> {
+        let run = &self.run;
+        let mut changes = Vec::new();
+        for place in &effects.changed {
+            changes.push(Change::PutCall { run: run.id.clone(), call: Box::new(run.calls[*place].clone()) });
+        }
+        for place in &effects.confirmed {
+            let call = &run.calls[*place];
+            changes.push(Change::Confirm {
+                run: run.id.clone(),
+                call: Box::new(call.clone()),
+                by: self.record.owner.clone(),
+                fingerprint: granted_fingerprint(call, effects),
+            });
+        }
+        for event in &effects.audit {
+            changes.push(Change::Audit {
+                owner: self.record.owner.clone(),
+                run: Some(run.id.clone()),
+                event: Box::new(event.clone()),
+            });
+        }
+        if keeps_message(run, effects) {
+            changes.push(Change::PutMessage(Box::new(run.snapshot())));
+        }
+        if let Some(ending) = &effects.over {
+            // A reader that looks for its run after this reads the rest of it.
+            for (first, chunks) in self.log.unsaved_whole() {
+                changes.push(Change::AppendChunks { run: run.id.clone(), first, chunks });
+            }
+            changes.push(Change::CloseRun { run: run.id.clone(), outcome: ending.name() });
+        } else if run.is_saved_by(effects) {
+            changes.push(Change::SaveRun {
+                run: run.id.clone(),
+                state: serde_json::to_value(&run.state).map_err(corrupt)?,
+                expires: run.expires(),
+                waiting: run.is_waiting(),
+                let_go: run.state.let_go,
+                questions: run.elicitations().count(),
+                // Repeated each time, because another instance may have been told meanwhile that the run has no owner.
+                driver: owner,
+                attempts: self.attempts,
+            });
+            let (first, chunks) = self.log.unsaved();
+            changes.push(Change::AppendChunks { run: run.id.clone(), first, chunks });
+        }
+        Ok(changes)
+    }
+}
+
+/// Returns the fingerprint of a call's tool, if the tool was allowed for always with these effects.
+fn granted_fingerprint(call: &Call, effects: &Effects) -> Option<String> {
+    let decision = call.approval_decision.as_ref()?;
+    if !decision.approved || !decision.always {
+        return None;
+    }
+    let (_, grant) = effects.grants.iter().find(|(tool, _)| *tool == call.tool)?;
+    grant.fingerprint.clone()
+}
+
+/// Returns whether the message so far goes into the chat's messages.
+fn keeps_message(run: &crate::run::Run, effects: &Effects) -> bool {
+    match &effects.over {
+        // Clients show these however little they say.
+        Some(Ending::Finished(_) | Ending::Stopped) => true,
+        Some(
+            Ending::Superseded
+            | Ending::Expired
+            | Ending::StepLimit
+            | Ending::OutputLimit { .. }
+            | Ending::ChatLimit { .. }
+            | Ending::Failed(_)
+            | Ending::CrashLoop
+            | Ending::ToolFailed { .. },
+        ) => run.has_content(),
+        None => run.state.let_go,
+    }
+}
+
+pub(super) fn corrupt(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt(error.to_string())
+}

@@ -1,0 +1,311 @@
+//! The actor of a chat: the one task that everything about the chat goes through.
+//!
+//! Messages are handled one after the other, so nothing about a chat is ever decided twice at once, and no lock is needed. The actor lives
+//! while something happens in the chat. It does not know where requests come from: if another instance owns the chat, the request is given
+//! back with that instance's id.
+//!
+//! Nothing that cannot be saved is done: when the store fails, the actor drops everything and leaves the chat as it was saved last, for
+//! the next actor to resume.
+
+mod delivery;
+mod requests;
+mod submit;
+
+use std::sync::Arc;
+
+use fermata_tools::Owner;
+
+pub(crate) use delivery::{Delivered, Handle, Message};
+
+use crate::{
+    active_run::{ActiveRun, Happening, Resumption},
+    mailbox::Mailbox,
+    record::Record,
+    services::Services,
+    store::{InstanceId, RunRecord, StoreError},
+};
+
+/// The number of attempts at a request if other instances keep changing the chat meanwhile.
+const MAX_ATTEMPTS: usize = 5;
+
+/// The actor of a chat.
+pub(crate) struct ChatActor {
+    services: Arc<Services>,
+    mailbox: Mailbox<Message>,
+    state: Chat,
+}
+
+/// What this process knows of the chat.
+enum Chat {
+    /// Nothing: the chat has to be read before anything is done with it.
+    Unread,
+    /// The chat does not exist.
+    Absent,
+    /// The instance owns the chat's open run.
+    Elsewhere(InstanceId),
+    /// The chat has no open run.
+    Idle(Record),
+    /// The chat has an open run that this process has not resumed.
+    Dormant { record: Record, saved: Box<RunRecord>, is_mine: bool },
+    /// The chat has an open run in this process.
+    Active(Box<ActiveRun>),
+}
+
+/// How an actor ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nothing is left to do in the chat.
+    Passivated,
+    /// It failed, and the chat has to be resumed as soon as that is possible.
+    Retry,
+    /// It failed because of what the chat holds, so there is no use in resuming it soon.
+    BackOff,
+}
+
+// === impl ChatActor ===
+
+impl ChatActor {
+    pub fn new(services: Arc<Services>, mailbox: Mailbox<Message>) -> Self {
+        Self { services, mailbox, state: Chat::Unread }
+    }
+
+    /// Handles messages until nothing is left to do, or something fails.
+    pub async fn run(mut self) -> End {
+        loop {
+            let error = match self.work().await {
+                Ok(()) => return End::Passivated,
+                Err(error) => error,
+            };
+            let chat = &self.mailbox.chat;
+            if error == StoreError::Fenced {
+                tracing::info!(%chat, "another instance has acquired the chat");
+                self.unload();
+                continue;
+            }
+            tracing::error!(%chat, %error, "the chat is dropped from memory; it stays as it was saved");
+            self.unload();
+            self.mailbox.close();
+            return match error {
+                StoreError::Unavailable(_) | StoreError::Unclear(_) => End::Retry,
+                StoreError::Corrupt(_) | StoreError::Conflict(_) => End::BackOff,
+                StoreError::Fenced | StoreError::BadCursor => End::Passivated,
+            };
+        }
+    }
+
+    async fn work(&mut self) -> Result<(), StoreError> {
+        let services = self.services.clone();
+        let (draining, stopping) = (&services.shutdown.draining, &services.shutdown.stopping);
+        loop {
+            let mut policies = services.policies.changes();
+            let mut waits_for_tools = false;
+            let mut is_at_work = false;
+            if let Chat::Active(active) = &mut self.state {
+                if !active.is_over() {
+                    active.find_tools().await?;
+                }
+                if !active.is_over() {
+                    active.keep_deadlines().await?;
+                }
+                waits_for_tools = active.waits_for_tools();
+                is_at_work = active.is_at_work() && !active.is_over();
+                if active.is_over() || active.is_unloadable() {
+                    self.state = Chat::Unread;
+                }
+            }
+            if !matches!(self.state, Chat::Active(_)) {
+                if self.mailbox.remove_if_empty() {
+                    return Ok(());
+                }
+                // Nothing keeps other instances from beginning a run, so what was read may be out of date.
+                self.state = Chat::Unread;
+            }
+            let is_draining = draining.is_cancelled();
+            if is_draining && !is_at_work {
+                return self.shut_down().await;
+            }
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => return self.shut_down().await,
+                () = draining.cancelled(), if !is_draining => {}
+                Some(message) = self.mailbox.receive() => self.handle(message).await?,
+                // Tools are looked for at the beginning of the next round.
+                Ok(()) = policies.changed(), if waits_for_tools => {}
+                happening = self.state.next() => {
+                    if let Chat::Active(active) = &mut self.state {
+                        active.handle(happening).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles a message. If another instance has changed the chat just before, the chat is read again and the message tried again.
+    async fn handle(&mut self, mut message: Message) -> Result<(), StoreError> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            if matches!(self.state, Chat::Unread) {
+                self.read().await?;
+            }
+            if let Chat::Elsewhere(owner) = &self.state {
+                if let Message::Request(request) = message {
+                    request.send_back(owner.clone());
+                }
+                // It may be another instance the next time.
+                self.state = Chat::Unread;
+                return Ok(());
+            }
+            match self.attempt(&mut message, attempts == MAX_ATTEMPTS).await {
+                Err(StoreError::Fenced) if attempts < MAX_ATTEMPTS => self.unload(),
+                done => return done,
+            }
+        }
+    }
+
+    async fn attempt(&mut self, message: &mut Message, is_last: bool) -> Result<(), StoreError> {
+        if let Chat::Active(active) = &mut self.state {
+            // Reading makes no commit, which would tell that another instance has gone on with the run.
+            active.record.verify_if_in_doubt(&self.services).await?;
+        }
+        match message {
+            Message::Request(request) => request.handle(self, is_last).await,
+            Message::Wake => self.activate().await,
+            Message::Verify => self.verify().await,
+        }
+    }
+
+    /// Reads the chat.
+    async fn read(&mut self) -> Result<(), StoreError> {
+        self.services.lease.acquire().await?;
+        let lease_epoch = self.services.lease.epoch();
+        let saved = self.services.store.chat(&self.mailbox.chat).await?;
+        self.mailbox.note_owner(saved.as_ref().map(|chat| chat.owner.clone()));
+        let Some(mut saved) = saved else {
+            self.state = Chat::Absent;
+            return Ok(());
+        };
+        let instance = &self.services.lease.instance;
+        let is_mine = saved.driver.as_ref() == Some(instance);
+        if let Some(owner) = saved.driver.take()
+            && !is_mine
+        {
+            self.state = Chat::Elsewhere(owner);
+            return Ok(());
+        }
+        let record = Record::read(self.mailbox.chat.clone(), &saved, lease_epoch);
+        self.state = match saved.open_run {
+            Some(run) => Chat::Dormant { record, saved: Box::new(run), is_mine },
+            None => Chat::Idle(record),
+        };
+        Ok(())
+    }
+
+    /// Resumes the open run, if there is one that is not in memory yet.
+    async fn activate(&mut self) -> Result<(), StoreError> {
+        if !matches!(self.state, Chat::Dormant { .. }) {
+            return Ok(());
+        }
+        // If this fails, the chat has to be read again.
+        if let Chat::Dormant { record, saved, is_mine } = std::mem::replace(&mut self.state, Chat::Unread) {
+            self.state = match ActiveRun::resume(&self.services, record, *saved, is_mine).await? {
+                Resumption::Resumed(active) => Chat::Active(active),
+                Resumption::Closed(record) => Chat::Idle(record),
+            };
+        }
+        self.leave_finished_run();
+        Ok(())
+    }
+
+    /// Leaves the open run, if it is over.
+    fn leave_finished_run(&mut self) {
+        if matches!(&self.state, Chat::Active(active) if active.is_over())
+            && let Chat::Active(active) = std::mem::replace(&mut self.state, Chat::Unread)
+        {
+            self.state = Chat::Idle(active.record);
+        }
+    }
+
+    /// Looks whether the chat is still as this process knows it, if it has an open run here.
+    async fn verify(&mut self) -> Result<(), StoreError> {
+        match &mut self.state {
+            Chat::Active(active) => active.record.verify(&self.services).await,
+            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) | Chat::Idle(_) | Chat::Dormant { .. } => Ok(()),
+        }
+    }
+
+    /// Returns whether several instances may share the store.
+    fn is_shared(&self) -> bool {
+        self.services.store.is_shared()
+    }
+
+    /// Returns the chat's record, if the chat exists.
+    fn record(&self) -> Option<&Record> {
+        match &self.state {
+            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) => None,
+            Chat::Idle(record) | Chat::Dormant { record, .. } => Some(record),
+            Chat::Active(active) => Some(&active.record),
+        }
+    }
+
+    fn record_mut(&mut self) -> Option<&mut Record> {
+        match &mut self.state {
+            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) => None,
+            Chat::Idle(record) | Chat::Dormant { record, .. } => Some(record),
+            Chat::Active(active) => Some(&mut active.record),
+        }
+    }
+
+    /// Returns the open run, if it is in memory.
+    fn active(&self) -> Option<&ActiveRun> {
+        match &self.state {
+            Chat::Active(active) => Some(active),
+            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) | Chat::Idle(_) | Chat::Dormant { .. } => None,
+        }
+    }
+
+    /// Returns whether the chat exists and belongs to this user.
+    fn belongs_to(&self, owner: &Owner) -> bool {
+        self.record().is_some_and(|record| record.owner == *owner)
+    }
+
+    /// Forgets everything that is in memory; the run's readers look for it again.
+    fn unload(&mut self) {
+        if let Chat::Active(active) = std::mem::replace(&mut self.state, Chat::Unread) {
+            active.unload();
+        }
+    }
+
+    /// Ends because the server does.
+    async fn shut_down(&mut self) -> Result<(), StoreError> {
+        self.mailbox.close();
+        match &mut self.state {
+            Chat::Active(active) => active.shut_down().await,
+            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) | Chat::Idle(_) | Chat::Dormant { .. } => Ok(()),
+        }
+    }
+}
+
+impl Drop for ChatActor {
+    fn drop(&mut self) {
+        // The readers wait for the next actor, which goes on with the run or gives it up.
+        if std::thread::panicking() {
+            self.unload();
+            self.mailbox.close();
+        }
+    }
+}
+
+// === impl Chat ===
+
+impl Chat {
+    /// Waits for something to happen to the open run.
+    async fn next(&mut self) -> Happening {
+        match self {
+            Self::Active(active) => active.next().await,
+            Self::Unread | Self::Absent | Self::Elsewhere(_) | Self::Idle(_) | Self::Dormant { .. } => {
+                std::future::pending().await
+            }
+        }
+    }
+}

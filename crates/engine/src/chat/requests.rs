@@ -1,0 +1,339 @@
+//! The requests to a chat, except posts.
+
+use fermata_protocol::{Answer as CallAnswer, AnswerKind, AnswerTarget, ElicitationId};
+use fermata_tools::{AuditAction, AuditEvent, Check, Receipt, Refusal, ValidAnswer};
+
+use super::{Chat, ChatActor, Handle};
+use crate::{
+    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Unavailable,
+    active_run::read_chunks,
+    request::{Answer, Delete, EndGrant, FindChecks, Grants, Rejoin, Resume, Stop, View},
+    run::{Ending, Event, Given, Rejected, asker_in, goodbye},
+    run_log::Writer,
+    store::Change,
+    view::{Detail, Outline, SHORT_CHAT},
+};
+
+impl Handle for Answer {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<Receipt>, AnswerError> {
+        if !actor.belongs_to(&self.owner) {
+            return Err(AnswerError::no_such_chat());
+        }
+        actor.activate().await?;
+        let (live, old) = actor.split_answers(&self.answers);
+        // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
+        let mut receipts = Vec::with_capacity(self.answers.len());
+        for answer in old {
+            receipts.push(actor.repeat_answer(answer).await?);
+        }
+        let Chat::Active(active) = &mut actor.state else { return Ok(receipts) };
+        // What refuses the batch for another reason counts more than an input that does not fit.
+        if !active.inputs_to_check(&live).is_empty() {
+            match &self.checked {
+                Some(Ok(())) => {}
+                Some(Err(reason)) => return Err(AnswerError::Invalid(reason.clone())),
+                // The call has come to wait since the router asked what to check.
+                None => return Err(Unavailable::Busy.into()),
+            }
+        }
+        receipts.extend(active.answer(&live, Given::Aside, self.address).await?);
+        Ok(receipts)
+    }
+}
+
+impl Handle for FindChecks {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<(Check, &'static str)>, AnswerError> {
+        let Self(answer) = self;
+        if !actor.belongs_to(&answer.owner) {
+            return Err(AnswerError::no_such_chat());
+        }
+        actor.activate().await?;
+        let (live, _) = actor.split_answers(&answer.answers);
+        Ok(actor.active().map_or_else(Vec::new, |active| active.inputs_to_check(&live)))
+    }
+}
+
+impl Handle for Resume {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Option<Following>, ReadError> {
+        if !actor.belongs_to(&self.owner) {
+            return Ok(None);
+        }
+        actor.activate().await?;
+        let Chat::Active(active) = &mut actor.state else { return Ok(None) };
+        active.claim().await?;
+        if active.run.state.let_go {
+            return Ok(None);
+        }
+        let profile = active.record.profile;
+        let start = active.log.log().start_after(profile, self.after.as_ref());
+        Ok(Some(active.follow(active.log.read(profile, start))))
+    }
+}
+
+impl Handle for Rejoin {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Option<Following>, ReadError> {
+        if !actor.belongs_to(&self.owner) {
+            return Ok(None);
+        }
+        actor.activate().await?;
+        let (profile, position) = (self.profile, self.position);
+        let active = match &mut actor.state {
+            Chat::Active(active) if active.run.id == self.run => active,
+            _ => return actor.rejoin_finished(self).await,
+        };
+        active.claim().await?;
+        let Some(start) = active.log.log().go_on_after(profile, position) else { return Ok(None) };
+        let reader = if active.run.state.let_go {
+            // The other readers were sent away before this one came.
+            let mut left = active.log.reopen();
+            left.end(goodbye());
+            left.read(profile, start)
+        } else {
+            active.log.read(profile, start)
+        };
+        Ok(Some(active.follow(reader)))
+    }
+}
+
+impl Handle for Stop {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
+        if !actor.belongs_to(&self.owner) {
+            return Ok(());
+        }
+        actor.activate().await?;
+        if let Chat::Active(active) = &mut actor.state {
+            active.apply(Event::Ended(Ending::Stopped)).await?;
+        }
+        actor.leave_finished_run();
+        Ok(())
+    }
+}
+
+impl Handle for View {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<ChatView, ReadError> {
+        if !actor.belongs_to(&self.owner) {
+            return Err(ReadError::NotFound);
+        }
+        actor.activate().await?;
+        let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
+        let (store, chat, profile) = (&actor.services.store, &record.chat, record.profile);
+        let (left_out, newer) = match actor.active() {
+            // Its message is in the record, and decisions have come since the readers were sent away.
+            Some(active) if active.run.state.let_go => (None, Some(active.run.snapshot())),
+            Some(active) => (Some(active.run.message.clone()), None),
+            None => (None, None),
+        };
+        let open = left_out.is_some();
+        let is_long = self.detail == Detail::InPages && record.bytes > SHORT_CHAT;
+        let mut messages = Vec::new();
+        if !is_long && self.detail != Detail::Pending {
+            for message in store.messages(chat).await? {
+                if left_out.as_ref() == Some(&message.id) {
+                    continue;
+                }
+                match &newer {
+                    Some(newer) if newer.id == message.id => messages.push(profile.message(newer)),
+                    Some(_) | None => messages.push(profile.message(&message)),
+                }
+            }
+        }
+        let mut outline = None;
+        if is_long {
+            outline = Some(Outline { profile, messages: store.outline(chat).await?, left_out, newer });
+        }
+        let mut pending = Vec::new();
+        if let Some(active) = actor.active() {
+            pending.extend(active.run.pending().map(|call| Pending::Call(Box::new(call.clone()))));
+            pending.extend(active.run.pending_questions());
+        }
+        Ok(ChatView { id: chat.clone(), messages, pending, open, outline })
+    }
+}
+
+impl Handle for Grants {
+    /// Lists the grants that still count: those of tools that are what they were. Of a tool that is not there, that cannot be told.
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<GrantedTool>, ReadError> {
+        if !actor.belongs_to(&self.owner) {
+            return Err(ReadError::NotFound);
+        }
+        let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
+        let policies = actor.services.policies.current();
+        let toolbox = actor.active().map_or(&policies.toolbox, |active| &active.toolbox);
+        let mut granted = Vec::new();
+        for (tool, grant) in &record.grants {
+            let counts = match toolbox.find(tool) {
+                Some(found) => grant.covers(found.spec()),
+                None => grant.fingerprint.is_some(),
+            };
+            if counts {
+                granted.push(GrantedTool { tool: tool.clone(), since: grant.since });
+            }
+        }
+        Ok(granted)
+    }
+}
+
+impl Handle for EndGrant {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
+        if !actor.belongs_to(&self.owner) {
+            return Err(ReadError::NotFound);
+        }
+        let services = actor.services.clone();
+        let Some(record) = actor.record_mut() else { return Err(ReadError::NotFound) };
+        if !record.grants.contains_key(&self.tool) {
+            return Ok(());
+        }
+        let event = AuditEvent {
+            action: AuditAction::GrantRevoked,
+            decided_by: Some(self.owner.clone()),
+            address: self.address,
+            call: None,
+            tool: self.tool.clone(),
+            rule: None,
+            reason: None,
+            input_hash: None,
+        };
+        let audit = Change::Audit { owner: self.owner.clone(), run: None, event: Box::new(event) };
+        let end = Change::EndGrant { tool: self.tool.clone(), by: self.owner.clone() };
+        record.commit(&services, vec![end, audit]).await?;
+        record.grants.remove(&self.tool);
+        Ok(())
+    }
+}
+
+impl Handle for Delete {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
+        if !actor.belongs_to(&self.owner) {
+            return Err(ReadError::NotFound);
+        }
+        let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
+        actor.services.store.delete(&record.chat, record.fence).await?;
+        if let Chat::Active(active) = std::mem::replace(&mut actor.state, Chat::Absent) {
+            active.end_deleted();
+        }
+        Ok(())
+    }
+}
+
+impl ChatActor {
+    /// Splits answers into those to calls of the open run, and those to other calls.
+    fn split_answers<'a>(&self, answers: &'a [CallAnswer]) -> (Vec<CallAnswer>, Vec<&'a CallAnswer>) {
+        let (mut live, mut old) = (Vec::new(), Vec::new());
+        for answer in answers {
+            if self.active().is_some_and(|active| active.run.find(&answer.of).is_some()) {
+                live.push(answer.clone());
+            } else {
+                old.push(answer);
+            }
+        }
+        (live, old)
+    }
+
+    /// Returns the receipt for an answer to a call of a run that is over, if it is the answer that the call was given.
+    async fn repeat_answer(&mut self, answer: &CallAnswer) -> Result<Receipt, AnswerError> {
+        if let AnswerTarget::Elicitation(id) = &answer.of {
+            return self.repeat_reply(id, answer).await;
+        }
+        let Some(call) = self.services.store.call(&self.mailbox.chat, &answer.of).await? else {
+            return Err(Rejected::Unknown(answer.of.clone()).into());
+        };
+        match call.validate_answer(&answer.kind) {
+            Ok(ValidAnswer::Repeated) => Ok(Receipt {
+                tool_call_id: call.id.clone(),
+                state: call.state().name(),
+                waiting_for: Vec::new(),
+            }),
+            Ok(ValidAnswer::New) => Err(Rejected::of(Refusal::Gone, &call).into()),
+            Err(refusal) => Err(Rejected::of(refusal, &call).into()),
+        }
+    }
+
+    /// As [`ChatActor::repeat_answer`], for a question of a call in a run that is over, or before a restart: only the chat's messages
+    /// know of it.
+    async fn repeat_reply(
+        &mut self,
+        id: &ElicitationId,
+        answer: &CallAnswer,
+    ) -> Result<Receipt, AnswerError> {
+        let (store, chat) = (&self.services.store, &self.mailbox.chat);
+        let mut messages = store.messages(chat).await?;
+        if let Some(active) = self.active() {
+            messages.push(active.run.snapshot());
+        }
+        let Some(asker) = messages.iter().rev().find_map(|message| asker_in(message, id)) else {
+            return Err(Rejected::Unknown(answer.of.clone()).into());
+        };
+        let Some(call) = store.call(chat, &AnswerTarget::Call(asker)).await? else {
+            return Err(Rejected::Unknown(answer.of.clone()).into());
+        };
+        let AnswerKind::Elicited { action, content } = &answer.kind else {
+            return Err(Rejected::of(Refusal::WrongAnswer, &call).into());
+        };
+        match call.replies.iter().find(|reply| reply.to == *id) {
+            None => Err(Rejected::of(Refusal::Gone, &call).into()),
+            Some(reply) if reply.action == *action && reply.content == *content => Ok(Receipt {
+                tool_call_id: call.id.clone(),
+                state: call.state().name(),
+                waiting_for: Vec::new(),
+            }),
+            Some(_) => Err(Rejected::of(Refusal::AlreadyAnswered, &call).into()),
+        }
+    }
+
+    /// Returns a reader of a run that is over: its log is kept for a while.
+    async fn rejoin_finished(&mut self, rejoin: &Rejoin) -> Result<Option<Following>, ReadError> {
+        let (chat, run) = (&self.mailbox.chat, &rejoin.run);
+        let Some(chunks) = self.services.store.finished_log(chat, run).await? else { return Ok(None) };
+        let mut log = Writer::restore(run.clone(), &read_chunks(&chunks)?);
+        log.end(Vec::new());
+        let Some(start) = log.log().go_on_after(rejoin.profile, rejoin.position) else { return Ok(None) };
+        let reader = log.read(rejoin.profile, start);
+        Ok(Some(Following { chat: chat.clone(), run: run.clone(), reader }))
+    }
+}
+
+// === errors ===
+
+impl From<Rejected> for AnswerError {
+    fn from(rejected: Rejected) -> Self {
+        match rejected {
+            Rejected::Unknown(AnswerTarget::Call(id)) => {
+                Self::NotFound(format!("This chat has no call {id:?}.", id = id.as_str()))
+            }
+            Rejected::Unknown(AnswerTarget::Approval(id)) => {
+                Self::NotFound(format!("This chat has asked no question {id:?}.", id = id.as_str()))
+            }
+            Rejected::Unknown(AnswerTarget::Elicitation(id)) => Self::NotFound(format!(
+                "This chat has no question {id:?} of a tool's; none survives a restart.",
+                id = id.as_str()
+            )),
+            Rejected::Twice(id) => {
+                Self::Invalid(format!("The batch answers the call {id} twice; answer each call once."))
+            }
+            Rejected::Denied(event) => {
+                Self::DeniedByPolicy(event.reason.unwrap_or_else(|| "A rule denies this input.".into()))
+            }
+            Rejected::TooLarge(words) => Self::TooLarge(words),
+            Rejected::Refused { refusal, call, tool, state } => match refusal {
+                Refusal::AlreadyAnswered => Self::AlreadyAnswered {
+                    detail: format!(
+                        "The call {call} of {tool} has another answer already; its state is {state}."
+                    ),
+                    state,
+                },
+                Refusal::WrongAnswer => Self::WrongAnswer {
+                    detail: format!(
+                        "The call {call} of {tool} does not wait for this kind of answer; its state is {state}."
+                    ),
+                    state,
+                },
+                Refusal::Gone => Self::Gone {
+                    detail: format!(
+                        "The call {call} of {tool} no longer waits for this: it has ended, expired or was cancelled."
+                    ),
+                    state,
+                },
+            },
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Posts to a chat.
+
+use std::sync::Arc;
+
+use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage, UiPart};
+use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
+
+use super::{Chat, ChatActor, Handle};
+use crate::{
+    FileUrls, Following, Limits, Reader, Submission, SubmitError,
+    active_run::{ActiveRun, NewRun},
+    post::{Keep, Plan, plan, plan_first},
+    record::Record,
+    run::{Event, Run, RunRequest, claims_settled_call, heal_finished, shown_by},
+    run_log::{Start, Writer},
+    services::{OpenRun, PolicySnapshot},
+    store::{Change, Kept, StoreError, json_bytes},
+};
+
+impl Handle for Box<Submission> {
+    /// Starts or continues a run.
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Following, SubmitError> {
+        let is_known = actor.record().is_some();
+        if is_known && !actor.belongs_to(&self.owner) || !is_known && self.body.fermata.exists {
+            return Err(SubmitError::NotFound);
+        }
+        let services = actor.services.clone();
+        let policies = services.policies.current();
+        let toolbox = check_tools(self, &policies, &services.settings.limits)?;
+        actor.activate().await?;
+        let mut messages = Vec::new();
+        let plan = if is_known {
+            messages = services.store.messages(&actor.mailbox.chat).await?;
+            // If the readers were sent away, the run's message is among the chat's like any other.
+            let writing = match actor.active() {
+                Some(active) if !active.run.state.let_go => Some(&active.run.message),
+                Some(_) | None => None,
+            };
+            plan(&self.body, &messages, writing, &*services.ids)?
+        } else {
+            plan_first(&self.body, &*services.ids)?
+        };
+        match plan {
+            Plan::Continue(posted) => actor.continue_run(self, &posted, &messages).await,
+            Plan::Run { keep, add } => {
+                check_files(add.last(), &services.settings.file_urls)?;
+                let added: usize = add.iter().map(json_bytes).sum();
+                let before = actor.chat_bytes();
+                let after = actor.kept_bytes(keep, &messages) + added;
+                let limit = services.settings.limits.chat_bytes;
+                // A post that makes the chat smaller is a way out for a chat that is over the limit.
+                if after > limit && after >= before {
+                    return Err(SubmitError::TooLarge(format!(
+                        "The chat would have {after} bytes; the limit is {limit} (max_chat). Go on in a new chat, or edit an earlier \
+                         message, which drops all that follows."
+                    )));
+                }
+                // Asked for before anything is given up for it.
+                let open_run = actor.enter(&self.owner, after.saturating_sub(before)).await?;
+                let is_superseding = actor.supersede(self).await?;
+                // The superseded run's message is part of the chat now.
+                let bytes = actor.kept_bytes(keep, &messages) + added;
+                let history = if is_superseding { None } else { Some(history(messages, keep, &add)) };
+                let post = NewPost { toolbox, open_run, keep, add, bytes, history };
+                actor.start_run(self, policies, post).await
+            }
+        }
+    }
+}
+
+/// A post that starts a run.
+struct NewPost {
+    toolbox: Toolbox,
+    open_run: OpenRun,
+    keep: Keep,
+    add: Vec<UiMessage>,
+    /// The size of the chat with the post, in bytes of JSON.
+    bytes: usize,
+    /// The messages of the chat with the post, if they are known.
+    history: Option<Vec<UiMessage>>,
+}
+
+impl ChatActor {
+    /// Returns the size of the chat in bytes of JSON, with the message of the open run.
+    fn chat_bytes(&self) -> usize {
+        let others = self.record().map_or(0, |record| record.bytes);
+        match self.active() {
+            Some(active) if active.run.has_content() => others + json_bytes(&active.run.snapshot()),
+            Some(_) | None => others,
+        }
+    }
+
+    /// Returns the size of what a new run keeps of the chat.
+    fn kept_bytes(&self, keep: Keep, messages: &[UiMessage]) -> usize {
+        match keep {
+            Keep::All => self.chat_bytes(),
+            Keep::First(kept) => messages.iter().take(kept).map(json_bytes).sum(),
+        }
+    }
+
+    /// Counts one more open run of the user, unless the user has too many here and at other instances, or keeps too much for a chat that
+    /// grows by so many bytes. Posts of the same moment do not see each other's chats and bytes.
+    async fn enter(&mut self, owner: &Owner, growth: usize) -> Result<OpenRun, SubmitError> {
+        let limits = &self.services.settings.limits;
+        let runs = if self.active().is_none() { limits.runs_per_owner } else { None };
+        let chats = if self.record().is_none() { limits.chats_per_owner } else { None };
+        let bytes = if growth > 0 { limits.bytes_per_owner } else { None };
+        let kept = if runs.is_some() || chats.is_some() || bytes.is_some() {
+            self.services.store.kept(owner, &self.services.lease.instance).await?
+        } else {
+            Kept::default()
+        };
+        if let Some(limit) = chats
+            && kept.chats >= limit.get()
+        {
+            return Err(SubmitError::TooManyChats(limit.get()));
+        }
+        if let Some(limit) = bytes
+            && kept.bytes.saturating_add(growth) > limit
+        {
+            return Err(SubmitError::TooManyBytes { bytes: kept.bytes, growth, limit });
+        }
+        let entered = self.services.open_runs.try_enter(owner, runs, kept.runs_elsewhere);
+        entered.map_err(SubmitError::TooManyRuns)
+    }
+
+    /// Ends the open run because the user goes on without it; outputs that come along are accepted. Returns whether there was one.
+    async fn supersede(&mut self, submission: &Submission) -> Result<bool, SubmitError> {
+        let Chat::Active(active) = &mut self.state else { return Ok(false) };
+        let mut posted = submission.body.messages.iter();
+        let outputs = match posted.find(|message| message.id.as_ref() == Some(&active.run.message)) {
+            Some(message) => active.run.new_answers(&message.parts),
+            None => Vec::new(),
+        };
+        active.apply(Event::Superseded(outputs)).await?;
+        self.leave_finished_run();
+        Ok(true)
+    }
+
+    async fn start_run(
+        &mut self,
+        submission: &Submission,
+        policies: Arc<PolicySnapshot>,
+        post: NewPost,
+    ) -> Result<Following, SubmitError> {
+        let NewPost { toolbox, open_run, keep, add, bytes, history } = post;
+        let Submission { owner, body, hold, address: _ } = submission;
+        let services = self.services.clone();
+        let profile = self.profile_of(submission);
+        let request = RunRequest {
+            id: RunId::new(services.ids.next("run_")),
+            message: MessageId::new(services.ids.next("msg_")),
+            model: services.model.name().to_owned(),
+            profile,
+            hold: hold.unwrap_or(services.settings.hold),
+            tools: body.tools.clone(),
+            system: body.system.clone(),
+            call_settings: services.settings.limits.capped(&body.call_settings),
+            tool_choice: body.tool_choice.clone(),
+        };
+        let run = Run::new(request, services.clock.now());
+        let mut changes = Vec::new();
+        // If this fails, the chat has to be read again.
+        let mut record = match std::mem::replace(&mut self.state, Chat::Unread) {
+            Chat::Idle(record) => {
+                changes.push(Change::Posted { profile });
+                if let Keep::First(keep) = keep {
+                    changes.push(Change::TruncateMessages { keep });
+                }
+                record
+            }
+            Chat::Absent => {
+                changes.push(Change::CreateChat { owner: owner.clone(), profile });
+                Record::new(self.mailbox.chat.clone(), owner.clone(), profile, services.lease.epoch())
+            }
+            Chat::Unread | Chat::Elsewhere(_) | Chat::Dormant { .. } | Chat::Active(_) => {
+                return Err(StoreError::Fenced.into());
+            }
+        };
+        record.profile = profile;
+        record.bytes = bytes;
+        changes.extend(add.into_iter().map(|message| Change::PutMessage(Box::new(message))));
+        changes.push(Change::OpenRun {
+            run: run.id.clone(),
+            message: run.message.clone(),
+            driver: services.lease.instance.clone(),
+        });
+        let settings = serde_json::to_value(&run.settings);
+        let settings = settings.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        changes.push(Change::PutSettings { run: run.id.clone(), settings });
+        self.mailbox.note_owner(Some(owner.clone()));
+        let log = Writer::new(run.id.clone());
+        let reader = log.read(profile, Start::default());
+        let new = NewRun { run, log, policies, toolbox, open_run, changes, history };
+        let active = ActiveRun::begin(services, record, new).await?;
+        let following = active.follow(reader);
+        self.state = Chat::Active(Box::new(active));
+        Ok(following)
+    }
+
+    fn profile_of(&self, submission: &Submission) -> Profile {
+        submission.body.fermata.client.unwrap_or(self.services.settings.client)
+    }
+
+    /// A client has posted the assistant's message again: it answers something, or it is behind, or there is nothing to do.
+    async fn continue_run(
+        &mut self,
+        submission: &Submission,
+        posted: &PostedMessage,
+        messages: &[UiMessage],
+    ) -> Result<Following, SubmitError> {
+        let Some(id) = &posted.id else { return Err(SubmitError::nothing_new()) };
+        let profile = self.profile_of(submission);
+        let services = self.services.clone();
+        if let Chat::Active(active) = &mut self.state
+            && active.run.message == *id
+        {
+            let hold = submission.hold.unwrap_or(services.settings.hold);
+            return active.continue_with(posted, profile, hold, submission.address).await;
+        }
+        let shown = shown_by(&posted.parts);
+        let message =
+            messages.iter().find(|message| message.id == *id).ok_or_else(SubmitError::nothing_new)?;
+        if !claims_settled_call(message, &shown) {
+            return Err(SubmitError::nothing_new());
+        }
+        let policies = services.policies.current();
+        let runs_on_server = |tool: &str| policies.toolbox.find(tool).is_some();
+        let chunks = heal_finished(message, &shown, runs_on_server).ok_or_else(SubmitError::nothing_new)?;
+        if let Some(record) = self.record_mut() {
+            record.profile = profile;
+            record.commit(&services, vec![Change::Posted { profile }]).await?;
+        }
+        let run = RunId::new(services.ids.next("run_"));
+        let reader = Reader::of(run.clone(), profile, chunks);
+        Ok(Following { chat: self.mailbox.chat.clone(), run, reader })
+    }
+}
+
+/// Returns the chat's messages with the post.
+fn history(mut messages: Vec<UiMessage>, keep: Keep, add: &[UiMessage]) -> Vec<UiMessage> {
+    if let Keep::First(keep) = keep {
+        messages.truncate(keep);
+    }
+    messages.extend(add.iter().cloned());
+    messages
+}
+
+/// A file that a model would not be handed is refused while its sender is there to read why. Older messages of an imported history
+/// are taken as they are; the model is told where their files are.
+fn check_files(posted: Option<&UiMessage>, file_urls: &FileUrls) -> Result<(), SubmitError> {
+    let parts = posted.into_iter().flat_map(|message| message.parts.iter().enumerate());
+    for (at, part) in parts {
+        let UiPart::File(file) = part else { continue };
+        if let Err(refusal) = file_urls.check(&file.url) {
+            return Err(SubmitError::Invalid(format!(
+                "The file in parts[{at}] of the last message cannot be shown to the model: {refusal}. {}",
+                file_urls.hint()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The tools of a run that this post starts.
+fn check_tools(
+    submission: &Submission,
+    current: &PolicySnapshot,
+    limits: &Limits,
+) -> Result<Toolbox, SubmitError> {
+    let body = &submission.body;
+    let limits = PostedLimits { bytes: limits.tool_bytes, patterns: limits.patterns };
+    let toolbox = current.toolbox.with_browser_tools(&body.tools, limits).map_err(|error| match error {
+        ToolboxError::NameTaken(name) => SubmitError::ToolNameTaken(name),
+        ToolboxError::BadName(_) | ToolboxError::BadSchema { .. } | ToolboxError::TooMuch(_) => {
+            SubmitError::Invalid(format!("In tools: {error}."))
+        }
+    })?;
+    if let Some(ToolChoice::Tool(name)) = &body.tool_choice
+        && toolbox.find(name).is_none()
+    {
+        let known = toolbox.specs().map(|spec| spec.name.clone()).collect();
+        return Err(SubmitError::UnknownTool { name: name.clone(), known });
+    }
+    Ok(toolbox)
+}

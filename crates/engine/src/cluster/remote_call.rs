@@ -1,0 +1,118 @@
+//! Calls to the instance that owns a chat.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use dashmap::DashMap;
+use fermata_protocol::ChatId;
+use serde_json::value::RawValue;
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    Cluster,
+    message::{Message, Number},
+};
+use crate::{mail::MailError, request::Request, store::InstanceId};
+
+/// The interval in which a caller looks whether the other instance is still alive.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// The time after which a message or its reply counts as lost. A post is not sent again for this alone.
+const LOST_AFTER: Duration = Duration::from_secs(3);
+
+/// The calls of this instance that wait for a reply.
+#[derive(Default)]
+pub(super) struct RemoteCalls {
+    waiting: DashMap<Number, oneshot::Sender<Option<Box<RawValue>>>>,
+    next: AtomicU64,
+}
+
+/// The reason for which a call has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// The instance is gone or does not own the chat: another one does, or will.
+    NotOwner,
+    /// The instance may have done what it was asked, and is gone, or its reply was lost.
+    OutcomeUnknown,
+    /// No instance can be reached.
+    Unreachable,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Calls the instance that owns a chat, and waits for its result as JSON.
+    pub async fn call(
+        &self,
+        to: &InstanceId,
+        chat: &ChatId,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, CallError> {
+        let Some(transport) = &self.transport else { return Err(CallError::Unreachable) };
+        let is_post = matches!(request, Request::Submit(_));
+        let number = self.calls.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, reply) = oneshot::channel();
+        self.calls.waiting.insert(number, sender);
+        let _waiting = Waiting { calls: &self.calls, number };
+        let (sent_at, heartbeats) = (Instant::now(), self.heartbeats.load(Ordering::Relaxed));
+        let message = Message::Call {
+            number,
+            from: self.instance().clone(),
+            chat: chat.clone(),
+            request: Box::new(request),
+        };
+        match transport.send(to, vec![message.to_bytes()]).await {
+            Ok(()) => {}
+            Err(MailError::NoBox) => return Err(CallError::NotOwner),
+            Err(MailError::Unavailable(error)) => {
+                tracing::warn!(%chat, %to, %error, "the instance that owns the chat cannot be called");
+                return Err(CallError::Unreachable);
+            }
+        }
+        tokio::pin!(reply);
+        loop {
+            match tokio::time::timeout(CHECK_INTERVAL, &mut reply).await {
+                Ok(Ok(Some(result))) => return Ok(result),
+                Ok(Ok(None)) => return Err(CallError::NotOwner),
+                Ok(Err(_)) => return Err(CallError::OutcomeUnknown),
+                Err(_) => {}
+            }
+            // An instance that has just started is not known to be alive yet, so what counts is a heartbeat after the call was sent.
+            let is_dead = self.heartbeats.load(Ordering::Relaxed) > heartbeats + 1 && !self.is_alive(to);
+            let is_lost = !is_post && sent_at.elapsed() >= LOST_AFTER;
+            if is_dead || is_lost || Instant::now() >= deadline {
+                return Err(CallError::OutcomeUnknown);
+            }
+        }
+    }
+}
+
+/// A call that waits for its reply, until this is dropped.
+struct Waiting<'a> {
+    calls: &'a RemoteCalls,
+    number: Number,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.calls.waiting.remove(&self.number);
+    }
+}
+
+// === impl RemoteCalls ===
+
+impl RemoteCalls {
+    /// Hands a reply to the caller that waits for it, if it still does.
+    pub fn resolve(&self, number: Number, result: Option<Box<RawValue>>) {
+        if let Some((_, waiting)) = self.waiting.remove(&number) {
+            let _ = waiting.send(result);
+        }
+    }
+
+    /// Tells all callers that no reply will come.
+    pub fn lose_all(&self) {
+        self.waiting.clear();
+    }
+}

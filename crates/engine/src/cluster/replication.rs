@@ -1,0 +1,276 @@
+//! Replication of run logs to the instances whose readers follow them.
+//!
+//! A log is replicated once to an instance, however many readers it has there, and only for as long as it has any. Its replica is read like
+//! any other log. A replica that may lack something ends as moved, so that its readers look for their run again.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use fermata_protocol::UiChunk;
+use futures::FutureExt;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Cluster, OutgoingReply, ReaderMessage,
+    message::{Message, Number, ReplicatedLog},
+};
+use crate::{
+    Following, Reader,
+    run_log::{Ending, RunLog, Start, Writer},
+    store::InstanceId,
+};
+
+/// The interval in which an idle log sends an empty part: if the last message was lost, nothing else would tell.
+const SIGN_INTERVAL: Duration = Duration::from_secs(10);
+/// The number of checks in a row after which a replica without readers is dropped.
+const MAX_IDLE_CHECKS: u32 = 3;
+
+/// The replicated logs of this instance, in both directions.
+#[derive(Default)]
+pub(super) struct Replication {
+    // Both are held for a few instructions or for encoding the chunks of a message, never across an await.
+    outgoing: Mutex<HashMap<(usize, InstanceId), Outgoing>>,
+    replicas: Mutex<HashMap<(InstanceId, Number), Replica>>,
+    next: AtomicU64,
+}
+
+/// A log of this instance that is replicated to another one.
+struct Outgoing {
+    number: Number,
+    unfollowed: CancellationToken,
+}
+
+/// A log whose writer is another instance.
+struct Replica {
+    writer: Writer,
+    /// The number of its messages that have come.
+    parts: u64,
+    /// The number of checks in a row that found no reader.
+    idle_checks: u32,
+    heard_at: Instant,
+}
+
+/// The content of a message of a replicated log.
+pub(super) enum Part {
+    Chunks(Vec<(u64, String)>),
+    End(Option<Vec<UiChunk>>),
+}
+
+// === outgoing ===
+
+impl OutgoingReply<'_> {
+    /// Returns a reader of a run in the form in which a reply carries it; its log is replicated after the reply.
+    pub fn export_reader(&mut self, following: Following) -> ReaderMessage {
+        let (log, profile, Start { after, prelude }) = following.reader.beginning();
+        if let Some(log) = log {
+            let (replicated, replicate) = Replication::replicate(self.cluster, log, &self.to);
+            self.log = Some(replicated);
+            self.replicate = replicate.map(FutureExt::boxed);
+        }
+        ReaderMessage { run: following.run, profile, after, prelude, log: self.log.clone() }
+    }
+}
+
+impl Replication {
+    /// Returns the replicated log of an instance, and, if it is new, the future that sends it.
+    fn replicate(
+        cluster: &Arc<Cluster>,
+        log: &Arc<RunLog>,
+        to: &InstanceId,
+    ) -> (ReplicatedLog, Option<impl Future<Output = ()> + use<>>) {
+        let logs = &cluster.logs;
+        // The address identifies the log for as long as the future holds it.
+        let key = (Arc::as_ptr(log) as usize, to.clone());
+        let mut outgoing = lock(&logs.outgoing);
+        let known = outgoing.get(&key).map(|known| known.number);
+        let number = known.unwrap_or_else(|| logs.next.fetch_add(1, Ordering::Relaxed));
+        let replicated = ReplicatedLog {
+            from: cluster.instance().clone(),
+            number,
+            run: log.run().clone(),
+            is_new: known.is_none(),
+        };
+        if known.is_some() {
+            return (replicated, None);
+        }
+        let unfollowed = CancellationToken::new();
+        outgoing.insert(key.clone(), Outgoing { number, unfollowed: unfollowed.clone() });
+        let (cluster, log) = (cluster.clone(), log.clone());
+        let replicate = async move {
+            let stopping = cluster.services.shutdown.stopping.clone();
+            tokio::select! {
+                () = unfollowed.cancelled() => {}
+                () = stopping.cancelled() => {}
+                () = send_log(&cluster, &log, &key.1, number) => {}
+            }
+            let mut outgoing = lock(&cluster.logs.outgoing);
+            // The log may have begun to be replicated anew meanwhile.
+            if outgoing.get(&key).is_some_and(|known| known.number == number) {
+                outgoing.remove(&key);
+            }
+        };
+        (replicated, Some(replicate))
+    }
+
+    /// Ends the replication of a log that is no longer read.
+    pub fn unfollow(&self, number: Number, from: &InstanceId) {
+        lock(&self.outgoing).retain(|(_, to), known| {
+            let is_unfollowed = to == from && known.number == number;
+            if is_unfollowed {
+                known.unfollowed.cancel();
+            }
+            !is_unfollowed
+        });
+    }
+}
+
+async fn send_log(cluster: &Cluster, log: &RunLog, to: &InstanceId, number: Number) {
+    let (mut position, mut part) = (0, 0);
+    loop {
+        let from = cluster.instance().clone();
+        let next = tokio::time::timeout(SIGN_INTERVAL, log.after(position)).await.unwrap_or(Ok(Vec::new()));
+        let (message, is_last) = match next {
+            Ok(chunks) => {
+                position = chunks.last().map_or(position, |(seq, _)| *seq);
+                (Message::Chunks { log: number, from, part, chunks }, false)
+            }
+            Err(Ending::Closed(last)) => {
+                (Message::End { log: number, from, part, last: Some(last.to_vec()) }, true)
+            }
+            Err(Ending::Moved | Ending::Leaving(_)) => {
+                (Message::End { log: number, from, part, last: None }, true)
+            }
+        };
+        if !cluster.deliver(to, &message).await || is_last {
+            return;
+        }
+        part += 1;
+    }
+}
+
+// === replicas ===
+
+impl Cluster {
+    /// Returns a reader that came with a reply. If its replica has ended meanwhile, the reader looks for its run again.
+    pub fn import_reader(&self, message: ReaderMessage) -> Reader {
+        let ReaderMessage { run, profile, after, prelude, log } = message;
+        let Some(log) = log else { return Reader::of(run, profile, prelude) };
+        let start = Start { after, prelude };
+        match lock(&self.logs.replicas).get_mut(&(log.from, log.number)) {
+            Some(replica) => {
+                replica.idle_checks = 0;
+                replica.writer.read(profile, start)
+            }
+            None => {
+                let mut gone = Writer::new(log.run);
+                gone.end_moved();
+                gone.read(profile, start)
+            }
+        }
+    }
+}
+
+impl Replication {
+    /// Makes sure that there is a replica for what is going to come. Returns `false` if a replica of what has come was dropped already.
+    pub fn expect(&self, log: &ReplicatedLog) -> bool {
+        let mut replicas = lock(&self.replicas);
+        let key = (log.from.clone(), log.number);
+        if log.is_new {
+            replicas.entry(key.clone()).or_insert_with(|| Replica {
+                writer: Writer::new(log.run.clone()),
+                parts: 0,
+                idle_checks: 0,
+                heard_at: Instant::now(),
+            });
+        }
+        replicas.contains_key(&key)
+    }
+
+    /// Takes a part of a log. Returns `false` if the log is not wanted here.
+    pub fn take(&self, from: &InstanceId, number: Number, part: u64, content: Part) -> bool {
+        let mut replicas = lock(&self.replicas);
+        let key = (from.clone(), number);
+        let Some(replica) = replicas.get_mut(&key) else { return false };
+        if part < replica.parts {
+            return true;
+        }
+        replica.heard_at = Instant::now();
+        let is_next = part == replica.parts;
+        replica.parts += 1;
+        match content {
+            Part::Chunks(chunks) if is_next && replica.append(&chunks) => true,
+            Part::End(Some(last)) if is_next => {
+                replica.writer.end(last);
+                replicas.remove(&key);
+                true
+            }
+            // A part is missing, or the run goes on elsewhere.
+            Part::Chunks(_) | Part::End(_) => {
+                replica.writer.end_moved();
+                replicas.remove(&key);
+                false
+            }
+        }
+    }
+
+    /// Sends the readers of replicas to look for their runs, if `is_gone` says so of the writer.
+    pub fn lose(&self, is_gone: impl Fn(&InstanceId) -> bool) {
+        lock(&self.replicas).retain(|(from, _), replica| {
+            let is_kept = !is_gone(from);
+            if !is_kept {
+                replica.writer.end_moved();
+            }
+            is_kept
+        });
+    }
+
+    /// Ends all replicas, because this instance ends.
+    pub fn end(&self, last: &[UiChunk]) {
+        for (_, mut replica) in lock(&self.replicas).drain() {
+            replica.writer.end(last.to_vec());
+        }
+    }
+
+    /// Removes replicas that have had no reader for a while, or of which nothing is heard, and returns them.
+    pub fn remove_idle(&self) -> Vec<(InstanceId, Number)> {
+        let mut idle = Vec::new();
+        lock(&self.replicas).retain(|key, replica| {
+            replica.idle_checks = if replica.writer.has_readers() { 0 } else { replica.idle_checks + 1 };
+            let silence = if replica.parts == 0 { SIGN_INTERVAL } else { 3 * SIGN_INTERVAL };
+            let is_idle = replica.idle_checks >= MAX_IDLE_CHECKS || replica.heard_at.elapsed() > silence;
+            if is_idle {
+                replica.writer.end_moved();
+                idle.push(key.clone());
+            }
+            !is_idle
+        });
+        idle
+    }
+}
+
+// === impl Replica ===
+
+impl Replica {
+    /// Appends chunks. Returns `false` if one of them cannot be read.
+    fn append(&mut self, chunks: &[(u64, String)]) -> bool {
+        let mut read = Vec::with_capacity(chunks.len());
+        for (seq, text) in chunks {
+            let Ok(chunk) = UiChunk::from_record(text) else { return false };
+            read.push((*seq, chunk));
+        }
+        self.writer.stage(&read);
+        self.writer.publish();
+        true
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

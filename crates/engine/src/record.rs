@@ -1,0 +1,78 @@
+//! A chat that exists, as this process knows it.
+
+use fermata_protocol::{ChatId, Profile};
+use fermata_tools::{Grants, Owner, grants};
+
+use crate::{
+    services::Services,
+    store::{Change, ChatRecord, Fence, StoreError},
+};
+
+/// A chat, as of what this process has read or written last.
+pub(crate) struct Record {
+    pub chat: ChatId,
+    pub owner: Owner,
+    pub fence: Fence,
+    /// The client version of the last post.
+    pub profile: Profile,
+    /// The size of its messages in bytes of JSON, without the message of an open run.
+    pub bytes: usize,
+    /// The tools that the user has allowed for always.
+    pub grants: Grants,
+    /// The lease epoch in which the chat was read or last verified.
+    lease_epoch: u64,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Returns the record of a chat as it was saved. `lease_epoch` is that of the time before the chat was read.
+    pub fn read(chat: ChatId, saved: &ChatRecord, lease_epoch: u64) -> Self {
+        let open_message = saved.open_run.as_ref().map_or(0, |run| run.message_bytes);
+        Self {
+            chat,
+            owner: saved.owner.clone(),
+            fence: saved.fence,
+            profile: saved.profile,
+            bytes: saved.bytes.saturating_sub(open_message),
+            grants: grants(&saved.confirmations, &saved.grant_ends),
+            lease_epoch,
+        }
+    }
+
+    /// Returns the record of a chat that is about to be created.
+    pub fn new(chat: ChatId, owner: Owner, profile: Profile, lease_epoch: u64) -> Self {
+        Self { chat, owner, fence: Fence::NONE, profile, bytes: 0, grants: Grants::default(), lease_epoch }
+    }
+
+    /// Makes changes to the chat, unless another instance has changed it meanwhile.
+    pub async fn commit(&mut self, services: &Services, changes: Vec<Change>) -> Result<(), StoreError> {
+        let now = services.clock.now();
+        self.fence = services.store.commit(&self.chat, self.fence, now, changes).await?;
+        Ok(())
+    }
+
+    /// Looks whether the chat is still as this process knows it.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Fenced`] if it is not.
+    pub async fn verify(&self, services: &Services) -> Result<(), StoreError> {
+        if services.store.version(&self.chat).await? == Some(self.fence) {
+            Ok(())
+        } else {
+            Err(StoreError::Fenced)
+        }
+    }
+
+    /// As [`Record::verify`], if the lease of this instance was lost since it looked last, or may have been.
+    pub async fn verify_if_in_doubt(&mut self, services: &Services) -> Result<(), StoreError> {
+        // In this order: a renewal raises the epoch before it removes the doubt.
+        let is_in_doubt = services.lease.is_in_doubt();
+        let epoch = services.lease.epoch();
+        if is_in_doubt || epoch != self.lease_epoch {
+            self.verify(services).await?;
+            self.lease_epoch = epoch;
+        }
+        Ok(())
+    }
+}

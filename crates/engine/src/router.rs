@@ -1,0 +1,300 @@
+//! Brings each request to the instance that owns its chat.
+//!
+//! The question "here or elsewhere?" is asked here and nowhere else: a chat actor handles a request or gives it back with the owner's id,
+//! and the router calls that instance. Retries, and readers that look for their run again, live here, too.
+
+mod locator;
+mod recovery;
+mod serving;
+
+use std::{sync::Arc, time::Duration};
+
+use fermata_protocol::ChatId;
+use fermata_tools::{Check, Owner, Receipt};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
+
+use locator::ChatLocator;
+use recovery::Recovery;
+
+use crate::{
+    AnswerError, ChatView, Following, GrantedTool, Unavailable,
+    chat::{ChatActor, Delivered, Handle, Message},
+    cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
+    mailbox::{Full, Mailboxes},
+    request::{Answer, FindChecks, RemoteRequest},
+    services::Services,
+    store::{InstanceId, StoreError},
+};
+
+/// How long the owner of a chat is looked for: longer than it takes to notice that an instance has died.
+const OWNER_TIMEOUT: Duration = Duration::from_secs(15);
+/// The pause before the owner of a chat is looked for again.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// The number of readers that may look for their runs at a time, if an instance dies that had many.
+const MAX_REJOINING: usize = 64;
+
+/// The way of every request to its chat.
+pub(crate) struct Router {
+    services: Arc<Services>,
+    cluster: Arc<Cluster>,
+    mailboxes: Mailboxes<Message>,
+    recovery: Recovery,
+    rejoining: Semaphore,
+}
+
+/// Where a request belongs.
+enum Location {
+    /// To this instance, as far as the store knows.
+    Here,
+    /// To another instance, which owns the chat.
+    Elsewhere(InstanceId),
+    /// Nowhere: the chat belongs to another user.
+    Denied,
+}
+
+/// A reply in the form in which instances send it to each other.
+pub(crate) trait RemoteReply: Sized {
+    type Wire: Serialize + DeserializeOwned;
+
+    /// Writes the reply for another instance.
+    fn export(self, reply: &mut OutgoingReply<'_>) -> Self::Wire;
+
+    /// Reads the reply of another instance.
+    fn import(wire: Self::Wire, locator: &ChatLocator) -> Self;
+
+    /// Returns the reply of this instance's own chat actor, with readers that find their run again wherever it goes.
+    fn located(self, _: &ChatLocator) -> Self {
+        self
+    }
+}
+
+// === impl Router ===
+
+impl Router {
+    pub fn new(services: Arc<Services>, cluster: Arc<Cluster>) -> Self {
+        Self {
+            services,
+            cluster,
+            mailboxes: Mailboxes::default(),
+            recovery: Recovery::default(),
+            rejoining: Semaphore::new(MAX_REJOINING),
+        }
+    }
+
+    /// Makes a request to a chat, wherever it is, and waits for the reply.
+    pub async fn call<R>(self: &Arc<Self>, chat: &ChatId, request: R) -> Result<R::Reply, R::Error>
+    where
+        R: RemoteRequest + Handle,
+        R::Reply: RemoteReply,
+    {
+        if self.is_closed_to(chat) {
+            return Err(Unavailable::ShuttingDown.into());
+        }
+        let mut known_owner = match self.locate(chat, request.owner()).await? {
+            Location::Denied => return R::denied(),
+            Location::Here => None,
+            Location::Elsewhere(instance) => Some(instance),
+        };
+        let locator = ChatLocator::new(self, request.owner(), chat);
+        let is_idempotent = request.is_idempotent();
+        let deadline = Instant::now() + OWNER_TIMEOUT;
+        let mut request = request;
+        loop {
+            let owner = match known_owner.take() {
+                Some(owner) => owner,
+                None => match self.call_here(chat, request).await? {
+                    Delivered::Reply(result) => return result.map(|reply| reply.located(&locator)),
+                    Delivered::Elsewhere(owner, returned) => {
+                        request = returned;
+                        owner
+                    }
+                },
+            };
+            let error = match self.cluster.call(&owner, chat, request.clone().into(), deadline).await {
+                Ok(result) => {
+                    let result: Result<Result<<R::Reply as RemoteReply>::Wire, R::Error>, _> =
+                        serde_json::from_str(result.get());
+                    return match result {
+                        Ok(result) => result.map(|reply| R::Reply::import(reply, &locator)),
+                        Err(error) => {
+                            tracing::error!(%chat, %owner, %error, "the reply of the instance that owns the chat cannot be read");
+                            Err(Unavailable::Unreachable.into())
+                        }
+                    };
+                }
+                Err(error) => error,
+            };
+            let may_retry = match error {
+                CallError::NotOwner => true,
+                CallError::OutcomeUnknown => is_idempotent,
+                CallError::Unreachable => false,
+            };
+            if may_retry && Instant::now() < deadline {
+                sleep(RETRY_AFTER).await;
+                continue;
+            }
+            return Err(match error {
+                CallError::NotOwner => Unavailable::Unreachable,
+                // A message that could not be sent in time may arrive all the same.
+                CallError::Unreachable if is_idempotent => Unavailable::Unreachable,
+                CallError::Unreachable | CallError::OutcomeUnknown => Unavailable::OutcomeUnknown,
+            }
+            .into());
+        }
+    }
+
+    /// Delivers answers to pending calls.
+    pub async fn answer(
+        self: &Arc<Self>,
+        chat: &ChatId,
+        mut answer: Answer,
+    ) -> Result<Vec<Receipt>, AnswerError> {
+        self.check(chat, &mut answer).await;
+        self.call(chat, answer).await
+    }
+
+    /// Checks inputs and contents of an answer that have a schema, while the chat goes on. Whatever else is wrong with the answer, the
+    /// actor says so when it is given the answer.
+    async fn check(self: &Arc<Self>, chat: &ChatId, answer: &mut Answer) {
+        use fermata_protocol::AnswerKind;
+
+        let may_need_check = answer.answers.iter().any(|answer| match &answer.kind {
+            AnswerKind::Decision { input, .. } => input.is_some(),
+            AnswerKind::Elicited { .. } => true,
+            AnswerKind::Output { .. } | AnswerKind::Failure { .. } => false,
+        });
+        if !may_need_check || !matches!(self.locate(chat, &answer.owner).await, Ok(Location::Here)) {
+            return;
+        }
+        let Ok(Delivered::Reply(Ok(found))) = self.call_here(chat, FindChecks(answer.clone())).await else {
+            return;
+        };
+        if found.is_empty() {
+            return;
+        }
+        let (checks, subjects): (Vec<Check>, Vec<&str>) = found.into_iter().unzip();
+        let timeout = self.services.settings.limits.check_timeout;
+        let results = self.services.checker.check_all(checks, timeout).await;
+        let mut checked = Ok(());
+        for (subject, result) in subjects.iter().zip(results) {
+            if let Err(error) = result {
+                checked = Err(format!("{subject}: {error}."));
+                break;
+            }
+        }
+        answer.checked = Some(checked);
+    }
+
+    /// Makes a request to the chat's actor in this process, which is started if there is none.
+    async fn call_here<R: Handle>(
+        self: &Arc<Self>,
+        chat: &ChatId,
+        request: R,
+    ) -> Result<Delivered<R>, R::Error> {
+        let (message, reply) = Message::request(request);
+        self.send(chat, message);
+        // A request that finds no room is replied to, too.
+        match reply.await {
+            Ok(delivered) => Ok(delivered),
+            Err(_) if self.services.shutdown.draining.is_cancelled() => Err(Unavailable::ShuttingDown.into()),
+            Err(_) => Err(StoreError::Unavailable("the chat's actor has failed".into()).into()),
+        }
+    }
+
+    /// Puts a message into the mailbox of the chat's actor. Returns `false` if it is full; a request is refused as busy then.
+    fn send(self: &Arc<Self>, chat: &ChatId, message: Message) -> bool {
+        let start = |mailbox| {
+            let router = self.clone();
+            self.services.shutdown.tasks.spawn(async move {
+                let mut ended = recovery::OnEnd::new(&router, &mailbox);
+                ended.end = ChatActor::new(router.services.clone(), mailbox).run().await;
+            });
+        };
+        match self.mailboxes.send(chat, message, start) {
+            Ok(()) => true,
+            Err(Full(message)) => {
+                if let Message::Request(request) = message {
+                    request.refuse_as_busy();
+                }
+                false
+            }
+        }
+    }
+
+    /// Returns whether this instance is shutting down and nothing of this chat is at work here any more.
+    pub fn is_closed_to(&self, chat: &ChatId) -> bool {
+        self.services.shutdown.draining.is_cancelled() && !self.mailboxes.contains(chat)
+    }
+
+    /// Looks where a user's request belongs, before anything else of the chat is read and before its actor is disturbed, so that strangers
+    /// cost its user nothing. The actor looks once more, because the chat may change hands meanwhile.
+    async fn locate(&self, chat: &ChatId, owner: &Owner) -> Result<Location, StoreError> {
+        if self.mailboxes.belongs_to(chat, owner) {
+            return Ok(Location::Here);
+        }
+        let Some(known) = self.services.store.owner_of(chat).await? else { return Ok(Location::Here) };
+        if known.owner != *owner {
+            return Ok(Location::Denied);
+        }
+        match known.instance {
+            Some(instance) if instance != self.services.lease.instance => Ok(Location::Elsewhere(instance)),
+            Some(_) | None => Ok(Location::Here),
+        }
+    }
+}
+
+// === impl RemoteReply ===
+
+macro_rules! sent_as_it_is {
+    ($($reply:ty),*) => {$(
+        impl RemoteReply for $reply {
+            type Wire = Self;
+
+            fn export(self, _: &mut OutgoingReply<'_>) -> Self {
+                self
+            }
+
+            fn import(wire: Self, _: &ChatLocator) -> Self {
+                wire
+            }
+        }
+    )*};
+}
+
+sent_as_it_is!((), Vec<Receipt>, Vec<GrantedTool>, ChatView);
+
+impl RemoteReply for Following {
+    type Wire = ReaderMessage;
+
+    fn export(self, reply: &mut OutgoingReply<'_>) -> ReaderMessage {
+        reply.export_reader(self)
+    }
+
+    fn import(wire: ReaderMessage, locator: &ChatLocator) -> Self {
+        locator.import(wire)
+    }
+
+    fn located(self, locator: &ChatLocator) -> Self {
+        Self { reader: self.reader.located_by(locator.clone()), ..self }
+    }
+}
+
+impl RemoteReply for Option<Following> {
+    type Wire = Option<ReaderMessage>;
+
+    fn export(self, reply: &mut OutgoingReply<'_>) -> Option<ReaderMessage> {
+        self.map(|following| following.export(reply))
+    }
+
+    fn import(wire: Option<ReaderMessage>, locator: &ChatLocator) -> Self {
+        wire.map(|wire| Following::import(wire, locator))
+    }
+
+    fn located(self, locator: &ChatLocator) -> Self {
+        self.map(|following| following.located(locator))
+    }
+}

@@ -1,0 +1,189 @@
+//! Resuming runs that have no owner, and forgetting what is old.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fermata_protocol::ChatId;
+use tokio::time::{Instant, sleep};
+
+use super::Router;
+use crate::{
+    chat::{End, Message},
+    mailbox::Mailbox,
+    services::Services,
+    store::{ClockMark, StoreError},
+};
+
+/// The interval in which runs without an owner are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of chats with a call whose time is over that are woken at a time.
+const MAX_DUE: usize = 100;
+/// The number of chats that are resumed at a time because their run was at work: each may ask the model at once.
+const MAX_ORPHANS: usize = 50;
+/// The time for which a chat that cannot be resumed is left alone.
+const BACK_OFF: Duration = Duration::from_secs(60);
+/// The interval in which the time that has been reached is saved. More often would wake the disk of an idle server for nothing.
+const NOTE_TIME_INTERVAL: Duration = Duration::from_secs(600);
+/// The interval in which old rows are deleted.
+const FORGET_INTERVAL: Duration = Duration::from_secs(60);
+/// The number of rows that are deleted at a time, so that no request waits for long.
+const FORGET_BATCH: usize = 100;
+/// The time for which the log of a run that is over is kept, because its readers may still look for it.
+const KEEP_LOGS: Duration = Duration::from_secs(120);
+
+/// The chats whose actor has failed in this process.
+#[derive(Default)]
+pub(super) struct Recovery {
+    /// Chats to be woken with the next sweep: as long as this instance is alive, no other one resumes them. Held for an insert or a take.
+    requeued: Mutex<BTreeSet<ChatId>>,
+    /// Chats that hold something that cannot be read or changed, and when they may be tried again without a request. Held for a copy or
+    /// an insert.
+    backed_off: Mutex<BTreeMap<ChatId, Instant>>,
+}
+
+/// Notes how a chat actor ended, also if it panicked.
+pub(super) struct OnEnd {
+    router: Arc<Router>,
+    chat: ChatId,
+    pub end: End,
+}
+
+// === impl OnEnd ===
+
+impl OnEnd {
+    pub fn new(router: &Arc<Router>, mailbox: &Mailbox<Message>) -> Self {
+        // Unless the actor says otherwise, it has panicked.
+        Self { router: router.clone(), chat: mailbox.chat.clone(), end: End::Retry }
+    }
+}
+
+impl Drop for OnEnd {
+    fn drop(&mut self) {
+        let recovery = &self.router.recovery;
+        match self.end {
+            End::Passivated => {}
+            End::Retry => {
+                recovery.requeued().insert(self.chat.clone());
+            }
+            End::BackOff => {
+                recovery.backed_off().insert(self.chat.clone(), Instant::now() + BACK_OFF);
+            }
+        }
+    }
+}
+
+// === impl Recovery ===
+
+impl Recovery {
+    fn requeued(&self) -> MutexGuard<'_, BTreeSet<ChatId>> {
+        self.requeued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backed_off(&self) -> MutexGuard<'_, BTreeMap<ChatId, Instant>> {
+        self.backed_off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Router ===
+
+impl Router {
+    /// Resumes runs that have no owner, if they were at work or the time of a call is over, and forgets what is old. Goes on until it is
+    /// dropped.
+    pub async fn sweep(self: Arc<Self>) {
+        let mut forgot_at = Instant::now();
+        let mut noted = None;
+        loop {
+            if let Err(error) = self.resume_orphans().await {
+                tracing::warn!(%error, "runs without an owner could not be looked for");
+            }
+            note_time(&self.services, &mut noted).await;
+            if forgot_at.elapsed() >= FORGET_INTERVAL {
+                forgot_at = Instant::now();
+                if let Err(error) = forget(&self.services).await {
+                    tracing::warn!(%error, "old chats, logs and decisions could not be deleted");
+                }
+            }
+            sleep(SWEEP_INTERVAL).await;
+        }
+    }
+
+    async fn resume_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.services.lease.acquire().await?;
+        let backed_off: BTreeSet<ChatId> = {
+            let mut backed_off = self.recovery.backed_off();
+            backed_off.retain(|_, until| Instant::now() < *until);
+            backed_off.keys().cloned().collect()
+        };
+        // Chats that are left alone come first, as they grow old, and must not hide the others.
+        let (store, reached) = (&self.services.store, self.services.clock.reached());
+        let mut chats = store.due(reached, MAX_DUE + backed_off.len()).await?;
+        chats.extend(store.orphans(MAX_ORPHANS + backed_off.len()).await?);
+        chats.retain(|chat| !self.mailboxes.contains(chat) && !backed_off.contains(chat));
+        // An actor that is about to fail, too, has to be told, so these are not looked for among the actors.
+        chats.extend(std::mem::take(&mut *self.recovery.requeued()));
+        for chat in chats {
+            // The messages that fill a mailbox need not touch the run, so the chat is woken again with the next sweep.
+            if !self.send(&chat, Message::Wake) {
+                self.recovery.requeued().insert(chat);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has chat actors look whether they still own their chats after each loss of the lease, until it is dropped.
+    pub async fn follow_lease(self: Arc<Self>) {
+        let mut epoch = self.services.lease.epoch();
+        loop {
+            self.cluster.follow_heartbeat().await;
+            if self.services.lease.epoch() == epoch {
+                continue;
+            }
+            epoch = self.services.lease.epoch();
+            let instance = &self.services.lease.instance;
+            tracing::warn!(%instance, "the lease of this instance was lost, or may have been; other instances may own its chats");
+            for chat in self.mailboxes.chats() {
+                // If the mailbox is full, this is dropped: the epoch was raised before, and an actor compares it before each message that
+                // waits there.
+                self.send(&chat, Message::Verify);
+            }
+        }
+    }
+}
+
+/// Saves how far time has come, unless that was done a short while ago and has not changed.
+async fn note_time(services: &Services, noted: &mut Option<(Instant, ClockMark)>) {
+    let Some(mark) = services.clock.mark() else { return };
+    if let Some((at, before)) = *noted
+        && at.elapsed() < NOTE_TIME_INTERVAL
+        && before.doubted == mark.doubted
+    {
+        return;
+    }
+    *noted = Some((Instant::now(), mark));
+    if let Err(error) = services.store.note_time(mark).await {
+        tracing::warn!(%error, "the time that was reached could not be saved for the next start");
+    }
+}
+
+async fn forget(services: &Services) -> Result<(), StoreError> {
+    let (store, settings, now) = (&services.store, &services.settings, services.clock.reached());
+    if let Ok(before) = now.saturating_sub(KEEP_LOGS) {
+        while store.forget_logs(before, FORGET_BATCH).await? == FORGET_BATCH {
+            tokio::task::yield_now().await;
+        }
+    }
+    if let Some(Ok(before)) = settings.audit_keep.map(|keep| now.saturating_sub(keep)) {
+        while store.forget_audit(before, FORGET_BATCH).await? == FORGET_BATCH {
+            tokio::task::yield_now().await;
+        }
+    }
+    if let Some(Ok(before)) = settings.keep.map(|keep| now.saturating_sub(keep)) {
+        while store.forget(before, FORGET_BATCH).await? == FORGET_BATCH {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Everything that can happen to a run, and the one door through which it is told.
+
+use std::{net::IpAddr, time::Duration};
+
+use fermata_protocol::{Answer, AnswerKind, ElicitationId, Profile, ToolCallId};
+use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
+use serde_json::Value;
+
+use super::{
+    Context, Effects, Ending, Phase, Run,
+    answers::{Given, TakenElicited},
+};
+use crate::model::{ModelError, ModelEvent};
+
+/// Something that has happened to a run.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The run begins.
+    Begun,
+    /// This process has restored the run from what another one saved.
+    Resumed,
+    /// No process that resumed the run got on with it.
+    GivenUp,
+    /// The model has sent these events.
+    Model(Vec<ModelEvent>),
+    /// The model has failed.
+    ModelFailed(ModelError),
+    /// The inputs of the step's calls were checked against their schemas.
+    InputsChecked(Vec<(ToolCallId, Result<(), InputError>)>),
+    /// The resource of a call is locked for it.
+    LockGranted(ToolCallId),
+    /// A call has waited for its resource as long as it may.
+    LockTimedOut(ToolCallId),
+    /// Running calls show partial outputs.
+    Reported(Vec<(ToolCallId, Value)>),
+    /// A running call has failed and is about to run again. [`Effects::retries`] says whether it may.
+    Retries(ToolCallId),
+    /// A running call asks the user something. [`Effects::elicited`] says under which id, or why it cannot.
+    Elicits(ToolCallId, Elicitation),
+    /// A question is no longer of interest to the call that asked it.
+    Withdrawn(ElicitationId),
+    /// A call of the server or of an MCP server has ended.
+    Settled(ToolCallId, Result<Value, ToolError>),
+    /// Answers that [`Run::judge`] has accepted, and the address that they come from.
+    Answered {
+        answers: Vec<(usize, AnswerKind)>,
+        elicited: Vec<TakenElicited>,
+        given: Given,
+        address: Option<IpAddr>,
+    },
+    /// Calls were approved that the newest rules deny.
+    ApprovalsDenied(Vec<(usize, PolicyDecision)>),
+    /// Other tools are there than before.
+    ToolsChanged,
+    /// Calls have waited for their tools as long as they may.
+    ToolsMissed,
+    /// A question has waited for its answer as long as it may keep others from a resource.
+    QuestionTimedOut,
+    /// The readers have been held as long as they may.
+    HoldEnded,
+    /// A client goes on reading with a version and a hold of its own.
+    Followed { profile: Profile, hold: Duration },
+    /// The user goes on without the run; these outputs came along.
+    Superseded(Vec<Answer>),
+    /// The run has to end.
+    Ended(Ending),
+}
+
+impl Run {
+    /// Decides what follows from an event.
+    pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
+        let mut effects = Effects::default();
+        let out = &mut effects;
+        match event {
+            Event::Begun => effects = self.begin(),
+            Event::Resumed => effects = self.resume(context),
+            Event::GivenUp => self.give_up(context, out),
+            Event::Model(events) => {
+                for event in events {
+                    self.hear(event, context, out);
+                }
+            }
+            Event::ModelFailed(error) => {
+                if self.state.phase == Phase::Speaking {
+                    self.end(Ending::Failed(error), context, out);
+                }
+            }
+            Event::InputsChecked(results) => self.checked(results, context, out),
+            Event::LockGranted(call) => self.take_turn(&call, context, out),
+            Event::LockTimedOut(call) => self.miss_turn(&call, context, out),
+            Event::Reported(reports) => {
+                for (call, output) in reports {
+                    if output.to_string().len() <= context.limits.output_bytes {
+                        self.report(&call, output, out);
+                    }
+                }
+            }
+            Event::Retries(call) => out.retries = self.repeat(&call, context, out),
+            Event::Elicits(call, question) => {
+                out.elicited = Some(self.elicit(&call, question, context, out));
+            }
+            Event::Withdrawn(id) => self.withdraw(&id, context, out),
+            Event::Settled(call, outcome) => self.settle(&call, outcome, context, out),
+            Event::Answered { answers, elicited, given, address } => {
+                self.take(answers, elicited, given, &Context { address, ..context.clone() }, out);
+            }
+            Event::ApprovalsDenied(denied) => self.deny_approved(denied, context, out),
+            Event::ToolsChanged => self.find_tools(context, out),
+            Event::ToolsMissed => self.give_up_on_tools(context, out),
+            Event::QuestionTimedOut => self.end_questions(context, out),
+            Event::HoldEnded => self.let_go(context, out),
+            Event::Followed { profile, hold } => self.follow_on(profile, hold, context.now, out),
+            Event::Superseded(outputs) => self.supersede(&outputs, context, out),
+            Event::Ended(ending) => self.end(ending, context, out),
+        }
+        effects
+    }
+}

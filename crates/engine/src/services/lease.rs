@@ -1,0 +1,102 @@
+//! This process's lease: its right to own chats, among the instances that share a store.
+//!
+//! The lease is renewed with each heartbeat. An instance whose lease has run out may have lost its chats to others without knowing it,
+//! so each loss raises the lease epoch, and a chat actor that read its chat in an earlier epoch looks whether it still owns the chat.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::OnceCell, time::Instant};
+
+use super::Heartbeat;
+use crate::{
+    Store,
+    deployment_clock::DeploymentClock,
+    store::{Beat, InstanceId, LEASE, StoreError},
+};
+
+/// The interval between two heartbeats; several of them fit into a lease.
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The lease of this instance.
+pub(crate) struct Lease {
+    /// The id of this process among those that share the store.
+    pub instance: InstanceId,
+    /// Where the store is told that this instance is alive.
+    pub heartbeat: Heartbeat,
+    store: Arc<dyn Store>,
+    clock: Arc<DeploymentClock>,
+    acquired: OnceCell<()>,
+    epoch: AtomicU64,
+    /// The time at which the last successful renewal was sent. Held for a copy or a change.
+    renewed_at: Mutex<Instant>,
+}
+
+// === impl Lease ===
+
+impl Lease {
+    pub fn new(
+        instance: InstanceId,
+        heartbeat: Heartbeat,
+        store: Arc<dyn Store>,
+        clock: Arc<DeploymentClock>,
+    ) -> Self {
+        Self {
+            instance,
+            heartbeat,
+            store,
+            clock,
+            acquired: OnceCell::new(),
+            epoch: AtomicU64::new(0),
+            renewed_at: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Acquires the lease, once, and starts the clock. Chats may be owned, and the time is known, only after this has succeeded.
+    pub async fn acquire(&self) -> Result<(), StoreError> {
+        let join = || async {
+            let (store, instance, sent_at) = (self.store.clone(), self.instance.clone(), Instant::now());
+            let joined = self.heartbeat.run(async move { store.join(&instance).await }).await?;
+            self.clock.start(&joined, sent_at);
+            Ok(())
+        };
+        self.acquired.get_or_try_init(join).await.copied()
+    }
+
+    /// Renews the lease. This has to be called where heartbeats happen, see [`Heartbeat`].
+    pub async fn renew(&self) -> Result<Beat, StoreError> {
+        let begun_at = Instant::now();
+        self.acquire().await?;
+        let sent_at = Instant::now();
+        let beat = self.store.beat(&self.instance).await?;
+        self.clock.observe(beat.now, sent_at);
+        // A renewal that failed may have been the one that would have reported the loss.
+        if beat.was_dead || self.is_in_doubt() {
+            // The epoch is raised before the doubt is removed, so that at any time one of them tells of the loss.
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+        *self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner) = begun_at;
+        Ok(beat)
+    }
+
+    /// Gives the lease up: others may acquire all chats of this instance.
+    pub async fn give_up(&self) -> Result<(), StoreError> {
+        let (store, instance) = (self.store.clone(), self.instance.clone());
+        self.heartbeat.run(async move { store.leave(&instance).await }).await
+    }
+
+    /// Returns the lease epoch: the number of times that the lease was lost, as far as this instance knows.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Returns whether so much time has passed since the last renewal that others may have taken the lease for expired.
+    pub fn is_in_doubt(&self) -> bool {
+        self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= LEASE
+    }
+}
