@@ -379,7 +379,7 @@ scenario('a first question that may be of two chats is shown to none, and both a
   letGo(world, 'a');
   await other.toEnd();
   assert.deepEqual(states(other), []);
-  assert.match(world.server.log, /WARN.*question.*hand/);
+  assert.match(world.server.log, /WARN.*elicitation.*hand/);
   const again = await askingForColor(world, { id: 'again' });
   model.script(says('Red.'));
   await world.answer({ chatId: 'again', elicitationId: again.elicitationId, ...red });
