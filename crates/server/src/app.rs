@@ -1,4 +1,4 @@
-//! What every handler may use, and how it is built from the settings.
+//! The parts that handlers use, and how they are built from the settings.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,43 +16,33 @@ use crate::{
     tools::{self, NoteLimits},
 };
 
-/// The parts of a running server. Clones share them.
+/// A running server. Clones share its parts.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
-/// What an [`App`] is made of.
-pub struct Parts {
-    /// What happens in chats.
-    pub engine: Engine,
-    /// Who is asking.
-    pub auth: Auth,
-    /// Who may see the numbers.
-    pub operators: Operators,
-    /// How much a request body may take.
-    pub body_limits: BodyLimits,
-    /// How many streams each owner reads.
-    pub readers: Readers,
-    /// Pages elsewhere that may call.
-    pub cors_origins: Vec<Origin>,
-    /// What `/metrics` shows.
-    pub metrics: Metrics,
-    /// The name of the model that answers.
-    pub model: String,
-    /// The MCP servers whose tools the engine has.
-    pub mcp: Hub,
-    /// What is closed at the end; `None` where somebody else closes it.
-    pub database: Option<Database>,
+/// The parts of an [`App`]. Its methods document them.
+struct Parts {
+    engine: Engine,
+    auth: Auth,
+    operators: Operators,
+    body_limits: BodyLimits,
+    readers: Readers,
+    cors_origins: Vec<Origin>,
+    metrics: Metrics,
+    model: String,
+    mcp: Hub,
+    database: Database,
 }
 
-/// How long the start waits for MCP servers to list their tools. Those that take longer are used when they are there.
-const MCP_PATIENCE: Duration = Duration::from_secs(5);
+/// The time that the start waits for MCP servers to list their tools. The tools of slower servers are added later.
+const MCP_START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What all keys in Redis begin with. Deployments that share a Redis are kept apart by their cluster keys.
+/// The prefix of all keys in Redis. Deployments that share a Redis are told apart by their cluster keys.
 const REDIS_PREFIX: &str = "fermata";
 
-/// Why the parts cannot be put together.
+/// The reason why an [`App`] cannot be built.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the sentences of the causes say it")]
+#[expect(missing_docs, reason = "the causes have their own texts")]
 pub enum BuildError {
     #[error(transparent)]
     Model(#[from] fermata_providers::BuildError),
@@ -64,28 +54,23 @@ pub enum BuildError {
     ClusterKey(#[from] NoClusterKey),
     #[error(transparent)]
     Tools(#[from] fermata_tools::ToolboxError),
-    #[error("numbers cannot be recorded: {0}")]
+    #[error("the metrics recorder cannot be installed: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
 
 impl App {
-    /// Puts given parts together, for a program that brings its own.
-    pub fn new(parts: Parts) -> Self {
-        Self(Arc::new(parts))
-    }
-
-    /// Builds everything as the settings say. Needs a tokio runtime.
+    /// Builds a server from its settings. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// In words for the operator.
+    /// Returns an error if a part cannot be built, for example because the database cannot be opened.
     pub async fn build(config: &Config) -> Result<Self, BuildError> {
         Self::build_with(config, fermata_providers::build(config.provider()?)?).await
     }
 
-    /// As [`App::build`], with a model that the settings do not know of.
+    /// Builds a server from its settings, but with this model. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// In words for the operator.
+    /// Returns an error if a part cannot be built, for example because the database cannot be opened.
     pub async fn build_with(config: &Config, model: Arc<dyn Model>) -> Result<Self, BuildError> {
         let database = open(config).await?;
         let mail = mail(config, &database).await?;
@@ -102,10 +87,10 @@ impl App {
         })?;
         let auth = Auth::build(config);
         let (mcp, ()) = tokio::join!(start_mcp(config, &engine), auth.prepare());
-        Ok(Self::new(Parts {
+        let parts = Parts {
             engine,
             mcp,
-            database: Some(database),
+            database,
             auth,
             operators: Operators::build(config),
             body_limits: BodyLimits::of(config),
@@ -113,69 +98,69 @@ impl App {
             cors_origins: config.cors_origins.to_vec(),
             metrics: Metrics::install()?,
             model: name,
-        }))
+        };
+        Ok(Self(Arc::new(parts)))
     }
 
-    /// What happens in chats.
+    /// Returns the engine, which runs the chats.
     pub fn engine(&self) -> &Engine {
         &self.0.engine
     }
 
-    /// The MCP servers whose tools the engine has.
+    /// Returns the hub of the MCP servers whose tools the engine uses.
     pub fn mcp(&self) -> &Hub {
         &self.0.mcp
     }
 
-    /// Ends everything in good order: runs, then MCP servers, then the database.
+    /// Shuts the runs down, then the MCP servers, then the database.
     pub async fn shutdown(&self) {
         self.end_runs().await;
         self.close().await;
     }
 
-    /// Ends runs, which takes little more than `drain`, then MCP servers. Requests are answered all the while, though most by 503.
+    /// Shuts the runs down, which takes little more than `drain`, and then the MCP servers. Requests are still answered meanwhile, most of
+    /// them with 503.
     pub async fn end_runs(&self) {
         self.engine().shutdown().await;
         self.mcp().shutdown().await;
     }
 
-    /// Closes the database, once nobody is there any more who asks it.
+    /// Closes the database. No request may use it any more.
     pub async fn close(&self) {
-        if let Some(database) = &self.0.database {
-            database.close().await;
-        }
+        self.0.database.close().await;
     }
 
-    /// Who is asking.
+    /// Returns the part that identifies owners.
     pub fn auth(&self) -> &Auth {
         &self.0.auth
     }
 
-    /// Who may see the numbers.
+    /// Returns the access rules for the metrics.
     pub fn operators(&self) -> &Operators {
         &self.0.operators
     }
 
-    /// How much a request body may take.
+    /// Returns the limits on request bodies.
     pub fn body_limits(&self) -> &BodyLimits {
         &self.0.body_limits
     }
 
-    /// How many streams each owner reads.
+    /// Returns the counter of the streams that each owner reads.
     pub fn readers(&self) -> &Readers {
         &self.0.readers
     }
 
-    /// Pages elsewhere that may call.
+    /// Returns the origins of other sites whose pages may call the API.
     pub fn cors_origins(&self) -> &[Origin] {
         &self.0.cors_origins
     }
 
-    /// What `/metrics` shows.
+    /// Returns the metrics, which `/metrics` shows.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
-    /// The name of the model that answers.
+    /// Returns the name of the model that answers.
     pub fn model(&self) -> &str {
         &self.0.model
     }
@@ -186,39 +171,36 @@ async fn open(config: &Config) -> Result<Database, BuildError> {
     Ok(fermata_store::open(config.database_url.as_str(), &options).await?)
 }
 
-/// How instances reach each other. Nothing is connected yet, because the server starts and serves without Redis, too.
+/// Builds the transport between instances. It does not connect yet, because the server also starts without Redis.
 async fn mail(config: &Config, database: &Database) -> Result<Option<Arc<dyn Mail>>, BuildError> {
     let Some(url) = &config.redis_url else {
         return Ok(None);
     };
-    let (key, from) = match &config.cluster_key {
-        Some(key) => (key.clone(), "the one that is set"),
-        None => (database.cluster_key().await?, "the one in the database"),
+    let (key, source) = match &config.cluster_key {
+        Some(key) => (key.clone(), "from the settings"),
+        None => (database.cluster_key().await?, "from the database"),
     };
-    // Instances that do not reach each other have different keys; this shows it, and not the keys.
-    tracing::info!(
-        "what instances write to each other is sealed with the cluster key {}, {from}",
-        key.name()
-    );
+    // If instances cannot reach each other, their keys may differ. The name of a key shows that without revealing the key.
+    tracing::info!("messages between instances are sealed with the cluster key {} {source}", key.name());
     Ok(Some(Arc::new(RedisMail::connect(url.as_str(), REDIS_PREFIX, &key)?)))
 }
 
 async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
     let engine = engine.clone();
     let hub = Hub::start(config.mcp.clone(), move |tools| {
-        for fault in engine.set_tools(tools) {
-            tracing::warn!(%fault, "a tool of an MCP server is left out");
+        for error in engine.set_tools(tools) {
+            tracing::warn!(%error, "a tool of an MCP server was left out");
         }
     });
-    if !hub.ready(MCP_PATIENCE).await {
+    if !hub.ready(MCP_START_TIMEOUT).await {
         tracing::warn!(
-            "some MCP servers have not listed their tools yet; these are used when they are there"
+            "some MCP servers have not listed their tools yet; their tools are added when they do"
         );
     }
     hub
 }
 
-/// How much may be kept in notes.
+/// Returns the limits on notes.
 pub(crate) fn note_limits(config: &Config) -> NoteLimits {
     NoteLimits { bytes: config.max_note.0, per_owner: config.notes_per_owner.get() }
 }

@@ -1,7 +1,7 @@
-//! Who is asking.
+//! Authentication: the identification of a request's owner.
 //!
-//! A request to the API has an owner before its handler runs and before anything of its body is kept; a handler takes it as
-//! [`Identity`]. What the owner may do is not decided here: a chat of somebody else is not found, by the engine.
+//! A request to the API has an owner before its handler runs and before any of its body is kept; a handler gets it as [`Identity`].
+//! Authorization happens in the engine, which does not find another owner's chats.
 
 mod failures;
 mod jwt;
@@ -35,149 +35,160 @@ use crate::{
     extract::drain_unread,
 };
 
-/// Tells owners apart, and slows down those who guess.
+/// Identifies owners, and slows down clients that guess tokens.
 #[derive(Debug)]
 pub struct Auth {
-    way: Way,
+    method: AuthMethod,
     proxies: TrustedProxies,
     failures: Failures,
 }
 
-/// How owners are told apart.
+/// The way in which owners are identified.
 #[derive(Debug)]
-enum Way {
-    /// They are not: there is one. Pages of foreign sites are kept out, since nothing else would.
+enum AuthMethod {
+    /// There is one owner for all requests. Pages of other sites are refused, because nothing else protects the server from them.
     None(LocalOnly),
-    /// By a bearer token that the settings name.
+    /// A bearer token from the settings.
     Token(KnownTokens),
-    /// By a bearer token that somebody else has issued.
+    /// A bearer token from an external issuer.
     Jwt(Box<Jwt>),
-    /// By a header of the proxy in front.
+    /// A header that the proxy in front sets.
     Header(ProxiedUser),
-    /// By nothing that could be: nobody is let in.
-    Nothing,
+    /// Settings that are incomplete. Every request is refused.
+    Unusable,
 }
 
 /// The tokens of the settings that were read last.
 struct KnownTokens(RwLock<Arc<[Token]>>);
 
-/// Who asks, for handlers.
+/// The owner of a request, for handlers.
 #[derive(Clone, Debug)]
 pub struct Identity(pub Owner);
 
-/// Why a request has no owner.
+/// The reason why a request has no owner.
 enum Refusal {
-    /// It does not prove who sends it.
-    Unproven { detail: String, challenge: Option<String>, blame: Blame },
-    /// A proxy's header was sent by somebody else.
+    /// The request does not prove its owner.
+    Unproven { detail: String, challenge: Option<String>, suspicion: Suspicion },
+    /// The request has the proxy's header, but did not come from the proxy.
     Forged(String),
-    /// A page of another site sent it.
+    /// The request was sent by a page of another site.
     Foreign(ApiError),
-    /// What proves it cannot be checked now.
+    /// The proof cannot be checked at the moment.
     Unavailable(String),
 }
 
-/// What is to be thought of a request that does not prove who sends it.
+/// The degree to which a request without a valid proof may be an attack.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Blame {
-    /// It does not claim to; pages find out so that they need a token.
-    Nothing,
-    /// It claims what once was true, or is for another place. The log says so.
-    Claim,
-    /// It may be a guess. The log says so, and there may not be many.
+enum Suspicion {
+    /// The request has no proof. Pages send such requests to find out whether they need a token.
+    Harmless,
+    /// The request has a proof that is expired or meant for another server. It is logged.
+    InvalidClaim,
+    /// The request may be a guess. It is logged and counted.
     Guess,
 }
 
-/// The longest name of an owner, in characters.
+/// The limit on the name of an owner, in characters.
 const LONGEST_NAME: usize = 255;
 
 // === impl Auth ===
 
 impl Auth {
-    /// As the settings say.
+    /// Builds the authentication from the settings.
     pub fn build(config: &Config) -> Self {
-        let way = match config.auth {
-            AuthKind::None => Way::None(LocalOnly::new(config.cors_origins.to_vec(), config.hosts.to_vec())),
-            AuthKind::Token => Way::Token(KnownTokens(RwLock::new(config.tokens.to_vec().into()))),
-            // The settings were checked, so neither is missing.
-            AuthKind::Jwt => Jwt::build(config).map_or(Way::Nothing, |jwt| Way::Jwt(Box::new(jwt))),
+        let method = match config.auth {
+            AuthKind::None => {
+                AuthMethod::None(LocalOnly::new(config.cors_origins.to_vec(), config.hosts.to_vec()))
+            }
+            AuthKind::Token => AuthMethod::Token(KnownTokens(RwLock::new(config.tokens.to_vec().into()))),
+            // The settings were checked, so the keys and the header are there.
+            AuthKind::Jwt => match Jwt::build(config) {
+                Some(jwt) => AuthMethod::Jwt(Box::new(jwt)),
+                None => AuthMethod::Unusable,
+            },
             AuthKind::Header => match &config.user_header {
-                Some(header) => Way::Header(ProxiedUser::new(header.0.clone(), config.cors_origins.to_vec())),
-                None => Way::Nothing,
+                Some(header) => {
+                    AuthMethod::Header(ProxiedUser::new(header.0.clone(), config.cors_origins.to_vec()))
+                }
+                None => AuthMethod::Unusable,
             },
         };
         let proxies = TrustedProxies::new(config.trusted_proxies.to_vec());
-        Self { way, proxies, failures: Failures::default() }
+        Self { method, proxies, failures: Failures::default() }
     }
 
-    /// Fetches what the first request would have to wait for.
+    /// Fetches the keys for tokens, so that the first request does not have to wait for them.
     pub async fn prepare(&self) {
-        if let Way::Jwt(jwt) = &self.way {
+        if let AuthMethod::Jwt(jwt) = &self.method {
             jwt.prepare().await;
         }
     }
 
-    /// Takes other tokens from now on, if owners are told apart by tokens. Streams that are open stay open.
+    /// Replaces the tokens, if the settings name tokens. Open streams stay open.
     pub fn set_tokens(&self, tokens: &[Token]) {
-        if let Way::Token(known) = &self.way {
+        if let AuthMethod::Token(known) = &self.method {
             *known.0.write().unwrap_or_else(PoisonError::into_inner) = tokens.into();
         }
     }
 
-    /// The proxies whose headers are believed.
+    /// Returns the proxies whose headers are trusted.
     pub fn proxies(&self) -> &TrustedProxies {
         &self.proxies
     }
 
-    /// Whether a request must carry a token.
+    /// Returns whether a request must have a token.
     pub fn wants_token(&self) -> bool {
-        match self.way {
-            Way::None(_) | Way::Header(_) => false,
-            Way::Token(_) | Way::Jwt(_) | Way::Nothing => true,
+        match self.method {
+            AuthMethod::None(_) | AuthMethod::Header(_) => false,
+            AuthMethod::Token(_) | AuthMethod::Jwt(_) | AuthMethod::Unusable => true,
         }
     }
 
-    /// The owner of a request with these headers, which came on this connection.
+    /// Identifies the owner of a request from its headers and its connection.
     ///
     /// # Errors
-    /// 401 where nobody is known by them, or 429 where that has been so too often; 403 where a foreign page sent them.
+    /// Returns 401 if the request does not prove its owner, 429 if its address has sent too many such requests, 403 if a page of another
+    /// site sent it, and 503 if the proof cannot be checked at the moment.
     pub async fn identify(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Owner, ApiError> {
         let client = Client::of(extensions, headers, &self.proxies);
-        let found = match &self.way {
-            Way::None(local) => local.admit(headers).map(|()| Owner::anyone()).map_err(Refusal::Foreign),
-            Way::Token(tokens) => tokens.owner(headers),
-            Way::Jwt(jwt) => jwt.owner(headers).await,
-            Way::Header(user) => user.owner(headers, client, &self.proxies),
-            Way::Nothing => Err(Refusal::anonymous("This server lets nobody in.")),
+        let owner = match &self.method {
+            AuthMethod::None(local) => {
+                local.admit(headers).map(|()| Owner::anyone()).map_err(Refusal::Foreign)
+            }
+            AuthMethod::Token(tokens) => tokens.owner(headers),
+            AuthMethod::Jwt(jwt) => jwt.owner(headers).await,
+            AuthMethod::Header(user) => user.owner(headers, client, &self.proxies),
+            AuthMethod::Unusable => Err(Refusal::anonymous("This server accepts no requests.")),
         };
-        match found {
+        match owner {
             Ok(owner) => Ok(owner),
             Err(refusal) => Err(self.refuse(refusal, client).await),
         }
     }
 
     async fn refuse(&self, refusal: Refusal, client: Client) -> ApiError {
-        let (error, blame) = match refusal {
+        let (error, suspicion) = match refusal {
             Refusal::Foreign(error) => return error,
             Refusal::Unavailable(detail) => return ApiError::new(Code::Unavailable, detail),
-            Refusal::Forged(detail) => (ApiError::new(Code::Forbidden, detail), Blame::Guess),
-            Refusal::Unproven { detail, challenge, blame } => {
+            Refusal::Forged(detail) => (ApiError::new(Code::Forbidden, detail), Suspicion::Guess),
+            Refusal::Unproven { detail, challenge, suspicion } => {
                 let error = ApiError::new(Code::Unauthorized, detail);
                 let challenge = challenge.and_then(|challenge| HeaderValue::from_str(&challenge).ok());
                 match challenge {
-                    Some(challenge) => (error.with_header(header::WWW_AUTHENTICATE, challenge), blame),
-                    None => (error, blame),
+                    Some(challenge) => (error.with_header(header::WWW_AUTHENTICATE, challenge), suspicion),
+                    None => (error, suspicion),
                 }
             }
         };
-        if blame != Blame::Nothing {
-            self.failures.tell(client.address, error.detail());
+        if suspicion == Suspicion::Harmless {
+            return error;
         }
-        if blame != Blame::Guess {
+        self.failures.log(client.address, error.detail());
+        if suspicion == Suspicion::InvalidClaim {
             return error;
         }
         let Some(wait) = self.failures.note(client.address).await else { return error };
-        let detail = "Too many requests from your address did not prove who sends them. Send a token that this server knows, or wait.";
+        let detail = "Too many requests from your address had no valid token. Send a token that this server knows, or wait.";
         let wait = HeaderValue::from(wait.as_secs().max(1));
         ApiError::new(Code::TooManyFailures, detail).with_header(header::RETRY_AFTER, wait)
     }
@@ -186,7 +197,7 @@ impl Auth {
 // === impl KnownTokens ===
 
 impl KnownTokens {
-    /// Every token is compared, and each in constant time, so that the time taken tells nothing.
+    /// Compares every token, and each in constant time, so that the time that this takes reveals nothing.
     fn owner(&self, headers: &HeaderMap) -> Result<Owner, Refusal> {
         let given = bearer(headers)?;
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -208,7 +219,7 @@ impl fmt::Debug for KnownTokens {
 
 const SEND_A_TOKEN: &str = "Send a token that this server knows, as `Authorization: Bearer …`.";
 
-/// The token that a request carries.
+/// Returns the bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
     let given = headers.get(header::AUTHORIZATION).ok_or_else(|| Refusal::anonymous(SEND_A_TOKEN))?;
     match given.to_str().ok().and_then(|given| given.split_once(' ')) {
@@ -217,12 +228,12 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
     }
 }
 
-/// Compares in a time that tells nothing.
+/// Compares a secret in constant time.
 fn is_same(secret: &SecretString, given: &str) -> bool {
     secret.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
 }
 
-/// The owner of this name, if it can be one; else what is wrong with it.
+/// Returns the owner with this name, or a predicate that says what is wrong with the name.
 pub(crate) fn read_owner(name: &str) -> Result<Owner, &'static str> {
     if name.trim().is_empty() {
         Err("is empty")
@@ -239,40 +250,43 @@ pub(crate) fn read_owner(name: &str) -> Result<Owner, &'static str> {
 
 impl Refusal {
     fn anonymous(detail: impl Into<String>) -> Self {
-        Self::Unproven { detail: detail.into(), challenge: None, blame: Blame::Nothing }
+        Self::Unproven { detail: detail.into(), challenge: None, suspicion: Suspicion::Harmless }
     }
 
-    fn claim(detail: impl Into<String>) -> Self {
-        Self::Unproven { detail: detail.into(), challenge: None, blame: Blame::Claim }
+    fn invalid_claim(detail: impl Into<String>) -> Self {
+        Self::Unproven { detail: detail.into(), challenge: None, suspicion: Suspicion::InvalidClaim }
     }
 
     fn guess(detail: impl Into<String>) -> Self {
-        Self::Unproven { detail: detail.into(), challenge: None, blame: Blame::Guess }
+        Self::Unproven { detail: detail.into(), challenge: None, suspicion: Suspicion::Guess }
     }
 
-    /// Says in the header `www-authenticate` what was wrong.
+    /// Sets the header `www-authenticate`, which says what is wrong with a token.
     fn with_challenge(self, text: String) -> Self {
         match self {
-            Self::Unproven { detail, blame, .. } => Self::Unproven { detail, challenge: Some(text), blame },
+            Self::Unproven { detail, suspicion, .. } => {
+                Self::Unproven { detail, challenge: Some(text), suspicion }
+            }
             other @ (Self::Forged(_) | Self::Foreign(_) | Self::Unavailable(_)) => other,
         }
     }
 }
 
-/// Refuses what a page elsewhere sent for something that belongs to no owner: pages, numbers, the description. Where owners are told
-/// apart there is nothing to protect, because a page elsewhere has no token.
+/// Refuses requests from pages of other sites for resources without an owner, such as this server's own pages and its API description.
+///
+/// This applies only to a server without authentication. On any other, such a request reveals nothing that belongs to an owner.
 pub async fn keep_foreign_pages_out(
     State(app): State<App>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    if let Way::None(local) = &app.auth().way {
+    if let AuthMethod::None(local) = &app.auth().method {
         local.admit_visitor(request.headers())?;
     }
     Ok(next.run(request).await)
 }
 
-/// Finds the owner, or answers for the handler.
+/// Identifies the owner of a request for its handler, or answers with an error.
 pub async fn identify(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     match app.auth().identify(&parts.headers, &parts.extensions).await {
@@ -295,13 +309,13 @@ impl FromRequestParts<App> for Identity {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         match parts.extensions.get::<Self>() {
             Some(identity) => Ok(identity.clone()),
-            // A route outside the layer above is no less protected.
+            // A route without the middleware `identify` is protected all the same.
             None => app.auth().identify(&parts.headers, &parts.extensions).await.map(Self),
         }
     }
 }
 
-/// For rejections that cannot be.
+/// Converts the rejections of extractors that never fail.
 impl From<Infallible> for ApiError {
     fn from(never: Infallible) -> Self {
         match never {}

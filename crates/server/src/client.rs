@@ -1,7 +1,7 @@
-//! Who has sent a request, as an address: for the log, for limits, and for the record of decisions.
+//! The network address that a request came from, for the log, for limits and for the audit log.
 //!
-//! The one place that decides which address that is. Behind a proxy that the operator trusts it is what the proxy says in
-//! `x-forwarded-for`; everybody else's word in that header counts for nothing.
+//! Only this module determines it. Behind a proxy that the operator trusts, it is the address in the proxy's `x-forwarded-for`; on any other
+//! connection the header is ignored.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,31 +13,31 @@ use ipnet::IpNet;
 
 use crate::App;
 
-/// The proxies whose headers are believed.
+/// The networks of the proxies whose headers are trusted.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies(Vec<IpNet>);
 
-/// Who has sent a request. Both are `None` in a program that mounts the router and does not say who connects.
+/// The sender of a request. Both addresses are `None` if a program mounts the router without [`ConnectInfo`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Client {
-    /// Who holds the other end of the connection.
+    /// The address at the other end of the connection.
     pub peer: Option<IpAddr>,
-    /// Who has asked: the peer, or whom a trusted proxy names.
+    /// The address of the client: the peer, or the address that a trusted proxy names.
     pub address: Option<IpAddr>,
 }
 
-/// The header in which each proxy appends whom it was asked by.
+/// The header to which each proxy appends the address of its client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 // === impl TrustedProxies ===
 
 impl TrustedProxies {
-    /// Those with addresses in these networks.
+    /// Trusts the proxies in these networks.
     pub fn new(networks: Vec<IpNet>) -> Self {
         Self(networks)
     }
 
-    /// Whether the headers of whoever connects from there are believed.
+    /// Returns whether headers on connections from this address are trusted.
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
@@ -47,11 +47,11 @@ impl TrustedProxies {
 // === impl Client ===
 
 impl Client {
-    /// Reads a request's connection and headers.
+    /// Determines the sender of a request from its connection and its headers.
     pub fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &TrustedProxies) -> Self {
         let connected = extensions.get::<ConnectInfo<SocketAddr>>();
         let peer = connected.map(|ConnectInfo(address)| address.ip().to_canonical());
-        Self { peer, address: peer.map(|peer| asked_by(peer, headers, proxies)) }
+        Self { peer, address: peer.map(|peer| client_address(peer, headers, proxies)) }
     }
 }
 
@@ -63,8 +63,8 @@ impl FromRequestParts<App> for Client {
     }
 }
 
-/// Goes back from proxy to proxy for as long as each is trusted.
-fn asked_by(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies) -> IpAddr {
+/// Follows `x-forwarded-for` from proxy to proxy as long as each is trusted.
+fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies) -> IpAddr {
     let lines = headers.get_all(FORWARDED_FOR).iter().rev();
     let mut hops = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
     let mut address = peer;
@@ -76,12 +76,14 @@ fn asked_by(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies) -> IpAd
     address
 }
 
-/// An address, with or without a port.
+/// Parses an address with or without a port or brackets.
 fn read_hop(hop: &str) -> Option<IpAddr> {
     let hop = hop.trim();
-    let with_port = || hop.parse().ok().map(|address: SocketAddr| address.ip());
-    let bare = || hop.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
-    hop.parse().ok().or_else(with_port).or_else(bare).map(|address: IpAddr| address.to_canonical())
+    if let Ok(address) = hop.parse::<SocketAddr>() {
+        return Some(address.ip().to_canonical());
+    }
+    let bare = hop.strip_prefix('[').and_then(|hop| hop.strip_suffix(']')).unwrap_or(hop);
+    bare.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
 #[cfg(test)]
@@ -101,26 +103,26 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_who_connects_whatever_the_headers_say() {
+    fn without_a_trusted_proxy_it_is_the_peer_whatever_the_headers_say() {
         assert_eq!(address("192.0.2.1", &[]), "192.0.2.1");
         assert_eq!(address("192.0.2.1", &["10.0.0.1"]), "192.0.2.1");
         assert_eq!(address("::ffff:192.0.2.1", &["203.0.113.9"]), "192.0.2.1");
     }
 
     #[test]
-    fn behind_trusted_proxies_it_is_the_last_one_whom_none_of_them_is() {
+    fn behind_trusted_proxies_it_is_the_last_address_that_is_not_trusted() {
         for (forwarded, expected) in [
             (&["203.0.113.9"][..], "203.0.113.9"),
             (&["203.0.113.9, 10.2.2.2"], "203.0.113.9"),
             (&["203.0.113.9", "10.2.2.2"], "203.0.113.9"),
-            // Whatever the client wrote itself stands further left.
+            // What the client wrote itself is further left.
             (&["127.0.0.1, 203.0.113.9"], "203.0.113.9"),
             (&["8.8.8.8", "203.0.113.9:4711 , 10.2.2.2"], "203.0.113.9"),
             (&["[2001:db8::1]:443"], "2001:db8::1"),
             (&["[2001:db8::1]"], "2001:db8::1"),
             (&["2001:db8::1, fd00::7"], "2001:db8::1"),
             (&["::ffff:203.0.113.9"], "203.0.113.9"),
-            // Nothing more is known than who says so.
+            // The header does not name a client, so the last known address counts.
             (&[], "10.1.1.1"),
             (&["10.2.2.2"], "10.2.2.2"),
             (&["unknown"], "10.1.1.1"),
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_say_who_connects_gets_no_address() {
+    fn without_the_peer_there_is_no_address() {
         let mut headers = HeaderMap::new();
         headers.insert(FORWARDED_FOR, "203.0.113.9".parse().expect("a header"));
         assert_eq!(Client::of(&Extensions::new(), &headers, &TrustedProxies::default()), Client::default());

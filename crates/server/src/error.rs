@@ -1,13 +1,15 @@
-//! What goes wrong before a stream, as `application/problem+json`.
+//! Errors of requests, as `application/problem+json`.
 //!
-//! The only place that knows which failure has which status. A failure of the server itself is logged here, once, because
-//! here is where its cause is taken off; what a client reads carries no provider text, path or SQL.
+//! Only this module maps errors to statuses. It logs failures of the database once, with the request that failed; the response contains no
+//! provider text, path or SQL.
 
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 
 use axum::{
     Json,
+    extract::Request,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use fermata_engine::{AnswerError, ReadError, SubmitError, Unavailable, store::StoreError};
@@ -18,9 +20,8 @@ use utoipa::ToSchema;
 
 use crate::serve::Full;
 
-/// What a client can tell apart.
+/// The kind of an error, which clients can tell apart by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those on the wire, and `of` gives their statuses")]
 pub enum Code {
     InvalidJson,
     InvalidRequest,
@@ -49,38 +50,44 @@ pub enum Code {
     Unclear,
 }
 
-/// The longest detail. A list of as many tools as a request may bring by default fits.
+/// The limit on a detail, in bytes. It has room for the names of as many tools as a request may have by default.
 const MAX_DETAIL: usize = 10_000;
 
-/// A failure that becomes a response.
+/// An error that becomes a response.
 #[derive(Debug)]
 pub struct ApiError {
     code: Code,
     detail: String,
     state: Option<StateName>,
-    /// What says more than the code's own hint.
+    /// A header that replaces the code's own.
     header: Option<(HeaderName, HeaderValue)>,
+    /// The failure of the database that caused the error, for the log.
+    cause: Option<Cause>,
 }
 
-/// The body of a failure.
+/// The failure of the database behind a response.
+#[derive(Clone, Debug)]
+struct Cause(Arc<StoreError>);
+
+/// The body of an error response.
 #[derive(Serialize, ToSchema)]
 pub struct Problem {
-    /// Always `about:blank`: `code` tells problems apart.
+    /// Always `about:blank`. Programs tell errors apart by `code`.
     #[serde(rename = "type")]
     #[schema(example = "about:blank")]
     kind: &'static str,
-    /// The status in words.
+    /// The name of the status.
     #[schema(example = "Conflict")]
     title: &'static str,
     /// The status.
     #[schema(example = 409)]
     status: u16,
-    /// What to do about it.
+    /// A sentence for people that says what went wrong and what to do about it.
     detail: String,
-    /// What went wrong, for programs.
+    /// The name of the error, for programs.
     #[schema(example = "already_answered")]
     code: &'static str,
-    /// How far the call is, where an answer was refused.
+    /// The state of the call, if an answer was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "success")]
     state: Option<StateName>,
@@ -89,7 +96,7 @@ pub struct Problem {
 // === impl Code ===
 
 impl Code {
-    /// The status and the name on the wire.
+    /// Returns the status and the name on the wire.
     fn of(self) -> (StatusCode, &'static str) {
         match self {
             Self::InvalidJson => (StatusCode::BAD_REQUEST, "invalid_json"),
@@ -120,19 +127,19 @@ impl Code {
         }
     }
 
-    /// A header that says what to do next.
+    /// Returns a header that says what the client should do next.
     fn hint(self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::Unauthorized => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::TooManyRuns | Self::TooManyConnections | Self::TooManyReaders => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static("5")))
             }
-            // Nothing becomes of waiting by itself, unless old chats are forgotten (`keep`).
+            // Waiting helps only if old chats are deleted meanwhile, by their owner or by `keep`.
             Self::TooManyChats | Self::TooManyBytes => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static("60")))
             }
             Self::Unavailable => Some((header::RETRY_AFTER, HeaderValue::from_static("2"))),
-            // What is left of the body would be read as the next request.
+            // The rest of the body would be read as the next request.
             Self::SlowRequest => Some((header::CONNECTION, HeaderValue::from_static("close"))),
             Self::InvalidJson
             | Self::InvalidRequest
@@ -158,38 +165,38 @@ impl Code {
 // === impl ApiError ===
 
 impl ApiError {
-    /// A failure; `detail` is a sentence that a person can act on.
+    /// Creates an error. `detail` is a sentence that a person can act on.
     ///
-    /// What it quotes may be as long as a body, so it is cut.
+    /// A long detail is cut, because it may quote a whole body.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let mut detail = detail.into();
         if detail.len() > MAX_DETAIL {
             detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
             detail.push_str("… and more.");
         }
-        Self { code, detail, state: None, header: None }
+        Self { code, detail, state: None, header: None, cause: None }
     }
 
-    /// What an unknown chat is answered, and one of somebody else, which must not differ.
+    /// Creates the error for an unknown chat. A chat of another owner gets the same one, so that its existence is not revealed.
     pub fn no_such_chat() -> Self {
         ReadError::NotFound.into()
     }
 
-    /// What a panic becomes. The panic hook has logged it.
+    /// Creates the response for a panic in a handler. The panic hook has logged the panic.
     pub fn of_panic(_: Box<dyn Any + Send>) -> Response {
         Self::internal().into_response()
     }
 
     fn internal() -> Self {
-        Self::new(Code::Internal, "Something went wrong in the server; its log says what.")
+        Self::new(Code::Internal, "The server failed to handle this request; its log has the reason.")
     }
 
-    /// With this header, instead of the one that the code has.
+    /// Sets a header that replaces the code's own.
     pub(crate) fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
         Self { header: Some((name, value)), ..self }
     }
 
-    /// What to do about it.
+    /// Returns the sentence for people.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
@@ -213,8 +220,42 @@ impl IntoResponse for ApiError {
         };
         let mut headers = HeaderMap::from_iter(self.header.or_else(|| self.code.hint()));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        (status, headers, Json(problem)).into_response()
+        let mut response = (status, headers, Json(problem)).into_response();
+        if let Some(cause) = self.cause {
+            response.extensions_mut().insert(cause);
+        }
+        response
     }
+}
+
+/// Logs a failure of the database with the request that it made fail.
+pub(crate) async fn log_cause(request: Request, next: Next) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let response = next.run(request).await;
+    if let Some(Cause(error)) = response.extensions().get() {
+        let (path, status) = (uri.path(), response.status().as_u16());
+        match **error {
+            StoreError::Fenced => tracing::warn!(
+                %method,
+                path,
+                status,
+                %error,
+                "gave up on a request because other instances kept changing its chat"
+            ),
+            StoreError::BadCursor
+            | StoreError::Unavailable(_)
+            | StoreError::Unclear(_)
+            | StoreError::Corrupt(_)
+            | StoreError::Conflict(_) => tracing::error!(
+                %method,
+                path,
+                status,
+                %error,
+                "a request failed because of the database"
+            ),
+        }
+    }
+    response
 }
 
 impl From<Full> for ApiError {
@@ -222,11 +263,11 @@ impl From<Full> for ApiError {
         match full {
             Full::Server => Self::new(
                 Code::Unavailable,
-                "All of this server's connections are in use (max_connections); try again in a moment.",
+                "This server has no free connection (max_connections); try again in a moment.",
             ),
             Full::Address => Self::new(
                 Code::TooManyConnections,
-                "Your address has as many connections as this server allows one address (max_connections_per_address); close some.",
+                "Your address has reached the limit of connections (max_connections_per_address). Close some of them.",
             ),
         }
     }
@@ -248,25 +289,20 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let answer = match &error {
             StoreError::BadCursor => return Self::new(Code::InvalidRequest, error.to_string()),
-            // Nothing has failed: two instances wanted the chat at once, again and again.
-            StoreError::Fenced => {
-                tracing::warn!(%error, "a request was given up");
-                return Self::new(
-                    Code::Unavailable,
-                    "Another instance keeps changing this chat; try again in a moment.",
-                );
-            }
+            StoreError::Fenced => Self::new(
+                Code::Unavailable,
+                "Another instance keeps changing this chat; try again in a moment.",
+            ),
             StoreError::Unavailable(_) => {
                 Self::new(Code::Unavailable, "The database cannot be reached; try again in a moment.")
             }
             StoreError::Unclear(_) => Self::new(
                 Code::Unclear,
-                "The database was lost just then, and whether this was done is not known; look at the chat before you send it again.",
+                "The connection to the database was lost, so it is not known whether this was done. Look at the chat before you send it again.",
             ),
             StoreError::Corrupt(_) | StoreError::Conflict(_) => Self::internal(),
         };
-        tracing::error!(%error, "a request failed");
-        answer
+        Self { cause: Some(Cause(Arc::new(error))), ..answer }
     }
 }
 
@@ -334,7 +370,7 @@ impl From<ReadError> for ApiError {
     }
 }
 
-/// A text of the sender in a sentence: in quotes, and only its beginning where it is long.
+/// Quotes a text of a client for a sentence. A long text is cut.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{:?}", format!("{}…", &text[..end])),
@@ -342,10 +378,10 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// A tool's name as it is, and in quotes what cannot be one.
+/// Formats a tool's name for a sentence. A text that cannot be a tool's name is quoted.
 fn tool_name(text: String) -> String {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if text.len() <= 64 && text.bytes().all(allowed) { text } else { shortened(&text) }
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if text.len() <= 64 && text.bytes().all(is_allowed) { text } else { shortened(&text) }
 }
 
 #[cfg(test)]
@@ -353,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chat_that_is_busy_is_asked_again() {
+    fn a_client_of_a_busy_chat_is_asked_to_try_again() {
         for error in [
             ApiError::from(SubmitError::from(Unavailable::Busy)),
             ApiError::from(AnswerError::from(Unavailable::Busy)),
@@ -367,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chat_that_another_instance_has_is_asked_for_again() {
+    fn a_client_of_a_chat_that_another_instance_owns_is_asked_to_try_again() {
         for error in [
             ApiError::from(SubmitError::from(Unavailable::Unreachable)),
             ApiError::from(AnswerError::from(Unavailable::Unreachable)),

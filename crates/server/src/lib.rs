@@ -1,28 +1,30 @@
 //! Fermata over HTTP.
 //!
-//! What a chat is and what happens in it is the engine's; this crate reads settings and requests, says who is asking, and
-//! turns outcomes into responses. The binary `fermata` serves [`site`]; a Rust program may mount
-//! [`router`] beside its own routes.
+//! This crate reads settings and requests, identifies owners, and turns the engine's results into responses. What happens in a chat is
+//! decided by the engine. The binary `fermata` serves [`site`]; a Rust program may mount [`router`] beside its own routes.
 
-pub mod app;
-pub mod auth;
-pub mod client;
+mod app;
+mod auth;
+mod client;
 pub mod config;
-pub mod demo;
-pub mod error;
-pub mod extract;
+mod demo;
+mod error;
+mod extract;
 pub mod health;
-pub mod ids;
-pub mod metrics;
+mod ids;
+mod metrics;
 pub mod migrate;
-pub mod policy_test;
+pub mod policy_dry_run;
 pub mod readers;
 pub mod reload;
-pub mod routes;
+mod routes;
 pub mod serve;
 pub mod sse;
-pub mod tools;
+mod tools;
 
-pub use app::App;
+pub use app::{App, BuildError};
+pub use client::TrustedProxies;
 pub use demo::Demo;
-pub use routes::{operators_site, router, site};
+pub use error::ApiError;
+pub use ids::{RandomIds, SystemClock};
+pub use routes::{operators_site, router, site, when_full};

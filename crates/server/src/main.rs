@@ -1,4 +1,4 @@
-//! The binary: settings, log, socket, and an end in good order.
+//! The binary: settings, log, sockets and an orderly shutdown.
 
 mod log;
 
@@ -8,11 +8,10 @@ use anyhow::Context;
 use fermata_server::{
     App, Demo,
     config::{Config, ConfigError, Invocation},
-    health, migrate, operators_site, policy_test,
+    health, migrate, operators_site, policy_dry_run,
     reload::Reloader,
-    routes,
     serve::{ConnectionLimits, Server},
-    site,
+    site, when_full,
 };
 use tikv_jemallocator::Jemalloc;
 use tokio::{
@@ -21,18 +20,18 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The system's allocator keeps what large requests have taken; this one gives it back within seconds.
+/// The system's allocator keeps the memory that large requests have used; this one returns it within seconds.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// How long open connections may take to end after the last signal to them.
+/// The time that open connections have to end after they were asked to.
 const GRACE: Duration = Duration::from_secs(10);
-/// Connections at a time to the address of the operators.
-const OPERATORS: usize = 64;
-const NO_SIGNALS: &str = "signals cannot be received";
+/// The limit on concurrent connections to the operators' address.
+const OPERATOR_CONNECTIONS: usize = 64;
+const NO_SIGNALS: &str = "cannot listen for signals";
 
-/// The signals that end the server.
-struct Ends {
+/// The signals that shut the server down.
+struct ShutdownSignals {
     terminate: Signal,
     interrupt: Signal,
 }
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
         Err(error) => {
             #[expect(
                 clippy::print_stderr,
-                reason = "why the server does not run must be seen whatever the log's filter is"
+                reason = "the reason why the server does not run must be seen with every filter of the log"
             )]
             {
                 eprintln!("fermata: {error:#}");
@@ -59,7 +58,7 @@ fn start() -> anyhow::Result<()> {
         Err(ConfigError::Usage(usage)) => usage.exit(),
         Err(error @ ConfigError::Bad(_)) => return Err(error.into()),
     };
-    let runtime = || tokio::runtime::Runtime::new().context("the runtime cannot be started");
+    let runtime = || tokio::runtime::Runtime::new().context("cannot start the tokio runtime");
     match invocation {
         Invocation::Serve(config) => {
             log::begin();
@@ -67,7 +66,7 @@ fn start() -> anyhow::Result<()> {
         }
         Invocation::Check(report) => print(&report),
         Invocation::TestPolicy(config, call) => {
-            print(&runtime()?.block_on(policy_test::report(&config, &call))?)
+            print(&runtime()?.block_on(policy_dry_run::report(&config, &call))?)
         }
         Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config))?),
         Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config))?),
@@ -78,7 +77,7 @@ fn read_settings() -> Result<Invocation, ConfigError> {
     Invocation::read(std::env::args_os(), &|name| std::env::var(name).ok())
 }
 
-/// What was asked for goes to the standard output. Nobody who stops reading it is an error.
+/// Writes a report to the standard output. It is not an error if the reader closes the pipe.
 fn print(report: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(report.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -87,41 +86,44 @@ fn print(report: &str) -> anyhow::Result<()> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    // Before anything else: until it is listened for, the signal would end the process.
+    // This comes first, because the signal ends a process that does not listen for it.
     let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context(NO_SIGNALS)?;
     let listener = listen(config.bind).await?;
-    let address = listener.local_addr().context("the socket has no address")?;
+    let address = listener.local_addr().context("cannot read the address of the socket")?;
     let operators = match config.operator_bind {
         Some(address) => Some(listen(address).await?),
         None => None,
     };
     let app = App::build(&config).await?;
-    let mut ends = Ends::listen()?;
+    let mut signals = ShutdownSignals::listen()?;
     tracing::info!("listening on http://{address}, answered by the model {}", app.model());
     warn_of_demo(&config);
     let server = Server {
         routes: site(app.clone(), Demo::built()),
-        when_full: routes::when_full(app.clone()),
+        when_full: when_full(app.clone()),
         limits: ConnectionLimits::of(&config),
         proxies: app.auth().proxies().clone(),
     };
-    let over = CancellationToken::new();
-    let again = Reloader::new(app.clone(), config, Box::new(read_settings));
+    let shutdown = CancellationToken::new();
+    let reloader = Reloader::new(app.clone(), config, Box::new(read_settings));
     let tasks = TaskTracker::new();
-    tasks.spawn(tidy_metrics(app.clone(), over.clone()));
-    tasks.spawn(again.on_signal(hangups, over.clone()));
+    tasks.spawn(tidy_metrics(app.clone(), shutdown.clone()));
+    tasks.spawn(reloader.on_signal(hangups, shutdown.clone()));
     if let Some(listener) = operators {
         tracing::info!("listening for operators on http://{}", listener.local_addr()?);
-        let limits = ConnectionLimits { connections: OPERATORS, ..server.limits };
+        let limits = ConnectionLimits { connections: OPERATOR_CONNECTIONS, ..server.limits };
         let server = Server { routes: operators_site(app.clone()), limits, ..server.clone() };
-        tasks.spawn(serve_operators(server, listener, over.clone()));
+        tasks.spawn(serve_operators(server, listener, shutdown.clone()));
     }
     let serving = async {
         tokio::select! {
-            () = server.serve(listener, over.clone()) => {}
-            () = grace(&over) => tracing::warn!("connections were still open and were cut"),
+            () = server.serve(listener, shutdown.clone()) => {}
+            () = grace(&shutdown) => {
+                let after = humantime::format_duration(GRACE);
+                tracing::warn!(%address, "connections were still open {after} after the shutdown began and were closed");
+            }
         }
-        over.cancel();
+        shutdown.cancel();
         tasks.close();
         tasks.wait().await;
         app.close().await;
@@ -129,45 +131,45 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     };
     tokio::select! {
         ended = serving => ended,
-        () = ends.twice(&app, &over) => std::process::exit(1),
+        () = signals.shut_down(&app, &shutdown) => std::process::exit(1),
     }
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("{address} cannot be listened on"))
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-async fn serve_operators(server: Server, listener: TcpListener, over: CancellationToken) {
+async fn serve_operators(server: Server, listener: TcpListener, shutdown: CancellationToken) {
     tokio::select! {
-        () = server.serve(listener, over.clone()) => {}
-        () = grace(&over) => {}
+        () = server.serve(listener, shutdown.clone()) => {}
+        () = grace(&shutdown) => {}
     }
 }
 
 fn warn_of_demo(config: &Config) {
     if config.model.is_some() && config.openai_api_key.is_none() && config.openai_base_url.is_none() {
         tracing::warn!(
-            "a model is named, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
+            "the settings name a model, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
         );
     }
 }
 
-async fn tidy_metrics(app: App, over: CancellationToken) {
+async fn tidy_metrics(app: App, shutdown: CancellationToken) {
     let mut interval = tokio::time::interval(Duration::from_secs(5));
-    while over.run_until_cancelled(interval.tick()).await.is_some() {
+    while shutdown.run_until_cancelled(interval.tick()).await.is_some() {
         app.metrics().tidy();
     }
 }
 
-async fn grace(over: &CancellationToken) {
-    over.cancelled().await;
+async fn grace(shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
     tokio::time::sleep(GRACE).await;
 }
 
-// === impl Ends ===
+// === impl ShutdownSignals ===
 
-impl Ends {
-    /// From now on these signals do not end the process by themselves.
+impl ShutdownSignals {
+    /// Starts listening. From now on these signals do not end the process by themselves.
     fn listen() -> anyhow::Result<Self> {
         let listen = |kind| tokio::signal::unix::signal(kind).context(NO_SIGNALS);
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
@@ -180,18 +182,20 @@ impl Ends {
         }
     }
 
-    /// At the first signal, ends runs, still accepting connections, so that whoever asks hears that this instance is ending; then has
-    /// the connections end. Returns at the second signal.
-    async fn twice(&mut self, app: &App, over: &CancellationToken) {
+    /// Shuts the server down at the first signal, and returns at the second.
+    ///
+    /// It ends the runs first and keeps accepting connections meanwhile, so that clients learn that this instance is shutting down. Then it
+    /// ends the connections.
+    async fn shut_down(&mut self, app: &App, shutdown: &CancellationToken) {
         self.next().await;
-        tracing::info!("ending; a second signal ends at once");
-        let ending = async {
+        tracing::info!("shutting down; a second signal ends the process at once");
+        let shutting_down = async {
             app.end_runs().await;
-            over.cancel();
+            shutdown.cancel();
             std::future::pending().await
         };
         tokio::select! {
-            () = ending => {}
+            () = shutting_down => {}
             () = self.next() => {}
         }
     }

@@ -22,25 +22,24 @@ use tower_http::{
     cors::{AllowOrigin, Any, CorsLayer},
     set_header::SetResponseHeaderLayer,
 };
-use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     App, auth,
     config::Origin,
     demo::Demo,
-    error::{ApiError, Code},
+    error::{ApiError, Code, log_cause},
     metrics,
     serve::Full,
     sse,
 };
 
-/// Everything that Fermata answers but the web demo, for a program that mounts it wherever it likes.
+/// Returns the router without the web demo, for a program that mounts it at any path.
 pub fn router(app: App) -> Router {
     site(app, Demo::default())
 }
 
-/// Everything that Fermata answers, with a web demo. The demo's pages know paths from the root, so this is not to be nested.
+/// Returns the router with a web demo. It must be mounted at the root, because the demo's pages use absolute paths.
 pub fn site(app: App, demo: Demo) -> Router {
     let (api, description) = table(&app, &demo).split_for_parts();
     let api = api
@@ -50,33 +49,28 @@ pub fn site(app: App, demo: Demo) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(ApiError::of_panic))
         .layer(cors(app.cors_origins()));
-    told_to_browsers(api).layer(middleware::from_fn(metrics::observe)).with_state(app)
+    with_common_layers(api).layer(middleware::from_fn(metrics::observe)).with_state(app)
 }
 
-/// What operators ask at an address of their own.
+/// Returns the router for the operators' own address.
 pub fn operators_site(app: App) -> Router {
     let numbers = Router::new()
         .route("/metrics", get(operators::metrics))
         .route_layer(middleware::from_fn_with_state(app.clone(), auth::operators::guard_own_address));
     let api = numbers.route("/healthz", get(operators::healthz)).route("/readyz", get(operators::readyz));
-    told_to_browsers(api.fallback(not_found).method_not_allowed_fallback(method_not_allowed))
+    with_common_layers(api.fallback(not_found).method_not_allowed_fallback(method_not_allowed))
         .layer(CatchPanicLayer::custom(ApiError::of_panic))
         .with_state(app)
 }
 
-/// What is answered on a connection for which there is no place: health checks, and a refusal of everything else.
+/// Returns the router for connections that exceed the limit. It answers health checks and refuses everything else.
 pub fn when_full(app: App) -> Router {
     let api = Router::new()
         .route("/healthz", get(operators::healthz))
         .route("/readyz", get(operators::readyz))
-        .fallback(no_place)
+        .fallback(connection_limit)
         .method_not_allowed_fallback(method_not_allowed);
-    told_to_browsers(api.layer(cors(app.cors_origins()))).with_state(app)
-}
-
-/// The description of everything that Fermata answers, as `/openapi.json` has it.
-pub fn description(app: &App) -> OpenApi {
-    table(app, &Demo::default()).into_openapi()
+    with_common_layers(api.layer(cors(app.cors_origins()))).with_state(app)
 }
 
 fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
@@ -113,30 +107,34 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         // What operators and their machines call.
         .merge(description)
         .merge(numbers)
-        // Under any name, because load balancers ask by addresses and names of their own.
+        // These are answered under any host name, because load balancers use their own addresses and names.
         .routes(routes!(operators::healthz)) //          GET    /healthz
         .routes(routes!(operators::readyz)) //           GET    /readyz
 }
 
 async fn not_found() -> ApiError {
-    ApiError::new(Code::NotFound, "There is nothing at this path; GET /openapi.json lists what there is.")
+    ApiError::new(Code::NotFound, "There is nothing at this path; GET /openapi.json lists all paths.")
 }
 
-async fn no_place(Extension(full): Extension<Full>) -> ApiError {
+async fn connection_limit(Extension(full): Extension<Full>) -> ApiError {
     full.into()
 }
 
 async fn method_not_allowed() -> ApiError {
     ApiError::new(
         Code::MethodNotAllowed,
-        "This path has no such method; the header `allow` lists those it has.",
+        "This path does not support the method; the header `allow` lists those that it supports.",
     )
 }
 
-/// Has every response that does not say otherwise itself, errors included, be what it says, kept nowhere, and loaded by no page
-/// elsewhere. The last is asked only of what a page loads without CORS, so pages of `cors_origins` read on.
-fn told_to_browsers(router: Router<App>) -> Router<App> {
+/// Adds the layers that all routers share.
+///
+/// Every response, errors included, tells browsers not to cache it, not to guess its type, and not to let pages of other sites load it,
+/// unless the response has its own header. The last header concerns only requests without CORS, so pages of `cors_origins` are not
+/// affected.
+fn with_common_layers(router: Router<App>) -> Router<App> {
     router
+        .layer(middleware::from_fn(log_cause))
         .layer(unless_set(header::CACHE_CONTROL, "no-store"))
         .layer(unless_set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(unless_set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
@@ -146,13 +144,13 @@ fn unless_set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<H
     SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
 }
 
-/// Pages elsewhere, as far as the operator named them. No origin, no header.
+/// Allows pages of the origins that the operator named. Other origins get no header.
 fn cors(origins: &[Origin]) -> CorsLayer {
     let origins = origins.iter().filter_map(|origin| origin.as_str().parse().ok());
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods(Any)
-        // A star does not cover `authorization`, so the headers that clients send are named.
+        // `*` does not cover `authorization`, so the headers that clients send are listed.
         .allow_headers([
             header::AUTHORIZATION,
             header::CONTENT_TYPE,

@@ -1,8 +1,7 @@
-//! Requests that prove nobody's identity: said in the log, and slowed down.
+//! Requests without a valid proof of identity, which are logged and slowed down.
 //!
-//! Who has a valid token never waits here, whatever others at the same address do: only a request that was refused already is slowed
-//! down. So nobody can lock out those with whom they share an address, and guessing becomes slow all the same, because an answer
-//! is what a guess is made for.
+//! Only a request that is refused anyway is slowed down, so a client with a valid token never waits, and an attacker cannot lock out other
+//! clients behind one address. Guessing is slow nevertheless, because an attacker needs the response to each guess.
 
 use std::{
     collections::HashMap,
@@ -13,101 +12,104 @@ use std::{
 
 use tokio::{sync::Semaphore, time::Instant};
 
-/// How many failures of one address are answered at once.
+/// The number of failures of an address that are answered without a delay.
 const FREE: u32 = 10;
-/// After what time one of them is forgotten.
+/// The time after which one failure is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(6);
-/// An address has to wait no longer than this after its last failure.
+/// The longest time after its last failure for which an address is slowed down.
 const LONGEST: Duration = Duration::from_secs(120);
-/// How long an answer to one failure too many is held back.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How many such answers are held back at a time, so that they cost no memory worth naming.
-const PAUSES: usize = 512;
-/// How many addresses are told apart.
+/// The delay of a response to an address with too many failures.
+const DELAY: Duration = Duration::from_secs(1);
+/// The limit on concurrent delayed responses, so that they take little memory.
+const DELAYED: usize = 512;
+/// The limit on addresses that are counted separately.
 const ADDRESSES: usize = 10_000;
-/// How often the log speaks of failures.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// The shortest time between two log lines about failures.
+const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// Failures of late, by address.
+/// The recent failures of each address.
 #[derive(Debug)]
 pub struct Failures {
-    // Held for a look and a change, never across an await.
-    seen: Mutex<Seen>,
-    pauses: Semaphore,
+    // The mutex is held for a few instructions, never across an await.
+    recent: Mutex<Recent>,
+    delays: Semaphore,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    /// When all failures of an address will be forgotten.
+struct Recent {
+    /// The time at which all failures of an address will be forgotten.
     clear_at: HashMap<Option<IpAddr>, Instant>,
-    told_at: Option<Instant>,
-    /// Failures that the log has not spoken of.
-    untold: u64,
+    logged_at: Option<Instant>,
+    /// The number of failures since the last log line.
+    unlogged: u64,
 }
 
 // === impl Failures ===
 
 impl Default for Failures {
     fn default() -> Self {
-        Self { seen: Mutex::default(), pauses: Semaphore::new(PAUSES) }
+        Self { recent: Mutex::default(), delays: Semaphore::new(DELAYED) }
     }
 }
 
 impl Failures {
-    /// Says in the log that a request was refused, and now and then how many were, because anybody can send any number of them.
-    pub fn tell(&self, client: Option<IpAddr>, reason: &str) {
+    /// Logs a refused request. The number of log lines is limited, because the number of requests is not: a line has the number of
+    /// requests that were refused since the last one.
+    pub fn log(&self, client: Option<IpAddr>, reason: &str) {
         let now = Instant::now();
-        let mut seen = self.lock();
-        seen.untold += 1;
-        if seen.told_at.is_none_or(|told_at| now >= told_at + TELL_EVERY) {
-            let refused = std::mem::take(&mut seen.untold);
+        let mut recent = self.lock();
+        recent.unlogged += 1;
+        if recent.logged_at.is_none_or(|logged_at| now >= logged_at + LOG_EVERY) {
+            let refused = std::mem::take(&mut recent.unlogged);
             let client = client.map_or_else(|| "unknown".to_owned(), |client| client.to_string());
             tracing::warn!(%client, refused, reason, "refused a request that does not prove who sends it");
-            seen.told_at = Some(now);
+            recent.logged_at = Some(now);
         }
     }
 
-    /// Notes a failure, and waits if there were too many. Then it says after what time the client is to try again.
+    /// Counts a failure. If there were too many, it waits for a while and returns the time after which the client may try again.
     pub async fn note(&self, client: Option<IpAddr>) -> Option<Duration> {
         let wait = self.count(client)?;
-        if let Ok(_pause) = self.pauses.try_acquire() {
-            tokio::time::sleep(PAUSE).await;
+        if let Ok(_permit) = self.delays.try_acquire() {
+            tokio::time::sleep(DELAY).await;
         }
         Some(wait)
     }
 
     fn count(&self, client: Option<IpAddr>) -> Option<Duration> {
         let now = Instant::now();
-        let mut seen = self.lock();
-        let clear_at = seen.clear_at(client.map(network), now);
+        let mut recent = self.lock();
+        let clear_at = recent.clear_at(client.map(network), now);
         *clear_at = (*clear_at + FORGOTTEN_AFTER).min(now + LONGEST);
         let left = *clear_at - now;
         if left <= FORGOTTEN_AFTER * FREE {
             return None;
         }
-        // Then there is room for one more.
+        // After this time, one more failure is answered without a delay.
         Some(left - FORGOTTEN_AFTER * (FREE - 1))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+// === impl Recent ===
+
+impl Recent {
     fn clear_at(&mut self, client: Option<IpAddr>, now: Instant) -> &mut Instant {
         if self.clear_at.len() >= ADDRESSES {
             self.clear_at.retain(|_, clear_at| *clear_at > now);
         }
         let is_full = self.clear_at.len() >= ADDRESSES && !self.clear_at.contains_key(&client);
-        // Where there are too many addresses to tell apart, the new ones share a place.
+        // If there are too many addresses, new ones share an entry.
         let clear_at = self.clear_at.entry(if is_full { None } else { client }).or_insert(now);
         *clear_at = (*clear_at).max(now);
         clear_at
     }
 }
 
-/// What counts as one address: of IPv6 the network, because whoever has one address of it has all.
+/// Returns the part of an address that is counted. Of IPv6 it is the /64 network, because one client usually has a whole network.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_failures_are_answered_at_once_and_further_ones_are_held_back() {
+    async fn the_first_failures_are_answered_at_once_and_further_ones_are_delayed() {
         let (failures, guesser) = (Failures::default(), address("192.0.2.1"));
         let began = Instant::now();
         for _ in 0..FREE {
@@ -132,12 +134,12 @@ mod tests {
         }
         assert_eq!(Instant::now(), began);
         assert_eq!(failures.note(guesser).await, Some(FORGOTTEN_AFTER * 2));
-        assert_eq!(Instant::now(), began + PAUSE);
-        assert_eq!(failures.note(address("192.0.2.2")).await, None, "that is somebody else");
+        assert_eq!(Instant::now(), began + DELAY);
+        assert_eq!(failures.note(address("192.0.2.2")).await, None, "another client is not affected");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_stops_is_forgiven_before_long() {
+    async fn an_address_that_stops_guessing_is_soon_not_delayed_any_more() {
         let (failures, guesser) = (Failures::default(), address("192.0.2.1"));
         for _ in 0..1_000 {
             failures.note(guesser).await;
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn addresses_of_one_network_are_one() {
+    async fn addresses_of_one_ipv6_network_count_as_one() {
         let failures = Failures::default();
         for host in 0..FREE {
             assert_eq!(failures.note(address(&format!("2001:db8::{host}"))).await, None);
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_number_of_addresses_fills_the_memory() {
+    async fn the_number_of_counted_addresses_is_limited() {
         let failures = Failures::default();
         for number in 0..u32::try_from(ADDRESSES).expect("a number") + 1_000 {
             failures.count(Some(IpAddr::from(number.to_be_bytes())));

@@ -1,7 +1,7 @@
-//! Owners by JSON Web Tokens: whoever has one that its issuer has signed, for this server and for now, is whom it names.
+//! Owners identified by JSON Web Tokens that an issuer has signed.
 //!
-//! Which algorithms a key may verify follows from the key, never from the token. So neither `none` nor a public key that is taken for a
-//! secret can ever do. What is wrong with a token is said; the token itself is not repeated.
+//! The algorithms that a key may verify follow from the key, never from the token. So neither the algorithm `none` nor the use of a public
+//! key as a secret can succeed. Error texts say what is wrong with a token and never contain the token.
 
 use axum::http::HeaderMap;
 use fermata_tools::Owner;
@@ -20,15 +20,15 @@ use super::{
 };
 use crate::config::Config;
 
-/// How far the clocks of the issuer and of this machine may be apart, in seconds.
+/// The tolerance for differences between the clocks of the issuer and of this machine, in seconds.
 const LEEWAY: u64 = 30;
-/// The longest token that is looked at.
+/// The limit on a token, in bytes.
 const LONGEST: usize = 16_384;
 
-/// Whose tokens are taken.
+/// The keys and conditions for tokens.
 pub struct Jwt {
     keys: Keys,
-    /// What a token must say; which algorithms it may have follows from the key.
+    /// The claims that a token must have. The algorithms are set for each key.
     validation: Validation,
 }
 
@@ -42,18 +42,18 @@ struct Claims {
     sub: Option<Value>,
 }
 
-/// Why a token does not verify with a key.
+/// The reason why a token is refused.
 enum Fault {
-    /// Its signature is not by this key, or it cannot be read: anybody could have made it.
+    /// The token has no valid signature, so anyone could have made it.
     NotSigned(&'static str),
-    /// Its issuer has signed it, and it is not for here and now.
+    /// The issuer signed the token, but it is expired or meant for another server.
     NotValid(String),
 }
 
 // === impl Jwt ===
 
 impl Jwt {
-    /// As the settings say; `None` where they name neither keys nor a secret.
+    /// Builds the keys and conditions from the settings; `None` if they name neither keys nor a secret.
     pub fn build(config: &Config) -> Option<Self> {
         let keys = match (&config.jwks_url, &config.jwt_secret) {
             (Some(url), _) => Keys::Published(KeySet::at(url.0.clone())),
@@ -78,21 +78,21 @@ impl Jwt {
         validation.set_required_spec_claims(&required);
         if matches!(keys, Keys::Published(_)) && !validation.validate_aud {
             tracing::warn!(
-                "jwt_audience is not set: every token that the keys of jwks_url have signed is taken, also one that was made for \
-                 another application; set FERMATA_JWT_AUDIENCE"
+                "jwt_audience is not set, so tokens that the issuer signed for other applications are accepted, too; set \
+                 FERMATA_JWT_AUDIENCE"
             );
         }
         Some(Self { keys, validation })
     }
 
-    /// Fetches the keys, so that the log tells at the start if that does not go.
+    /// Fetches the published keys. If that fails, the log says so right after the start.
     pub async fn prepare(&self) {
         if let Keys::Published(keys) = &self.keys {
             keys.prepare().await;
         }
     }
 
-    /// Whom the token of a request names.
+    /// Returns the owner that the token of a request names.
     pub async fn owner(&self, headers: &HeaderMap) -> Result<Owner, Refusal> {
         let token = bearer(headers)?;
         match self.claims(token).await? {
@@ -116,7 +116,7 @@ impl Jwt {
             Err(error) => return Ok(Err(fault(&error))),
         };
         if header.crit.as_ref().is_some_and(|names| !names.is_empty()) {
-            return Ok(Err(Fault::NotSigned("it asks for extensions (crit) that this server does not have")));
+            return Ok(Err(Fault::NotSigned("it needs extensions (crit) that this server does not support")));
         }
         match &self.keys {
             Keys::Secret(key) => {
@@ -127,21 +127,19 @@ impl Jwt {
         }
     }
 
-    /// Tries the keys that are known, and looks for newer ones if the token names none of them.
+    /// Verifies a token with the known keys, and then with newer ones unless a known key has the id that the token names.
     async fn verify_published(
         &self,
         token: &str,
         header: &Header,
         keys: &KeySet,
     ) -> Result<Result<Claims, Fault>, Refusal> {
-        let unknown = |NoKeys| {
-            Refusal::Unavailable(
-                "The keys by which tokens are checked cannot be fetched (jwks_url); try again in a moment."
-                    .into(),
-            )
-        };
         let mut outcome = Err(Fault::NotSigned("no key that its issuer publishes has signed it"));
-        let known = keys.known().await.map_err(unknown)?;
+        let known = keys.known().await.map_err(|NoKeys| {
+            Refusal::Unavailable(
+                "The keys for checking tokens cannot be fetched (jwks_url); try again in a moment.".into(),
+            )
+        })?;
         for is_newest in [false, true] {
             let candidates = if is_newest { keys.newer_than(&known).await } else { known.clone() };
             for key in candidates.iter().filter(|key| key.may_have_signed(header)) {
@@ -151,7 +149,7 @@ impl Jwt {
                     Ok(_) | Err(Fault::NotValid(_)) => return Ok(outcome),
                 }
             }
-            // A key that is named by its id and has not signed the token is not to be replaced by looking again.
+            // Newer keys do not help if the key that the token names is known and has not signed it.
             if header.kid.is_some() && candidates.iter().any(|key| key.id == header.kid) {
                 break;
             }
@@ -171,27 +169,27 @@ impl std::fmt::Debug for Jwt {
     }
 }
 
-/// What the library found, in words. Its own may quote the token.
+/// Describes an error of the library. Its own text may quote the token.
 fn fault(error: &Error) -> Fault {
     match error.kind() {
         ErrorKind::ExpiredSignature => Fault::NotValid("it has expired (exp)".into()),
         ErrorKind::ImmatureSignature => Fault::NotValid("it is not valid yet (nbf)".into()),
-        ErrorKind::InvalidIssuer => Fault::NotValid("its issuer (iss) is another one".into()),
-        ErrorKind::InvalidAudience => Fault::NotValid("it was made for somebody else (aud)".into()),
+        ErrorKind::InvalidIssuer => Fault::NotValid("it has another issuer (iss)".into()),
+        ErrorKind::InvalidAudience => Fault::NotValid("it was made for another audience (aud)".into()),
         ErrorKind::MissingRequiredClaim(claim) | ErrorKind::InvalidClaimFormat(claim) => {
             Fault::NotValid(format!("its claim {claim} is missing or cannot be read"))
         }
         ErrorKind::InvalidSignature => Fault::NotSigned("its signature is wrong"),
         ErrorKind::InvalidAlgorithm | ErrorKind::UnsupportedAlgorithm => {
-            Fault::NotSigned("it is signed with an algorithm that is not for the key")
+            Fault::NotSigned("it is signed with an algorithm that does not match the key")
         }
         _ => Fault::NotSigned("it is not a JSON Web Token that this server can read"),
     }
 }
 
-/// A token that its issuer has signed is no guess, whatever else is wrong with it.
+/// Refuses a token that its issuer has signed, which therefore is not a guess.
 fn invalid(reason: &str) -> Refusal {
-    Refusal::claim(sentence(reason)).with_challenge(challenge(reason))
+    Refusal::invalid_claim(sentence(reason)).with_challenge(challenge(reason))
 }
 
 fn sentence(reason: &str) -> String {

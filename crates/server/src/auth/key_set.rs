@@ -1,7 +1,7 @@
 //! The keys that an issuer publishes (JWKS), fetched when they are needed.
 //!
-//! Keys that are known are used for as long as nothing newer can be had, so an issuer that is away keeps nobody out whose token is signed
-//! with one of them. Whatever tokens strangers send, the issuer is asked a few times a minute at most, and by one request at a time.
+//! Known keys are used until newer ones can be fetched, so tokens that they signed are accepted even if the issuer is unreachable. Tokens of
+//! strangers cannot cause more than a few requests to the issuer per minute, and there is one at a time.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -22,41 +22,43 @@ use tokio::time::Instant;
 
 use crate::config::Url;
 
-/// How old keys may be before newer ones are looked for; a key that was withdrawn counts no longer than that.
+/// The age from which on newer keys are fetched. A withdrawn key is accepted for no longer than that.
 const FRESH_FOR: Duration = Duration::from_secs(600);
-/// How long an issuer that has failed is left alone, where there are keys to go on with.
-const LEFT_ALONE: Duration = Duration::from_secs(60);
-/// How often the issuer may be asked in this time.
-const ASKED_AT_MOST: usize = 6;
-const ASKED_IN: Duration = Duration::from_secs(60);
-/// How long it may take to answer, and how much it may say.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time for which an issuer that has failed is not asked again, if there are known keys.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+/// The limit on requests to the issuer in a period.
+const MOST_REQUESTS: usize = 6;
+/// The period for this limit.
+const REQUEST_PERIOD: Duration = Duration::from_secs(60);
+/// The time limit of a request to the issuer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The limit on the issuer's response, in bytes.
 const LARGEST: usize = 1_000_000;
-/// More keys than anybody publishes; each is tried for a token that names none.
+/// The limit on keys, which is more than issuers publish. All of them are tried for a token that names no key.
 const MOST_KEYS: usize = 100;
 
 /// The keys of one issuer.
 pub struct KeySet {
     source: Source,
-    // Held for a look and a change, never across an await.
+    // The mutex is held for a few instructions, never across an await.
     state: Arc<Mutex<State>>,
 }
 
-/// What asks the issuer.
+/// The way to ask the issuer.
 struct Source {
-    /// What the log calls it.
+    /// The issuer's name in the log.
     name: String,
-    ask: Box<dyn Fn() -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>,
+    fetch: Box<dyn Fn() -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>,
 }
 
 #[derive(Default)]
 struct State {
     known: Option<Known>,
-    /// When the issuer was asked, of late.
-    asked: Vec<Instant>,
-    /// When it failed, if it has not answered since.
+    /// The times of the recent requests.
+    requested_at: Vec<Instant>,
+    /// The time of the last failure, if no request has succeeded since.
     failed_at: Option<Instant>,
-    asking: Option<Shared<BoxFuture<'static, ()>>>,
+    request: Option<Shared<BoxFuture<'static, ()>>>,
 }
 
 #[derive(Clone)]
@@ -67,15 +69,15 @@ struct Known {
 
 /// A public key.
 pub struct Key {
-    /// What tokens call it.
+    /// The key's id, by which tokens name it.
     pub id: Option<String>,
-    /// What it may verify.
+    /// The algorithms that the key may verify.
     pub algorithms: Vec<Algorithm>,
     /// The key itself.
     pub key: DecodingKey,
 }
 
-/// Nothing is known yet, and nothing can be had.
+/// The error if no keys are known and none can be fetched.
 pub struct NoKeys;
 
 #[derive(Deserialize)]
@@ -86,54 +88,57 @@ struct Published {
 // === impl KeySet ===
 
 impl KeySet {
-    /// Those at this address.
+    /// Creates the set of the keys that are published at a URL. Nothing is fetched yet.
     pub fn at(url: String) -> Self {
         let name = Url::masked(&url);
-        let ask = move || {
+        let fetch = move || {
             let url = url.clone();
             async move { download(&url).await }.boxed()
         };
-        Self { source: Source { name, ask: Box::new(ask) }, state: Arc::default() }
+        Self { source: Source { name, fetch: Box::new(fetch) }, state: Arc::default() }
     }
 
-    /// Fetches them, so that the log tells at the start if that does not go.
+    /// Fetches the keys. If that fails, the log says so right after the start.
     pub async fn prepare(&self) {
-        // The log has the reason already.
+        // The failure has been logged.
         let _ = self.known().await;
     }
 
-    /// The keys that are known; fetched if there are none, and if they are old.
+    /// Returns the known keys. Fetches them first if there are none, or if they are old.
     pub async fn known(&self) -> Result<Arc<Vec<Key>>, NoKeys> {
-        let asking = {
+        let request = {
             let mut state = self.lock();
             match &state.known {
                 Some(known) if known.fetched_at.elapsed() < FRESH_FOR => return Ok(known.keys.clone()),
-                // One request waits for newer keys, and the others go on with those that are there.
-                Some(known) if state.is_being_asked() || state.is_left_alone() => {
+                // One caller waits for newer keys, and the others use the known ones meanwhile.
+                Some(known) if state.has_request() || state.has_failed_recently() => {
                     return Ok(known.keys.clone());
                 }
-                Some(_) | None => state.ask(&self.source, &self.state),
+                Some(_) | None => state.request(&self.source, &self.state),
             }
         };
-        if let Some(asking) = asking {
-            asking.await;
+        if let Some(request) = request {
+            request.await;
         }
         self.lock().known.as_ref().map(|known| known.keys.clone()).ok_or(NoKeys)
     }
 
-    /// Newer keys than these, if the issuer may be asked again and has any; else these.
+    /// Returns newer keys than `known`, if the issuer may be asked again and has any; otherwise `known`.
     pub async fn newer_than(&self, known: &Arc<Vec<Key>>) -> Arc<Vec<Key>> {
-        let asking = {
+        let request = {
             let mut state = self.lock();
             match &state.known {
                 Some(newer) if !Arc::ptr_eq(&newer.keys, known) => return newer.keys.clone(),
-                Some(_) | None => state.ask(&self.source, &self.state),
+                Some(_) | None => state.request(&self.source, &self.state),
             }
         };
-        if let Some(asking) = asking {
-            asking.await;
+        if let Some(request) = request {
+            request.await;
         }
-        self.lock().known.as_ref().map_or_else(|| known.clone(), |newest| newest.keys.clone())
+        match &self.lock().known {
+            Some(newest) => newest.keys.clone(),
+            None => known.clone(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -148,39 +153,45 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 // === impl State ===
 
 impl State {
-    /// Whether somebody waits for an answer. A request whose client went away is driven by nobody, and is taken up again in time.
-    fn is_being_asked(&self) -> bool {
-        self.asking.is_some() && self.asked.last().is_some_and(|asked_at| asked_at.elapsed() < PATIENCE)
+    /// Returns whether a request is under way. One that is older than its time limit does not count: all callers that polled it have been
+    /// dropped, and the next caller has to poll it again.
+    fn has_request(&self) -> bool {
+        self.request.is_some()
+            && self.requested_at.last().is_some_and(|requested_at| requested_at.elapsed() < REQUEST_TIMEOUT)
     }
 
-    fn is_left_alone(&self) -> bool {
-        self.failed_at.is_some_and(|failed_at| failed_at.elapsed() < LEFT_ALONE)
+    fn has_failed_recently(&self) -> bool {
+        self.failed_at.is_some_and(|failed_at| failed_at.elapsed() < RETRY_AFTER)
     }
 
-    /// The request that is on its way, or a new one unless there have been too many.
-    fn ask(&mut self, source: &Source, state: &Arc<Mutex<Self>>) -> Option<Shared<BoxFuture<'static, ()>>> {
-        if let Some(asking) = &self.asking {
-            return Some(asking.clone());
+    /// Returns the request that is under way, or a new one unless there have been too many.
+    fn request(
+        &mut self,
+        source: &Source,
+        state: &Arc<Mutex<Self>>,
+    ) -> Option<Shared<BoxFuture<'static, ()>>> {
+        if let Some(request) = &self.request {
+            return Some(request.clone());
         }
-        self.asked.retain(|asked_at| asked_at.elapsed() < ASKED_IN);
-        if self.asked.len() >= ASKED_AT_MOST {
+        self.requested_at.retain(|requested_at| requested_at.elapsed() < REQUEST_PERIOD);
+        if self.requested_at.len() >= MOST_REQUESTS {
             return None;
         }
-        self.asked.push(Instant::now());
-        let (name, answer, state) = (source.name.clone(), (source.ask)(), state.clone());
-        // Whoever waits drives it. Should all of them go away, the next one goes on with it.
-        let asking = async move {
-            let fetched = tokio::time::timeout(PATIENCE, answer).await;
+        self.requested_at.push(Instant::now());
+        let (name, response, state) = (source.name.clone(), (source.fetch)(), state.clone());
+        // The callers that wait poll the request. If all of them are dropped, the next caller continues it.
+        let request = async move {
+            let fetched = tokio::time::timeout(REQUEST_TIMEOUT, response).await;
             let fetched = fetched.unwrap_or_else(|_| Err("no answer in time".into()));
             lock(&state).note(&name, fetched.and_then(|body| read_keys(&body)));
         };
-        let asking = asking.boxed().shared();
-        self.asking = Some(asking.clone());
-        Some(asking)
+        let request = request.boxed().shared();
+        self.request = Some(request.clone());
+        Some(request)
     }
 
     fn note(&mut self, source: &str, fetched: Result<Vec<Key>, String>) {
-        self.asking = None;
+        self.request = None;
         match fetched {
             Ok(keys) => {
                 self.failed_at = None;
@@ -198,25 +209,25 @@ impl State {
 fn read_keys(body: &[u8]) -> Result<Vec<Key>, String> {
     let published: Published =
         serde_json::from_slice(body).map_err(|_| "the answer is not a set of keys".to_owned())?;
-    // A set may hold keys of kinds that this server does not know, for other purposes.
+    // The set may contain keys of unknown types, or for other purposes.
     let usable = published.keys.into_iter().filter_map(Key::read);
     let keys: Vec<Key> = usable.take(MOST_KEYS).collect();
     if keys.is_empty() { Err("the answer has no key for signatures".into()) } else { Ok(keys) }
 }
 
-/// Follows no redirect, because where the keys come from is who decides about identities.
+/// Downloads the published keys. Does not follow redirects, because the source of the keys decides about identities.
 async fn download(url: &str) -> Result<Vec<u8>, String> {
-    let words = |error: reqwest::Error| error.without_url().to_string();
+    let describe = |error: reqwest::Error| error.without_url().to_string();
     let client =
-        reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().map_err(words)?;
-    let response = client.get(url).send().await.map_err(words)?;
+        reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().map_err(describe)?;
+    let response = client.get(url).send().await.map_err(describe)?;
     if !response.status().is_success() {
         return Err(format!("the status is {}", response.status().as_u16()));
     }
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
     while let Some(piece) = pieces.next().await {
-        body.extend_from_slice(&piece.map_err(words)?);
+        body.extend_from_slice(&piece.map_err(describe)?);
         if body.len() > LARGEST {
             return Err(format!("the answer is larger than {LARGEST} bytes"));
         }
@@ -227,14 +238,14 @@ async fn download(url: &str) -> Result<Vec<u8>, String> {
 // === impl Key ===
 
 impl Key {
-    /// A key that verifies signatures; a secret that is published is none.
+    /// Reads a published key; `None` if it cannot verify signatures, or if it is a secret, which must not be published.
     fn read(published: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(published).ok()?;
         let purpose = &jwk.common;
-        let is_for_signatures =
+        let verifies_signatures =
             purpose.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature)
                 && purpose.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
-        if !is_for_signatures {
+        if !verifies_signatures {
             return None;
         }
         let mut algorithms = match &jwk.algorithm {
@@ -265,7 +276,7 @@ impl Key {
         if algorithms.is_empty() { None } else { Some(Self { id: jwk.common.key_id, algorithms, key }) }
     }
 
-    /// Whether a token with this header may be tried with it.
+    /// Returns whether the key may have signed a token with this header.
     pub fn may_have_signed(&self, header: &Header) -> bool {
         let is_named = self.id.is_none() || header.kid.is_none() || self.id == header.kid;
         is_named && self.algorithms.contains(&header.alg)
@@ -280,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// An issuer that a test has in its hand: what it publishes, or nothing while it is down, and how often it was asked.
+    /// A fake issuer, which counts the requests. It is down if it publishes `None`.
     #[derive(Default)]
     struct Issuer {
         published: Mutex<Option<Value>>,
@@ -301,7 +312,7 @@ mod tests {
         let issuer = Arc::new(Issuer::default());
         issuer.publish(published);
         let asked = issuer.clone();
-        let ask = move || {
+        let fetch = move || {
             asked.asked.fetch_add(1, Ordering::Relaxed);
             let published = asked.published.lock().expect("not poisoned").clone();
             async move {
@@ -310,7 +321,7 @@ mod tests {
             }
             .boxed()
         };
-        let source = Source { name: "test".into(), ask: Box::new(ask) };
+        let source = Source { name: "test".into(), fetch: Box::new(fetch) };
         (issuer, KeySet { source, state: Arc::default() })
     }
 
@@ -329,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_who_need_keys_at_once_ask_once() {
+    async fn concurrent_callers_share_one_request() {
         let (issuer, set) = issuer(keys(&["a"]));
         let found = futures::future::join_all((0..50).map(|_| known(&set))).await;
         assert!(found.iter().all(|keys| names(keys) == ["a"]));
@@ -352,21 +363,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokens_of_strangers_have_the_issuer_asked_a_few_times_only() {
+    async fn tokens_of_strangers_cause_few_requests_to_the_issuer() {
         let (issuer, set) = issuer(keys(&["a"]));
         for _ in 0..1_000 {
             let known = known(&set).await;
             set.newer_than(&known).await;
         }
-        assert_eq!(issuer.asked(), ASKED_AT_MOST);
-        tokio::time::advance(ASKED_IN).await;
+        assert_eq!(issuer.asked(), MOST_REQUESTS);
+        tokio::time::advance(REQUEST_PERIOD).await;
         issuer.publish(keys(&["b"]));
         let known = known(&set).await;
         assert_eq!(names(&set.newer_than(&known).await), ["b"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_keys_that_are_known_stay_while_the_issuer_is_down() {
+    async fn the_known_keys_stay_while_the_issuer_is_down() {
         let (issuer, set) = issuer(keys(&["a"]));
         known(&set).await;
         for answer in [None, Some(json!({"keys": []})), Some(json!("nonsense"))] {
@@ -376,29 +387,29 @@ mod tests {
             for _ in 0..100 {
                 assert_eq!(names(&known(&set).await), ["a"]);
             }
-            assert_eq!(issuer.asked(), asked + 1, "it is left alone for a while");
+            assert_eq!(issuer.asked(), asked + 1, "it is not asked again for a while");
         }
         issuer.publish(keys(&["b"]));
-        tokio::time::advance(LEFT_ALONE).await;
+        tokio::time::advance(RETRY_AFTER).await;
         assert_eq!(names(&known(&set).await), ["b"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn old_keys_do_not_stay_because_a_client_went_away_while_newer_ones_were_fetched() {
+    async fn newer_keys_are_fetched_even_if_the_first_caller_is_dropped() {
         let (issuer, set) = issuer(keys(&["old"]));
         known(&set).await;
         issuer.publish(keys(&["new"]));
         tokio::time::advance(FRESH_FOR).await;
-        let mut given_up = Box::pin(set.known());
-        assert!(futures::poll!(&mut given_up).is_pending());
-        drop(given_up);
+        let mut dropped = Box::pin(set.known());
+        assert!(futures::poll!(&mut dropped).is_pending());
+        drop(dropped);
         assert_eq!(names(&known(&set).await), ["old"]);
-        tokio::time::advance(PATIENCE).await;
+        tokio::time::advance(REQUEST_TIMEOUT).await;
         assert_eq!(names(&known(&set).await), ["new"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_any_key_that_is_said_until_there_is_one() {
+    async fn there_is_an_error_until_there_is_a_key() {
         let (issuer, set) = issuer(None);
         assert!(set.known().await.is_err());
         issuer.publish(keys(&["a"]));
@@ -406,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn only_public_keys_for_signatures_are_taken_and_each_for_its_own_algorithms() {
+    fn only_public_keys_for_signatures_are_accepted_each_for_its_own_algorithms() {
         let p256 =
             ("f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0");
         let algorithms = |jwk: Value| Key::read(jwk).map(|key| key.algorithms);

@@ -1,9 +1,8 @@
-//! What keeps foreign web pages away from a server that asks nobody who they are.
+//! Protection of a server without authentication from pages of other sites.
 //!
-//! A browser sends requests to this machine for any page that asks it to. Three headers give such a page away, and a page
-//! cannot forge them: `Origin` names it on every cross-site post, `Sec-Fetch-Site` says of the requests without `Origin` that they
-//! are another site's, and `Host` is the page's own name if it has that name resolve to this machine (DNS rebinding). Programs that
-//! send none of them are not what this is about.
+//! A browser sends requests to this machine for any page. Three headers identify such a page, and a page cannot forge them: `Origin` names
+//! it on every cross-site post, `Sec-Fetch-Site` marks cross-site requests without `Origin`, and `Host` has the page's own name if that
+//! name resolves to this machine (DNS rebinding). Programs other than browsers are not restricted.
 
 use std::net::IpAddr;
 
@@ -14,28 +13,28 @@ use crate::{
     error::{ApiError, Code},
 };
 
-/// Admits this machine's own pages and programs.
+/// Admits programs and pages of this machine, and those of named origins.
 #[derive(Debug)]
 pub struct LocalOnly {
-    friends: Vec<Origin>,
+    allowed_origins: Vec<Origin>,
     hosts: Vec<HostName>,
 }
 
-/// The header in which browsers say how the page that asks is related to this server.
+/// The header in which browsers name the relation of the requesting page to this server.
 const FETCH_SITE: &str = "sec-fetch-site";
-/// The header in which browsers say whether the answer is to be shown as a page of its own.
+/// The header in which browsers say whether the response is going to be shown as a page.
 const FETCH_MODE: &str = "sec-fetch-mode";
 
 impl LocalOnly {
-    /// Pages of `friends` are admitted too; `hosts` are names of this server besides theirs.
-    pub fn new(friends: Vec<Origin>, hosts: Vec<HostName>) -> Self {
-        Self { friends, hosts }
+    /// Creates the protection. Pages of `allowed_origins` are admitted, too; `hosts` are other names of this server.
+    pub fn new(allowed_origins: Vec<Origin>, hosts: Vec<HostName>) -> Self {
+        Self { allowed_origins, hosts }
     }
 
-    /// Refuses what a foreign page sent.
+    /// Checks a request with these headers.
     ///
     /// # Errors
-    /// 403, with what the operator can do about it.
+    /// Returns 403 if a page of another site sent it. The detail says what the operator can do about it.
     pub fn admit(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         self.check_host(headers)?;
         match text(headers, header::ORIGIN) {
@@ -52,10 +51,10 @@ impl LocalOnly {
         }
     }
 
-    /// The same for what a person may come to by a link from anywhere: the server's own pages.
+    /// Checks a request for one of the server's own pages. Any site may link to them.
     ///
     /// # Errors
-    /// 403, with what the operator can do about it.
+    /// Returns 403 if a page of another site sent it and is not just linking. The detail says what the operator can do about it.
     pub fn admit_visitor(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         if text(headers, FETCH_MODE) == Some("navigate") {
             return self.check_host(headers);
@@ -64,16 +63,16 @@ impl LocalOnly {
     }
 
     fn check_host(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(host) = text(headers, header::HOST).filter(|host| !self.knows_host(host)) else {
-            return Ok(());
-        };
-        Err(ApiError::new(
-            Code::ForeignPage,
-            format!(
-                "This server asks for no token, so it answers only under the names localhost and 127.0.0.1, not under \
-                 {host:?}. Its operator can add that name to hosts (FERMATA_HOSTS), or set auth to token."
-            ),
-        ))
+        match text(headers, header::HOST) {
+            Some(host) if !self.knows_host(host) => Err(ApiError::new(
+                Code::ForeignPage,
+                format!(
+                    "This server asks for no token, so it answers only under the names localhost and 127.0.0.1, not under \
+                     {host:?}. Its operator can add that name to hosts (FERMATA_HOSTS), or set auth to token."
+                ),
+            )),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn knows_host(&self, host: &str) -> bool {
@@ -81,15 +80,15 @@ impl LocalOnly {
         is_loopback(name)
             || is_address(name)
             || self.hosts.iter().any(|known| known.is_named_by(host))
-            || self.friends.iter().any(|friend| friend.authority().eq_ignore_ascii_case(host))
+            || self.allowed_origins.iter().any(|origin| origin.authority().eq_ignore_ascii_case(host))
     }
 
     fn knows_origin(&self, origin: &str, host: Option<&str>) -> bool {
         let Some(origin) = Origin::parse(origin) else {
             return false;
         };
-        let same_host = host.is_some_and(|host| origin.authority().eq_ignore_ascii_case(host));
-        same_host || is_loopback(without_port(origin.authority())) || self.friends.contains(&origin)
+        let is_own = host.is_some_and(|host| origin.authority().eq_ignore_ascii_case(host));
+        is_own || is_loopback(without_port(origin.authority())) || self.allowed_origins.contains(&origin)
     }
 }
 
@@ -101,12 +100,12 @@ fn foreign_site() -> ApiError {
     )
 }
 
-/// A header as text; what is no text is known to nobody.
+/// Returns a header as text. One that is not ASCII becomes `?`, which matches no known name.
 fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
-/// The name or address of a `Host`; an address in brackets keeps them.
+/// Returns the name or address in a `Host` header. An IPv6 address keeps its brackets.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
@@ -121,7 +120,7 @@ fn is_loopback(name: &str) -> bool {
         || address(&name).is_some_and(|address| address.is_loopback())
 }
 
-/// A name that somebody else owns cannot be an address.
+/// Returns whether a host is an IP address. DNS rebinding needs a name that its attacker controls, so an address is safe.
 fn is_address(name: &str) -> bool {
     address(name).is_some()
 }
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_pages_are_not() {
+    fn pages_of_other_sites_are_refused() {
         let local = LocalOnly::new(vec![], vec![]);
         for (host, origin) in [
             ("127.0.0.1:3000", Some("https://evil.example")),
@@ -180,9 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn origins_that_the_operator_names_are_friends_as_pages_and_as_hosts() {
-        let friend = Origin::parse("https://chat.example.com").expect("an origin");
-        let local = LocalOnly::new(vec![friend], vec![]);
+    fn origins_that_the_operator_names_are_allowed_as_pages_and_as_hosts() {
+        let origin = Origin::parse("https://chat.example.com").expect("an origin");
+        let local = LocalOnly::new(vec![origin], vec![]);
         assert!(admits(&local, "127.0.0.1:3000", Some("https://chat.example.com")));
         assert!(admits(&local, "chat.example.com", Some("https://chat.example.com")));
         assert!(!admits(&local, "127.0.0.1:3000", Some("https://chat.example.com:8443")));
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_site_asks_for_without_an_origin_is_refused_but_a_link_to_a_page() {
+    fn a_cross_site_request_without_an_origin_is_refused_unless_it_follows_a_link() {
         let local = LocalOnly::new(vec![], vec![]);
         let headers = |site: &str, mode: &str, host: &str| {
             HeaderMap::from_iter([

@@ -1,7 +1,7 @@
-//! To whom the operators' numbers are shown.
+//! Access to the metrics.
 //!
-//! They say how much a deployment is used and by which tools, which is nothing for those who use it. Where owners are told apart they
-//! are therefore at an address of their own, or for those who have the operator's token.
+//! Metrics reveal how much a deployment is used and with which tools, which its users should not see. So if users are authenticated, the
+//! metrics are available only at the operators' own address, or with the operator's token.
 
 use axum::{
     extract::{Request, State},
@@ -11,7 +11,7 @@ use axum::{
 };
 use secrecy::SecretString;
 
-use super::{Refusal, Way, bearer, is_same};
+use super::{AuthMethod, Refusal, bearer, is_same};
 use crate::{
     App,
     auth::local::LocalOnly,
@@ -20,19 +20,21 @@ use crate::{
     error::{ApiError, Code},
 };
 
-/// Who may see the numbers.
+/// The access rules for the metrics.
 #[derive(Debug)]
 pub struct Operators {
-    /// What must be shown at either address, if there is such a token.
+    /// The token that requests must have at either address, if one is set.
     token: Option<SecretString>,
-    /// Whether they are shown at the main address without a token.
+    /// True if the main address shows the metrics without a token.
     is_open: bool,
-    /// What keeps pages of other sites away from the operators' own address.
+    /// The protection of the operators' own address from pages of other sites.
     local: LocalOnly,
 }
 
+// === impl Operators ===
+
 impl Operators {
-    /// As the settings say.
+    /// Builds the access rules from the settings.
     pub fn build(config: &Config) -> Self {
         let is_open = match config.auth {
             AuthKind::None => config.operator_bind.is_none(),
@@ -43,16 +45,16 @@ impl Operators {
     }
 }
 
-/// Guards the numbers at the main address.
+/// Guards the metrics at the main address.
 pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
     let operators = app.operators();
-    match (&operators.token, &app.auth().way) {
+    match (&operators.token, &app.auth().method) {
         (Some(token), _) => check_token(&app, token, request.headers(), request.extensions()).await?,
-        (None, Way::None(local)) if operators.is_open => local.admit_visitor(request.headers())?,
+        (None, AuthMethod::None(local)) if operators.is_open => local.admit_visitor(request.headers())?,
         (None, _) => {
             return Err(ApiError::new(
                 Code::NotFound,
-                "The numbers are not shown here. The operator has them at the address operator_bind \
+                "The metrics are not available here. The operator gets them at the address operator_bind \
                  (FERMATA_OPERATOR_BIND), or with the token operator_token (FERMATA_OPERATOR_TOKEN).",
             ));
         }
@@ -60,7 +62,7 @@ pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Resu
     Ok(next.run(request).await)
 }
 
-/// Guards the numbers at the operators' own address: whoever reaches it may see them, unless there is a token.
+/// Guards the metrics at the operators' own address, which are available to everyone who can reach it unless a token is set.
 pub async fn guard_own_address(
     State(app): State<App>,
     request: Request,
@@ -84,9 +86,10 @@ async fn check_token(
         return Ok(());
     }
     let detail = "Send the operator's token, as `Authorization: Bearer …`.";
-    let refusal = match headers.contains_key(header::AUTHORIZATION) {
-        true => Refusal::guess(detail),
-        false => Refusal::anonymous(detail),
+    let refusal = if headers.contains_key(header::AUTHORIZATION) {
+        Refusal::guess(detail)
+    } else {
+        Refusal::anonymous(detail)
     };
     Err(app.auth().refuse(refusal, Client::of(extensions, headers, app.auth().proxies())).await)
 }

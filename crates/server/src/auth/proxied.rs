@@ -1,7 +1,7 @@
-//! Owners by a header, for those whose proxy asks people who they are.
+//! Owners identified by a header of a proxy that authenticates people.
 //!
-//! The header counts only on connections from the proxies that the operator has named; whoever else sends it is refused. As the proxy
-//! knows people by a cookie, which browsers send for any page, pages of other sites are kept out here.
+//! The header is trusted only on connections from the proxies that the operator has named; any other request with it is refused. The proxy
+//! usually identifies people by a cookie, which browsers send for every page, so pages of other sites are refused here.
 
 use axum::http::{HeaderMap, HeaderName, header};
 use fermata_tools::Owner;
@@ -13,23 +13,25 @@ use crate::{
     error::{ApiError, Code},
 };
 
-/// Where a proxy says who asks.
+/// The header in which a proxy names the owner of a request.
 #[derive(Debug)]
 pub struct ProxiedUser {
     header: HeaderName,
-    friends: Vec<Origin>,
+    allowed_origins: Vec<Origin>,
 }
 
-/// In which browsers say whether the page that asks is of the site that it asks.
+/// The header in which browsers name the relation of the requesting page to this server.
 const FETCH_SITE: &str = "sec-fetch-site";
 
+// === impl ProxiedUser ===
+
 impl ProxiedUser {
-    /// In this header. Pages of `friends` are admitted beside those of the server itself.
-    pub fn new(header: HeaderName, friends: Vec<Origin>) -> Self {
-        Self { header, friends }
+    /// Uses this header. Pages of `allowed_origins` are admitted besides those of the server itself.
+    pub fn new(header: HeaderName, allowed_origins: Vec<Origin>) -> Self {
+        Self { header, allowed_origins }
     }
 
-    /// Whom the proxy names.
+    /// Returns the owner that the proxy names.
     pub fn owner(
         &self,
         headers: &HeaderMap,
@@ -41,23 +43,25 @@ impl ProxiedUser {
         if !client.peer.is_some_and(|peer| proxies.trusts(peer)) {
             if name.is_none() {
                 return Err(Refusal::anonymous(
-                    "This server is reached through its proxy, which says who you are.",
+                    "This server must be reached through its proxy, which identifies you.",
                 ));
             }
-            let words = format!("Only this server's proxy may send the header {}.", self.header);
-            return Err(Refusal::Forged(words));
+            let detail = format!("Only this server's proxy may send the header {}.", self.header);
+            return Err(Refusal::Forged(detail));
         }
         self.refuse_foreign_pages(headers).map_err(Refusal::Foreign)?;
         let Some(name) = name else {
-            let words = format!("The proxy does not say who you are, in the header {}.", self.header);
-            return Err(Refusal::anonymous(words));
+            let detail = format!("The proxy did not send the header {}, which identifies you.", self.header);
+            return Err(Refusal::anonymous(detail));
         };
         if second.is_some() {
-            return Err(Refusal::claim(format!("The header {} is there twice.", self.header)));
+            let detail = format!("The header {} must not be sent twice.", self.header);
+            return Err(Refusal::invalid_claim(detail));
         }
         let name = std::str::from_utf8(name.as_bytes()).map_err(|_| "is not UTF-8");
-        name.and_then(read_owner)
-            .map_err(|fault| Refusal::claim(format!("The name in the header {} {fault}.", self.header)))
+        name.and_then(read_owner).map_err(|fault| {
+            Refusal::invalid_claim(format!("The name in the header {} {fault}.", self.header))
+        })
     }
 
     fn refuse_foreign_pages(&self, headers: &HeaderMap) -> Result<(), ApiError> {
@@ -69,7 +73,7 @@ impl ProxiedUser {
         let is_own = match (&origin, site.as_deref()) {
             (_, Some("same-origin" | "none")) => true,
             (Some(origin), _) => Origin::parse(origin).is_some_and(|origin| {
-                origin.authority().eq_ignore_ascii_case(&host) || self.friends.contains(&origin)
+                origin.authority().eq_ignore_ascii_case(&host) || self.allowed_origins.contains(&origin)
             }),
             (None, site) => site != Some("cross-site"),
         };
@@ -77,9 +81,9 @@ impl ProxiedUser {
             return Ok(());
         }
         let page = origin.unwrap_or_else(|| "another site".into());
-        let words = format!(
+        let detail = format!(
             "Pages of {page:?} may not use this server. Its operator can add that origin to cors_origins."
         );
-        Err(ApiError::new(Code::ForeignPage, words))
+        Err(ApiError::new(Code::ForeignPage, detail))
     }
 }

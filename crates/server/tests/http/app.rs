@@ -12,7 +12,7 @@ use axum::{
 use fermata_server::{
     App,
     config::Invocation,
-    router, routes,
+    router,
     serve::{ConnectionLimits, Server},
 };
 use futures::StreamExt;
@@ -153,7 +153,7 @@ impl TestApp {
     pub async fn serve_within(&self, limits: ConnectionLimits) -> SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let when_full = routes::when_full(self.app.clone());
+        let when_full = fermata_server::when_full(self.app.clone());
         let server = Server {
             routes: self.router.clone(),
             when_full,

@@ -14,7 +14,7 @@ mod limits;
 mod malformed;
 mod operators;
 mod policies;
-mod policy_test;
+mod policy_dry_run;
 mod proxied;
 mod record;
 mod scripted;

@@ -4,11 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use fermata_engine::{Engine, EngineParts, Rules, Settings, Submission, store::MemoryStore};
 use fermata_protocol::ChatBody;
-use fermata_server::{
-    ids::{RandomIds, SystemClock},
-    readers::Readers,
-    sse,
-};
+use fermata_server::{RandomIds, SystemClock, readers::Readers, sse};
 use fermata_tools::Owner;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use fermata_server::{config::Invocation, policy_test};
+use fermata_server::{config::Invocation, policy_dry_run};
 
 use crate::app::Settings;
 
@@ -29,7 +29,7 @@ async fn said(toml: &str, arguments: &[&str]) -> Result<String, String> {
     let line = line.chain(arguments.iter().map(Into::into));
     let invocation = Invocation::read(line, &|_| None).map_err(|error| error.to_string())?;
     let Invocation::TestPolicy(config, call) = invocation else { panic!("this tests no policy") };
-    let report = policy_test::report(&config, &call).await.map_err(|error| error.to_string())?;
+    let report = policy_dry_run::report(&config, &call).await.map_err(|error| error.to_string())?;
     Ok(report.replace(file.path(), "fermata.toml"))
 }
 
