@@ -122,7 +122,7 @@ export class Server {
     this.configure(settings);
     this.#child?.kill('SIGHUP');
     const said = () => this.log.slice(before);
-    await until(() => /settings (again|are not taken)[^\n]*\n/.test(said()), () => `a word about the settings:\n${said()}`);
+    await until(() => /settings (again|were not reloaded)[^\n]*\n/.test(said()), () => `a word about the settings:\n${said()}`);
     return said();
   }
 

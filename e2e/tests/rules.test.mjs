@@ -289,7 +289,7 @@ scenario('a bad file is refused with its line, and the old rules stay', { versio
   for (const [config, line] of faulty) {
     const said = await server.reconfigure(config);
     assert.match(said, line, config);
-    assert.match(said, /not taken/, config);
+    assert.match(said, /not reloaded/, config);
   }
   model.script(calls(write('a secret')), says('Then not.'));
   const page = await world.page();

@@ -1,7 +1,7 @@
-//! The web demo as the binary carries it: a few pages and what they load, by the paths they are asked for under.
+//! The files of the web demo, which are embedded in the binary.
 //!
-//! What was there when the crate was built is embedded, also in debug builds; where nothing was, there is no demo. Knows no request.
-//! Invariant: a path finds what was embedded under exactly that path, or nothing; no path reaches the file system.
+//! The files that exist when the crate is built are embedded, also in debug builds; without them there is no demo. This module does not know
+//! requests. Invariant: a path finds only the file that was embedded under exactly that path; no path reaches the file system.
 
 use std::{
     borrow::Cow,
@@ -13,24 +13,24 @@ use std::{
 use axum::{body::Bytes, http::HeaderValue};
 use rust_embed::RustEmbed;
 
-/// Files by the paths of their URLs. Clones share them.
+/// The demo's files by the paths of their URLs. Clones share the files.
 #[derive(Clone, Debug, Default)]
 pub struct Demo(Arc<BTreeMap<String, File>>);
 
 /// A file of the demo.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// What is in it.
+    /// The content.
     pub bytes: Bytes,
-    /// What it is.
+    /// The media type.
     pub content_type: HeaderValue,
-    /// Changes with the bytes. It is weak, because a compressed response has it too.
+    /// A hash of the content. It is weak, because compressed responses have it, too.
     pub etag: HeaderValue,
-    /// Whether the path names these very bytes, so that nobody has to ask again.
+    /// True if the path contains a hash of the content, so that caches never have to revalidate it.
     pub is_immutable: bool,
 }
 
-/// Where names carry a hash of what they name.
+/// The folder of the files whose names contain a hash of their content.
 pub const ASSETS: &str = "/assets/";
 
 #[derive(RustEmbed)]
@@ -41,34 +41,44 @@ struct Built;
 // === impl Demo ===
 
 impl Demo {
-    /// The demo that was there when this crate was built; empty where none was.
+    /// Returns the demo that was built before this crate; empty if there was none.
     pub fn built() -> Self {
-        let bytes = |name: &str| match Built::get(name)?.data {
-            Cow::Borrowed(bytes) => Some(Bytes::from_static(bytes)),
-            Cow::Owned(bytes) => Some(bytes.into()),
-        };
-        Self::of(Built::iter().filter_map(|name| Some((name.to_string(), bytes(&name)?))))
+        let mut files = Vec::new();
+        for name in Built::iter() {
+            match Built::get(&name).map(|file| file.data) {
+                Some(Cow::Borrowed(bytes)) => files.push((name.to_string(), Bytes::from_static(bytes))),
+                Some(Cow::Owned(bytes)) => files.push((name.to_string(), bytes.into())),
+                None => {}
+            }
+        }
+        Self::of(files)
     }
 
-    /// A demo of these files, by their paths in its folder. `index.html` is asked for as `/`, another page of the folder by its name
-    /// alone. Hidden files are left out.
+    /// Creates a demo of these files, given by their paths in its folder. The path of `index.html` is `/`, and that of another page in the
+    /// folder is its name without `.html`. Hidden files are left out.
     pub fn of(files: impl IntoIterator<Item = (String, Bytes)>) -> Self {
-        let shown = files.into_iter().filter(|(name, _)| !name.split('/').any(|part| part.starts_with('.')));
-        Self(Arc::new(shown.map(|(name, bytes)| (path(&name), File::new(&name, bytes))).collect()))
+        let mut visible = BTreeMap::new();
+        for (name, bytes) in files {
+            let is_hidden = name.split('/').any(|part| part.starts_with('.'));
+            if !is_hidden {
+                visible.insert(path(&name), File::new(&name, bytes));
+            }
+        }
+        Self(Arc::new(visible))
     }
 
-    /// What is at this path.
-    pub fn get(&self, path: &str) -> Option<&File> {
+    /// Returns the file at this path.
+    pub(crate) fn get(&self, path: &str) -> Option<&File> {
         self.0.get(path)
     }
 
-    /// The paths at which something is.
+    /// Returns the paths of all files.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 }
 
-/// Under which path a file is asked for.
+/// Returns the path of a file's URL.
 fn path(name: &str) -> String {
     match name.strip_suffix(".html").filter(|page| !page.contains('/')) {
         Some("index") => "/".into(),
@@ -92,7 +102,7 @@ impl File {
         }
     }
 
-    /// Whether it is a page, which may do what its content security policy lets it.
+    /// Returns whether the file is a page, which needs a content security policy.
     pub fn is_page(&self) -> bool {
         self.content_type.as_bytes().starts_with(b"text/html")
     }
@@ -110,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_asked_for_by_name_and_files_by_path() {
+    fn pages_have_paths_without_an_extension_and_files_with_one() {
         let names = ["index.html", "assistant-ui.html", "favicon.svg", "assets/a-1.js", "deep/page.html"];
         let hidden = [".vite/manifest.json", ".DS_Store", "assets/.map"];
         let demo = Demo::of(names.iter().chain(&hidden).map(|name| ((*name).into(), Bytes::new())));
@@ -119,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_file_has_its_type() {
+    fn every_kind_of_file_has_its_media_type() {
         for (name, kind) in [
             ("a.html", "text/html; charset=utf-8"),
             ("a.js", "text/javascript; charset=utf-8"),
@@ -137,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_embedded_has_a_page_or_is_nothing() {
+    fn the_embedded_demo_has_a_first_page_or_no_files() {
         let built = Demo::built();
         assert_eq!(built.get("/").is_some_and(File::is_page), built.paths().next().is_some());
     }

@@ -1,6 +1,6 @@
-//! What handlers take from a request, with every failure as a problem.
+//! Extractors for handlers, whose errors are [`ApiError`]s.
 //!
-//! Lenient about what a body is called (curl says form data unless told otherwise), strict about what it is.
+//! The content type of a body is ignored, because curl sends form data by default; its content must be JSON of the right form.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,57 +24,58 @@ use crate::{
     error::{ApiError, Code},
 };
 
-/// A body that is JSON and of this kind, within the limits.
+/// A JSON body of this type, within the limits.
 pub struct ApiJson<T> {
-    /// What was read.
+    /// The parsed body.
     pub body: T,
-    /// The memory that it may take, given back when this is dropped.
-    pub room: Room,
+    /// The memory that is reserved for the body, until this is dropped.
+    pub reservation: Reservation,
 }
 
-/// A query string of this shape.
+/// A query string of this type.
 pub struct ApiQuery<T>(pub T);
 
-/// The chat that the path names; an id that no chat can have is for the handler to judge.
+/// The chat id in the path. The handler decides what to do if it is invalid.
 pub struct ChatPath(pub Result<ChatId, InvalidId>);
 
-/// How much a request body may take.
+/// The limits on request bodies.
 #[derive(Clone, Debug)]
 pub struct BodyLimits {
-    /// Its bytes.
+    /// The limit on the length of a body, in bytes.
     pub bytes: usize,
-    /// Its JSON values.
+    /// The limit on its JSON values.
     pub nodes: usize,
-    /// Its objects and lists within one another.
+    /// The limit on its nesting.
     pub depth: usize,
-    /// The time until all of it has come.
+    /// The time limit for receiving it.
     pub timeout: Duration,
-    /// The memory of all bodies together.
+    /// The memory for all bodies together.
     pub memory: BodyMemory,
 }
 
-/// The memory that all request bodies together may take.
+/// The memory that all request bodies may take together.
 #[derive(Clone, Debug)]
 pub struct BodyMemory {
     free: Arc<Semaphore>,
     bytes: u32,
 }
 
-/// Some of that memory.
+/// A part of the memory for bodies, reserved until it is dropped.
 #[derive(Debug)]
-pub struct Room(OwnedSemaphorePermit);
+pub struct Reservation(OwnedSemaphorePermit);
 
-/// How long a body waits for memory that other bodies have.
-const ROOM_PATIENCE: Duration = Duration::from_secs(5);
-/// How much of a body that nobody wants is read on for, and how long: a client that is still sending when the connection
-/// is closed never reads the answer.
+/// The time that a body waits for memory.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The limit on the bytes of an unwanted body that are read and discarded. A client that is still sending when its connection is closed
+/// does not read the response.
 const DRAINED_BYTES: usize = 64_000_000;
-const DRAINED_FOR: Duration = Duration::from_secs(10);
+/// The time limit for discarding an unwanted body.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 // === impl BodyLimits ===
 
 impl BodyLimits {
-    /// As the settings say.
+    /// Returns the limits in the settings.
     pub fn of(config: &Config) -> Self {
         Self {
             bytes: config.max_body.0,
@@ -85,19 +86,19 @@ impl BodyLimits {
         }
     }
 
-    /// Refuses what is more than may be built. Counted before parsing, so that the limits are these and not the parser's.
+    /// Checks a body before it is parsed, so that these limits apply and not the parser's.
     fn check(&self, json: &[u8]) -> Result<Measure, ApiError> {
         let measure = measure(json);
         if measure.depth > self.depth {
             let detail = format!(
-                "The body is nested over {} levels deep (max_json_depth); make it flatter.",
+                "The body is nested more than {} levels deep (max_json_depth); make it flatter.",
                 self.depth
             );
             return Err(ApiError::new(Code::InvalidRequest, detail));
         }
         if measure.nodes > self.nodes {
             let detail = format!(
-                "The body has {} JSON values; this server takes {} (max_json_nodes).",
+                "The body has {} JSON values; the limit is {} (max_json_nodes).",
                 measure.nodes, self.nodes
             );
             return Err(ApiError::new(Code::TooLarge, detail));
@@ -109,36 +110,38 @@ impl BodyLimits {
 // === impl BodyMemory ===
 
 impl BodyMemory {
-    /// So many bytes for all bodies.
+    /// Creates a memory of this many bytes.
     pub fn new(bytes: usize) -> Self {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         Self { free: Arc::new(Semaphore::new(bytes as usize)), bytes }
     }
 
-    fn nothing(&self) -> Result<Room, ApiError> {
-        self.free.clone().try_acquire_many_owned(0).map(Room).map_err(|_| no_room())
+    /// Returns an empty reservation.
+    fn empty(&self) -> Result<Reservation, ApiError> {
+        self.free.clone().try_acquire_many_owned(0).map(Reservation).map_err(|_| out_of_memory())
     }
 
-    /// Takes more of it, and waits a little while others have it. More than there is counts as all that there is beside what is held.
+    /// Adds bytes to a reservation, and waits for a while if there is not enough memory. A reservation never exceeds the whole memory,
+    /// however many bytes are asked for.
     ///
-    /// Bodies that wait for each other do not do so for long, because each gives up.
-    async fn take(&self, room: &mut Room, bytes: usize) -> Result<(), ApiError> {
-        let held = u32::try_from(room.0.num_permits()).unwrap_or(u32::MAX);
+    /// Bodies that wait for each other's memory do not deadlock, because each of them gives up in time.
+    async fn reserve(&self, reservation: &mut Reservation, bytes: usize) -> Result<(), ApiError> {
+        let held = u32::try_from(reservation.0.num_permits()).unwrap_or(u32::MAX);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bytes.saturating_sub(held));
-        match timeout(ROOM_PATIENCE, self.free.clone().acquire_many_owned(bytes)).await {
+        match timeout(MEMORY_TIMEOUT, self.free.clone().acquire_many_owned(bytes)).await {
             Ok(Ok(more)) => {
-                room.0.merge(more);
+                reservation.0.merge(more);
                 Ok(())
             }
-            Ok(Err(_)) | Err(_) => Err(no_room()),
+            Ok(Err(_)) | Err(_) => Err(out_of_memory()),
         }
     }
 }
 
-fn no_room() -> ApiError {
+fn out_of_memory() -> ApiError {
     ApiError::new(
         Code::Unavailable,
-        "Other requests have all the memory that this server has for bodies (max_body_memory); try again in a moment.",
+        "This server has no memory left for request bodies (max_body_memory); try again in a moment.",
     )
 }
 
@@ -149,18 +152,18 @@ impl<T: Posted> FromRequest<App> for ApiJson<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let limits = app.body_limits();
-        let (bytes, mut room) = read_body(request, limits).await?;
+        let (bytes, mut reservation) = read_body(request, limits).await?;
         let measure = limits.check(&bytes)?;
-        limits.memory.take(&mut room, measure.nodes.saturating_mul(NODE_BYTES)).await?;
+        limits.memory.reserve(&mut reservation, measure.nodes.saturating_mul(NODE_BYTES)).await?;
         match T::from_json(&bytes) {
-            Ok(body) => Ok(Self { body, room }),
+            Ok(body) => Ok(Self { body, reservation }),
             Err(BodyError::Request(error)) => Err(error.into()),
             Err(BodyError::NotJson(error)) => Err(not_json(&error, bytes.is_empty())),
         }
     }
 }
 
-async fn read_body(request: Request, limits: &BodyLimits) -> Result<(Vec<u8>, Room), ApiError> {
+async fn read_body(request: Request, limits: &BodyLimits) -> Result<(Vec<u8>, Reservation), ApiError> {
     let (parts, body) = request.into_parts();
     let announced = announced_length(&parts.headers);
     if announced.is_some_and(|length| length > limits.bytes) {
@@ -170,13 +173,13 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<(Vec<u8>, Ro
     let until = Instant::now() + limits.timeout;
     let mut stream = body.into_data_stream();
     let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(64 << 10));
-    let mut room = limits.memory.nothing()?;
+    let mut reservation = limits.memory.empty()?;
     loop {
         match timeout_at(until, stream.next()).await {
             Ok(Some(Ok(more))) if bytes.len() + more.len() <= limits.bytes => {
-                // What has come counts, not what was announced, which costs its sender nothing.
-                if let Err(refusal) = limits.memory.take(&mut room, more.len()).await {
-                    drop((bytes, room));
+                // Memory is reserved for bytes that have arrived, because announcing a length costs a client nothing.
+                if let Err(refusal) = limits.memory.reserve(&mut reservation, more.len()).await {
+                    drop((bytes, reservation));
                     drain(Body::from_stream(stream)).await;
                     return Err(refusal);
                 }
@@ -186,8 +189,11 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<(Vec<u8>, Ro
                 drain(Body::from_stream(stream)).await;
                 return Err(too_large(limits.bytes));
             }
-            Ok(None) => return Ok((bytes, room)),
-            Ok(Some(Err(_))) => return Err(ApiError::new(Code::InvalidJson, "The body broke off.")),
+            Ok(None) => return Ok((bytes, reservation)),
+            Ok(Some(Err(_))) => {
+                let detail = "The body ended before all of it was received.";
+                return Err(ApiError::new(Code::InvalidJson, detail));
+            }
             Err(_) => return Err(too_slow(limits.timeout)),
         }
     }
@@ -197,18 +203,18 @@ fn announced_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Lets a client send a body of which nothing is wanted, so that it reads the answer.
+/// Receives and discards the body of a refused request, so that the client reads the response.
 pub(crate) async fn drain_unread(headers: &HeaderMap, body: Body) {
-    // A client that asks before it sends reads the answer without sending.
+    // A client that sends `expect: 100-continue` reads the response before it sends the body.
     if !body.is_end_stream() && !headers.contains_key(header::EXPECT) {
         drain(body).await;
     }
 }
 
-/// Reads on for a while and forgets what comes.
+/// Receives and discards a body, within limits.
 async fn drain(body: Body) {
     let mut stream = body.into_data_stream();
-    let read_on = async {
+    let discard = async {
         let mut left = DRAINED_BYTES;
         while let Some(Ok(more)) = stream.next().await
             && more.len() < left
@@ -216,28 +222,27 @@ async fn drain(body: Body) {
             left -= more.len();
         }
     };
-    // Too slow or too much: the client's loss.
-    let _ = timeout(DRAINED_FOR, read_on).await;
+    // A client that exceeds the limits may not read its response.
+    let _ = timeout(DRAIN_TIMEOUT, discard).await;
 }
 
 fn too_large(limit: usize) -> ApiError {
-    ApiError::new(
-        Code::TooLarge,
-        format!("The body is larger than this server takes, which is {limit} bytes."),
-    )
+    ApiError::new(Code::TooLarge, format!("The body is too large; the limit is {limit} bytes (max_body)."))
 }
 
 fn too_slow(limit: Duration) -> ApiError {
     let limit = humantime::format_duration(limit);
     ApiError::new(
         Code::SlowRequest,
-        format!("The body had not come within {limit} (body_timeout); send it again, or less of it."),
+        format!(
+            "The body was not received within {limit} (body_timeout); send it again, or send a smaller one."
+        ),
     )
 }
 
-fn not_json(error: &serde_json::Error, empty: bool) -> ApiError {
+fn not_json(error: &serde_json::Error, is_empty: bool) -> ApiError {
     let detail = match error.classify() {
-        _ if empty => "The body is empty; send a JSON object.".to_owned(),
+        _ if is_empty => "The body is empty; send a JSON object.".to_owned(),
         Category::Eof => "The body is JSON that ends too early.".to_owned(),
         Category::Syntax | Category::Data | Category::Io => format!("The body is not JSON: {error}."),
     };
@@ -263,7 +268,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ChatPath {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        // What is no UTF-8 is no chat's id either.
+        // A path that is not UTF-8 is no valid chat id, either.
         let id = Path::<String>::from_request_parts(parts, state).await;
         Ok(Self(id.map_err(|_| InvalidId).and_then(|Path(id)| ChatId::parse(&id))))
     }
@@ -276,24 +281,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_waits_for_memory_and_gives_up() {
         let memory = BodyMemory::new(100);
-        let mut first = memory.nothing().expect("no memory");
-        memory.take(&mut first, 60).await.expect("memory");
-        let mut second = memory.nothing().expect("no memory");
-        memory.take(&mut second, 40).await.expect("memory");
-        assert!(memory.take(&mut second, 1).await.is_err());
-        let (took, ()) = tokio::join!(memory.take(&mut second, 60), async { drop(first) });
-        took.expect("what the first has given back");
+        let mut first = memory.empty().expect("a reservation");
+        memory.reserve(&mut first, 60).await.expect("memory");
+        let mut second = memory.empty().expect("a reservation");
+        memory.reserve(&mut second, 40).await.expect("memory");
+        assert!(memory.reserve(&mut second, 1).await.is_err());
+        let (reserved, ()) = tokio::join!(memory.reserve(&mut second, 60), async { drop(first) });
+        reserved.expect("the memory of the first");
     }
 
     #[tokio::test]
     async fn a_body_that_is_larger_than_all_memory_takes_all_of_it() {
         let memory = BodyMemory::new(100);
-        let mut room = memory.nothing().expect("no memory");
+        let mut reservation = memory.empty().expect("a reservation");
         for bytes in [70, 70, 70, usize::MAX] {
-            memory.take(&mut room, bytes).await.expect("memory");
+            memory.reserve(&mut reservation, bytes).await.expect("memory");
         }
-        drop(room);
-        let mut room = memory.nothing().expect("no memory");
-        memory.take(&mut room, 100).await.expect("all that was taken");
+        drop(reservation);
+        let mut reservation = memory.empty().expect("a reservation");
+        memory.reserve(&mut reservation, 100).await.expect("the whole memory");
     }
 }

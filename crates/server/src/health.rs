@@ -1,4 +1,4 @@
-//! `fermata health`: asks the server that these settings start whether it can serve, for health checks of containers without curl.
+//! `fermata health`: asks the running server with these settings whether it is ready, for health checks of containers without curl.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -9,39 +9,39 @@ use serde_json::Value;
 
 use crate::config::Config;
 
-/// Why the server does not count as healthy.
+/// The reason why the server is not healthy.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
-    /// Nobody is there, or is too slow.
+    /// The server did not respond in time.
     #[error("{address} does not answer")]
     NoAnswer {
-        /// Who was asked.
+        /// The address that was asked.
         address: SocketAddr,
-        /// What went wrong.
+        /// The failure of the request.
         source: reqwest::Error,
     },
-    /// It answers, but does not serve.
+    /// The server responded that it is not ready.
     #[error("{address} cannot serve: {detail}")]
     NotReady {
-        /// Who was asked.
+        /// The address that was asked.
         address: SocketAddr,
-        /// In its own words, where it has any.
+        /// The detail of the response, or its status.
         detail: String,
     },
 }
 
-/// A server that takes longer to say so is not ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit for the response.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks `/readyz` of the server. Needs a tokio runtime.
+/// Requests `/readyz` from the server. Must be called within a tokio runtime.
 ///
 /// # Errors
-/// Why it does not count as healthy.
+/// Returns an error if the server does not respond in time or is not ready.
 pub async fn ask(config: &Config) -> Result<(), HealthError> {
     let address = reachable(config.bind);
     let no_answer = |source| HealthError::NoAnswer { address, source };
-    // A proxy of the environment is for the world outside.
-    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().map_err(no_answer)?;
+    // The environment may name a proxy, which is not meant for this machine.
+    let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().map_err(no_answer)?;
     let response = client.get(format!("http://{address}/readyz")).send().await.map_err(no_answer)?;
     let status = response.status();
     if status.is_success() {
@@ -52,7 +52,7 @@ pub async fn ask(config: &Config) -> Result<(), HealthError> {
     Err(HealthError::NotReady { address, detail })
 }
 
-/// Where to reach who listens there: an address that stands for all of a machine's is none to connect to.
+/// Returns the address for reaching a server that listens on `bind`. One that listens on all addresses is reached by the loopback address.
 fn reachable(bind: SocketAddr) -> SocketAddr {
     let ip = match bind.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_everywhere_is_asked_on_this_machine() {
+    fn a_server_that_listens_on_all_addresses_is_reached_by_loopback() {
         for (bind, asked) in [
             ("0.0.0.0:3000", "127.0.0.1:3000"),
             ("[::]:80", "[::1]:80"),

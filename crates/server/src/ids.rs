@@ -1,14 +1,14 @@
-//! The engine's clock and ids, as a running server has them.
+//! The clock and the ids of a running server.
 
 use fermata_engine::{Clock, Ids};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-/// The machine's clock.
+/// The clock of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-/// 122 random bits each, so that an id is also what keeps others from guessing it.
+/// Random ids of 122 bits, which cannot be guessed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RandomIds;
 
@@ -24,7 +24,7 @@ impl Ids for RandomIds {
     fn next(&self, prefix: &str) -> String {
         let mut left = Uuid::new_v4().as_u128();
         let mut id = String::from(prefix);
-        // 22 digits of 62 hold 128 bits.
+        // 22 digits of base 62 hold 128 bits.
         for _ in 0..22 {
             id.push(char::from(DIGITS[(left % 62) as usize]));
             left /= 62;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_short_plain_and_never_the_same() {
+    fn ids_are_short_plain_and_unique() {
         let ids: std::collections::BTreeSet<String> = (0..1000).map(|_| RandomIds.next("call_")).collect();
         assert_eq!(ids.len(), 1000);
         for id in ids {

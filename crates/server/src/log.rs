@@ -1,7 +1,7 @@
-//! The log: what is in it, and in which form.
+//! The log: its filter and its format.
 //!
-//! Invariant: an event is one line, and nothing in it speaks to a terminal, whoever wrote the texts that it repeats: models, tools,
-//! MCP servers and clients cannot write lines of their own.
+//! Invariant: an event is one line without control characters, although it may contain texts of models, tools, MCP servers and clients. They
+//! cannot forge lines or control a terminal.
 
 use std::{
     fmt::{self, Write},
@@ -18,35 +18,40 @@ use tracing_subscriber::{
     },
 };
 
-/// The log targets of the libraries that talk to OpenAI and to MCP servers.
-const TALKATIVE: [&str; 2] = ["async_openai", "rmcp"];
+/// The log targets of the libraries that connect to model providers and MCP servers.
+const SILENCED: [&str; 2] = ["async_openai", "rmcp"];
 
-/// Logs to the standard error from now on.
+/// Starts logging to the standard error.
 pub fn begin() {
     let filter = filter(std::env::var("RUST_LOG").ok().as_deref());
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
     log.fmt_fields(fields()).with_writer(std::io::stderr).init();
-    // Otherwise a panic would be on stderr in a form that no log collector reads.
+    // The default hook writes panics in a form that log collectors cannot read.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
 }
 
-/// What is logged: as `RUST_LOG` says, otherwise `info`.
+/// Returns the filter that `RUST_LOG` sets, or `info` if it sets none.
 ///
-/// Those that talk to providers and to MCP servers log what these answer, which may repeat keys and what persons wrote, so each is
-/// silent unless it is asked for by name.
-fn filter(wish: Option<&str>) -> EnvFilter {
-    let wish =
-        wish.filter(|wish| !wish.trim().is_empty() && EnvFilter::try_new(wish).is_ok()).unwrap_or("info");
-    let silent = TALKATIVE.into_iter().filter(|library| !wish.contains(library));
-    EnvFilter::new(silent.fold(wish.to_owned(), |wish, library| format!("{wish},{library}=off")))
+/// The libraries in [`SILENCED`] log responses, which may contain keys and texts of people, so they are silent unless the filter names them.
+fn filter(requested: Option<&str>) -> EnvFilter {
+    let mut filter = match requested {
+        Some(text) if !text.trim().is_empty() && EnvFilter::try_new(text).is_ok() => text.to_owned(),
+        Some(_) | None => "info".to_owned(),
+    };
+    for library in SILENCED {
+        if !filter.contains(library) {
+            filter = format!("{filter},{library}=off");
+        }
+    }
+    EnvFilter::new(filter)
 }
 
-/// Writes the fields of events and spans, the message among them.
+/// Formats the fields of events and spans, including the message.
 fn fields() -> impl for<'writer> FormatFields<'writer> + 'static {
     format::debug_fn(|writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| match field.name() {
         "message" => write!(Escaped(writer), "{value:?}"),
-        // Records of the crate `log` come with their place in fields, which is shown as that of any event.
+        // Records of the crate `log` have their source in these fields, which is already part of the line.
         name if name.starts_with("log.") => Ok(()),
         name => {
             write!(writer, "{name}=")?;
@@ -56,25 +61,25 @@ fn fields() -> impl for<'writer> FormatFields<'writer> + 'static {
     .delimited(" ")
 }
 
-/// Writes every character that does more than show itself as its escape in Rust.
+/// A writer that replaces characters other than visible ones by their escapes in Rust.
 struct Escaped<'a, W>(&'a mut W);
 
 impl<W: Write> Write for Escaped<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
-        while let Some(at) = rest.find(is_more_than_shown) {
-            let (shown, behind) = rest.split_at(at);
-            self.0.write_str(shown)?;
-            let Some(acts) = behind.chars().next() else { break };
-            write!(self.0, "{}", acts.escape_default())?;
-            rest = &behind[acts.len_utf8()..];
+        while let Some(index) = rest.find(needs_escape) {
+            let (plain, special) = rest.split_at(index);
+            self.0.write_str(plain)?;
+            let Some(character) = special.chars().next() else { break };
+            write!(self.0, "{}", character.escape_default())?;
+            rest = &special[character.len_utf8()..];
         }
         self.0.write_str(rest)
     }
 }
 
-/// Controls, among them line ends and ESC, other ends of lines, and what changes the direction of writing.
-fn is_more_than_shown(c: char) -> bool {
+/// Returns whether a character is a control character, such as a line end or ESC, another line separator, or a change of text direction.
+fn needs_escape(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
@@ -93,8 +98,9 @@ mod tests {
 
     use super::*;
 
-    fn lets_through(wish: Option<&str>) -> (bool, bool) {
-        let log = tracing_subscriber::registry().with(filter(wish));
+    /// Returns whether a filter enables the server's own events, and those of a silenced library.
+    fn enabled(requested: Option<&str>) -> (bool, bool) {
+        let log = tracing_subscriber::registry().with(filter(requested));
         tracing::subscriber::with_default(log, || {
             (
                 tracing::enabled!(target: "fermata_server::error", tracing::Level::INFO),
@@ -104,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_says_is_not_logged_unless_asked_for_by_name() {
-        for wish in [
+    fn responses_of_providers_are_not_logged_unless_the_filter_names_the_library() {
+        for requested in [
             None,
             Some(""),
             Some("info"),
@@ -113,15 +119,15 @@ mod tests {
             Some("fermata_server=trace"),
             Some("=?="),
         ] {
-            assert_eq!(lets_through(wish), (true, false), "{wish:?}");
+            assert_eq!(enabled(requested), (true, false), "{requested:?}");
         }
-        for wish in ["info,async_openai=warn", "info,async_openai::client=error"] {
-            assert_eq!(lets_through(Some(wish)), (true, true), "{wish:?}");
+        for requested in ["info,async_openai=warn", "info,async_openai::client=error"] {
+            assert_eq!(enabled(Some(requested)), (true, true), "{requested:?}");
         }
-        assert_eq!(lets_through(Some("error")), (false, false));
+        assert_eq!(enabled(Some("error")), (false, false));
     }
 
-    /// What is written to a log.
+    /// The bytes that were written to a log.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -152,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_others_writes_a_line_or_speaks_to_the_terminal() {
+    fn no_text_can_forge_a_line_or_control_the_terminal() {
         let name = "wipe\n2026-11-22T00:00:00Z  INFO forged\r\u{1b}[31m\u{7}\u{85}\u{2028}\u{202e}end";
         let ways: [&dyn Fn(); 7] = [
             &|| tracing::info!("{name}"),
@@ -173,14 +179,14 @@ mod tests {
         for (way, log) in ways.into_iter().enumerate() {
             let log = logged(log);
             let line = log.strip_suffix('\n').unwrap_or_else(|| panic!("{way}: {log:?}"));
-            assert!(!line.contains(is_more_than_shown), "{way}: {line:?}");
-            assert!(line.contains("forged") && line.contains("end"), "{way}: nothing is left out: {line:?}");
+            assert!(!line.contains(needs_escape), "{way}: {line:?}");
+            assert!(line.contains("forged") && line.contains("end"), "{way}: the text is complete: {line:?}");
             assert!(line.contains(r"wipe\n2026"), "{way}: {line:?}");
         }
     }
 
     #[test]
-    fn what_needs_no_escape_is_logged_as_it_is() {
+    fn visible_characters_are_logged_unchanged() {
         let line = logged(|| tracing::info!(chat = %"a-1", n = 3, server = "files", "it's “fine” – ok ✓"));
         assert!(line.ends_with("it's “fine” – ok ✓ chat=a-1 n=3 server=\"files\"\n"), "{line}");
     }

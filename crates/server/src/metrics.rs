@@ -1,8 +1,7 @@
-//! Numbers for operators, as Prometheus reads them.
+//! Metrics for operators, in the format of Prometheus.
 //!
-//! Whoever has a number to tell uses the `metrics` facade; names that other crates use are described here, after
-//! OpenTelemetry's conventions for HTTP and for generative AI. Labels are never taken from what a client sent, so that no
-//! client can make the server remember more.
+//! All crates record metrics by the `metrics` facade. Their names follow OpenTelemetry's conventions for HTTP and generative AI and are
+//! described here. Labels never contain text from clients, so that clients cannot increase the number of series.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -18,7 +17,7 @@ use axum::{
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// What the recorder of this process has recorded; nothing where the recorder is somebody else's.
+/// The metrics of this process; none if the program has its own recorder.
 #[derive(Clone)]
 pub struct Metrics(Option<PrometheusHandle>);
 
@@ -30,13 +29,13 @@ const TOKENS: &[f64] =
 // === impl Metrics ===
 
 impl Metrics {
-    /// Records for the whole process, from now on; asked again, gives the same. A program that has a recorder
-    /// of its own keeps it: it gets the numbers, and here there are none.
+    /// Installs the recorder of the process, or returns the one that was installed before. If the program has its own recorder, that one
+    /// gets the metrics, and there are none here.
     ///
     /// # Errors
-    /// Where the recorder cannot be built.
+    /// Returns an error if the recorder cannot be built.
     pub fn install() -> Result<Self, BuildError> {
-        // Held while installing: of two that begin at once, one must find what the other installed.
+        // The mutex is held during the installation, so that of two concurrent calls the second finds the first one's recorder.
         static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
         let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = installed.as_ref() {
@@ -54,12 +53,12 @@ impl Metrics {
         }
     }
 
-    /// All numbers, as text.
+    /// Returns all metrics as text.
     pub fn render(&self) -> String {
         self.0.as_ref().map(PrometheusHandle::render).unwrap_or_default()
     }
 
-    /// Folds what was observed into its buckets; without it, observations pile up until somebody reads them.
+    /// Moves observations into their buckets. Without this, they accumulate until the metrics are read.
     pub fn tidy(&self) {
         if let Some(handle) = &self.0 {
             handle.run_upkeep();
@@ -68,26 +67,26 @@ impl Metrics {
 }
 
 fn describe() {
-    describe_histogram!(REQUEST_DURATION, Unit::Seconds, "Time until a response began.");
+    describe_histogram!(REQUEST_DURATION, Unit::Seconds, "The time until a response started.");
     describe_histogram!(
         "gen_ai_client_operation_duration_seconds",
         Unit::Seconds,
-        "Time that one model call took."
+        "The duration of a model call."
     );
-    describe_histogram!("gen_ai_client_token_usage", "Tokens of one model call, by type.");
-    describe_gauge!("fermata_runs_open", "Runs at work or waiting in this process.");
-    describe_gauge!("fermata_calls_parked", "Calls that wait for a browser or a person.");
-    describe_counter!("fermata_runs_total", "Runs that ended, by outcome.");
+    describe_histogram!("gen_ai_client_token_usage", "The tokens of a model call, by type.");
+    describe_gauge!("fermata_runs_open", "The runs that work or wait in this process.");
+    describe_gauge!("fermata_calls_parked", "The calls that wait for a browser or a person.");
+    describe_counter!("fermata_runs_total", "The runs that ended, by outcome.");
 }
 
-/// Times every request, by route and status.
+/// Records the duration of each request, by method, route and status.
 pub async fn observe(request: Request, next: Next) -> Response {
-    let begun = Instant::now();
+    let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = method_label(request.method());
     let response = next.run(request).await;
     let route = route.as_ref().map_or("none", MatchedPath::as_str).to_owned();
-    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    let (status, took) = (response.status().as_u16(), started.elapsed());
     tracing::debug!(method, route, status, ?took, "answered a request");
     metrics::histogram!(REQUEST_DURATION,
         "http_request_method" => method,

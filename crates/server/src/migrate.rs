@@ -1,13 +1,13 @@
-//! `fermata migrate`: brings the database up to date, for deployments whose servers do not. Nothing else is started.
+//! `fermata migrate`: migrates the database, for deployments whose servers do not migrate it. It starts nothing else.
 
 use fermata_store::OpenError;
 
 use crate::config::Config;
 
-/// Brings the database of these settings up to date and says what was done. Needs a tokio runtime.
+/// Migrates the database of these settings and returns a report. Must be called within a tokio runtime.
 ///
 /// # Errors
-/// In words for the operator.
+/// Returns an error if the database cannot be opened or migrated.
 pub async fn report(config: &Config) -> Result<String, OpenError> {
     Ok(format!("{}\n", fermata_store::migrate(config.database_url.as_str()).await?))
 }

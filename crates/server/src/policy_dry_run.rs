@@ -1,4 +1,4 @@
-//! `fermata policy test`: what the rules do with a call that nobody made. Nothing is started and no file is written.
+//! `fermata policy test`: a dry run of the rules for a made-up call. It starts nothing and writes no file.
 
 use std::fmt;
 
@@ -15,95 +15,98 @@ use crate::{
     tools,
 };
 
-/// Why nothing can be said about a call.
+/// The reason why a dry run is not possible.
 #[derive(Debug, thiserror::Error)]
-pub enum PolicyTestError {
-    /// The database of the server's own tools, in memory, cannot be made.
+pub enum DryRunError {
+    /// The database in memory, for the server's own tools, cannot be created.
     #[error(transparent)]
     Store(#[from] fermata_store::OpenError),
-    /// It was to be taken for a tool of the server.
+    /// The call is said to be of a tool of the server, which has no such tool.
     #[error("the server has no tool {name}; it has {known}")]
     NoSuchTool {
-        /// The name that was given.
+        /// The tool's name in the call.
         name: String,
-        /// The names that there are.
+        /// The names of the server's tools.
         known: String,
     },
 }
 
-/// How the tool was found.
+/// The evidence for the party that runs the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// It is the server's own.
-    Own,
-    /// Somebody said who runs it.
-    Said,
-    /// It has the name of an MCP server of the file.
-    ByPrefix,
-    /// Nobody else has it.
-    Nowhere,
+enum Origin {
+    /// The server has the tool.
+    Server,
+    /// The command line names the party.
+    CommandLine,
+    /// The tool's name begins with the name of an MCP server in the settings.
+    NamePrefix,
+    /// There is no other evidence, so the tool is a browser's.
+    Assumed,
 }
 
-/// What is said about a call.
+/// The report about a call.
 struct Report<'a> {
     config: &'a Config,
     call: &'a TestedCall,
     spec: &'a ToolSpec,
-    known: Known,
+    origin: Origin,
     policy_decision: &'a PolicyDecision,
-    /// What it would be, were people asked.
-    asking: &'a PolicyDecision,
-    /// What is wrong with the input.
-    misfit: Option<String>,
+    /// The decision in the approval mode `default`.
+    default_decision: &'a PolicyDecision,
+    /// The way in which the input violates the tool's schema.
+    input_error: Option<String>,
 }
 
-/// Says what the policy does with a call, by which rule and why. Needs a tokio runtime.
+/// Decides about a call and returns a report with the decision, the rule and the reason. Must be called within a tokio runtime.
 ///
 /// # Errors
-/// Where it is to be a tool of the server, and is none.
-pub async fn report(config: &Config, call: &TestedCall) -> Result<String, PolicyTestError> {
-    // What a tool is can only be asked of the tool, and the notes tools want a database: this one nobody sees.
+/// Returns an error if the call is said to be of a tool of the server, which has no such tool.
+pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRunError> {
+    // The specs of the notes tools need a database, so there is an empty one in memory.
     let options = OpenOptions { migrate: true, connections: 1 };
     let database = fermata_store::open("sqlite::memory:", &options).await?;
     let (toolbox, _) = Toolbox::new(tools::all(database.notes, note_limits(config)), |_| {});
-    let (spec, known) = spec(config, call, &toolbox)?;
-    let own = toolbox.find(&call.tool).filter(|_| spec.run_by == RunBy::Server);
-    let misfit = own
-        .and_then(|own| Checker::new().check_here(&own.check_of(call.input.clone())).err())
-        .map(|error| error.to_string());
+    let (spec, origin) = spec(config, call, &toolbox)?;
+    let mut input_error = None;
+    if spec.run_by == RunBy::Server
+        && let Some(tool) = toolbox.find(&call.tool)
+    {
+        let result = Checker::new().check_here(&tool.check_of(call.input.clone()));
+        input_error = result.err().map(|error| error.to_string());
+    }
     let rules = config.policy.iter().map(|written| written.rule.clone()).collect();
     let mut policy = RulePolicy { approval: ApprovalMode::Default, rules };
-    let asking = policy.decide(&call.owner, &spec, &call.input);
+    let default_decision = policy.decide(&call.owner, &spec, &call.input);
     policy.approval = config.approval;
     let policy_decision = policy.decide(&call.owner, &spec, &call.input);
-    Ok(Report {
+    let report = Report {
         config,
         call,
         spec: &spec,
-        known,
+        origin,
         policy_decision: &policy_decision,
-        asking: &asking,
-        misfit,
-    }
-    .to_string())
+        default_decision: &default_decision,
+        input_error,
+    };
+    Ok(report.to_string())
 }
 
-/// What the tool is, as far as it can be known before anything is started.
-fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSpec, Known), PolicyTestError> {
-    let own = toolbox.find(&call.tool).map(|found| found.spec().clone());
-    let of_server = |name: &String| {
-        let rest = call.tool.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix("__"));
+/// Returns the spec of the tool, as far as it is known without starting MCP servers.
+fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSpec, Origin), DryRunError> {
+    let own = toolbox.find(&call.tool).map(|tool| tool.spec().clone());
+    let is_prefix = |server: &String| {
+        let rest = call.tool.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix("__"));
         rest.is_some_and(|tool| !tool.is_empty())
     };
-    let (run_by, known) = match (call.from, own) {
-        (None | Some(RunBy::Server), Some(own)) => return Ok((own, Known::Own)),
+    let (run_by, origin) = match (call.from, own) {
+        (None | Some(RunBy::Server), Some(own)) => return Ok((own, Origin::Server)),
         (Some(RunBy::Server), None) => {
             let names: Vec<&str> = toolbox.specs().map(|spec| spec.name.as_str()).collect();
-            return Err(PolicyTestError::NoSuchTool { name: call.tool.clone(), known: names.join(", ") });
+            return Err(DryRunError::NoSuchTool { name: call.tool.clone(), known: names.join(", ") });
         }
-        (Some(from @ (RunBy::Mcp | RunBy::Browser)), _) => (from, Known::Said),
-        (None, None) if config.mcp.keys().any(of_server) => (RunBy::Mcp, Known::ByPrefix),
-        (None, None) => (RunBy::Browser, Known::Nowhere),
+        (Some(from @ (RunBy::Mcp | RunBy::Browser)), _) => (from, Origin::CommandLine),
+        (None, None) if config.mcp.keys().any(is_prefix) => (RunBy::Mcp, Origin::NamePrefix),
+        (None, None) => (RunBy::Browser, Origin::Assumed),
     };
     let policy = match run_by {
         RunBy::Server | RunBy::Mcp => Decision::Ask,
@@ -120,11 +123,11 @@ fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSp
         timeout: None,
         repeatable: false,
     };
-    Ok((spec, known))
+    Ok((spec, origin))
 }
 
-/// How a condition turned out.
-fn told(condition: &Condition) -> String {
+/// Describes the result of a condition.
+fn describe(condition: &Condition) -> String {
     let Condition { about, wants, is_met, value } = condition;
     let Some(value) = value else {
         return format!("{about} is not there, or has nothing in it, and should match {wants}");
@@ -145,25 +148,28 @@ impl fmt::Display for Report<'_> {
         match self.policy_decision.by {
             DecisionSource::Auto => {
                 writeln!(f, "by: approval = \"auto\", without which the call would be asked about")?;
-                self.write_maker(f, "asked by", self.asking)?;
+                self.write_source(f, "asked by", self.default_decision)?;
             }
             DecisionSource::Default
             | DecisionSource::Rule(_)
             | DecisionSource::Chain
             | DecisionSource::Always => {
-                self.write_maker(f, "by", self.policy_decision)?;
+                self.write_source(f, "by", self.policy_decision)?;
             }
         }
         writeln!(f, "reason: {}", self.policy_decision.reason.as_deref().unwrap_or("none is given"))?;
         self.write_missed(f)?;
         writeln!(f, "tool: {}, {}", self.spec.name, self.provenance())?;
-        self.notes().iter().try_for_each(|note| writeln!(f, "note: {note}"))
+        for note in self.notes() {
+            writeln!(f, "note: {note}")?;
+        }
+        Ok(())
     }
 }
 
 impl Report<'_> {
-    /// Who makes a decision, with all that a rule looks at.
-    fn write_maker(
+    /// Writes the source of a decision, with the conditions of its rule.
+    fn write_source(
         &self,
         f: &mut fmt::Formatter<'_>,
         role: &str,
@@ -182,49 +188,53 @@ impl Report<'_> {
             return writeln!(f, "{role}: the tool's own default, as no rule matches");
         };
         writeln!(f, "{role}: rule {number}, {}", written.place)?;
-        let conditions: Vec<_> = written
-            .lines
-            .iter()
-            .filter(|(key, _)| ["tool", "from", "owner", "input"].contains(&key.as_str()))
-            .collect();
-        if conditions.is_empty() {
+        let mut has_conditions = false;
+        for (key, value) in &written.lines {
+            if ["tool", "from", "owner", "input"].contains(&key.as_str()) {
+                has_conditions = true;
+                writeln!(f, "  {key} = {value}")?;
+            }
+        }
+        if !has_conditions {
             writeln!(f, "  (it has no conditions, so that it matches every call)")?;
         }
-        conditions.iter().try_for_each(|(key, value)| writeln!(f, "  {key} = {value}"))?;
         let rule = &self.config.policy[number - 1].rule;
-        let fields = rule.conditions(&self.call.owner, self.spec, &self.call.input);
-        let fields = fields.iter().rev().take(rule.input.len()).rev();
-        fields.into_iter().try_for_each(|condition| writeln!(f, "  {}", told(condition)))
+        let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);
+        // The conditions on the input come last.
+        for condition in &conditions[conditions.len() - rule.input.len()..] {
+            writeln!(f, "  {}", describe(condition))?;
+        }
+        Ok(())
     }
 
-    /// The rules before the one that decides which are about the tool, and would have decided but for the input.
+    /// Writes the earlier rules about the tool that only the input kept from matching.
     fn write_missed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = match self.asking.by {
+        let before = match self.default_decision.by {
             DecisionSource::Rule(number) => number - 1,
             DecisionSource::Default
             | DecisionSource::Auto
             | DecisionSource::Chain
             | DecisionSource::Always => self.config.policy.len(),
         };
-        for (place, WrittenRule { rule, written }) in self.config.policy[..before].iter().enumerate() {
+        for (index, WrittenRule { rule, written }) in self.config.policy[..before].iter().enumerate() {
             let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);
             let (about_call, fields) = conditions.split_at(conditions.len() - rule.input.len());
             if about_call.iter().all(|condition| condition.is_met)
                 && let Some(missed) = fields.iter().find(|condition| !condition.is_met)
             {
-                writeln!(f, "not by: rule {}, {}: {}", place + 1, written.place, told(missed))?;
+                writeln!(f, "not by: rule {}, {}: {}", index + 1, written.place, describe(missed))?;
             }
         }
         Ok(())
     }
 
     fn provenance(&self) -> &'static str {
-        match (self.known, self.spec.run_by) {
-            (Known::Own, _) => "one of the server's own",
-            (Known::Said, RunBy::Mcp) => "taken for an MCP server's, as --from says",
-            (Known::Said, RunBy::Server | RunBy::Browser) => "taken for a browser's, as --from says",
-            (Known::ByPrefix, _) => "taken for an MCP server's, whose name it begins with",
-            (Known::Nowhere, _) => {
+        match (self.origin, self.spec.run_by) {
+            (Origin::Server, _) => "one of the server's own",
+            (Origin::CommandLine, RunBy::Mcp) => "taken for an MCP server's, as --from says",
+            (Origin::CommandLine, RunBy::Server | RunBy::Browser) => "taken for a browser's, as --from says",
+            (Origin::NamePrefix, _) => "taken for an MCP server's, whose name it begins with",
+            (Origin::Assumed, _) => {
                 "taken for a browser's, as neither the server nor an MCP server of the file has it"
             }
         }
@@ -232,12 +242,12 @@ impl Report<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(misfit) = &self.misfit {
+        if let Some(error) = &self.input_error {
             notes.push(format!(
-                "the input does not fit the tool's schema, and such a call fails before any rule is asked: {misfit}"
+                "the input does not fit the tool's schema, and such a call fails before any rule is checked: {error}"
             ));
         }
-        if self.spec.run_by == RunBy::Mcp && self.asking.by == DecisionSource::Default {
+        if self.spec.run_by == RunBy::Mcp && self.default_decision.by == DecisionSource::Default {
             notes.push(
                 "an MCP tool is asked about, unless its server has trust_annotations = true and says that the tool only reads \
                  (readOnlyHint); no server was started to see that"

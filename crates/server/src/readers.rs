@@ -1,4 +1,4 @@
-//! How many streams each owner reads at a time.
+//! The number of streams that each owner reads at a time.
 
 use std::{
     collections::HashMap,
@@ -10,17 +10,17 @@ use fermata_tools::Owner;
 
 use crate::error::{ApiError, Code};
 
-/// The streams that are open, by owner. Clones share them.
+/// The number of open streams of each owner. Clones share the numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Readers {
     limit: Option<NonZeroUsize>,
-    // Held for a few instructions, never across an await.
+    // The mutex is held for a few instructions, never across an await.
     counts: Arc<Mutex<HashMap<Owner, usize>>>,
 }
 
-/// One stream among those of its owner, until it is dropped.
+/// A guard that counts a stream until it is dropped.
 #[derive(Debug)]
-pub struct ReaderPlace {
+pub struct ReaderGuard {
     readers: Readers,
     owner: Owner,
 }
@@ -28,28 +28,28 @@ pub struct ReaderPlace {
 // === impl Readers ===
 
 impl Readers {
-    /// So many for each owner; `None`: as many as there are connections.
+    /// Allows each owner this number of streams; `None` for any number.
     pub fn new(limit: Option<NonZeroUsize>) -> Self {
         Self { limit, counts: Arc::default() }
     }
 
-    /// Counts one more stream of the owner.
+    /// Counts one more stream of an owner.
     ///
     /// # Errors
-    /// 429 when the owner has as many as are allowed.
-    pub fn enter(&self, owner: &Owner) -> Result<ReaderPlace, ApiError> {
+    /// Returns 429 if the owner has reached the limit.
+    pub fn enter(&self, owner: &Owner) -> Result<ReaderGuard, ApiError> {
         let mut counts = self.counts();
         let count = counts.entry(owner.clone()).or_default();
-        if let Some(limit) = self.limit.filter(|limit| *count >= limit.get()) {
+        if let Some(limit) = self.limit
+            && *count >= limit.get()
+        {
             return Err(ApiError::new(
                 Code::TooManyReaders,
-                format!(
-                    "You are reading {limit} streams, which is the limit (readers_per_owner); close one."
-                ),
+                format!("You have reached the limit of {limit} open streams (readers_per_owner). Close one."),
             ));
         }
         *count += 1;
-        Ok(ReaderPlace { readers: self.clone(), owner: owner.clone() })
+        Ok(ReaderGuard { readers: self.clone(), owner: owner.clone() })
     }
 
     fn counts(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
@@ -57,7 +57,7 @@ impl Readers {
     }
 }
 
-impl Drop for ReaderPlace {
+impl Drop for ReaderGuard {
     fn drop(&mut self) {
         let mut counts = self.readers.counts();
         if let Some(count) = counts.get_mut(&self.owner) {

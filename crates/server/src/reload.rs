@@ -1,6 +1,6 @@
-//! Reading the settings again while the server runs: the same command line, the environment and the file.
+//! Reloading of the settings while the server runs, from the command line, the environment and the file.
 //!
-//! Invariant: what cannot be used as a whole changes nothing.
+//! Invariant: settings with an error change nothing.
 
 use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
@@ -10,49 +10,49 @@ use crate::{
     config::{AuthKind, Config, ConfigError, Invocation},
 };
 
-/// The settings that take effect without a restart; the tables of the file all do.
-const TAKEN: [&str; 4] = ["approval", "gate", "chain", "tokens"];
+/// The settings that can be changed without a restart, besides all tables of the file.
+const RELOADABLE: [&str; 4] = ["approval", "gate", "chain", "tokens"];
 
-/// Reads the settings from where they were read at the start.
+/// Reads the settings from their sources.
 pub type Read = Box<dyn Fn() -> Result<Invocation, ConfigError> + Send + Sync>;
 
-/// Reads the settings again and puts in force what can be.
+/// Reads the settings again and applies those that can be changed without a restart.
 pub struct Reloader {
     app: App,
     read: Read,
-    /// What the server was started with, and what all that needs a restart still goes by.
+    /// The settings that the server was started with. Those that need a restart still have these values.
     started: Config,
-    /// What was read last.
+    /// The settings that were read last.
     current: Config,
 }
 
-/// What reading again came to, by the keys of settings and the names of tables.
+/// The result of a reload, with the keys of settings and the names of tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// What is in force from now on.
-    pub taken: Vec<&'static str>,
-    /// What is not what the server was started with, and has no effect before it is started again.
+    /// The settings whose new values were applied.
+    pub applied: Vec<&'static str>,
+    /// The settings whose values differ from those at the start and need a restart to take effect.
     pub needing_restart: Vec<&'static str>,
 }
 
-/// Why what was in force stays.
+/// The reason why a reload changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// Something cannot be used.
+    /// A setting has an error.
     #[error(transparent)]
     Bad(#[from] ConfigError),
-    /// The file that was read before is not there. Going on without it would forget what it denies.
-    #[error("{0}: it is not there any more")]
+    /// The file that was read before does not exist any more. Without it, the rules that deny calls would be lost.
+    #[error("{0}: the file does not exist any more")]
     FileGone(String),
-    /// The command line asks for something else than to serve.
-    #[error("the command line does not serve")]
+    /// The command line does not start the server.
+    #[error("the command line does not start the server")]
     NotServing,
 }
 
-/// Puts in force what may change while the server runs. The one place where settings that were read again are handed on.
+/// Applies the settings that can be changed without a restart. No other function passes reloaded settings on.
 pub fn apply(app: &App, config: &Config) {
     app.engine().set_rules(config.rules());
-    // Another way to tell owners apart needs a restart, and until then those who are known stay known.
+    // Another kind of authentication needs a restart. Until then, the known tokens stay valid.
     if config.auth == AuthKind::Token {
         app.auth().set_tokens(&config.tokens);
     }
@@ -62,28 +62,30 @@ pub fn apply(app: &App, config: &Config) {
 // === impl Reloader ===
 
 impl Reloader {
-    /// For a server that was built from these settings.
+    /// Creates the reloader of a server that was built from these settings.
     pub fn new(app: App, config: Config, read: Read) -> Self {
         Self { app, read, started: config.clone(), current: config }
     }
 
-    /// Reads again at every signal, until the server ends.
-    pub async fn on_signal(mut self, mut signals: Signal, over: CancellationToken) {
-        while let Some(Some(())) = over.run_until_cancelled(signals.recv()).await {
-            match self.again() {
+    /// Reloads the settings at every signal, until the server shuts down.
+    pub async fn on_signal(mut self, mut signals: Signal, shutdown: CancellationToken) {
+        while let Some(Some(())) = shutdown.run_until_cancelled(signals.recv()).await {
+            match self.reload() {
                 Ok(changes) => changes.log(&self.current),
                 Err(error) => {
-                    tracing::error!("the settings are not taken, and the old ones stay in force: {error}")
+                    tracing::error!(
+                        "the settings were not reloaded, and the old ones stay in effect: {error}"
+                    )
                 }
             }
         }
     }
 
-    /// Reads again, now.
+    /// Reloads the settings.
     ///
     /// # Errors
-    /// Why nothing changes.
-    pub fn again(&mut self) -> Result<Changes, ReloadError> {
+    /// Returns an error if the settings cannot be used. Then nothing changes.
+    pub fn reload(&mut self) -> Result<Changes, ReloadError> {
         let config = match (self.read)()? {
             Invocation::Serve(config) => *config,
             Invocation::Check(_)
@@ -105,35 +107,37 @@ impl Reloader {
 
 impl Changes {
     fn between(started: &Config, current: &Config, next: &Config) -> Self {
-        let is_taken = |key: &&str| TAKEN.contains(key);
+        let is_reloadable = |key: &&str| RELOADABLE.contains(key);
         let rules = |config: &Config| -> Vec<_> {
             config.policy.iter().map(|written| written.rule.clone()).collect()
         };
-        let mut taken: Vec<&str> = current.differing(next).into_iter().filter(is_taken).collect();
+        let mut applied: Vec<&str> = current.differing(next).into_iter().filter(is_reloadable).collect();
         let tables = [
             ("policy", rules(current) != rules(next)),
             ("tools", current.tools != next.tools),
             ("mcp", current.mcp != next.mcp),
             ("errors", current.error_policy != next.error_policy),
         ];
-        taken.extend(tables.into_iter().filter_map(|(name, differs)| differs.then_some(name)));
-        let needing_restart = started.differing(next).into_iter().filter(|key| !is_taken(key)).collect();
-        Self { taken, needing_restart }
+        for (name, has_changed) in tables {
+            if has_changed {
+                applied.push(name);
+            }
+        }
+        let needing_restart = started.differing(next).into_iter().filter(|key| !is_reloadable(key)).collect();
+        Self { applied, needing_restart }
     }
 
     fn log(&self, config: &Config) {
         let file = config.file.as_deref().unwrap_or("no file");
-        if self.taken.is_empty() {
-            tracing::info!("read the settings again ({file}): nothing that is taken has changed");
+        if self.applied.is_empty() {
+            tracing::info!("read the settings again ({file}): no setting that can be reloaded has changed");
         } else {
-            let taken = self.taken.join(", ");
-            tracing::info!("read the settings again ({file}); in force from now on: {taken}");
+            let applied = self.applied.join(", ");
+            tracing::info!("read the settings again ({file}) and applied: {applied}");
         }
         if !self.needing_restart.is_empty() {
             let keys = self.needing_restart.join(", ");
-            tracing::warn!(
-                "these settings have changed, and take effect when the server is started again: {keys}"
-            );
+            tracing::warn!("these settings have changed and need a restart to take effect: {keys}");
         }
     }
 }
@@ -142,7 +146,7 @@ impl Changes {
 mod tests {
     use super::*;
 
-    /// A file that the test can read.
+    /// A file that is deleted when this is dropped.
     struct Written(std::path::PathBuf);
 
     impl Drop for Written {
@@ -164,16 +168,16 @@ mod tests {
 
     fn changes(from: &str, to: &str) -> (Vec<&'static str>, Vec<&'static str>) {
         let from = config(from);
-        let Changes { taken, needing_restart } = Changes::between(&from, &from, &config(to));
-        (taken, needing_restart)
+        let Changes { applied, needing_restart } = Changes::between(&from, &from, &config(to));
+        (applied, needing_restart)
     }
 
     #[test]
-    fn what_has_changed_is_told_by_name() {
+    fn changes_are_reported_by_name() {
         let rule = "[[policy]]\ntool = \"a\"\ndecision = \"ask\"\n";
         let tokens = "auth = \"token\"\ntokens = [\"alice:a-token-of-some-length\"]\n";
         let server = "[mcp.files]\ncommand = \"files\"\nenv = { KEY = \"one\" }\n";
-        for (from, to, taken, needing_restart) in [
+        for (from, to, applied, needing_restart) in [
             ("", "", vec![], vec![]),
             ("", "\n# A comment moves a rule, and does not change it.\n", vec![], vec![]),
             (rule, &format!("\n\n{rule}"), vec![], vec![]),
@@ -182,7 +186,7 @@ mod tests {
             (
                 "",
                 "approval = \"auto\"\ngate = \"progressive\"\nchain = \"ask\"\n",
-                TAKEN[..3].to_vec(),
+                RELOADABLE[..3].to_vec(),
                 vec![],
             ),
             (tokens, &tokens.replace("alice", "bob"), vec!["tokens"], vec![]),
@@ -199,7 +203,7 @@ mod tests {
                 vec!["openai_api_key"],
             ),
         ] {
-            assert_eq!(changes(from, to), (taken, needing_restart), "from {from:?} to {to:?}");
+            assert_eq!(changes(from, to), (applied, needing_restart), "from {from:?} to {to:?}");
         }
     }
 

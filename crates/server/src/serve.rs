@@ -1,16 +1,15 @@
-//! The accept loop: how many connections there may be, and how long each may keep the server waiting.
+//! The accept loop, with limits on the number of connections and on the time that each may keep the server waiting.
 //!
-//! A connection has [`ConnectionLimits::header_timeout`] to send the head of a request, and as long to send another one after a
-//! response. A client that takes none of a response for [`ConnectionLimits::reader_timeout`] is disconnected, which frees what its
-//! response held. How long a body may take is the business of whoever reads it.
+//! A connection has [`ConnectionLimits::header_timeout`] to send the head of a request, and again after each response. A client that reads
+//! nothing of a response for [`ConnectionLimits::reader_timeout`] is disconnected, which frees the memory of the response. The time limit of
+//! a request's body is set by its handler.
 //!
-//! When all places are taken, a newcomer gets the place of the connection that has been without a request for the longest. Only when
-//! every connection has a request under way is a newcomer answered by [`Server::when_full`], from a few places that are
-//! kept for it, so that health checks are answered whatever else happens. Every request carries its peer's address as
-//! [`ConnectInfo<SocketAddr>`], as with `axum::serve`.
+//! If all slots are taken, a new connection gets the slot of the one that has been idle for the longest. Only if every connection has a
+//! request under way, the new connection is answered by [`Server::when_full`], in one of a few reserved slots, so that health checks are
+//! always answered. Every request has its peer's address as [`ConnectInfo<SocketAddr>`] in its extensions, as with `axum::serve`.
 
-pub mod descriptors;
-mod places;
+mod descriptors;
+mod slots;
 mod socket;
 
 use std::{
@@ -45,81 +44,84 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::places::Full;
+pub use self::slots::Full;
 use self::{
-    places::{Place, Places, UnderWay},
+    slots::{RequestGuard, Slot, Slots},
     socket::Socket,
 };
 use crate::{client::TrustedProxies, config::Config};
 
-/// What is served, and to how many.
+/// A server with limits on its connections.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// What is served.
+    /// The router for regular connections.
     pub routes: Router,
-    /// What answers a connection for which there is no place. Its one request has the reason, [`Full`], among its extensions.
+    /// The router for connections that exceed a limit. Their only request has the reason, [`Full`], in its extensions.
     pub when_full: Router,
-    /// How much connections may take.
+    /// The limits on connections.
     pub limits: ConnectionLimits,
-    /// Those from whose addresses the clients of many people come.
+    /// The proxies, which may have any number of connections because they connect for many clients.
     pub proxies: TrustedProxies,
 }
 
-/// How much connections may take.
+/// The limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections at a time.
+    /// The limit on concurrent connections.
     pub connections: usize,
-    /// Connections from one address at a time; of IPv6, from one network of 64 bits. Loopback addresses and trusted proxies
-    /// have no limit.
+    /// The limit on concurrent connections from one IPv4 address or one IPv6 network of 64 bits. Loopback addresses and trusted proxies have
+    /// no limit.
     pub per_address: usize,
-    /// How long the head of a request may take, and how long a connection may be without one.
+    /// The time limit for the head of a request, and for an idle connection.
     pub header_timeout: Duration,
-    /// How long a client may take nothing of what is sent to it.
+    /// The time limit for a client that does not read its response.
     pub reader_timeout: Duration,
 }
 
 /// A response's body that keeps its connection from counting as idle.
-struct Sending {
+struct ActiveBody {
     body: Body,
-    _under_way: UnderWay,
+    _request: RequestGuard,
 }
 
-/// The longest head of a request. Browsers and proxies send less.
+/// The limit on the head of a request, in bytes. Browsers and proxies send less.
 const HEAD_BYTES: usize = 64 << 10;
-/// How long to wait before accepting again when the system refuses, at first and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// The delay before the next attempt after the first failure to accept a connection. It doubles with each failure.
+const FIRST_ACCEPT_DELAY: Duration = Duration::from_millis(10);
+/// The longest such delay.
+const LONGEST_ACCEPT_DELAY: Duration = Duration::from_secs(1);
 
 // === impl Server ===
 
 impl Server {
-    /// Serves until `over`, then lets what is under way come to its end. When this is dropped, connections are cut.
-    pub async fn serve(self, listener: TcpListener, over: CancellationToken) {
-        let places = Places::new(&self.limits, self.proxies.clone());
+    /// Serves until `shutdown` is cancelled, then waits for the requests under way. Dropping the future closes all connections.
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
+        let slots = Slots::new(&self.limits, self.proxies.clone());
         let tasks = TaskTracker::new();
-        let cut = CancellationToken::new();
-        let _cut = cut.clone().drop_guard();
-        let mut pause = PAUSES.0;
-        while let Some(accepted) = over.run_until_cancelled(listener.accept()).await {
+        let close_all = CancellationToken::new();
+        let _guard = close_all.clone().drop_guard();
+        let mut delay = FIRST_ACCEPT_DELAY;
+        while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
             match accepted {
                 Ok((socket, peer)) => {
-                    pause = PAUSES.0;
-                    // A chunk is smaller than a packet; waiting for more to send would be what a reader sees as jerking.
+                    delay = FIRST_ACCEPT_DELAY;
+                    // A chunk is smaller than a packet. If the kernel waited for more data, text would appear in jerks.
                     if let Err(error) = socket.set_nodelay(true) {
-                        tracing::debug!(%error, "a socket takes no options");
+                        tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
                     }
-                    let Some(place) = places.take(peer.ip()).await else { continue };
-                    let connection = self.clone().connection(socket, peer, place, over.clone());
-                    let cut = cut.clone();
-                    tasks.spawn(async move { cut.run_until_cancelled(connection).await });
+                    let Some(slot) = slots.take(peer.ip()).await else { continue };
+                    let connection = self.clone().connection(socket, peer, slot, shutdown.clone());
+                    let close_all = close_all.clone();
+                    tasks.spawn(async move { close_all.run_until_cancelled(connection).await });
                 }
-                Err(error) if is_of_the_client(&error) => {}
+                Err(error) if is_client_error(&error) => {}
                 Err(error) => {
-                    tracing::error!(%error, "connections cannot be accepted");
-                    // It may be the descriptors of this process that are used up.
-                    places.free_one();
-                    over.run_until_cancelled(tokio::time::sleep(pause)).await;
-                    pause = (pause * 2).min(PAUSES.1);
+                    let address = listener.local_addr().ok();
+                    tracing::error!(?address, %error, "cannot accept connections");
+                    // The process may have no file descriptors left.
+                    slots.free_one();
+                    shutdown.run_until_cancelled(tokio::time::sleep(delay)).await;
+                    delay = (delay * 2).min(LONGEST_ACCEPT_DELAY);
                 }
             }
         }
@@ -128,39 +130,38 @@ impl Server {
         tasks.wait().await;
     }
 
-    /// One connection, from its first byte to its last.
-    async fn connection<I>(self, io: I, peer: SocketAddr, place: Place, over: CancellationToken)
+    /// Serves one connection.
+    async fn connection<I>(self, io: I, peer: SocketAddr, slot: Slot, shutdown: CancellationToken)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let place = Arc::new(place);
-        let routes =
-            TowerToHyperService::new(if place.full.is_none() { self.routes } else { self.when_full });
+        let slot = Arc::new(slot);
+        let routes = TowerToHyperService::new(if slot.full.is_none() { self.routes } else { self.when_full });
         let service = service_fn(|mut request: Request<Incoming>| {
-            let under_way = place.begin();
+            let guard = slot.begin_request();
             request.extensions_mut().insert(ConnectInfo(peer));
-            if let Some(full) = place.full {
+            if let Some(full) = slot.full {
                 request.extensions_mut().insert(full);
             }
             let response = routes.call(request);
             async move {
                 let response = response.await?;
-                Ok::<_, Infallible>(response.map(|body| Sending { body, _under_way: under_way }))
+                Ok::<_, Infallible>(response.map(|body| ActiveBody { body, _request: guard }))
             }
         });
-        let io = TokioIo::new(Socket::new(io, self.limits.reader_timeout, place.clone()));
+        let io = TokioIo::new(Socket::new(io, self.limits.reader_timeout, slot.clone()));
         let mut connection = pin!(
             http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(self.limits.header_timeout)
                 .max_header_size(HEAD_BYTES)
-                .keep_alive(place.full.is_none())
+                .keep_alive(slot.full.is_none())
                 .serve_connection(io, service)
         );
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = place.evicted() => return,
-            () = over.cancelled() => {
+            () = slot.evicted() => return,
+            () = shutdown.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -174,9 +175,9 @@ impl Server {
 // === impl ConnectionLimits ===
 
 impl ConnectionLimits {
-    /// As the settings say and the process's limit of open files allows.
+    /// Returns the limits in the settings. The number of connections is reduced if the process may not open as many files.
     pub fn of(config: &Config) -> Self {
-        // Of the rest: three pipes and a handle for each program, and what an idle server has open anyway.
+        // Each MCP program needs three pipes and a handle, and an idle server has up to 32 other files open.
         let database = usize::try_from(config.database_connections.get()).unwrap_or(usize::MAX);
         let others = database.saturating_add(4 * config.mcp.len() + 32);
         Self {
@@ -188,17 +189,17 @@ impl ConnectionLimits {
     }
 }
 
-/// Errors of one connection, which say nothing about the next.
-fn is_of_the_client(error: &io::Error) -> bool {
+/// Returns whether an error concerns only the connection that was to be accepted.
+fn is_client_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
     )
 }
 
-// === impl Sending ===
+// === impl ActiveBody ===
 
-impl http_body::Body for Sending {
+impl http_body::Body for ActiveBody {
     type Data = Bytes;
     type Error = axum::Error;
 

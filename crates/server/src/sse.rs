@@ -1,7 +1,7 @@
-//! A run's log as a response.
+//! A run's log as a response in the form of server-sent events.
 //!
-//! The body only reads: dropping it, reading it slowly or never changes nothing for the run. It must not be compressed,
-//! because a compressor holds back what is ready; `no-transform` tells proxies and frameworks in between the same.
+//! The body only reads the log, so a client that reads slowly, never reads, or disconnects does not affect the run. The response must not be
+//! compressed, because a compressor holds back events that are ready; `no-transform` tells proxies and frameworks not to compress it.
 
 use std::time::Duration;
 
@@ -15,54 +15,55 @@ use fermata_protocol::KEEP_ALIVE;
 use futures::Stream;
 use tokio::time::{Instant, sleep_until};
 
-use crate::readers::ReaderPlace;
+use crate::readers::ReaderGuard;
 
-/// Which chat a stream belongs to; curl, which may leave out the id, learns it here.
+/// The header with the id of the stream's chat. A client that posts without an id gets the new id from it.
 pub const CHAT_ID: HeaderName = HeaderName::from_static("x-chat-id");
-/// Which run a stream reads.
+/// The header with the id of the stream's run.
 pub const STREAM_ID: HeaderName = HeaderName::from_static("x-resumable-stream-id");
-/// Proxies drop quiet streams after a minute or so; clients of the protocol expect a sign within 15 seconds.
-const QUIET_AT_MOST: Duration = Duration::from_secs(10);
+/// The longest time without any bytes. Proxies close quiet streams after about a minute, and clients of the protocol expect a sign of life
+/// within 15 seconds.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(10);
 
-/// Streams what the reader reads, who takes this place for as long.
-pub fn stream(following: Following, place: ReaderPlace) -> Response {
-    let name = |id: &str| HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("unnamed"));
+/// Creates the response that streams a run. The guard counts the stream until the body is dropped.
+pub fn stream(following: Following, guard: ReaderGuard) -> Response {
+    let value = |id: &str| HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("unnamed"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
         (HeaderName::from_static("x-vercel-ai-ui-message-stream"), HeaderValue::from_static("v1")),
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-        (CHAT_ID, name(following.chat.as_str())),
-        (STREAM_ID, name(following.run.as_str())),
+        (CHAT_ID, value(following.chat.as_str())),
+        (STREAM_ID, value(following.run.as_str())),
     ];
-    (headers, Body::from_stream(frames(following, place))).into_response()
+    (headers, Body::from_stream(frames(following, guard))).into_response()
 }
 
-/// Batches as they come, and a comment where none did.
+/// Returns batches of events as they come, and a comment if there were none for a while.
 ///
-/// The timer is not set anew for each batch, which would cost more than the batch: it runs out at its time and looks back.
+/// The timer is not reset for each batch, which would cost more than the batch. When it fires, it is compared with the time of the last one.
 fn frames(
     following: Following,
-    place: ReaderPlace,
+    guard: ReaderGuard,
 ) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> {
-    let timer = Box::pin(sleep_until(Instant::now() + QUIET_AT_MOST));
+    let timer = Box::pin(sleep_until(Instant::now() + KEEP_ALIVE_AFTER));
     futures::stream::unfold(
-        (following, timer, Instant::now(), place),
-        |(mut following, mut timer, mut last, place)| async move {
+        (following, timer, Instant::now(), guard),
+        |(mut following, mut timer, mut last, guard)| async move {
             loop {
                 tokio::select! {
                     biased;
                     batch = following.reader.next() => {
-                        return batch.map(|batch| (Ok(batch), (following, timer, Instant::now(), place)));
+                        return batch.map(|batch| (Ok(batch), (following, timer, Instant::now(), guard)));
                     }
                     () = timer.as_mut() => {
-                        let quiet = last.elapsed() >= QUIET_AT_MOST;
-                        if quiet {
+                        let is_quiet = last.elapsed() >= KEEP_ALIVE_AFTER;
+                        if is_quiet {
                             last = Instant::now();
                         }
-                        timer.as_mut().reset(last + QUIET_AT_MOST);
-                        if quiet {
-                            return Some((Ok(Bytes::from_static(KEEP_ALIVE)), (following, timer, last, place)));
+                        timer.as_mut().reset(last + KEEP_ALIVE_AFTER);
+                        if is_quiet {
+                            return Some((Ok(Bytes::from_static(KEEP_ALIVE)), (following, timer, last, guard)));
                         }
                     }
                 }

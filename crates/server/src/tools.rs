@@ -1,4 +1,4 @@
-//! The server's own tools: one file each, and a line here.
+//! The server's own tools. Each has a file, and a line in [`all`].
 
 mod current_time;
 mod search_notes;
@@ -7,18 +7,18 @@ mod write_note;
 use std::sync::Arc;
 
 use fermata_store::Notes;
-use fermata_tools::{Resource, Tool, typed};
+use fermata_tools::{CallContext, Resource, Tool, ToolError, typed};
 
-/// How much may be kept in notes.
+/// The limits on notes.
 #[derive(Clone, Copy, Debug)]
 pub struct NoteLimits {
-    /// Bytes of one note, its title and its body.
+    /// The limit on the title and the body of a note together, in bytes.
     pub bytes: usize,
-    /// Notes of one owner.
+    /// The limit on the notes of an owner.
     pub per_owner: usize,
 }
 
-/// All of them.
+/// Returns all tools.
 pub fn all(notes: Notes, limits: NoteLimits) -> Vec<Arc<dyn Tool>> {
     vec![
         typed(current_time::CurrentTime),
@@ -27,13 +27,19 @@ pub fn all(notes: Notes, limits: NoteLimits) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// An owner's notes, which one call at a time reads or writes, so that what a step writes before it searches is found.
+/// Returns the resource of the tools for notes. Only one call at a time uses an owner's notes, so that a search finds the notes that earlier
+/// calls of its step wrote.
 fn notes_of_owner() -> Resource {
     Resource::per_owner("notes")
 }
 
-/// What the model is told where the notes cannot be reached; the cause is for the log.
-fn notes_failed(error: &fermata_engine::store::StoreError) -> fermata_tools::ToolError {
-    tracing::error!(%error, "the notes cannot be used");
-    fermata_tools::ToolError::internal("The notes cannot be reached at the moment.")
+/// Logs a failure of the database, and returns the error for the model, which does not contain the cause.
+fn notes_failed(context: &CallContext, error: &fermata_engine::store::StoreError) -> ToolError {
+    tracing::error!(
+        chat = %context.chat,
+        call = %context.call,
+        %error,
+        "a tool could not use the notes in the database"
+    );
+    ToolError::internal("The notes cannot be reached at the moment.")
 }

@@ -38,7 +38,7 @@ pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
     client: Client,
-    ApiJson { body, room: _room }: ApiJson<ChatBody>,
+    ApiJson { body, reservation: _reservation }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
     let hold = body.fermata.hold.as_deref().map(hold).transpose()?;
     // Before anything begins that nobody could read.

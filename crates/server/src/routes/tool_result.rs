@@ -36,7 +36,7 @@ pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
     client: Client,
-    ApiJson { body, room: _room }: ApiJson<ToolResultBody>,
+    ApiJson { body, reservation: _reservation }: ApiJson<ToolResultBody>,
 ) -> Result<Json<Answered>, ApiError> {
     let calls = app.engine().answer(&owner, &body.chat_id, client.address, body.answers).await?;
     Ok(Json(Answered { calls }))

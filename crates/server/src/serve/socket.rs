@@ -1,4 +1,4 @@
-//! A socket that gives up on a reader who takes nothing.
+//! A socket that disconnects a client that does not read.
 
 use std::{
     io,
@@ -13,32 +13,34 @@ use tokio::{
     time::Sleep,
 };
 
-use super::places::Place;
+use super::slots::Slot;
 
-/// A connection's bytes.
+/// A connection with a time limit for writes.
 pub(super) struct Socket<I> {
     io: I,
-    patience: Duration,
-    /// When the client has taken nothing for too long, while something waits to be written.
+    limit: Duration,
+    /// The timer of a write that waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
-    place: Arc<Place>,
+    slot: Arc<Slot>,
 }
 
+// === impl Socket ===
+
 impl<I> Socket<I> {
-    pub fn new(io: I, patience: Duration, place: Arc<Place>) -> Self {
-        Self { io, patience, stalled: None, place }
+    pub fn new(io: I, limit: Duration, slot: Arc<Slot>) -> Self {
+        Self { io, limit, stalled: None, slot }
     }
 
-    /// Notes whether the client takes what is written.
+    /// Starts the timer if a write waits for the client, and fails when the time is over.
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
-            self.place.set_writing(false);
+            self.slot.set_writing(false);
             return written;
         }
-        self.place.set_writing(true);
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        self.slot.set_writing(true);
+        let limit = self.limit;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client has stopped reading")))
     }

@@ -1,4 +1,4 @@
-//! Connections that keep the server waiting, and more of them than there are places. Time is paused.
+//! Connections that keep the server waiting, and more of them than there are slots. Time is paused.
 
 use std::{future::pending, sync::Mutex};
 
@@ -22,11 +22,11 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     header_timeout: Duration::from_secs(10),
     reader_timeout: Duration::from_secs(30),
 };
-/// What a test's pipe holds, which stands for the buffers of two kernels.
+/// The capacity of a test's pipe, which stands for the buffers of two kernels.
 const PIPE: usize = 1 << 10;
 const GET: &str = "GET / HTTP/1.1\r\nhost: h\r\n\r\n";
 
-/// `/` says its peer's address, `/busy` never answers, `/endless` never stops answering.
+/// A server whose `/` responds with the peer's address, whose `/busy` never responds, and whose `/endless` never ends its response.
 fn server() -> Server {
     let address = async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.ip().to_string();
     let refusal = async |Extension(full): Extension<Full>| {
@@ -48,16 +48,15 @@ fn server() -> Server {
     Server { routes, when_full, limits: LIMITS, proxies: TrustedProxies::default() }
 }
 
-/// The client's end of a connection, and the server's work for it.
+/// Returns the client's end of a connection and the future that serves it.
 async fn connect(server: Server) -> (DuplexStream, impl Future<Output = ()>) {
     let (client, io) = duplex(PIPE);
     let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-    let place =
-        Places::new(&server.limits, TrustedProxies::default()).take(peer.ip()).await.expect("a place");
-    (client, server.connection(io, peer, place, CancellationToken::new()))
+    let slot = Slots::new(&server.limits, TrustedProxies::default()).take(peer.ip()).await.expect("a slot");
+    (client, server.connection(io, peer, slot, CancellationToken::new()))
 }
 
-/// Until when the connection lasts while the client does this, and then nothing.
+/// Returns how long a connection lasts if the client does this and then nothing more.
 async fn lasts(server: Server, does: impl AsyncFnOnce(&mut DuplexStream)) -> Duration {
     let begun = Instant::now();
     let (mut client, connection) = connect(server).await;
@@ -83,7 +82,7 @@ async fn answer(client: &mut (impl AsyncRead + Unpin), end: &str) -> String {
     answer
 }
 
-/// A server behind a socket, and where it is.
+/// Serves on a socket and returns its address.
 async fn listening(server: Server) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -165,7 +164,7 @@ async fn a_stream_on_which_nothing_is_said_is_kept() {
 
 #[tokio::test]
 async fn connections_without_a_request_give_way() {
-    // So that nothing but giving way ends one.
+    // With this limit, only eviction closes a connection.
     let limits = ConnectionLimits { header_timeout: Duration::from_secs(3600), ..LIMITS };
     let address = listening(Server { limits, ..server() }).await;
     let mut silent = Vec::new();
@@ -174,7 +173,7 @@ async fn connections_without_a_request_give_way() {
     }
     let mut asking = ask(address, GET).await;
     assert!(answer(&mut asking, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
-    // It is idle now, and gives way as well.
+    // It is idle now, so it is evicted, too.
     for _ in 0..2 {
         silent.push(ask(address, "").await);
     }

@@ -1,4 +1,4 @@
-//! What time it is, anywhere.
+//! The tool `current_time`.
 
 use async_trait::async_trait;
 use fermata_tools::{CallContext, Decision, ErrorType, ToolError, TypedTool};
@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Tells the time.
+/// The tool that tells the current time in a time zone.
 pub struct CurrentTime;
 
-/// Where.
+// The comments of the fields are part of the schema, whose fingerprint is in saved grants: if they change, people have to approve the tool again.
+/// The input of [`CurrentTime`].
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
@@ -27,19 +28,22 @@ impl TypedTool for CurrentTime {
     type Input = Input;
 
     async fn call(&self, input: Input, _: CallContext) -> Result<Value, ToolError> {
-        tell(Timestamp::now(), input.timezone.as_deref())
+        time_in(Timestamp::now(), input.timezone.as_deref())
     }
 }
 
-fn tell(now: Timestamp, timezone: Option<&str>) -> Result<Value, ToolError> {
-    let name = timezone.map(str::trim).filter(|name| !name.is_empty()).unwrap_or("UTC");
-    let unknown = |_| {
-        let words = format!(
+fn time_in(now: Timestamp, timezone: Option<&str>) -> Result<Value, ToolError> {
+    let name = match timezone.map(str::trim) {
+        Some("") | None => "UTC",
+        Some(name) => name,
+    };
+    let Ok(zone) = TimeZone::get(name) else {
+        let text = format!(
             "There is no time zone {name:?}. Use an IANA name such as Europe/Zurich or America/New_York."
         );
-        ToolError::new(ErrorType::InvalidFormat, words)
+        return Err(ToolError::new(ErrorType::InvalidFormat, text));
     };
-    let zoned = now.to_zoned(TimeZone::get(name).map_err(unknown)?);
+    let zoned = now.to_zoned(zone);
     Ok(json!({
         "time": zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
         "timezone": name,
@@ -52,23 +56,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_is_told_in_the_zone_that_was_asked_for() {
+    fn the_time_is_in_the_zone_that_was_asked_for() {
         let now: Timestamp = "2026-07-01T22:30:00Z".parse().expect("a time");
-        let told = tell(now, Some("Europe/Zurich")).expect("a known zone");
+        let output = time_in(now, Some("Europe/Zurich")).expect("a known zone");
         assert_eq!(
-            told,
+            output,
             json!({"time": "2026-07-02T00:30:00+02:00", "timezone": "Europe/Zurich", "weekday": "Thursday"})
         );
-        let told = tell(now, None).expect("UTC");
+        let output = time_in(now, None).expect("UTC");
         assert_eq!(
-            told,
+            output,
             json!({"time": "2026-07-01T22:30:00+00:00", "timezone": "UTC", "weekday": "Wednesday"})
         );
     }
 
     #[test]
     fn an_unknown_zone_is_named() {
-        let words = tell(Timestamp::UNIX_EPOCH, Some("Mars/Olympus")).expect_err("no such zone").text;
-        assert!(words.contains("Mars/Olympus"), "{words}");
+        let text = time_in(Timestamp::UNIX_EPOCH, Some("Mars/Olympus")).expect_err("no such zone").text;
+        assert!(text.contains("Mars/Olympus"), "{text}");
     }
 }

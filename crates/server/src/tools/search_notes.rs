@@ -1,4 +1,4 @@
-//! Finds notes.
+//! The tool `search_notes`.
 
 use async_trait::async_trait;
 use fermata_store::{Note, Notes};
@@ -7,13 +7,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Searches the owner's notes.
+/// The tool that searches the owner's notes.
 pub struct SearchNotes {
-    /// Where they are.
+    /// The notes of all owners.
     pub notes: Notes,
 }
 
-/// What for.
+// The comments of the fields are part of the schema, whose fingerprint is in saved grants: if they change, people have to approve the tool again.
+/// The input of [`SearchNotes`].
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
@@ -21,13 +22,13 @@ pub struct Input {
     query: String,
 }
 
-/// A model reads every note that is found.
+/// The limit on the notes in an output.
 const MOST: usize = 10;
-/// Bytes of the bodies in an answer, of which each note has the same share.
+/// The limit on the bodies in an output, in bytes. All notes have equal shares of it.
 const MOST_TEXT: usize = 100_000;
-/// Bytes of a title in an answer.
+/// The limit on a title in an output, in bytes.
 const LONGEST_TITLE: usize = 1_000;
-/// Bytes of a query, each of whose words is looked for in every note.
+/// The limit on a query, in bytes. Each of its words is searched for in every note.
 const LONGEST_QUERY: usize = 1_000;
 
 #[async_trait]
@@ -44,28 +45,28 @@ impl TypedTool for SearchNotes {
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {
         let bytes = input.query.len();
         if bytes > LONGEST_QUERY {
-            let words =
+            let text =
                 format!("The query has {bytes} bytes; the limit is {LONGEST_QUERY}. Search for fewer words.");
-            return Err(ToolError::new(ErrorType::InvalidFormat, words));
+            return Err(ToolError::new(ErrorType::InvalidFormat, text));
         }
         let found = self.notes.search(&context.owner, &input.query, MOST).await;
-        let found = found.map_err(|error| super::notes_failed(&error))?;
+        let found = found.map_err(|error| super::notes_failed(&context, &error))?;
         let share = MOST_TEXT / found.len().max(1);
-        let notes: Vec<Value> = found.iter().map(|note| shown(note, share)).collect();
+        let notes: Vec<Value> = found.iter().map(|note| to_json(note, share)).collect();
         Ok(json!({"notes": notes}))
     }
 }
 
-/// A note as a model reads it. Of a long body there is only the beginning, and the model is told so.
-fn shown(note: &Note, share: usize) -> Value {
+/// Returns a note for the model. A long body is cut, and `cut` says so.
+fn to_json(note: &Note, share: usize) -> Value {
     let title = &note.title[..note.title.floor_char_boundary(LONGEST_TITLE)];
     let body = &note.body[..note.body.floor_char_boundary(share)];
-    let mut shown = json!({"id": note.id, "title": title, "body": body});
+    let mut json = json!({"id": note.id, "title": title, "body": body});
     if body.len() < note.body.len() {
-        shown["cut"] =
+        json["cut"] =
             json!(format!("The body goes on; these are the first of its {} bytes.", note.body.len()));
     }
-    shown
+    json
 }
 
 #[cfg(test)]
@@ -79,15 +80,15 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_fits_is_shown_whole() {
-        assert_eq!(shown(&note("t", "körb"), 5), json!({"id": "1", "title": "t", "body": "körb"}));
+    fn a_note_that_fits_is_not_cut() {
+        assert_eq!(to_json(&note("t", "körb"), 5), json!({"id": "1", "title": "t", "body": "körb"}));
     }
 
     #[test]
-    fn of_a_long_note_the_beginning_is_shown() {
-        let shown = shown(&note(&"ü".repeat(1_000), "körbe"), 2);
-        assert_eq!(shown["title"].as_str().map(str::len), Some(LONGEST_TITLE));
-        assert_eq!(shown["body"], "k", "no letter is cut through");
-        assert_eq!(shown["cut"], "The body goes on; these are the first of its 6 bytes.");
+    fn a_long_note_is_cut() {
+        let json = to_json(&note(&"ü".repeat(1_000), "körbe"), 2);
+        assert_eq!(json["title"].as_str().map(str::len), Some(LONGEST_TITLE));
+        assert_eq!(json["body"], "k", "no letter is cut through");
+        assert_eq!(json["cut"], "The body goes on; these are the first of its 6 bytes.");
     }
 }

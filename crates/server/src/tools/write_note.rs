@@ -1,4 +1,4 @@
-//! Writes a note.
+//! The tool `write_note`.
 
 use async_trait::async_trait;
 use fermata_store::{Notes, WriteNoteError};
@@ -10,15 +10,16 @@ use serde_json::{Value, json};
 
 use super::NoteLimits;
 
-/// Writes one of the owner's notes.
+/// The tool that writes a note for the owner.
 pub struct WriteNote {
-    /// Where they are.
+    /// The notes of all owners.
     pub notes: Notes,
-    /// How large one may be, and how many there may be.
+    /// The limits on notes.
     pub limits: NoteLimits,
 }
 
-/// What.
+// The comments of the fields are part of the schema, whose fingerprint is in saved grants: if they change, people have to approve the tool again.
+/// The input of [`WriteNote`].
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
@@ -44,22 +45,22 @@ impl TypedTool for WriteNote {
         let NoteLimits { bytes: limit, per_owner } = self.limits;
         let bytes = title.len() + body.len();
         if bytes > limit {
-            let words = format!(
-                "The note has {bytes} bytes, its title and its body together; the limit is {limit} (max_note). Write a shorter \
-                 one, or several."
+            let text = format!(
+                "The title and the body of the note have {bytes} bytes together; the limit is {limit} (max_note). Write a shorter \
+                 note, or several."
             );
-            return Err(ToolError::new(ErrorType::InvalidFormat, words));
+            return Err(ToolError::new(ErrorType::InvalidFormat, text));
         }
-        // The call's id: a call that is run twice must not leave two notes.
+        // The note has the call's id, so that a call that runs twice does not write two notes.
         let id = context.call.as_str();
         let written = self.notes.write(id, &context.owner, &title, &body, Timestamp::now(), per_owner).await;
         match written {
             Ok(note) => Ok(json!({"saved": true, "id": note.id, "title": note.title})),
             Err(WriteNoteError::TooMany(most)) => Err(ToolError::internal(format!(
-                "The user has {most} notes, which is as many as may be (notes_per_owner), so this one was not written. No tool \
-                 deletes notes."
+                "The user has reached the limit of {most} notes (notes_per_owner), so this one was not written. No tool deletes \
+                 notes."
             ))),
-            Err(WriteNoteError::Store(error)) => Err(super::notes_failed(&error)),
+            Err(WriteNoteError::Store(error)) => Err(super::notes_failed(&context, &error)),
         }
     }
 }

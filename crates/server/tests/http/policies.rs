@@ -160,10 +160,10 @@ async fn a_file_read_again_counts_for_the_steps_that_begin_afterwards_and_a_bad_
     };
     assert_eq!(outcome("one").await, "tool-output-denied");
     file.write(&rule("allow"));
-    assert_eq!(reloader.again().expect("a good file").taken, ["policy"]);
+    assert_eq!(reloader.reload().expect("a good file").applied, ["policy"]);
     assert_eq!(outcome("two").await, "tool-output-available");
     file.write(&rule("perhaps"));
-    let words = reloader.again().expect_err("a bad file").to_string();
+    let words = reloader.reload().expect_err("a bad file").to_string();
     assert!(words.starts_with(&format!("{}:3: decision: \"perhaps\"", file.path())), "{words}");
     assert_eq!(outcome("three").await, "tool-output-available");
 }
@@ -179,7 +179,7 @@ async fn a_call_that_waits_is_not_approved_against_the_newest_rules() {
     let mut stream = app.open(says("c", "go")).await;
     let question = stream.until("tool-approval-request").await;
     file.write(DENY_WRITING);
-    reloader.again().expect("a good file");
+    reloader.reload().expect("a good file");
     let answer = json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true});
     let refused = app.post("/chat/tool-result", answer.clone()).await;
     assert_eq!(refused.problem(422, "denied_by_policy"), "Closed for today.");
@@ -200,7 +200,7 @@ async fn an_approval_that_is_posted_in_the_message_reads_the_denial_of_the_newes
     let mut stream = app.open(post).await;
     stream.end().await;
     file.write(DENY_WRITING);
-    reloader.again().expect("a good file");
+    reloader.reload().expect("a good file");
     let mut messages = app.get("/api/chat/c").await.json()["messages"].clone();
     let part = &mut messages[1]["parts"][1];
     part["state"] = "approval-responded".into();
@@ -219,7 +219,7 @@ async fn a_browsers_call_that_waited_for_the_gate_is_not_permitted_against_the_n
     let mut stream = app.open(says_with_location("c", "go")).await;
     let question = stream.until("tool-approval-request").await;
     file.write("[[policy]]\nfrom = \"browser\"\ndecision = \"deny\"\n");
-    reloader.again().expect("a good file");
+    reloader.reload().expect("a good file");
     let answer = json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true});
     assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
     stream.end().await;
@@ -246,7 +246,7 @@ async fn a_file_that_is_gone_is_no_file_without_rules() {
     let app = TestApp::with(&["--config", file.path()], []).await;
     let mut reloader = Reloader::new(app.app, *config, Box::new(read));
     file.remove();
-    let gone = reloader.again().expect_err("it is gone");
+    let gone = reloader.reload().expect_err("it is gone");
     assert!(matches!(gone, ReloadError::FileGone(_)), "{gone}");
 }
 
@@ -255,6 +255,6 @@ async fn settings_that_need_a_restart_are_told() {
     let file = Settings::new("hold = \"1s\"\n");
     let (_app, mut reloader) = reloading(&file, []).await;
     file.write("hold = \"2s\"\ngate = \"progressive\"\n");
-    let changes = reloader.again().expect("a good file");
-    assert_eq!((changes.taken, changes.needing_restart), (vec!["gate"], vec!["hold"]));
+    let changes = reloader.reload().expect("a good file");
+    assert_eq!((changes.applied, changes.needing_restart), (vec!["gate"], vec!["hold"]));
 }

@@ -106,8 +106,8 @@ fn at_a_hangup_the_file_is_read_again_and_a_bad_one_is_refused() {
     file.write("hold = \"2s\"\n[[policy]]\ndecision = \"ask\"\n");
     program.signal("HUP");
     let line = program.logs("read the settings again");
-    assert!(line.contains("INFO") && line.contains("in force from now on: policy"), "{line}");
-    let line = program.logs("started again");
+    assert!(line.contains("INFO") && line.contains("applied: policy"), "{line}");
+    let line = program.logs("need a restart");
     assert!(line.contains("WARN") && line.ends_with(": hold"), "{line}");
     file.write("[[policy]]\ndecision = \"perhaps\"\n");
     program.signal("HUP");
@@ -116,7 +116,7 @@ fn at_a_hangup_the_file_is_read_again_and_a_bad_one_is_refused() {
     assert!(line.contains("ERROR") && line.contains(&place), "{line}");
     file.write("hold = \"1s\"\n[[policy]]\ndecision = \"ask\"\n");
     program.signal("HUP");
-    program.logs("nothing that is taken has changed");
+    program.logs("no setting that can be reloaded has changed");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_second_signal_ends_the_program_at_once_though_a_connection_is_open() {
     connection.read_exact(&mut answer).expect("an answer");
     assert_eq!(&answer, b"HTTP/1.1 100");
     program.signal("TERM");
-    program.logs("a second signal ends at once");
+    program.logs("a second signal ends the process at once");
     program.signal("TERM");
     assert_eq!(program.ends(), Some(1));
 }

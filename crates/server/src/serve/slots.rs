@@ -1,7 +1,7 @@
-//! The places that connections take.
+//! The slots for connections.
 //!
-//! Invariants: there are never more connections than places; a connection with a request under way, or with something still to be
-//! written, is never evicted.
+//! Invariants: there are never more connections than slots. A connection that has a request under way, or a response that its client has not
+//! read yet, is never evicted.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,49 +22,49 @@ use tokio_util::sync::CancellationToken;
 use super::ConnectionLimits;
 use crate::client::TrustedProxies;
 
-/// Why there is no place for a connection.
+/// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// All places are taken by connections with a request under way.
+    /// All slots are taken by connections with a request under way.
     Server,
-    /// The peer's address has as many connections as one address may have.
+    /// The peer's address has reached the limit of connections per address.
     Address,
 }
 
-/// All places of a server.
-pub(super) struct Places {
+/// All slots of a server.
+pub(super) struct Slots {
     regular: Arc<Pool>,
-    /// For connections that are refused in words, and for health checks.
+    /// The slots for health checks and refusals.
     reserve: Arc<Pool>,
     addresses: Arc<Addresses>,
     warned: Mutex<Option<Instant>>,
 }
 
-/// One connection's place, given back when it is dropped.
-pub(super) struct Place {
-    /// Why the connection is to be refused, if it is.
+/// The slot of one connection, which is free again when this is dropped.
+pub(super) struct Slot {
+    /// The reason for refusing the connection, if it must be refused.
     pub full: Option<Full>,
     connection: Arc<Connection>,
     pool: Arc<Pool>,
-    _address: Option<AddressPlace>,
-    // Dropped last: who waits for it finds the rest gone.
+    _address: Option<AddressGuard>,
+    // This field is dropped last, so that a task that waits for the permit finds the other fields dropped.
     _permit: OwnedSemaphorePermit,
 }
 
-/// A request under way. When it is dropped, the connection is idle.
-pub(super) struct UnderWay {
+/// A guard for a request under way. Its connection is idle when it is dropped.
+pub(super) struct RequestGuard {
     connection: Arc<Connection>,
     pool: Arc<Pool>,
 }
 
-/// Places of one kind, and the connections in them that could be done without.
+/// Slots of one kind, and the idle connections in them, which can be evicted.
 struct Pool {
     free: Arc<Semaphore>,
-    // Held for a few instructions, never across an await.
+    // The mutex is held for a few instructions, never across an await.
     idle: Mutex<Idle>,
 }
 
-/// The connections without a request, in the order in which they became so.
+/// The connections without a request, in the order in which they became idle.
 #[derive(Default)]
 struct Idle {
     last: u64,
@@ -73,34 +73,35 @@ struct Idle {
 
 #[derive(Default)]
 struct Connection {
-    /// Its number among those that are idle.
+    /// The connection's key in [`Idle::connections`].
     idle: AtomicU64,
-    /// Whether a response waits for the client to take it.
+    /// True while the client has not read all of a response.
     is_writing: AtomicBool,
     evicted: CancellationToken,
 }
 
-/// How many connections each address has.
+/// The number of connections from each address.
 struct Addresses {
     limit: usize,
     proxies: TrustedProxies,
-    // Held for a few instructions, never across an await.
+    // The mutex is held for a few instructions, never across an await.
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
 
-struct AddressPlace {
+/// A guard that counts a connection from an address.
+struct AddressGuard {
     addresses: Arc<Addresses>,
     address: IpAddr,
 }
 
-/// How many connections are refused in words at a time; to further ones the socket is closed.
+/// The number of connections that are refused with a response at a time. Further connections are closed at once.
 const RESERVE: usize = 16;
-/// How often the log says that places are missing.
+/// The shortest time between two log lines about refused connections.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
-// === impl Places ===
+// === impl Slots ===
 
-impl Places {
+impl Slots {
     pub fn new(limits: &ConnectionLimits, proxies: TrustedProxies) -> Self {
         Self {
             regular: Pool::new(limits.connections),
@@ -110,26 +111,26 @@ impl Places {
         }
     }
 
-    /// A place for a connection from this address; `None` when not even one for a refusal is left.
-    pub async fn take(&self, peer: IpAddr) -> Option<Place> {
+    /// Takes a slot for a connection from this address; `None` if not even a reserved one is free.
+    pub async fn take(&self, peer: IpAddr) -> Option<Slot> {
         let full = match self.addresses.enter(peer) {
             Ok(address) => match self.regular.take().await {
-                Some(permit) => return Some(Place::new(&self.regular, permit, address, None)),
+                Some(permit) => return Some(Slot::new(&self.regular, permit, address, None)),
                 None => Full::Server,
             },
             Err(full) => full,
         };
-        self.tell(full, peer);
+        self.note_refusal(full, peer);
         let permit = self.reserve.take().await?;
-        Some(Place::new(&self.reserve, permit, None, Some(full)))
+        Some(Slot::new(&self.reserve, permit, None, Some(full)))
     }
 
-    /// Has the connection end that has been idle for the longest, if there is one.
+    /// Evicts the connection that has been idle for the longest, if there is one.
     pub fn free_one(&self) {
         self.regular.evict();
     }
 
-    fn tell(&self, full: Full, peer: IpAddr) {
+    fn note_refusal(&self, full: Full, peer: IpAddr) {
         let reason = match full {
             Full::Server => "server",
             Full::Address => "address",
@@ -143,11 +144,12 @@ impl Places {
         *warned = Some(now);
         match full {
             Full::Server => tracing::warn!(
-                "all places for connections are taken (max_connections); connections are refused"
+                %peer,
+                "refused a connection because the limit of connections (max_connections) is reached"
             ),
             Full::Address => tracing::warn!(
                 %peer,
-                "an address has more connections than it may have (max_connections_per_address); connections are refused"
+                "refused a connection because its address has reached the limit (max_connections_per_address)"
             ),
         }
     }
@@ -156,15 +158,15 @@ impl Places {
 // === impl Pool ===
 
 impl Pool {
-    fn new(places: usize) -> Arc<Self> {
-        let free = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
+    fn new(slots: usize) -> Arc<Self> {
+        let free = Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS)));
         Arc::new(Self { free, idle: Mutex::default() })
     }
 
     async fn take(&self) -> Option<OwnedSemaphorePermit> {
         match self.free.clone().try_acquire_owned() {
             Ok(permit) => Some(permit),
-            // The connection that is evicted has nothing left to do, so its place is free at once.
+            // The evicted connection has no work left, so its slot is free at once.
             Err(_) if self.evict() => self.free.clone().acquire_owned().await.ok(),
             Err(_) => None,
         }
@@ -183,7 +185,7 @@ impl Pool {
         true
     }
 
-    fn is_idle(&self, connection: &Arc<Connection>) {
+    fn set_idle(&self, connection: &Arc<Connection>) {
         let mut idle = lock(&self.idle);
         idle.last += 1;
         let number = idle.last;
@@ -191,60 +193,60 @@ impl Pool {
         idle.connections.insert(number, connection.clone());
     }
 
-    fn is_busy(&self, connection: &Connection) {
+    fn set_busy(&self, connection: &Connection) {
         lock(&self.idle).connections.remove(&connection.idle.load(Ordering::Relaxed));
     }
 }
 
-// === impl Place ===
+// === impl Slot ===
 
-impl Place {
+impl Slot {
     fn new(
         pool: &Arc<Pool>,
         permit: OwnedSemaphorePermit,
-        address: Option<AddressPlace>,
+        address: Option<AddressGuard>,
         full: Option<Full>,
     ) -> Self {
         let connection = Arc::new(Connection::default());
-        pool.is_idle(&connection);
+        pool.set_idle(&connection);
         Self { full, connection, pool: pool.clone(), _address: address, _permit: permit }
     }
 
-    /// A request has come.
-    pub fn begin(&self) -> UnderWay {
-        self.pool.is_busy(&self.connection);
-        UnderWay { connection: self.connection.clone(), pool: self.pool.clone() }
+    /// Marks the connection as busy until the guard is dropped.
+    pub fn begin_request(&self) -> RequestGuard {
+        self.pool.set_busy(&self.connection);
+        RequestGuard { connection: self.connection.clone(), pool: self.pool.clone() }
     }
 
-    /// Whether a response waits for the client to take it.
+    /// Sets whether a response waits for the client to read it.
     pub fn set_writing(&self, is_writing: bool) {
         self.connection.is_writing.store(is_writing, Ordering::Relaxed);
     }
 
-    /// Returns when the place is wanted for another connection.
+    /// Waits until the slot is needed for another connection.
     pub async fn evicted(&self) {
         self.connection.evicted.cancelled().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.pool.is_busy(&self.connection);
+        self.pool.set_busy(&self.connection);
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.pool.is_idle(&self.connection);
+        self.pool.set_idle(&self.connection);
     }
 }
 
 // === impl Addresses ===
 
 impl Addresses {
-    /// Counts one more connection; nothing is counted for this machine itself, and for proxies.
-    fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Option<AddressPlace>, Full> {
-        let address = counted_as(peer);
+    /// Counts one more connection. Connections from this machine and from trusted proxies are not counted.
+    fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Option<AddressGuard>, Full> {
+        let address = network(peer);
         if address.is_loopback() || self.proxies.trusts(peer) {
             return Ok(None);
         }
@@ -254,11 +256,11 @@ impl Addresses {
             return Err(Full::Address);
         }
         *count += 1;
-        Ok(Some(AddressPlace { addresses: self.clone(), address }))
+        Ok(Some(AddressGuard { addresses: self.clone(), address }))
     }
 }
 
-impl Drop for AddressPlace {
+impl Drop for AddressGuard {
     fn drop(&mut self) {
         let mut counts = lock(&self.addresses.counts);
         if let Some(count) = counts.get_mut(&self.address) {
@@ -270,8 +272,8 @@ impl Drop for AddressPlace {
     }
 }
 
-/// One customer of a provider has a whole network of IPv6 addresses.
-fn counted_as(peer: IpAddr) -> IpAddr {
+/// Returns the part of an address that is counted. Of IPv6 it is the /64 network, because one client usually has a whole network.
+fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
             let [a, b, c, d, ..] = address.segments();
@@ -301,43 +303,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_address_has_so_many_connections_and_this_machine_any_number() {
-        let places = Places::new(&LIMITS, TrustedProxies::default());
-        let first = places.take(address("192.0.2.1")).await.expect("a place");
+    async fn the_connections_of_an_address_are_limited_unless_it_is_this_machine() {
+        let slots = Slots::new(&LIMITS, TrustedProxies::default());
+        let first = slots.take(address("192.0.2.1")).await.expect("a slot");
         assert_eq!(first.full, None);
-        let second = places.take(address("::ffff:192.0.2.1")).await.expect("a refusal");
+        let second = slots.take(address("::ffff:192.0.2.1")).await.expect("a refusal");
         assert_eq!(second.full, Some(Full::Address));
         drop(first);
-        assert_eq!(places.take(address("192.0.2.1")).await.expect("a place").full, None);
+        assert_eq!(slots.take(address("192.0.2.1")).await.expect("a slot").full, None);
         let these = ["127.0.0.1", "::1"].map(address);
-        let first = places.take(these[0]).await.expect("a place");
-        let second = places.take(these[1]).await.expect("a place");
+        let first = slots.take(these[0]).await.expect("a slot");
+        let second = slots.take(these[1]).await.expect("a slot");
         assert_eq!((first.full, second.full), (None, None));
     }
 
     #[tokio::test]
     async fn a_trusted_proxy_has_any_number() {
         let proxies = TrustedProxies::new(vec!["192.0.2.0/24".parse().expect("a network")]);
-        let places = Places::new(&LIMITS, proxies);
-        let first = places.take(address("192.0.2.1")).await.expect("a place");
-        let second = places.take(address("::ffff:192.0.2.1")).await.expect("a place");
+        let slots = Slots::new(&LIMITS, proxies);
+        let first = slots.take(address("192.0.2.1")).await.expect("a slot");
+        let second = slots.take(address("::ffff:192.0.2.1")).await.expect("a slot");
         assert_eq!((first.full, second.full), (None, None));
     }
 
     #[tokio::test]
     async fn a_network_of_ipv6_counts_as_one_address() {
-        let places = Places::new(&LIMITS, TrustedProxies::default());
-        let first = places.take(address("2001:db8::1")).await.expect("a place");
-        let same = places.take(address("2001:db8::ffff:2")).await.expect("a refusal");
-        let other = places.take(address("2001:db8:0:1::1")).await.expect("a place");
+        let slots = Slots::new(&LIMITS, TrustedProxies::default());
+        let first = slots.take(address("2001:db8::1")).await.expect("a slot");
+        let same = slots.take(address("2001:db8::ffff:2")).await.expect("a refusal");
+        let other = slots.take(address("2001:db8:0:1::1")).await.expect("a slot");
         assert_eq!((first.full, same.full, other.full), (None, Some(Full::Address), None));
     }
 
     #[tokio::test]
-    async fn a_refused_address_takes_no_place_of_others() {
-        let places = Places::new(&LIMITS, TrustedProxies::default());
-        let _first = places.take(address("192.0.2.1")).await.expect("a place");
-        let _refused = places.take(address("192.0.2.1")).await.expect("a refusal");
-        assert_eq!(places.take(address("192.0.2.2")).await.expect("a place").full, None);
+    async fn a_refused_address_takes_no_slot_of_others() {
+        let slots = Slots::new(&LIMITS, TrustedProxies::default());
+        let _first = slots.take(address("192.0.2.1")).await.expect("a slot");
+        let _refused = slots.take(address("192.0.2.1")).await.expect("a refusal");
+        assert_eq!(slots.take(address("192.0.2.2")).await.expect("a slot").full, None);
     }
 }
