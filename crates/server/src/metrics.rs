@@ -17,7 +17,7 @@ use axum::{
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// The metrics of this process; none if the program has its own recorder.
+/// The metrics of this process; `None` if the program has its own recorder.
 #[derive(Clone)]
 pub struct Metrics(Option<PrometheusHandle>);
 

@@ -75,7 +75,7 @@ pub fn when_full(app: App) -> Router {
 
 fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
     let api = OpenApiRouter::new()
-        // What a chat page calls.
+        // These are called by chat pages.
         .routes(routes!(chat::post)) //                  POST   /api/chat
         .routes(routes!(tool_result::post)) //           POST   /chat/tool-result
         .routes(routes!(tool_result::post_under_api)) // POST   /api/chat/tool-result
@@ -89,7 +89,7 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(tools::list)) //                 GET    /api/tools
         .route_layer(middleware::from_fn_with_state(app.clone(), auth::identify));
     let pages = OpenApiRouter::new()
-        // What a person opens.
+        // These are opened by people.
         .routes(routes!(page::welcome)) //               GET    /
         .routes(routes!(page::curl)) //                  GET    /curl
         .merge(demo::routes(demo)) //                    GET    /assistant-ui, /assets/…, each only where it is built
@@ -104,7 +104,7 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(schema::head())
         .merge(api)
         .merge(pages)
-        // What operators and their machines call.
+        // These are called by operators and their machines.
         .merge(description)
         .merge(numbers)
         // These are answered under any host name, because load balancers use their own addresses and names.

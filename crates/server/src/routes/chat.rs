@@ -19,19 +19,19 @@ use crate::{
     sse,
 };
 
-/// Takes what is new in a post, and streams the run that comes of it.
+/// Starts a run from what is new in the post, and streams it.
 ///
-/// The stream is the AI SDK's UI Message Stream, version 1. The run outlives the connection: `GET …/stream` follows it again.
+/// The stream is the AI SDK's UI Message Stream, version 1. The run continues if the connection ends; `GET …/stream` follows it again.
 #[utoipa::path(post, path = "/api/chat", operation_id = "postChat", tag = "chat", request_body = ChatRequest, responses(
     (status = 200, description = "The run's stream", content_type = "text/event-stream", body = String, headers(
         ("x-chat-id" = String, description = "The chat's id"),
         ("x-resumable-stream-id" = String, description = "The run's id"),
         ("x-vercel-ai-ui-message-stream" = String, description = "Always v1"),
     )),
-    (status = 404, description = "`not_found`: the chat is somebody else's, or `fermata.exists` was wrong", body = Problem, content_type = "application/problem+json"),
-    (status = 409, description = "`nothing_to_continue`: the history holds nothing new", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "`not_found`: the chat belongs to another owner, or `fermata.exists` was wrong", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "`nothing_to_continue`: the history contains nothing new", body = Problem, content_type = "application/problem+json"),
     refusals::Body,
-    (status = 429, description = "`too_many_runs` or `too_many_readers`: wait for one to end; `too_many_chats` or `too_many_bytes`: delete something; `too_many_failures` or `too_many_connections`: as everywhere", body = Problem, content_type = "application/problem+json",
+    (status = 429, description = "`too_many_runs` or `too_many_readers`: wait for one to end; `too_many_chats` or `too_many_bytes`: delete chats; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
         headers(("retry-after" = u32, description = "Seconds"))),
 ))]
 pub async fn post(
@@ -40,26 +40,28 @@ pub async fn post(
     client: Client,
     ApiJson { body, reservation: _reservation }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
-    let hold = body.fermata.hold.as_deref().map(hold).transpose()?;
-    // Before anything begins that nobody could read.
-    let place = app.readers().enter(&owner)?;
+    let hold = body.fermata.hold.as_deref().map(parse_hold).transpose()?;
+    // A run that its owner may not read must not start.
+    let guard = app.readers().enter(&owner)?;
     let submission = Submission { owner, body, hold, address: client.address };
     let following = app.engine().submit(submission).await?;
-    Ok(sse::stream(following, place))
+    Ok(sse::stream(following, guard))
 }
 
-fn hold(text: &str) -> Result<std::time::Duration, ApiError> {
-    let wrong = |reason| ApiError::new(Code::InvalidRequest, format!("fermata.hold: {reason}."));
-    Duration::parse(text).map(|span| span.0).map_err(wrong)
+fn parse_hold(text: &str) -> Result<std::time::Duration, ApiError> {
+    match Duration::parse(text) {
+        Ok(hold) => Ok(hold.0),
+        Err(reason) => Err(ApiError::new(Code::InvalidRequest, format!("fermata.hold: {reason}."))),
+    }
 }
 
 /// Follows the open run.
 ///
-/// From its start, or after the event that `Last-Event-ID` names; then live.
+/// The stream begins at the start of the run, or after the event that `Last-Event-ID` names, and then continues live.
 #[utoipa::path(get, path = "/api/chat/{id}/stream", operation_id = "followChat", tag = "chat",
     params(
-        ("id" = String, Path, description = "The chat"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that the client has"),
+        ("id" = String, Path, description = "The chat's id"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that the client has received"),
     ),
     responses(
         (status = 200, description = "The run's stream", content_type = "text/event-stream", body = String, headers(
@@ -69,7 +71,7 @@ fn hold(text: &str) -> Result<std::time::Duration, ApiError> {
         )),
         (status = 204, description = "No run is open, or the chat is unknown"),
         refusals::Any,
-        (status = 429, description = "`too_many_readers`: wait for one to end; `too_many_failures` or `too_many_connections`: as everywhere", body = Problem, content_type = "application/problem+json",
+        (status = 429, description = "`too_many_readers`: wait for one to end; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
             headers(("retry-after" = u32, description = "Seconds"))),
     )
 )]
@@ -83,19 +85,19 @@ pub async fn stream(
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let after = headers.get("last-event-id").and_then(|id| EventId::parse(id.to_str().ok()?));
-    let place = app.readers().enter(&owner)?;
+    let guard = app.readers().enter(&owner)?;
     match app.engine().resume(&owner, &chat, after).await? {
-        Some(following) => Ok(sse::stream(following, place)),
+        Some(following) => Ok(sse::stream(following, guard)),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
 
-/// Ends the open run.
+/// Stops the open run.
 ///
-/// Its pending calls are cancelled, also where the stream was let go.
+/// Its pending calls are cancelled, even if the stream has ended.
 #[utoipa::path(post, path = "/api/chat/{id}/stop", operation_id = "stopChat", tag = "chat",
-    params(("id" = String, Path, description = "The chat")),
-    responses((status = 204, description = "No run is open any more, or none was"), refusals::Any)
+    params(("id" = String, Path, description = "The chat's id")),
+    responses((status = 204, description = "The run is stopped, or no run was open"), refusals::Any)
 )]
 pub async fn stop(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! The record: one chat, all of an owner's chats, forgetting one.
+//! The record: reading a chat, listing an owner's chats, deleting a chat.
 
 use axum::{
     BoxError, Json,
@@ -27,12 +27,12 @@ use crate::{
 pub struct Chat {
     #[schema(value_type = String)]
     id: ChatId,
-    /// UI messages in the AI SDK's form, without the one being written.
+    /// The UI messages in the AI SDK's form, without the one that is being written.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<UiMessage>,
-    /// What waits for somebody.
+    /// The calls and questions that wait for an answer.
     pending: Vec<Pending>,
-    /// Whether a run is open, so that `GET …/stream` follows it.
+    /// True if a run is open, which `GET …/stream` follows.
     open: bool,
 }
 
@@ -42,15 +42,15 @@ pub struct Chat {
 pub struct ListedChat {
     #[schema(value_type = String)]
     id: ChatId,
-    /// The beginning of its first user message.
+    /// The beginning of the first user message.
     title: Option<String>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
-    /// Whether a run is open, so that `GET …/stream` follows it.
+    /// True if a run is open, which `GET …/stream` follows.
     open: bool,
-    /// How much waits in it: calls for a person's decision or for a browser's output, questions of running tools for an answer.
+    /// The number of calls that wait for a person's decision or a browser's output, and of questions that wait for an answer.
     #[schema(example = 0)]
     pending: usize,
 }
@@ -58,30 +58,31 @@ pub struct ListedChat {
 /// A page of chats.
 #[derive(Serialize, ToSchema)]
 pub struct ChatList {
-    /// Newest first.
+    /// The chats, newest first.
     chats: Vec<ListedChat>,
-    /// What to pass as `before` for the next page; absent on the last.
+    /// The value of `before` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// Which page.
+/// The parameters of a page of chats.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Page {
-    /// Chats on the page, 1 to 100.
-    #[serde(default = "Page::usual")]
+    /// The number of chats on the page, 1 to 100.
+    #[serde(default = "Page::default_limit")]
     #[param(default = 20, minimum = 1, maximum = 100)]
     limit: usize,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     before: Option<String>,
 }
 
-/// The chat.
+/// Returns the chat.
 ///
-/// Of a long one the messages are sent as fast as they are taken. When one of them is edited away meanwhile, the response breaks off.
+/// The messages of a long chat are sent as fast as the client reads them. If one of them is removed by an edit meanwhile, the response ends
+/// early.
 #[utoipa::path(get, path = "/api/chat/{id}", operation_id = "getChat", tag = "record",
-    params(("id" = String, Path, description = "The chat")),
+    params(("id" = String, Path, description = "The chat's id")),
     responses((status = 200, description = "The chat", body = Chat), refusals::Chat)
 )]
 pub async fn get(
@@ -98,17 +99,19 @@ pub async fn get(
     Ok(Json(Chat::from(pages.chat)).into_response())
 }
 
-/// A [`Chat`] as JSON, of which one page is in memory at a time.
+/// Returns a [`Chat`] as JSON in pages, of which one at a time is in memory.
 fn long_chat(pages: ChatPages) -> impl Stream<Item = Result<Bytes, BoxError>> {
     futures::stream::try_unfold((Some(pages), true), async |(pages, is_first)| {
         let Some(mut pages) = pages else { return Ok(None) };
         let page = pages.next().await.inspect_err(|error| {
-            tracing::warn!(chat = %pages.chat.id, %error, "a long chat could not be read to its end");
+            tracing::warn!(chat = %pages.chat.id, %error, "cannot read all messages of a long chat");
         })?;
-        let mut json = match is_first {
-            true => format!("{{\"id\":{},\"messages\":[", serde_json::to_string(&pages.chat.id)?),
-            false if page.is_empty() => String::new(),
-            false => ",".to_owned(),
+        let mut json = if is_first {
+            format!("{{\"id\":{},\"messages\":[", serde_json::to_string(&pages.chat.id)?)
+        } else if page.is_empty() {
+            String::new()
+        } else {
+            ",".to_owned()
         };
         if page.is_empty() {
             let open = pages.chat.open;
@@ -117,14 +120,14 @@ fn long_chat(pages: ChatPages) -> impl Stream<Item = Result<Bytes, BoxError>> {
             json.push_str(&format!("],\"pending\":{pending},\"open\":{open}}}"));
             return Ok(Some((json.into(), (None, false))));
         }
-        // Without the brackets of a list.
+        // The brackets of the list are left out.
         let page = serde_json::to_string(&page)?;
         json.push_str(&page[1..page.len() - 1]);
         Ok(Some((json.into(), (Some(pages), false))))
     })
 }
 
-/// The owner's chats, newest first.
+/// Lists the owner's chats, newest first.
 #[utoipa::path(get, path = "/api/chats", operation_id = "listChats", tag = "record", params(Page),
     responses((status = 200, description = "A page of chats", body = ChatList), refusals::Any)
 )]
@@ -140,10 +143,10 @@ pub async fn list(
     Ok(Json(ChatList { chats: found.chats.into_iter().map(Into::into).collect(), next: found.next }))
 }
 
-/// Forgets the chat; its open run ends.
+/// Deletes the chat and stops its open run.
 #[utoipa::path(delete, path = "/api/chat/{id}", operation_id = "deleteChat", tag = "record",
-    params(("id" = String, Path, description = "The chat")),
-    responses((status = 204, description = "It is forgotten"), refusals::Chat)
+    params(("id" = String, Path, description = "The chat's id")),
+    responses((status = 204, description = "The chat is deleted"), refusals::Chat)
 )]
 pub async fn delete(
     State(app): State<App>,
@@ -155,7 +158,7 @@ pub async fn delete(
 }
 
 impl Page {
-    fn usual() -> usize {
+    fn default_limit() -> usize {
         20
     }
 }

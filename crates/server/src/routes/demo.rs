@@ -1,4 +1,4 @@
-//! The web demo's pages and what they load, as the binary carries them. Nobody is asked who they are: what needs an owner is the API.
+//! The files of the web demo. They need no authentication; the API does.
 
 use axum::{
     Extension,
@@ -18,31 +18,32 @@ use crate::{
     demo::{ASSETS, Demo, File},
 };
 
-/// What a page may do: talk to this server and show what it is given. No picture or sound comes from elsewhere: a model that was told to by a note or
-/// a web page could put what it knows into the address of one.
+/// The content security policy of the pages. They may connect only to this server. Images and sounds of other sites are forbidden, because
+/// injected instructions could make a model put data of the chat into the address of an image.
 const PAGE_POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; \
     base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 pub const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
-/// What of the person's devices a page may use: the place, which the demo's `get_location` asks for, and nothing else.
+/// The devices that a page may use: only the location, which the demo's tool `get_location` needs.
 pub const DEVICES: &str = "camera=(), microphone=(), geolocation=(self), display-capture=(), payment=(), usb=(), serial=(), hid=(), midi=()";
 
-/// What may be compressed: not what is already, and never a stream of events.
+/// The condition for compressing a response: it is not compressed already, and it is not an event stream.
 pub type Compressible = And<DefaultPredicate, NotForContentType>;
 
-/// Compresses what is worth it, where the client takes it. For these routes alone: an event stream must leave byte by byte.
+/// Returns the layer that compresses responses for clients that accept it. It must not be used for event streams, whose events it would hold
+/// back.
 pub fn compression() -> CompressionLayer<Compressible> {
     let fonts = NotForContentType::const_new("font/");
     CompressionLayer::new().compress_when(DefaultPredicate::new().and(fonts))
 }
 
-/// A route for each file but the first page, whose path is there also without a demo.
+/// Returns a route for each file except the first page, whose path also exists without a demo.
 pub fn routes(demo: &Demo) -> OpenApiRouter<App> {
     let mut routes = OpenApiRouter::new();
     if demo.paths().any(|path| path.starts_with(ASSETS)) {
-        // One route for all, so that numbers are kept of them together.
+        // All assets have one route, so that they have one series in the metrics.
         routes = routes.route(&format!("{ASSETS}{{*file}}"), get(file));
     }
     for path in demo.paths().filter(|path| *path != "/" && !path.starts_with(ASSETS)) {
@@ -51,7 +52,7 @@ pub fn routes(demo: &Demo) -> OpenApiRouter<App> {
     routes
 }
 
-/// The file at the path.
+/// Responds with the file at the path.
 async fn file(Extension(demo): Extension<Demo>, uri: Uri, headers: HeaderMap) -> Response {
     match demo.get(uri.path()) {
         Some(file) => send(file, &headers),
@@ -59,7 +60,7 @@ async fn file(Extension(demo): Extension<Demo>, uri: Uri, headers: HeaderMap) ->
     }
 }
 
-/// The file, or that the client has it.
+/// Responds with a file, or with 304 if the client has it.
 pub fn send(file: &File, headers: &HeaderMap) -> Response {
     let keep = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
     let mut about = HeaderMap::from_iter([
@@ -67,7 +68,7 @@ pub fn send(file: &File, headers: &HeaderMap) -> Response {
         (header::CACHE_CONTROL, HeaderValue::from_static(keep)),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        // Browsers would look up the hosts of links before anybody clicks, and a host's name can carry a secret, too.
+        // Browsers would resolve the hosts of links before a click, and a host name can contain data of the chat.
         (header::X_DNS_PREFETCH_CONTROL, HeaderValue::from_static("off")),
         (PERMISSIONS_POLICY, HeaderValue::from_static(DEVICES)),
     ]);
@@ -81,7 +82,7 @@ pub fn send(file: &File, headers: &HeaderMap) -> Response {
     (about, file.bytes.clone()).into_response()
 }
 
-/// Whether the client names these bytes among those it has; whether it calls its names weak says nothing.
+/// Returns whether the client has this version of the file. Weak and strong tags are compared alike.
 fn is_known(file: &File, headers: &HeaderMap) -> bool {
     let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
     let Ok(etag) = file.etag.to_str().map(opaque) else { return false };

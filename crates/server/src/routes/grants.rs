@@ -1,4 +1,4 @@
-//! What is allowed for always in a chat.
+//! The grants of a chat: tools whose calls need no approval.
 
 use axum::{
     Json,
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::schema::refusals;
 use crate::{App, auth::Identity, client::Client, error::ApiError, extract::ChatPath};
 
-/// A tool whose calls are not asked about in the chat, unless a rule or `chain` does.
+/// A tool whose calls need no approval in the chat, unless a rule or `chain` requires it.
 #[derive(Serialize, ToSchema)]
 pub struct Grant {
     tool: String,
@@ -22,18 +22,18 @@ pub struct Grant {
     since: Timestamp,
 }
 
-/// What is allowed for always.
+/// The grants of a chat.
 #[derive(Serialize, ToSchema)]
 pub struct GrantList {
     grants: Vec<Grant>,
 }
 
-/// The tools that a person has allowed for always in the chat, by name.
+/// Lists the tools that a person has always allowed in the chat, by name.
 ///
-/// A tool that has become another one since is not among them: who runs it, its description or its schema have changed.
+/// A tool is not listed if it has changed since: the party that runs it, its description or its schema.
 #[utoipa::path(get, path = "/api/chat/{id}/grants", operation_id = "listGrants", tag = "record",
-    params(("id" = String, Path, description = "The chat")),
-    responses((status = 200, description = "What is allowed", body = GrantList), refusals::Chat)
+    params(("id" = String, Path, description = "The chat's id")),
+    responses((status = 200, description = "The grants", body = GrantList), refusals::Chat)
 )]
 pub async fn list(
     State(app): State<App>,
@@ -44,13 +44,13 @@ pub async fn list(
     Ok(Json(GrantList { grants: granted.into_iter().map(Into::into).collect() }))
 }
 
-/// Takes back that a tool is allowed for always: its later calls are asked about again.
+/// Revokes a grant, so that later calls of the tool need approval again.
 #[utoipa::path(delete, path = "/api/chat/{id}/grants/{tool}", operation_id = "endGrant", tag = "record",
     params(
-        ("id" = String, Path, description = "The chat"),
+        ("id" = String, Path, description = "The chat's id"),
         ("tool" = String, Path, description = "The tool's name"),
     ),
-    responses((status = 204, description = "It is not allowed for always, also if it never was"), refusals::Chat)
+    responses((status = 204, description = "The grant is revoked, or there was none"), refusals::Chat)
 )]
 pub async fn delete(
     State(app): State<App>,
@@ -58,7 +58,7 @@ pub async fn delete(
     client: Client,
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
-    // What is no UTF-8 is no chat's id either.
+    // A path that is not UTF-8 is no valid chat id, either.
     let Path((chat, tool)) = path.map_err(|_| InvalidId)?;
     app.engine().end_grant(&owner, &ChatId::parse(&chat)?, client.address, tool).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -1,4 +1,4 @@
-//! The pages that greet a person: the web demo where the binary carries it, and lines for a terminal that work as they stand.
+//! The first pages: the web demo, and a page with commands for curl.
 
 use axum::{
     Extension,
@@ -12,13 +12,13 @@ use crate::{App, demo::Demo};
 
 const PAGE: &str = include_str!("../pages/welcome.html");
 
-/// The first page.
+/// Returns the first page.
 ///
-/// The web demo, where the server has it; otherwise the page of `GET /curl`.
+/// It is the web demo if the server has it, and otherwise the page of `GET /curl`.
 #[utoipa::path(get, path = "/", operation_id = "welcome", tag = "operators",
     responses(
         (status = 200, description = "The page", body = String, content_type = "text/html"),
-        (status = 304, description = "The client has it"),
+        (status = 304, description = "The client has the page"),
     ), security(())
 )]
 pub async fn welcome(
@@ -32,7 +32,7 @@ pub async fn welcome(
     }
 }
 
-/// A page that shows how to start with curl.
+/// Returns a page that shows how to start with curl.
 #[utoipa::path(get, path = "/curl", operation_id = "curl", tag = "operators",
     responses((status = 200, description = "The page", body = String, content_type = "text/html")), security(())
 )]
@@ -43,7 +43,7 @@ pub async fn curl(State(app): State<App>, headers: HeaderMap) -> impl IntoRespon
         .replace("{{base}}", &base(&headers))
         .replace("{{token}}", token)
         .replace("{{model}}", &escape(app.model()));
-    // The page needs nothing from anywhere, so nothing is allowed.
+    // The page loads nothing, so nothing is allowed.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'";
     let about = [
         (header::CONTENT_SECURITY_POLICY, policy),
@@ -54,12 +54,14 @@ pub async fn curl(State(app): State<App>, headers: HeaderMap) -> impl IntoRespon
     (about, Html(page))
 }
 
-/// Under which URL the person reached this page. Only what a host can be made of gets into a line for a shell.
+/// Returns the URL under which the person reached this page. A host with characters that are special to a shell is not used.
 fn base(headers: &HeaderMap) -> String {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let plain =
-        |host: &&str| host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
-    let host = text("host").filter(plain).unwrap_or("127.0.0.1:3000");
+    let is_plain = |host: &str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-[]".contains(&b));
+    let host = match text("host") {
+        Some(host) if is_plain(host) => host,
+        Some(_) | None => "127.0.0.1:3000",
+    };
     let scheme = if text("x-forwarded-proto") == Some("https") { "https" } else { "http" };
     format!("{scheme}://{host}")
 }

@@ -1,7 +1,7 @@
-//! What waits for somebody.
+//! The calls and questions of a chat that wait for an answer.
 
 use axum::{Json, extract::State};
-use fermata_engine::Pending as Waiting;
+use fermata_engine::Pending as EnginePending;
 use fermata_protocol::{ApprovalId, ToolCallId};
 use fermata_tools::StateName;
 use jiff::Timestamp;
@@ -12,17 +12,17 @@ use utoipa::ToSchema;
 use super::schema::refusals;
 use crate::{App, auth::Identity, error::ApiError, extract::ChatPath};
 
-/// What waits for somebody: a call, or what a running call asks.
+/// A call that waits for an answer, or a question of a running call.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pending {
-    /// The elicitation where it is one; otherwise the call, as `toolCallId` has it.
+    /// The id of the elicitation; for other kinds, the id of the call.
     id: String,
-    /// The call: what an answer names, unless it is an elicitation.
+    /// The id of the call, which an answer names unless this is an elicitation.
     #[schema(value_type = String)]
     tool_call_id: ToolCallId,
     tool: String,
-    /// What would run.
+    /// The input that the call would run with.
     #[schema(value_type = Object)]
     input: Value,
     kind: Kind,
@@ -31,30 +31,30 @@ pub struct Pending {
     state: StateName,
     #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
-    /// When it is settled as expired.
+    /// The time at which it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     expires: Option<Timestamp>,
-    /// The question, where there is one: an answer may name it instead of the call.
+    /// The id of the approval request, if there is one. An answer may name it instead of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     approval_id: Option<ApprovalId>,
-    /// Why a person is asked, in the words of the rule that asks.
+    /// The reason for asking a person, as the rule gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// What an elicitation asks.
+    /// The text of an elicitation.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// The MCP server that asks, as the settings name it. The words of the elicitation are its own.
+    /// The name in the settings of the MCP server that asks. The text of the elicitation comes from that server.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
-    /// JSON Schema of an elicitation's `content`.
+    /// The JSON Schema of an elicitation's `content`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     requested_schema: Option<Value>,
 }
 
-/// What is waited for.
+/// The kind of answer that is waited for.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -62,20 +62,20 @@ pub enum Kind {
     Approval,
     /// A browser's output.
     Output,
-    /// A person's answer to what a running tool asks.
+    /// A person's answer to a question of a running tool.
     Elicitation,
 }
 
-/// What waits.
+/// The calls and questions that wait for an answer.
 #[derive(Serialize, ToSchema)]
 pub struct PendingList {
     pending: Vec<Pending>,
 }
 
-/// What waits for somebody in the chat.
+/// Lists the calls and questions of the chat that wait for an answer.
 #[utoipa::path(get, path = "/api/chat/{id}/pending", operation_id = "listPending", tag = "chat",
-    params(("id" = String, Path, description = "The chat")),
-    responses((status = 200, description = "What waits", body = PendingList), refusals::Chat)
+    params(("id" = String, Path, description = "The chat's id")),
+    responses((status = 200, description = "The calls and questions", body = PendingList), refusals::Chat)
 )]
 pub async fn list(
     State(app): State<App>,
@@ -86,25 +86,32 @@ pub async fn list(
     Ok(Json(PendingList { pending: pending.into_iter().map(Into::into).collect() }))
 }
 
-impl From<Waiting> for Pending {
-    fn from(waiting: Waiting) -> Self {
-        match waiting {
-            Waiting::Call(call) => Self {
-                kind: if call.awaits_approval() { Kind::Approval } else { Kind::Output },
-                state: call.state().name(),
-                since: call.since(),
-                input: call.effective_input().clone(),
-                reason: call.approval_reason().filter(|_| call.awaits_approval()).map(str::to_owned),
-                approval_id: call.approval_request.map(|question| question.id),
-                id: call.id.to_string(),
-                tool_call_id: call.id,
-                tool: call.tool,
-                expires: call.expires,
-                message: None,
-                server: None,
-                requested_schema: None,
-            },
-            Waiting::Elicitation { id, call, question, since, expires } => Self {
+impl From<EnginePending> for Pending {
+    fn from(pending: EnginePending) -> Self {
+        match pending {
+            EnginePending::Call(call) => {
+                let (kind, reason) = if call.awaits_approval() {
+                    (Kind::Approval, call.approval_reason().map(str::to_owned))
+                } else {
+                    (Kind::Output, None)
+                };
+                Self {
+                    kind,
+                    state: call.state().name(),
+                    since: call.since(),
+                    input: call.effective_input().clone(),
+                    reason,
+                    approval_id: call.approval_request.map(|request| request.id),
+                    id: call.id.to_string(),
+                    tool_call_id: call.id,
+                    tool: call.tool,
+                    expires: call.expires,
+                    message: None,
+                    server: None,
+                    requested_schema: None,
+                }
+            }
+            EnginePending::Elicitation { id, call, question, since, expires } => Self {
                 kind: Kind::Elicitation,
                 state: call.state().name(),
                 since,

@@ -1,4 +1,4 @@
-//! Answers to calls that wait.
+//! Answers to pending calls and questions.
 
 use axum::{Json, extract::State};
 use fermata_protocol::ToolResultBody;
@@ -15,19 +15,19 @@ use crate::{
     extract::ApiJson,
 };
 
-/// What became of the answers.
+/// The result of a batch of answers.
 #[derive(Serialize, ToSchema)]
 pub struct Answered {
     #[schema(value_type = Vec<AnsweredCall>)]
     calls: Vec<Receipt>,
 }
 
-/// Answers what waits: a call with a browser's output or a person's decision, a tool's question with what it asks for.
+/// Answers pending calls and questions: a call with a browser's output or a person's decision, a question of a tool with a person's reply.
 ///
-/// The response says how far each call is. What comes of it is read from the chat's stream.
+/// The response has the state of each call. The outcome appears in the chat's stream.
 #[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = AnswerRequest, responses(
-    (status = 200, description = "Taken, now or before", body = Answered),
-    (status = 404, description = "`not_found`: no such chat or call, or somebody else's", body = Problem, content_type = "application/problem+json"),
+    (status = 200, description = "The answers are accepted, or were accepted before", body = Answered),
+    (status = 404, description = "`not_found`: there is no such chat or call, or it belongs to another owner", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`already_answered` or `wrong_answer`, with the call's `state`", body = Problem, content_type = "application/problem+json"),
     (status = 410, description = "`gone`: the call expired or was cancelled", body = Problem, content_type = "application/problem+json"),
     refusals::Body,
@@ -42,9 +42,9 @@ pub async fn post(
     Ok(Json(Answered { calls }))
 }
 
-/// The same under the path of the other endpoints, for clients that are given one prefix.
+/// Answers pending calls and questions like `POST /chat/tool-result`, for clients that use one path prefix for all requests.
 #[utoipa::path(post, path = "/api/chat/tool-result", operation_id = "answerCallsUnderApi", tag = "chat", request_body = AnswerRequest, responses(
-    (status = 200, description = "As `POST /chat/tool-result`", body = Answered),
+    (status = 200, description = "The answers are accepted, or were accepted before", body = Answered),
     (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`already_answered` or `wrong_answer`", body = Problem, content_type = "application/problem+json"),
     (status = 410, description = "`gone`", body = Problem, content_type = "application/problem+json"),

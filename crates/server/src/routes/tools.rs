@@ -1,4 +1,4 @@
-//! What the server itself can do.
+//! The list of the server's tools.
 
 use axum::{Json, extract::State};
 use fermata_tools::{Decision, RunBy, ToolSpec};
@@ -14,29 +14,29 @@ use crate::{App, auth::Identity, error::ApiError};
 #[serde(rename_all = "camelCase")]
 pub struct ListedTool {
     name: String,
-    /// What the model is told about it.
+    /// The description for the model.
     description: String,
-    /// JSON Schema of its input.
+    /// The JSON Schema of the input.
     #[schema(value_type = Object)]
     input_schema: Value,
-    /// Who runs its calls.
+    /// The party that runs the tool's calls: `server` or `mcp`.
     #[schema(value_type = String, example = "server")]
     run_by: RunBy,
-    /// What happens to a call before it runs: `allow`, `ask` or `deny`.
+    /// The decision about a call unless a rule about its input decides otherwise: `allow`, `ask` or `deny`.
     #[schema(value_type = String, example = "ask")]
     policy: Decision,
-    /// Calls of tools with one resource run one after the other.
+    /// The resource that only one call at a time may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<String>,
 }
 
-/// The tools.
+/// A list of tools.
 #[derive(Serialize, ToSchema)]
 pub struct ToolList {
     tools: Vec<ListedTool>,
 }
 
-/// The server's own tools.
+/// Lists the server's tools.
 #[utoipa::path(get, path = "/api/tools", operation_id = "listTools", tag = "record",
     responses((status = 200, description = "The tools", body = ToolList), refusals::Any)
 )]
