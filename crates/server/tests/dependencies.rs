@@ -1,7 +1,7 @@
-//! Which crate may know which: `server -> {providers, store} -> engine -> tools -> protocol`, one way; `mcp` stands on `tools`.
+//! The allowed dependencies between crates: `server -> {providers, store} -> engine -> tools -> protocol`, and `server -> mcp -> tools`.
 //!
-//! Judges what cargo resolves, not what a manifest says, so that a forbidden crate cannot come in through another one.
-//! Dependencies of tests are free.
+//! The test checks the dependencies that cargo resolves, not the manifests, so that a forbidden crate is also found behind another one.
+//! Dependencies of tests are not restricted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,8 +11,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The workspace, from the bottom to the top: each crate with those of the workspace that it may know.
-const ROOMS: [(&str, &[&str]); 9] = [
+/// The crates of the workspace from the bottom to the top, each with the crates of the workspace that it may depend on.
+const CRATES: [(&str, &[&str]); 9] = [
     ("fermata-protocol", &[]),
     ("fermata-tools", &["fermata-protocol"]),
     ("fermata-mcp", &["fermata-protocol", "fermata-tools"]),
@@ -37,9 +37,9 @@ const ROOMS: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// Every package by its name, with the names of those that it needs to be built, for any platform.
+/// Returns the names of all packages, each with the names of the packages that it needs on any platform.
 ///
-/// Two versions of a package are one here: what is forbidden is forbidden in every version.
+/// All versions of a package count as one, because a forbidden package is forbidden in every version.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 fn graph() -> Graph {
@@ -65,7 +65,7 @@ fn graph() -> Graph {
     graph
 }
 
-/// Whether the dependency is there in the product; cargo says `null` for neither a test's nor a build script's.
+/// Returns whether a dependency is part of the product. Its kind is `null` then, and not `dev` or `build`.
 fn is_normal(dependency: &Value) -> bool {
     list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
 }
@@ -78,7 +78,7 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("a text in cargo metadata")
 }
 
-/// How `from` comes to need `to`, crate by crate.
+/// Returns the chain of packages through which `from` depends on `to`.
 fn path<'a>(graph: &'a Graph, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
     let mut seen = BTreeSet::from([from]);
     let mut paths = vec![vec![from]];
@@ -113,8 +113,8 @@ fn crates_of_the_workspace_know_only_those_below_them() {
     let graph = graph();
     let ours: BTreeSet<&str> =
         graph.keys().map(String::as_str).filter(|name| name.starts_with("fermata-")).collect();
-    assert_eq!(ours, ROOMS.iter().map(|(name, _)| *name).collect(), "a crate without a place in the order");
-    for (name, below) in ROOMS {
+    assert_eq!(ours, CRATES.iter().map(|(name, _)| *name).collect(), "a crate without a place in the order");
+    for (name, below) in CRATES {
         for known in graph[name].iter().filter(|known| known.starts_with("fermata-")) {
             assert!(below.contains(&known.as_str()), "{name} must not know {known}");
         }
@@ -127,7 +127,7 @@ fn the_wire_needs_no_runtime() {
 }
 
 #[test]
-fn what_decides_meets_http_and_sql_only_as_ports() {
+fn the_lower_crates_know_http_and_sql_only_as_ports() {
     assert_never_needs(
         &["fermata-protocol", "fermata-tools", "fermata-engine"],
         &["axum", "hyper", "reqwest", "sqlx", "async-openai"],
@@ -135,10 +135,10 @@ fn what_decides_meets_http_and_sql_only_as_ports() {
 }
 
 #[test]
-fn only_the_room_for_it_knows_mcp() {
+fn only_its_own_crate_knows_mcp() {
     let graph = graph();
     let knowing: Vec<&str> =
-        ROOMS.iter().map(|(name, _)| *name).filter(|name| graph[*name].contains("rmcp")).collect();
+        CRATES.iter().map(|(name, _)| *name).filter(|name| graph[*name].contains("rmcp")).collect();
     assert_eq!(knowing, ["fermata-mcp"]);
     assert_never_needs(
         &["fermata-protocol", "fermata-tools", "fermata-engine", "fermata-providers", "fermata-store"],

@@ -1,4 +1,4 @@
-//! Fermata in a program that records its numbers itself. A process of its own, because it has one recorder.
+//! Fermata in a program with its own metrics recorder. The test is a process of its own, because a process has one recorder.
 
 use std::sync::Arc;
 

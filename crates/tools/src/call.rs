@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_nobody_waits_for_is_wrong() {
+    fn an_output_that_no_call_waits_for_is_refused() {
         for state in [CallState::Validating, CallState::AwaitingApproval, CallState::Scheduled] {
             assert_eq!(
                 call(state, RunBy::Browser).validate_answer(&output(json!(1))),
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_output_again_is_the_same_whatever_the_order_of_its_keys() {
+    fn a_repeated_output_is_recognized_whatever_the_order_of_its_keys() {
         let given = output(json!({"a": [1, 2], "b": "x"}));
         let settled = Call {
             answer: Some(given),
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_nobody_needs_can_still_be_answered() {
+    fn an_approval_request_that_is_not_required_can_be_answered() {
         let mut withheld = call(CallState::Scheduled, RunBy::Browser);
         assert_eq!(withheld.validate_answer(&decision(false, None)), Err(Refusal::WrongAnswer));
         withheld.approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: false });

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_is_allowed_again_by_a_later_yes_for_always_only() {
+    fn a_revoked_grant_comes_back_only_with_a_later_yes_for_always() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         let yes = |seconds| Confirmation { at: at(seconds), ..said("a", Consent::YesAlways) };
         let end = |after| GrantEnd { tool: "a".into(), by: Owner::anyone(), at: at(9), after };

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_without_the_field_and_an_empty_list_are_told_from_no_field() {
+    fn an_element_without_the_field_and_an_empty_list_differ_from_no_field() {
         let input = json!({"list": [{"n": 1}, {}, 5, {"n": []}], "none": [], "nested": ["a", []]});
         assert_eq!(values(&input, "list.n"), [Some(&json!(1)), None, None, None]);
         assert_eq!(values(&input, "none"), [None]);

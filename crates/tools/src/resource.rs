@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_owner_has_is_not_shared() {
+    fn a_resource_per_owner_is_not_shared() {
         let notes = Resource::per_owner("notes");
         let of = |owner| notes.key(&json!({}), &Owner::new(owner));
         assert_ne!(of("alice"), of("bob"));

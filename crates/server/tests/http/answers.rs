@@ -13,7 +13,7 @@ fn note() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn an_approved_call_runs_and_the_same_stream_goes_on() {
+async fn an_approved_call_runs_and_its_stream_continues() {
     let app = TestApp::new([calls(&[("write_note", note())]), scripted::says("Written.")]).await;
     let mut stream = app.open(says("c", "note")).await;
     let question = stream.until("tool-approval-request").await;
@@ -30,7 +30,7 @@ async fn an_approved_call_runs_and_the_same_stream_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_found_in_the_same_step() {
+async fn a_note_is_found_in_the_step_that_wrote_it() {
     let step = [("write_note", note()), ("search_notes", json!({"query": "milk"}))];
     let app = TestApp::new([calls(&step), scripted::says("Found.")]).await;
     let mut stream = app.open(says("c", "note")).await;
@@ -48,7 +48,7 @@ async fn what_is_written_is_found_in_the_same_step() {
 }
 
 #[tokio::test]
-async fn what_waits_can_be_seen_by_kind() {
+async fn pending_calls_are_listed_with_their_kind() {
     let app = TestApp::new([
         calls(&[("write_note", note())]),
         calls(&[("get_location", json!({}))]),
@@ -90,7 +90,7 @@ async fn what_waits_can_be_seen_by_kind() {
 }
 
 #[tokio::test]
-async fn the_same_answer_again_is_taken_and_another_is_not() {
+async fn a_repeated_answer_is_accepted_and_a_different_one_is_not() {
     let app = TestApp::new([calls(&[("get_location", json!({}))]), scripted::says("ok")]).await;
     let mut stream = app.open(says_with_location("c", "where?")).await;
     let call = stream.until("tool-input-available").await["toolCallId"].clone();

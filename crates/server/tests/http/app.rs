@@ -1,4 +1,4 @@
-//! One server per test: the router in this process, or behind a socket.
+//! The server of a test: a router in this process, or behind a socket.
 
 use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
@@ -22,14 +22,14 @@ use tower::ServiceExt;
 
 use crate::scripted::{Scripted, Turn};
 
-/// A server and the model behind it.
+/// A server with a scripted model.
 pub struct TestApp {
     pub router: Router,
     pub app: App,
     pub model: Scripted,
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -37,7 +37,7 @@ pub struct Answer {
     pub text: String,
 }
 
-/// A stream as a client reads it.
+/// A stream that is read like a client reads it.
 pub struct Stream {
     pub headers: HeaderMap,
     body: BodyDataStream,
@@ -47,12 +47,12 @@ pub struct Stream {
     pub done: bool,
 }
 
-/// A file of settings, as long as the test runs.
+/// A settings file, which is deleted at the end of the test.
 pub struct Settings {
     path: String,
 }
 
-/// Longer than anything here takes; a test that waits for it has failed.
+/// The limit on any wait. A test that reaches it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 impl TestApp {
@@ -60,7 +60,7 @@ impl TestApp {
         Self::with(&[], turns).await
     }
 
-    /// A server with these options.
+    /// Builds a server with these options.
     pub async fn with(options: &[&str], turns: impl IntoIterator<Item = Turn>) -> Self {
         let arguments =
             ["fermata", "--database-url", "sqlite::memory:"].iter().chain(options).map(Into::into);
@@ -89,7 +89,7 @@ impl TestApp {
         self.ask_from(None, method, path, headers, body).await
     }
 
-    /// The same on a connection from this address.
+    /// Sends a request on a connection from this address.
     pub async fn ask_from(
         &self,
         peer: Option<&str>,
@@ -117,7 +117,7 @@ impl TestApp {
         self.ask(Method::POST, path, &[], body.to_string()).await
     }
 
-    /// Posts to `/api/chat` and reads nothing of the stream yet.
+    /// Posts to `/api/chat` without reading the stream.
     pub async fn open(&self, body: Value) -> Stream {
         let request =
             Request::post("/api/chat").header(header::HOST, "127.0.0.1:3000").body(body.to_string().into());
@@ -132,13 +132,13 @@ impl TestApp {
         Stream::of(self.send(request.expect("a request")).await)
     }
 
-    /// The calls that wait in a chat.
+    /// Returns the pending calls of a chat.
     pub async fn pending(&self, chat: &str) -> Vec<Value> {
         let answer = self.get(&format!("/api/chat/{chat}/pending")).await;
         answer.json()["pending"].as_array().expect("a list").clone()
     }
 
-    /// The same behind a socket, as long as the test runs.
+    /// Serves the router on a socket until the end of the test.
     pub async fn serve(&self) -> SocketAddr {
         self.serve_within(ConnectionLimits {
             connections: 100,
@@ -149,7 +149,7 @@ impl TestApp {
         .await
     }
 
-    /// The same, within these limits.
+    /// Serves the router on a socket with these limits.
     pub async fn serve_within(&self, limits: ConnectionLimits) -> SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -165,12 +165,12 @@ impl TestApp {
     }
 }
 
-/// A chat with these words.
+/// Returns the body of a post with this text.
 pub fn says(chat: &str, words: &str) -> Value {
     json!({"id": chat, "messages": [{"role": "user", "content": words}]})
 }
 
-/// The same, from a page that can say where it is.
+/// Returns the body of a post with this text, from a page with a tool for its location.
 pub fn says_with_location(chat: &str, words: &str) -> Value {
     let location =
         json!({"description": "Where this browser is.", "parameters": {"type": "object", "properties": {}}});
@@ -197,7 +197,7 @@ impl Settings {
         std::fs::remove_file(&self.path).expect("a file");
     }
 
-    /// A command line that names it.
+    /// Returns a command line that names the file.
     pub fn arguments(&self) -> Vec<OsString> {
         vec!["fermata".into(), "--config".into(), self.path.as_str().into()]
     }
@@ -228,7 +228,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("this is no JSON: {}", self.text))
     }
 
-    /// Asserts a problem with all that a problem has, and gives its detail.
+    /// Asserts that the response is a complete problem, and returns its detail.
     #[track_caller]
     pub fn problem(&self, status: u16, code: &str) -> String {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
@@ -259,7 +259,7 @@ impl Stream {
         }
     }
 
-    /// Reads until a chunk of this type, and gives it.
+    /// Reads up to a chunk of this type, and returns it.
     pub async fn until(&mut self, kind: &str) -> Value {
         let is_it = |chunk: &&Value| chunk["type"] == kind;
         loop {
@@ -276,7 +276,7 @@ impl Stream {
         assert!(self.done, "no [DONE] after {:?}", self.kinds());
     }
 
-    /// Reads one piece; false at the end.
+    /// Reads one piece. Returns false at the end of the stream.
     pub async fn read_more(&mut self) -> bool {
         let Some(bytes) = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("a sign of life")
         else {
@@ -306,7 +306,7 @@ impl Stream {
         self.chunks.iter().filter_map(|chunk| chunk["type"].as_str()).collect()
     }
 
-    /// What was said.
+    /// Returns the text of the answer.
     pub fn words(&self) -> String {
         self.chunks
             .iter()

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication and access.
 
 use axum::{
     body::Body,
@@ -46,11 +46,11 @@ async fn without_a_known_token_the_api_is_closed() {
 
 const GUESS: &[(&str, &str)] = &[("authorization", "Bearer guess-guess-guess")];
 const ALICE: &[(&str, &str)] = &[("authorization", "Bearer a-token-of-alice")];
-/// How many wrong tokens of one address are answered at once.
+/// The number of wrong tokens of an address that are answered without a delay.
 const FREE: usize = 10;
 
 #[tokio::test]
-async fn who_guesses_is_slowed_down_and_nobody_else_at_the_same_address() {
+async fn guesses_are_slowed_down_and_other_clients_of_the_address_are_not() {
     let app = TestApp::with(TOKENS, []).await;
     let ask = async |headers| {
         app.ask_from(Some("192.0.2.1"), Method::GET, "/api/chats", headers, Body::empty()).await
@@ -85,7 +85,7 @@ async fn behind_a_trusted_proxy_only_the_client_that_guesses_is_slowed_down() {
 }
 
 #[tokio::test]
-async fn what_operators_and_persons_open_needs_no_token() {
+async fn pages_and_health_checks_need_no_token() {
     let app = TestApp::with(TOKENS, []).await;
     for path in ["/healthz", "/readyz", "/openapi.json", "/", "/curl"] {
         assert_eq!(app.get(path).await.status, 200, "{path}");
@@ -94,7 +94,7 @@ async fn what_operators_and_persons_open_needs_no_token() {
 }
 
 #[tokio::test]
-async fn a_chat_of_somebody_else_is_not_there() {
+async fn a_chat_of_another_owner_is_not_found() {
     let app = TestApp::with(TOKENS, [scripted::says("Hello.")]).await;
     let alice = [("authorization", "bearer a-token-of-alice")];
     let bob = [("authorization", "Bearer the-token-of-bob")];
@@ -195,7 +195,7 @@ async fn only_origins_that_are_named_may_read_what_they_get() {
 }
 
 #[tokio::test]
-async fn a_stranger_who_sends_a_lot_reads_the_refusal() {
+async fn a_client_without_a_token_that_sends_a_large_body_reads_the_refusal() {
     let length = 20_000_000;
     for (options, header, status) in
         [(TOKENS, "authorization: Bearer nonsense", "401"), (&[], "origin: https://evil.example", "403")]

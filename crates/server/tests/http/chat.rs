@@ -1,4 +1,4 @@
-//! `POST /api/chat` and what follows from it.
+//! `POST /api/chat` and the requests that follow it.
 
 use axum::{
     body::Body,
@@ -56,12 +56,12 @@ async fn a_file_that_leads_into_the_operators_network_is_refused_and_never_hande
         let detail = app.post("/api/chat", body).await.problem(422, "invalid_request");
         assert!(detail.contains("parts[1]") && detail.contains("file_urls"), "{detail}");
     }
-    // An imported history may be old: what it shows is told as text.
+    // An imported history may be old, so its calls are in the prompt as text.
     let old = json!({"role": "user", "parts": [file("http://10.0.0.1/old.png")]});
     let new = json!({"role": "user", "parts": [file("https://example.com/new.png")]});
     let said = json!({"role": "assistant", "parts": [{"type": "text", "text": "Yes?"}]});
     app.open(json!({"id": "c", "messages": [old, said, new]})).await.end().await;
-    // What a page's tool gives is no more to be believed than what a person posts.
+    // The output of a page's tool is no more trusted than the text of a person.
     let tools = json!({"shoot": {"parameters": {"type": "object"}}});
     let mut stream =
         app.open(json!({"id": "c", "tools": tools, "messages": [{"role": "user", "content": "go"}]})).await;
@@ -155,7 +155,7 @@ async fn a_hold_that_is_no_time_is_refused() {
 }
 
 #[tokio::test]
-async fn an_owner_over_the_limit_of_open_runs_is_told_to_wait() {
+async fn an_owner_over_the_limit_of_open_runs_is_asked_to_wait() {
     let turns = [goes_on_for_ever(), goes_on_for_ever()];
     let app = TestApp::with(&["--runs-per-owner", "1"], turns).await;
     let mut first = app.open(says("a", "hi")).await;
@@ -190,7 +190,7 @@ async fn there_is_nothing_to_follow_or_stop_in_a_chat_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_second_reader_reads_the_same_from_the_start() {
+async fn a_second_reader_reads_the_whole_stream() {
     let app = TestApp::new([calls(&[("get_location", json!({}))]), scripted::says("Bern.")]).await;
     let mut first = app.open(says_with_location("c", "where?")).await;
     let call = first.until("tool-input-available").await["toolCallId"].clone();

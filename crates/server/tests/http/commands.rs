@@ -1,4 +1,4 @@
-//! `fermata migrate` and `fermata health`, as the program: they say what they did, and start nothing.
+//! The commands `fermata migrate` and `fermata health` of the program, which print a report and start nothing.
 
 use std::process::{Command, Output};
 
@@ -6,7 +6,7 @@ use fermata_server::{App, config::Invocation, health};
 
 use crate::TestApp;
 
-/// A folder, as long as the test runs.
+/// A temporary folder, which is deleted at the end of the test.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -16,7 +16,7 @@ impl Folder {
         Self(path)
     }
 
-    /// The program, run in it.
+    /// Runs the program in the folder.
     fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_fermata"))
             .args(arguments)
@@ -34,13 +34,13 @@ impl Drop for Folder {
     }
 }
 
-/// Where nobody listens.
+/// Returns an address on which no server listens.
 fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()
 }
 
-/// The status, and what is said on which output.
+/// Returns the status of the program, its standard output and its standard error.
 fn told(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -59,7 +59,7 @@ fn a_database_is_brought_up_to_date_once() {
 }
 
 #[test]
-fn what_cannot_be_migrated_is_told_and_fails() {
+fn a_failed_migration_is_reported() {
     let (status, said, fault) =
         told(&Folder::new().run(&["migrate"], &[("DATABASE_URL", "sqlite://none/a.db")]));
     assert_eq!((status, said.as_str()), (Some(1), ""));
@@ -93,7 +93,7 @@ async fn a_server_that_does_not_migrate_needs_a_database_that_is_up_to_date() {
 }
 
 #[test]
-fn nobody_there_is_not_healthy() {
+fn a_server_that_does_not_answer_is_not_healthy() {
     let free = free_address();
     let (status, said, fault) = told(&Folder::new().run(&["health"], &[("FERMATA_BIND", &free)]));
     assert_eq!((status, said.as_str()), (Some(1), ""));

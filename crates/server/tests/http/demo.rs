@@ -1,4 +1,4 @@
-//! The web demo that the server carries, or does not.
+//! The web demo, with and without embedded files.
 
 use std::io::Read;
 
@@ -18,7 +18,7 @@ use crate::{
 const PAGE: &str = "<!doctype html><title>A page of the demo</title>";
 const OTHER: &str = "<!doctype html><title>Another page of the demo</title>";
 
-/// A server with a demo, whatever was there when this was built.
+/// A server with a demo that does not depend on the embedded files.
 async fn with_demo(options: &[&str]) -> TestApp {
     let app = TestApp::with(options, [scripted::says("Hello.")]).await;
     let script = "export const greeting = 'hello';\n".repeat(400);
@@ -59,7 +59,7 @@ async fn ask(app: &TestApp, method: Method, path: &str, headers: &[(&str, &str)]
 }
 
 #[tokio::test]
-async fn the_first_page_is_the_demo_where_there_is_one_and_the_curl_lines_are_at_their_own_address() {
+async fn the_first_page_is_the_demo_if_there_is_one_and_the_curl_page_has_its_own_path() {
     let (with, without) = (with_demo(&[]).await, TestApp::new([]).await);
     assert_eq!(with.get("/").await.text, PAGE);
     assert_eq!(with.get("/?theme=dark").await.text, PAGE);
@@ -122,7 +122,7 @@ async fn a_page_may_talk_to_its_own_server_only() {
 }
 
 #[tokio::test]
-async fn who_has_a_file_is_not_sent_it_again() {
+async fn a_file_that_the_client_has_is_not_sent_again() {
     let app = with_demo(&[]).await;
     for path in ["/", "/assistant-ui", "/favicon.svg", "/assets/index-B1cD2e.js"] {
         let first = ask(&app, Method::GET, path, &[]).await;
@@ -159,7 +159,7 @@ async fn a_head_says_what_a_get_would_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_shrinks_is_sent_small_to_those_who_take_it() {
+async fn compressible_files_are_compressed_for_clients_that_accept_it() {
     let app = with_demo(&[]).await;
     let plain = ask(&app, Method::GET, "/assets/index-B1cD2e.js", &[]).await;
     assert_eq!(plain.header("content-encoding"), "");

@@ -1,4 +1,4 @@
-//! What becomes of streams and requests while the server ends.
+//! Streams and requests during a shutdown.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::{
     scripted::{calls, goes_on_for_ever},
 };
 
-/// Longer than any test is waited for.
+/// A time limit that no test reaches.
 const LONG: [&str; 2] = ["--drain", "1h"];
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn runs_at_work_go_on_and_nothing_new_begins() {
 }
 
 #[tokio::test]
-async fn what_waits_for_somebody_holds_nothing_up() {
+async fn pending_calls_do_not_delay_a_shutdown() {
     let app = TestApp::with(&LONG, [calls(&[("get_location", json!({}))])]).await;
     let mut stream = app.open(says_with_location("c", "where?")).await;
     stream.until("tool-input-available").await;

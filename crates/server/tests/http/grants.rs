@@ -1,4 +1,4 @@
-//! What is allowed for always, seen from outside, and why a person is asked.
+//! Grants, and the reasons for approval requests.
 
 use axum::{body::Body, http::Method};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn writes(title: &str) -> [Turn; 2] {
     [calls(&[("write_note", note(title))]), model_says("ok")]
 }
 
-/// Lets the model write a note, and approves it for always.
+/// Makes the model write a note, and approves this for all later calls, too.
 async fn allow_for_always(app: &TestApp) {
     let mut stream = app.open(says("c", "go")).await;
     let question = stream.until("tool-approval-request").await;
@@ -36,7 +36,7 @@ async fn grants(app: &TestApp, chat: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_allowed_for_always_is_listed_and_can_be_taken_back() {
+async fn grants_are_listed_and_can_be_revoked() {
     let app = TestApp::new([writes("one"), writes("two"), writes("three")].concat()).await;
     allow_for_always(&app).await;
     let listed = grants(&app, "c").await;

@@ -1,4 +1,4 @@
-//! What browsers, caches and proxies are told about every answer.
+//! The headers of all responses, for browsers, caches and proxies.
 
 use axum::{Router, body::Body, http::Method};
 use serde_json::json;
@@ -13,7 +13,7 @@ fn check(answer: &Answer, cache: &str) {
 }
 
 #[tokio::test]
-async fn every_answer_is_what_it_says_for_nobody_else_and_kept_nowhere() {
+async fn no_response_may_be_sniffed_shared_or_cached() {
     let app = TestApp::new([scripted::says("Hello.")]).await;
     app.open(says("c", "hi")).await.end().await;
     for path in ["/api/chats", "/api/chat/c", "/api/chat/c/pending", "/api/tools", "/healthz", "/metrics"] {
@@ -44,7 +44,7 @@ async fn a_stream_is_not_to_be_held_back_by_what_is_in_between() {
 }
 
 #[tokio::test]
-async fn a_page_may_use_none_of_the_persons_devices() {
+async fn a_page_may_use_no_devices_of_the_person() {
     let app = TestApp::new([]).await;
     let page = app.get("/curl").await;
     check(&page, "no-cache");
@@ -56,7 +56,7 @@ async fn a_page_may_use_none_of_the_persons_devices() {
 }
 
 #[tokio::test]
-async fn a_router_that_is_mounted_elsewhere_says_the_same() {
+async fn a_mounted_router_sends_the_headers_too() {
     let mut app = TestApp::new([]).await;
     app.router = Router::new().nest("/assistant", app.router);
     check(&app.get("/assistant/api/chats").await, "no-store");
@@ -69,6 +69,6 @@ async fn pages_that_the_operator_named_may_read_what_they_ask_for() {
     let answer =
         app.ask(Method::GET, "/api/chats", &[("origin", "https://app.example")], Body::empty()).await;
     assert_eq!(answer.headers["access-control-allow-origin"], "https://app.example");
-    // A browser asks for this header only if a page loads something without CORS.
+    // Browsers check this header only if a page loads something without CORS.
     check(&answer, "no-store");
 }

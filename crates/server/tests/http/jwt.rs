@@ -1,4 +1,4 @@
-//! Owners by JSON Web Tokens that are signed with a secret. Those of published keys are in the end-to-end tests.
+//! Owners identified by JSON Web Tokens that are signed with a secret. The end-to-end tests cover published keys.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ fn signed(algorithm: Algorithm, secret: &str, claims: &Value) -> String {
     encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret.as_bytes())).expect("a token")
 }
 
-/// A good token with other claims; null takes one out.
+/// Returns the claims of a valid token with changes; null removes a claim.
 fn token(other: Value) -> String {
     let mut claims = json!({"sub": "alice", "exp": now() + 60});
     for (name, value) in other.as_object().expect("an object") {
@@ -38,7 +38,7 @@ async fn ask(app: &TestApp, token: &str) -> Answer {
     app.ask(Method::GET, "/api/chats", &headers, Body::empty()).await
 }
 
-/// Asserts that a token is refused, and gives the reason.
+/// Asserts that a token is refused, and returns the detail.
 async fn refused(app: &TestApp, token: &str) -> String {
     let answer = ask(app, token).await;
     let detail = answer.problem(401, "unauthorized");
@@ -50,7 +50,7 @@ async fn refused(app: &TestApp, token: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_owner_is_whom_the_token_names() {
+async fn the_token_names_the_owner() {
     let app = TestApp::with(OPTIONS, [scripted::says("Hello.")]).await;
     let alice = format!("Bearer {}", token(json!({})));
     let bob = token(json!({"sub": "bob|7 @ örtlich"}));
@@ -66,7 +66,7 @@ async fn the_owner_is_whom_the_token_names() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_token_is_said() {
+async fn the_refusal_of_a_token_has_the_reason() {
     let app = TestApp::with(&[OPTIONS, STRICT].concat(), []).await;
     let fits = json!({"iss": "https://issuer.example", "aud": ["else", "chat"]});
     let with = |other: Value| {
@@ -76,7 +76,7 @@ async fn what_is_wrong_with_a_token_is_said() {
     };
     assert_eq!(ask(&app, &with(json!({}))).await.status, 200);
     assert_eq!(ask(&app, &with(json!({"aud": "fermata"}))).await.status, 200);
-    // As many as these are no guesses, because the issuer has signed them.
+    // These do not count as guesses, because the issuer has signed them.
     for (claims, reason) in [
         (json!({"exp": now() - 60}), "expired (exp)"),
         (json!({"exp": null}), "exp is missing"),

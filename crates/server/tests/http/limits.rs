@@ -1,4 +1,4 @@
-//! How much an owner and a chat may keep.
+//! The limits on the data of an owner and of a chat.
 
 use axum::http::{Method, header};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     scripted::{self, calls, goes_on_for_ever},
 };
 
-/// What became of the calls of a run that asks nobody.
+/// Returns the outcomes of the calls of a run with the approval mode `auto`.
 async fn outcomes(app: &TestApp, chat: &str) -> Vec<Value> {
     let mut stream = app.open(says(chat, "hi")).await;
     stream.end().await;
@@ -46,7 +46,7 @@ async fn a_note_over_the_number_that_an_owner_may_keep_is_not_written() {
 }
 
 #[tokio::test]
-async fn what_is_found_in_notes_is_bounded() {
+async fn the_result_of_a_search_in_notes_is_bounded() {
     let long = "ü".repeat(30_000);
     let mut step: Vec<_> = (0..11).map(|_| note("t", &long)).collect();
     step.push(("search_notes", json!({"query": "ü"})));
@@ -65,7 +65,7 @@ async fn what_is_found_in_notes_is_bounded() {
 
 // === chats ===
 
-/// A user message with so many letters.
+/// Returns a user message with this number of letters.
 fn post(chat: &str, id: &str, letters: usize) -> Value {
     let parts = json!([{"type": "text", "text": "x".repeat(letters)}]);
     json!({"id": chat, "message": {"id": id, "role": "user", "parts": parts}})
@@ -123,7 +123,7 @@ async fn an_over_large_chat_may_be_made_smaller_and_deleted() {
     let app = TestApp::with(&["--approval", "auto", "--max-chat", "2000"], turns).await;
     answered(&app, post("c", "u1", 10)).await;
     app.post("/api/chat", edit("c", "u1", 9000)).await.problem(413, "too_large");
-    // It is still larger than it may be, and smaller than before.
+    // The chat still exceeds the limit, but is smaller than before.
     answered(&app, edit("c", "u1", 3000)).await;
     assert_eq!(app.ask(Method::DELETE, "/api/chat/c", &[], "").await.status, 204);
 }
@@ -185,7 +185,7 @@ async fn an_owner_keeps_so_many_bytes_and_deleting_makes_room() {
         assert!(detail.contains("bytes_per_owner"), "{detail}");
         assert!(refused.headers.contains_key(header::RETRY_AFTER));
     }
-    // Nothing is added.
+    // This post adds nothing.
     answered(&app, edit("b", "u1", 900)).await;
     assert_eq!(app.ask(Method::DELETE, "/api/chat/a", &[], "").await.status, 204);
     answered(&app, post("c", "u2", 1000)).await;

@@ -1,4 +1,4 @@
-//! Fermata through its router, with a scripted model behind it; where the socket matters, through a socket.
+//! Tests of Fermata through its router, or through a socket if that matters, with a scripted model.
 
 mod answers;
 mod app;

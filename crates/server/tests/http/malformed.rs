@@ -1,4 +1,4 @@
-//! Whatever is sent: a 4xx problem that says what was wrong.
+//! Malformed requests, which get a 4xx problem that says what is wrong.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn nested(levels: usize) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_refused_with_its_place() {
+async fn a_body_that_is_not_json_is_refused_with_the_position() {
     let app = TestApp::new([]).await;
     for path in BODIES {
         for body in [
@@ -77,7 +77,7 @@ async fn a_hundred_levels_are_taken_and_one_more_is_not() {
         let detail =
             app.ask(Method::POST, path, &[], "[".repeat(1_000_000)).await.problem(422, "invalid_request");
         assert!(detail.contains("100 levels"), "{detail}");
-        // These miss fields, but are not too deep; brackets in text do not count.
+        // These lack fields, but are not too deep. Brackets in strings do not count.
         for body in [nested(100), json!({"x": "[".repeat(500), "y": "\"[[["}).to_string()] {
             let detail = app.ask(Method::POST, path, &[], body).await.problem(422, "invalid_request");
             assert!(!detail.contains("levels"), "{detail}");
@@ -89,7 +89,7 @@ async fn a_hundred_levels_are_taken_and_one_more_is_not() {
 async fn a_body_with_too_many_values_is_refused_though_it_is_small() {
     let app = TestApp::with(&["--max-json-nodes", "1000", "--max-json-depth", "10"], []).await;
     for path in BODIES {
-        // The body, its field and the list are three more.
+        // The body, its field and the list count, too.
         for (values, status, code) in [(997, 422, "invalid_request"), (998, 413, "too_large")] {
             let body = format!("{{\"zzz\":1,\"x\":[{}]}}", vec!["[]"; values].join(","));
             let detail = app.ask(Method::POST, path, &[], body).await.problem(status, code);
@@ -110,7 +110,7 @@ async fn a_body_that_is_only_announced_takes_no_memory_from_others() {
     );
     announced.write_all(head.as_bytes()).await.expect("sending");
     announced.read_exact(&mut [0; 12]).await.expect("a sign that the body is waited for");
-    // Larger than all the memory, so that nothing may be missing from it.
+    // The body is larger than the memory for bodies, so the whole memory must be free.
     let large = json!({"chatId": "c", "toolCallId": "a", "output": "x".repeat(200_000)});
     app.post("/chat/tool-result", large).await.problem(404, "not_found");
 }
@@ -199,7 +199,7 @@ async fn ids_that_no_chat_can_have_are_not_found() {
 }
 
 #[tokio::test]
-async fn a_list_with_a_page_that_is_none_is_refused() {
+async fn a_list_with_an_invalid_page_is_refused() {
     let app = TestApp::new([]).await;
     for query in [
         "limit=0",
@@ -296,7 +296,7 @@ async fn many_patterns_for_many_strings_fail_their_call_and_the_run_goes_on() {
     let step = calls(&[("t", json!({"x": strings}))]);
     let app = TestApp::new([step, scripted::says("Then not.")]).await;
     let mut stream = app.open(posted_with(&json!({"anyOf": patterns}))).await;
-    // While the check is made, the chat can be asked.
+    // The chat can be used while the check runs.
     stream.until("tool-input-start").await;
     assert_eq!(app.get("/api/chat/c/pending").await.status, 200);
     stream.end().await;

@@ -1,4 +1,4 @@
-//! What operators, their machines and persons who look around ask.
+//! Health checks, metrics, the API description and the first pages.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ async fn the_description_has_every_endpoint_of_the_contract() {
 }
 
 #[tokio::test]
-async fn what_the_description_refers_to_is_in_it() {
+async fn the_description_contains_everything_that_it_refers_to() {
     let app = TestApp::new([]).await;
     let answer = app.get("/openapi.json").await;
     let description = answer.json();
@@ -131,7 +131,7 @@ async fn the_numbers_count_requests_by_route_and_not_by_path() {
 }
 
 #[tokio::test]
-async fn the_numbers_name_no_tool_of_a_page_and_none_that_a_model_made_up() {
+async fn the_metrics_name_no_tool_of_a_page_and_no_tool_that_a_model_made_up() {
     const NAMES: usize = 200;
     let turns = (0..NAMES).flat_map(|n| {
         let page = format!("tool_of_a_page_{n}");
@@ -166,7 +166,7 @@ async fn the_numbers_name_no_tool_of_a_page_and_none_that_a_model_made_up() {
 
 const OPERATOR: &str = "a-token-of-the-operator";
 
-/// The status of `/metrics` at the main address and at the operators' own, without a token and with the operator's.
+/// Returns the status of `/metrics` at the main address and at the operators' own, without a token and with the operator's.
 async fn numbers_of(options: &[&str]) -> [u16; 4] {
     let app = TestApp::with(options, []).await;
     let own = fermata_server::operators_site(app.app.clone());
@@ -186,8 +186,8 @@ async fn numbers_of(options: &[&str]) -> [u16; 4] {
 }
 
 #[tokio::test]
-async fn the_numbers_are_shown_where_the_operator_wants_them_and_to_the_operator() {
-    // There is a number to show.
+async fn the_metrics_are_available_at_the_operators_address_or_with_the_operators_token() {
+    // Now there is a metric.
     TestApp::new([]).await.get("/healthz").await;
     let tokens = ["--auth", "token", "--tokens", "alice:a-token-of-some-length"];
     let own = ["--operator-bind", "127.0.0.1:0"];
@@ -239,7 +239,7 @@ async fn a_server_that_is_ending_is_not_ready_but_lives() {
 }
 
 #[tokio::test]
-async fn the_tools_are_listed_with_who_decides() {
+async fn the_tools_are_listed_with_their_policy() {
     let app = TestApp::new([]).await;
     let tools = app.get("/api/tools").await.json()["tools"].clone();
     let of = |name: &str| {

@@ -1,4 +1,4 @@
-//! Rules of the file, seen from outside: what is asked, what runs, and what the model is told.
+//! Rules of the settings file, and their effect on calls and on the model's prompts.
 
 use fermata_engine::model::ModelMessage;
 use fermata_server::{
@@ -24,7 +24,7 @@ async fn configured(toml: &str, turns: impl IntoIterator<Item = Turn>) -> TestAp
     TestApp::with(&["--config", file.path()], turns).await
 }
 
-/// What calls came to, in the order of the stream.
+/// Returns the outcomes of the calls, in the order of the stream.
 fn outcomes(stream: &Stream) -> Vec<&str> {
     stream.kinds().into_iter().filter(|kind| kind.starts_with("tool-output-")).collect()
 }
@@ -33,7 +33,7 @@ fn questions(stream: &Stream) -> usize {
     stream.kinds().iter().filter(|kind| **kind == "tool-approval-request").count()
 }
 
-/// What the model was told of its calls before its last answer.
+/// Returns the results of the calls in the last request to the model.
 fn results(app: &TestApp) -> Vec<String> {
     let asked = app.model.asked();
     let messages = &asked.last().expect("a request").messages;
@@ -45,7 +45,7 @@ fn results(app: &TestApp) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_a_rule_denies_is_not_asked_and_the_model_is_told_why() {
+async fn a_denied_call_is_not_asked_about_and_the_model_gets_the_reason() {
     let app =
         configured(GUARDED, [calls(&[("write_note", note("a secret"))]), model_says("I may not.")]).await;
     let mut stream = app.open(says("c", "go")).await;
@@ -67,7 +67,7 @@ async fn an_input_that_no_rule_is_about_keeps_the_tools_default() {
 }
 
 #[tokio::test]
-async fn what_a_rule_allows_runs_at_once() {
+async fn an_allowed_call_runs_at_once() {
     let toml = "[[policy]]\ntool = \"write_note\"\ndecision = \"allow\"\n";
     let app = configured(toml, [calls(&[("write_note", note("x"))]), model_says("ok")]).await;
     let mut stream = app.open(says("c", "go")).await;
@@ -134,7 +134,7 @@ async fn settings_of_tools_by_name_are_listed_with_the_tool() {
     );
 }
 
-/// A server that reads its settings from a file, again and again.
+/// A server whose settings file can be reloaded.
 async fn reloading(file: &Settings, turns: impl IntoIterator<Item = Turn>) -> (TestApp, Reloader) {
     let arguments = file.arguments();
     let app = TestApp::with(&["--config", file.path()], turns).await;
@@ -148,7 +148,7 @@ async fn reloading(file: &Settings, turns: impl IntoIterator<Item = Turn>) -> (T
 }
 
 #[tokio::test]
-async fn a_file_read_again_counts_for_the_steps_that_begin_afterwards_and_a_bad_one_for_none() {
+async fn a_reloaded_file_applies_to_later_steps_and_a_bad_one_to_none() {
     let rule = |decision: &str| format!("[[policy]]\ntool = \"write_note\"\ndecision = \"{decision}\"\n");
     let file = Settings::new(&rule("deny"));
     let turn = || [calls(&[("write_note", note("x"))]), model_says("ok")];
@@ -236,7 +236,7 @@ async fn a_file_that_is_gone_is_no_file_without_rules() {
     let file = Settings::new(GUARDED);
     let read = {
         let (arguments, path) = (file.arguments(), file.path().to_owned());
-        // As where nobody named the file: it is read if it is there.
+        // The command line does not name the file, so it is read only if it exists.
         move || match std::fs::exists(&path) {
             Ok(true) => Invocation::read(arguments.clone(), &|_| None),
             Ok(false) | Err(_) => Invocation::read(["fermata".into()], &|_| None),
@@ -251,7 +251,7 @@ async fn a_file_that_is_gone_is_no_file_without_rules() {
 }
 
 #[tokio::test]
-async fn settings_that_need_a_restart_are_told() {
+async fn settings_that_need_a_restart_are_reported() {
     let file = Settings::new("hold = \"1s\"\n");
     let (_app, mut reloader) = reloading(&file, []).await;
     file.write("hold = \"2s\"\ngate = \"progressive\"\n");

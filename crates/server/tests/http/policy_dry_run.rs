@@ -22,7 +22,7 @@ decision = \"ask\"
 command = \"no-such-program\"
 ";
 
-/// What is said, without the file's own path.
+/// Returns the report or the error, without the file's path.
 async fn said(toml: &str, arguments: &[&str]) -> Result<String, String> {
     let file = Settings::new(toml);
     let line = file.arguments().into_iter().chain(["policy", "test"].map(Into::into));
@@ -34,7 +34,7 @@ async fn said(toml: &str, arguments: &[&str]) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn the_rule_that_decides_is_told_with_its_place_conditions_and_reason() {
+async fn the_report_has_the_deciding_rule_with_its_place_conditions_and_reason() {
     let said = said(RULES, &["write_note", r#"{"title": "a secret", "body": "b"}"#]).await.expect("a report");
     let expected = "\
 decision: deny
@@ -49,7 +49,7 @@ tool: write_note, one of the server's own
 }
 
 #[tokio::test]
-async fn the_matcher_that_decided_is_told_and_the_one_that_kept_a_rule_from_deciding() {
+async fn the_report_has_the_deciding_matcher_and_the_one_that_kept_a_rule_from_matching() {
     let rules = "[[policy]]\ntool = \"read\"\ninput = { paths = { under = \"/srv/safe\" } }\ndecision = \"allow\"\n\n\
                  [[policy]]\nowner = \"bob\"\ndecision = \"deny\"\n";
     let outside = r#"{"paths": ["/srv/safe/x", "/srv/safe/../y"]}"#;
@@ -68,7 +68,7 @@ async fn the_matcher_that_decided_is_told_and_the_one_that_kept_a_rule_from_deci
 }
 
 #[tokio::test]
-async fn who_runs_a_tool_is_told_by_its_name_or_by_an_option() {
+async fn the_party_that_runs_a_tool_follows_from_its_name_or_an_option() {
     let title = r#"{"title": "milk", "body": "b"}"#;
     let default = "by: the tool's own default, as no rule matches\n";
     for (arguments, expected) in [
@@ -105,7 +105,7 @@ async fn who_runs_a_tool_is_told_by_its_name_or_by_an_option() {
 }
 
 #[tokio::test]
-async fn an_input_that_misses_the_schema_is_told_for_the_servers_own_tools() {
+async fn an_invalid_input_is_reported_for_the_servers_own_tools() {
     let misfit = said(RULES, &["write_note", r#"{"title": 1}"#]).await.expect("a report");
     assert!(misfit.contains("note: the input does not fit the tool's schema"), "{misfit}");
     assert!(misfit.contains("body") && misfit.contains("/title"), "{misfit}");
@@ -116,7 +116,7 @@ async fn an_input_that_misses_the_schema_is_told_for_the_servers_own_tools() {
 }
 
 #[tokio::test]
-async fn modes_that_change_the_decision_are_told() {
+async fn modes_that_change_the_decision_are_reported() {
     let auto = format!("approval = \"auto\"\n{RULES}");
     let said_auto = said(&auto, &["get_location", "{}"]).await.expect("a report");
     let expected = "\
@@ -152,7 +152,7 @@ async fn the_whole_file_is_checked() {
     assert!(words.contains(":16: auth: \"x\" is not"), "{words}");
 }
 
-/// The program, in a folder of its own, and what is in the folder afterwards.
+/// Runs the program in an empty folder, and returns its output and the files in the folder afterwards.
 fn run(toml: &str, arguments: &[&str]) -> (Output, Vec<String>) {
     let folder = std::env::temp_dir().join(format!("fermata-{}", uuid::Uuid::new_v4()));
     std::fs::create_dir(&folder).expect("a folder");

@@ -1,4 +1,4 @@
-//! Owners by a header of the proxy in front.
+//! Owners identified by a header of a proxy.
 
 use axum::{body::Body, http::Method};
 use serde_json::json;
@@ -13,7 +13,7 @@ async fn ask(app: &TestApp, peer: Option<&str>, headers: &[(&str, &str)]) -> Ans
 }
 
 #[tokio::test]
-async fn the_owner_is_whom_the_proxy_names() {
+async fn the_proxy_names_the_owner() {
     let app = TestApp::with(OPTIONS, [scripted::says("Hello.")]).await;
     let (alice, bob) = ([("x-forwarded-user", "alice@example.com")], [("x-forwarded-user", "bób")]);
     let posted = says("c", "hi").to_string();
@@ -24,7 +24,7 @@ async fn the_owner_is_whom_the_proxy_names() {
 }
 
 #[tokio::test]
-async fn nobody_else_may_say_who_they_are() {
+async fn only_the_proxy_may_send_its_header() {
     let forged = [("x-forwarded-user", "alice")];
     for peer in [Some("192.0.2.1"), Some("127.0.0.1"), Some("::1"), None] {
         let app = TestApp::with(OPTIONS, []).await;
@@ -36,7 +36,7 @@ async fn nobody_else_may_say_who_they_are() {
 }
 
 #[tokio::test]
-async fn a_request_for_which_the_proxy_names_nobody_is_refused() {
+async fn a_request_without_one_valid_name_from_the_proxy_is_refused() {
     let app = TestApp::with(OPTIONS, []).await;
     ask(&app, PROXY, &[]).await.problem(401, "unauthorized");
     let long = "a".repeat(256);
@@ -64,7 +64,7 @@ async fn pages_of_other_sites_cannot_use_the_cookie_that_the_proxy_knows_a_perso
     for own in [
         &[("origin", "http://127.0.0.1:3000")][..],
         &[("origin", "https://app.example"), ("sec-fetch-site", "cross-site")],
-        // Behind a proxy that does not hand on the host.
+        // This is a request through a proxy that does not pass the host on.
         &[("origin", "https://chat.example"), ("sec-fetch-site", "same-origin")],
         &[],
     ] {

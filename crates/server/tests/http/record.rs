@@ -1,4 +1,4 @@
-//! What is stored: chats, their list, forgetting one.
+//! The record: chats, the list of chats, and the deletion of a chat.
 
 use axum::{
     body::Body,
@@ -114,7 +114,7 @@ async fn a_chat_that_is_forgotten_is_gone() {
 }
 
 #[tokio::test]
-async fn a_long_chat_is_the_same_as_a_short_one_though_it_comes_in_pieces() {
+async fn a_long_chat_is_sent_in_pieces_with_all_of_its_fields() {
     let app = TestApp::new([scripted::calls(&[("get_location", json!({}))])]).await;
     let history: Vec<_> = (0..40)
         .map(|n| {
@@ -149,7 +149,7 @@ async fn of_a_long_chat_only_what_is_taken_is_read() {
     let mut pieces = app.send(request.expect("a request")).await.into_body().into_data_stream();
     let first = pieces.next().await.expect("a piece").expect("the first message");
     assert!((900_000..1_000_000).contains(&first.len()), "{} bytes at once", first.len());
-    // The rest has not been read: an edit of the second message takes the third away, and what was begun cannot be ended.
+    // The rest has not been read yet. An edit of the second message removes the third, so the response cannot be completed.
     let mut edit = says_with_location("c", "");
     edit["messages"] = json!([message("1"), {"id": "2", "role": "user", "content": "shorter"}]);
     app.open(edit).await.until("start").await;

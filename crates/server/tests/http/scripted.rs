@@ -1,4 +1,4 @@
-//! A model that says what it is told to, and refuses what a strict provider would.
+//! A scripted model, which refuses the requests that a strict provider would refuse.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -12,10 +12,10 @@ use futures::{StreamExt, stream::BoxStream};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// What the model says in one step. A turn without [`ModelEvent::Finished`] does not end unless it is released.
+/// The events of one step. A turn without [`ModelEvent::Finished`] ends when it is released.
 pub type Turn = Vec<ModelEvent>;
 
-/// The model.
+/// The scripted model.
 #[derive(Clone, Default)]
 pub struct Scripted {
     turns: Arc<Mutex<VecDeque<Turn>>>,
@@ -32,23 +32,23 @@ impl Scripted {
         }
     }
 
-    /// Has the turns that go on for ever come to their end.
+    /// Ends the turns that have no end of their own.
     pub fn release(&self) {
         self.released.cancel();
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn asked(&self) -> Vec<ModelRequest> {
         self.asked.lock().expect("no panic while asked").clone()
     }
 }
 
-/// Says these words and ends.
+/// Returns a turn with this text.
 pub fn says(words: &str) -> Turn {
     vec![ModelEvent::Text(words.into()), finished(FinishReason::Stop)]
 }
 
-/// Makes these calls and ends.
+/// Returns a turn with these calls.
 pub fn calls(calls: &[(&str, Value)]) -> Turn {
     let mut turn = Vec::new();
     for (key, (tool, input)) in calls.iter().enumerate() {
@@ -59,7 +59,7 @@ pub fn calls(calls: &[(&str, Value)]) -> Turn {
     turn
 }
 
-/// Begins to speak and does not end unless it is released.
+/// Returns a turn that starts with a text and ends when it is released.
 pub fn goes_on_for_ever() -> Turn {
     vec![ModelEvent::Text("Well".into())]
 }
@@ -96,7 +96,7 @@ impl Model for Scripted {
     }
 }
 
-/// What a strict provider answers 400 to.
+/// Returns the reason if a strict provider would refuse the request with 400.
 fn fault_of(request: &ModelRequest) -> Option<String> {
     let mut open: Vec<&ModelCall> = Vec::new();
     let mut seen = BTreeSet::new();

@@ -1,10 +1,10 @@
-//! A file that cannot be used stops the start, and says where and why.
+//! Errors of the settings file, which name the place and the reason.
 
 use fermata_server::config::Invocation;
 
 use crate::app::Settings;
 
-/// What is said about a file, without the file's own path.
+/// Returns the error of a file, without the file's path.
 fn fault(toml: &str) -> String {
     let file = Settings::new(toml);
     let read = Invocation::read(file.arguments(), &|name| (name == "SECRET").then(|| "hush\nhush".into()));

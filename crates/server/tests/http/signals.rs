@@ -1,4 +1,4 @@
-//! The program and its signals.
+//! The program's reactions to signals.
 
 use std::{
     io::{BufRead, BufReader, Lines, Read, Write},
@@ -8,11 +8,11 @@ use std::{
 
 use crate::app::{PATIENCE, Settings};
 
-/// The program, until the test is over.
+/// The running program, which is killed at the end of the test.
 struct Program {
     child: Child,
     log: Lines<BufReader<ChildStderr>>,
-    /// Where it listens.
+    /// The address on which it listens.
     address: String,
 }
 
@@ -21,7 +21,7 @@ impl Program {
         Self::run(Command::new(env!("CARGO_BIN_EXE_fermata")), file)
     }
 
-    /// The same, with so many open files at most.
+    /// Starts the program with a limit of open files.
     fn start_with_files(file: &Settings, files: u32) -> Self {
         let mut shell = Command::new("/bin/sh");
         let line = format!("ulimit -n {files} && exec {} \"$@\"", env!("CARGO_BIN_EXE_fermata"));
@@ -44,13 +44,13 @@ impl Program {
         program
     }
 
-    /// Reads the log until this is said, and gives the line.
+    /// Reads the log up to a line with this text, and returns the line.
     fn logs(&mut self, words: &str) -> String {
         let mut lines = self.log.by_ref().map(|line| line.expect("text"));
         lines.find(|line| line.contains(words)).unwrap_or_else(|| panic!("the log ended without {words:?}"))
     }
 
-    /// A connection on which no answer is waited for for ever.
+    /// Opens a connection with a timeout for reads.
     fn connect(&self) -> TcpStream {
         let connection = TcpStream::connect(&self.address).expect("a connection");
         connection.set_read_timeout(Some(PATIENCE)).expect("a time-out");
@@ -63,7 +63,7 @@ impl Program {
         assert!(sent.success());
     }
 
-    /// The status with which it ends.
+    /// Waits for the program's end and returns its status.
     fn ends(&mut self) -> Option<i32> {
         self.child.wait().expect("an end").code()
     }
@@ -161,7 +161,7 @@ fn a_signal_ends_the_program_in_good_order() {
 #[test]
 fn a_second_signal_ends_the_program_at_once_though_a_connection_is_open() {
     let mut program = Program::start(&Settings::new(""));
-    // A post whose body is not all there: the answer tells that the server waits for the rest.
+    // The body of this post is incomplete. The interim response shows that the server waits for the rest.
     let mut connection = TcpStream::connect(&program.address).expect("a connection");
     let head = format!(
         "POST /api/chat HTTP/1.1\r\nhost: {}\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n",
@@ -184,7 +184,7 @@ fn more_connections_than_open_files_do_not_keep_a_health_check_from_its_answer()
     let mut connections = Vec::new();
     for number in 0..200 {
         let mut connection = program.connect();
-        // Every second one begins a request, and is answered that its body is waited for, or that there is no place.
+        // Every second connection starts a request, and gets either an interim response or a refusal.
         if number % 2 == 0 {
             connection.write_all(format!("POST /api/chat HTTP/1.1\r\n{head}").as_bytes()).expect("a head");
             connection.read_exact(&mut [0; 12]).expect("an answer");

@@ -1,4 +1,4 @@
-//! The stream where time and the socket matter.
+//! Tests of the stream that depend on time or on a socket.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     scripted::{self, Scripted, calls},
 };
 
-/// An engine that meets no thread but this one, so that paused time is all the time there is.
+/// An engine that runs on this thread only, so that all of its time is paused.
 fn engine_in_memory(model: Scripted) -> Engine {
     Engine::new(EngineParts {
         model: Arc::new(model),
@@ -51,7 +51,7 @@ async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
 }
 
 #[tokio::test]
-async fn what_is_said_reaches_the_socket_before_the_stream_ends() {
+async fn text_reaches_the_socket_before_the_stream_ends() {
     let app = TestApp::new([scripted::goes_on_for_ever()]).await;
     let address = app.serve().await;
     let mut socket = tokio::net::TcpStream::connect(address).await.expect("a connection");

@@ -62,7 +62,7 @@ fn patterns_that_stand_for_too_much_are_refused_before_they_are_built() {
 }
 
 #[test]
-fn what_the_tools_of_one_post_cost_together_is_limited() {
+fn the_cost_of_all_tools_of_one_post_is_limited() {
     let many = |schema: Value, count: usize| -> Vec<PostedTool> {
         (0..count).map(|n| posted(&format!("t{n}"), schema.clone())).collect()
     };
@@ -89,7 +89,7 @@ fn an_invalid_schema_is_refused_without_building_a_validator() {
 }
 
 #[test]
-fn data_that_looks_like_a_pattern_is_none() {
+fn data_that_looks_like_a_pattern_is_not_a_pattern() {
     let schema = json!({"type": "object", "default": {"pattern": "(?=x)"}, "properties": {"default": {"pattern": "^x$"}}});
     assert!(fault(&check(schema, json!({"default": "y"}))).contains("/default"));
     // A reference may use the data as a schema.

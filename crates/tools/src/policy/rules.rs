@@ -187,7 +187,7 @@ mod tests {
         Rule { tool: Some(Pattern::new(tool)), ..any(decision) }
     }
 
-    fn where_input(fields: &[(&str, &str)]) -> Rule {
+    fn rule_about_input(fields: &[(&str, &str)]) -> Rule {
         let glob = |glob: &str| Matcher::Glob(Pattern::new(glob));
         let input = fields.iter().map(|(path, text)| ((*path).to_owned(), glob(text))).collect();
         Rule { input, ..any(Decision::Deny) }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_be_about_who_runs_the_tool() {
+    fn a_rule_may_be_about_the_party_that_runs_the_tool() {
         let from = |from| Rule { from: Some(from), ..any(Decision::Deny) };
         let all = [RunBy::Server, RunBy::Mcp, RunBy::Browser];
         for (rule, runs) in all.iter().flat_map(|rule| all.iter().map(move |runs| (*rule, *runs))) {
@@ -232,7 +232,7 @@ mod tests {
         let rule = Rule {
             tool: Some(Pattern::new("write_*")),
             from: Some(RunBy::Server),
-            ..where_input(&[("title", "*secret*"), ("to.name", "bob")])
+            ..rule_about_input(&[("title", "*secret*"), ("to.name", "bob")])
         };
         let input = json!({"title": "a secret", "to": {"name": "bob"}});
         let write = tool("write_note", RunBy::Server, Decision::Allow);
@@ -275,7 +275,7 @@ mod tests {
             ("people.name", "bob", true),
             ("people.name", "carl", false),
         ] {
-            let rule = where_input(&[(path, glob)]);
+            let rule = rule_about_input(&[(path, glob)]);
             let matched = rule.matches(&alice(), &tool("x", RunBy::Server, Decision::Allow), &input);
             assert_eq!(matched, expected, "{path} = {glob:?}");
         }
