@@ -129,7 +129,7 @@ impl Transaction {
             Self::Postgres(_) => true,
         };
         match self.commit().await {
-            Err(Fault::Told(StoreError::Unavailable(text))) if is_remote => {
+            Err(Fault::Store(StoreError::Unavailable(text))) if is_remote => {
                 Err(StoreError::Unclear(text).into())
             }
             other => other,

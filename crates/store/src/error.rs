@@ -13,7 +13,7 @@ pub enum Fault {
     /// text is for the operator.
     Collided(String),
     /// What the engine is told.
-    Told(StoreError),
+    Store(StoreError),
 }
 
 /// SQLite's primary result codes that mean something other than "try again".
@@ -34,7 +34,7 @@ pub fn failed(error: sqlx::Error) -> Fault {
 }
 
 /// A change that does not fit what is stored.
-pub fn misfit(why: impl Into<String>) -> Fault {
+pub fn conflict(why: impl Into<String>) -> Fault {
     StoreError::Conflict(why.into()).into()
 }
 
@@ -47,7 +47,7 @@ fn by_cause(error: &dyn DatabaseError, text: String) -> Fault {
     match (error.kind(), error.try_downcast_ref::<PgDatabaseError>()) {
         (ErrorKind::Other, Some(error)) => by_postgres_code(error.code(), text),
         (ErrorKind::Other, None) => by_sqlite_code(primary_code(error), text),
-        (_, _) => misfit(text),
+        (_, _) => conflict(text),
     }
 }
 
@@ -55,7 +55,7 @@ fn by_sqlite_code(primary: Option<u32>, text: String) -> Fault {
     match primary {
         Some(code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Corrupt(text).into(),
         // A trigger that refuses is a constraint too, and has no kind of its own.
-        Some(code::CONSTRAINT) => misfit(text),
+        Some(code::CONSTRAINT) => conflict(text),
         Some(_) | None => StoreError::Unavailable(text).into(),
     }
 }
@@ -68,7 +68,7 @@ fn by_postgres_code(code: &str, text: String) -> Fault {
         // data_corrupted, index_corrupted.
         "XX001" | "XX002" => StoreError::Corrupt(text).into(),
         // A value that no column takes; a trigger that refuses; a key longer than an index takes.
-        _ if code.starts_with("22") || code.starts_with("23") || code == "54000" => misfit(text),
+        _ if code.starts_with("22") || code.starts_with("23") || code == "54000" => conflict(text),
         _ => StoreError::Unavailable(text).into(),
     }
 }
@@ -77,7 +77,7 @@ fn by_postgres_code(code: &str, text: String) -> Fault {
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
-        Self::Told(error)
+        Self::Store(error)
     }
 }
 
@@ -85,7 +85,7 @@ impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Collided(text) => Self::Unavailable(text),
-            Fault::Told(error) => error,
+            Fault::Store(error) => error,
         }
     }
 }

@@ -28,7 +28,7 @@ pub trait Schema: Migrate + Send + Sized {
 }
 
 /// Why a database cannot be used as it is.
-pub enum Misfit {
+pub enum SchemaError {
     /// It needs a program that knows this migration.
     Newer(i64),
     /// It lacks migrations.
@@ -38,12 +38,12 @@ pub enum Misfit {
 }
 
 /// Applies what is missing. One process does it at a time; where it fails, the connection is not to be used any more.
-pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, Misfit> {
+pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, SchemaError> {
     // Where nothing is missing, no right to change the schema is needed.
     match check(connection).await {
         Ok(()) => return Ok(Migrated { applied: Vec::new() }),
-        Err(Misfit::Behind) => {}
-        Err(misfit @ (Misfit::Newer(_) | Misfit::Failed(_))) => return Err(misfit),
+        Err(SchemaError::Behind) => {}
+        Err(fault @ (SchemaError::Newer(_) | SchemaError::Failed(_))) => return Err(fault),
     }
     connection.lock().await?;
     check_floor(connection).await?;
@@ -58,10 +58,10 @@ pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, Misfit> 
 }
 
 /// Whether the database has all that this program needs, and as this program knows it.
-pub async fn check<S: Schema>(connection: &mut S) -> Result<(), Misfit> {
+pub async fn check<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
     check_floor(connection).await?;
     if !connection.has_table(APPLIED).await? {
-        return Err(Misfit::Behind);
+        return Err(SchemaError::Behind);
     }
     if let Some(half) = connection.dirty_version(APPLIED).await? {
         return Err(MigrateError::Dirty(half).into());
@@ -71,23 +71,23 @@ pub async fn check<S: Schema>(connection: &mut S) -> Result<(), Misfit> {
         match applied.get(&migration.version) {
             Some(checksum) if *checksum == migration.checksum => {}
             Some(_) => return Err(MigrateError::VersionMismatch(migration.version).into()),
-            None => return Err(Misfit::Behind),
+            None => return Err(SchemaError::Behind),
         }
     }
     Ok(())
 }
 
-async fn check_floor<S: Schema>(connection: &mut S) -> Result<(), Misfit> {
+async fn check_floor<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
     if !connection.has_table("schema_floor").await? {
         return Ok(());
     }
     let floor = connection.floor().await?;
     let newest = S::migrations().iter().map(|migration| migration.version).max().unwrap_or_default();
-    if newest < floor { Err(Misfit::Newer(floor)) } else { Ok(()) }
+    if newest < floor { Err(SchemaError::Newer(floor)) } else { Ok(()) }
 }
 
 /// The checksum of each.
-async fn applied<S: Schema>(connection: &mut S) -> Result<BTreeMap<i64, Cow<'static, [u8]>>, Misfit> {
+async fn applied<S: Schema>(connection: &mut S) -> Result<BTreeMap<i64, Cow<'static, [u8]>>, SchemaError> {
     let applied = connection.list_applied_migrations(APPLIED).await?;
     Ok(applied.into_iter().map(|migration| (migration.version, migration.checksum)).collect())
 }
@@ -102,15 +102,15 @@ fn migrator(ours: &'static Migrator) -> Migrator {
     }
 }
 
-// === impl Misfit ===
+// === impl SchemaError ===
 
-impl From<MigrateError> for Misfit {
+impl From<MigrateError> for SchemaError {
     fn from(error: MigrateError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<sqlx::Error> for Misfit {
+impl From<sqlx::Error> for SchemaError {
     fn from(error: sqlx::Error) -> Self {
         Self::Failed(error.into())
     }

@@ -13,7 +13,7 @@ use sqlx::{
 
 use crate::{
     Migrated, OpenError, OpenOptions,
-    schema::{self, FLOOR, Misfit, Schema},
+    schema::{self, FLOOR, Schema, SchemaError},
 };
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
@@ -73,7 +73,7 @@ async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Migrated,
     } else {
         schema::check(&mut connection).await.map(|()| Migrated { applied: Vec::new() })
     };
-    let migrated = done.map_err(|misfit| not_brought_up(options, misfit))?;
+    let migrated = done.map_err(|fault| not_brought_up(options, fault))?;
     // What it was opened for is done.
     let _ = connection.close().await;
     Ok(migrated)
@@ -91,15 +91,15 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, OpenError> 
     }
 }
 
-fn not_brought_up(options: &PgConnectOptions, misfit: Misfit) -> OpenError {
+fn not_brought_up(options: &PgConnectOptions, fault: SchemaError) -> OpenError {
     let database = name(options);
-    match misfit {
-        Misfit::Newer(migration) => OpenError::Newer { database, migration },
-        Misfit::Behind => OpenError::Behind { database },
-        Misfit::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+    match fault {
+        SchemaError::Newer(migration) => OpenError::Newer { database, migration },
+        SchemaError::Behind => OpenError::Behind { database },
+        SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
             refused(options, &error)
         }
-        Misfit::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
+        SchemaError::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
     }
 }
 

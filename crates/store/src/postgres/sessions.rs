@@ -30,7 +30,7 @@ use crate::{
 const LOCKS: i32 = 0x4665_726d;
 
 /// How long a beat may take. One that takes longer is as bad as none.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The sessions of the instances of this process.
 pub struct Sessions {
@@ -44,11 +44,11 @@ struct Session {
     /// The second key of its lock.
     number: i32,
     /// Until then it removes nobody.
-    forbears_until: Option<Instant>,
+    reaps_from: Option<Instant>,
 }
 
 /// An instance that may be dead, as its row was.
-type Silent = (Text, i64, i64);
+type Expired = (Text, i64, i64);
 
 // === impl Sessions ===
 
@@ -65,7 +65,7 @@ impl Sessions {
             let beat = session.beat(instance).await?;
             Ok((session, Joined { now: beat.now, mark }))
         };
-        let (session, joined) = within(PATIENCE, joining).await?;
+        let (session, joined) = within(HEARTBEAT_TIMEOUT, joining).await?;
         self.lock().insert(instance.clone(), session);
         Ok(joined)
     }
@@ -73,7 +73,7 @@ impl Sessions {
     /// Renews the instance's lease, in a new session where the one it had is gone.
     pub async fn beat(&self, instance: &InstanceId) -> Result<Beat, Fault> {
         let known = self.lock().remove(instance);
-        let (session, beat) = within(PATIENCE, self.renew(instance, known)).await?;
+        let (session, beat) = within(HEARTBEAT_TIMEOUT, self.renew(instance, known)).await?;
         self.lock().insert(instance.clone(), session);
         beat
     }
@@ -102,7 +102,7 @@ impl Sessions {
     ) -> Result<(Session, Result<Beat, Fault>), Fault> {
         if let Some(mut session) = known {
             match session.beat(instance).await {
-                Err(Fault::Told(StoreError::Unavailable(_))) => {}
+                Err(Fault::Store(StoreError::Unavailable(_))) => {}
                 beat => return Ok((session, beat)),
             }
         }
@@ -121,7 +121,7 @@ impl Sessions {
 
 impl Session {
     /// A session that holds a lock which no other has.
-    async fn open(options: &PgConnectOptions, forbears_until: Option<Instant>) -> Result<Self, Fault> {
+    async fn open(options: &PgConnectOptions, reaps_from: Option<Instant>) -> Result<Self, Fault> {
         let mut connection = PgConnection::connect_with(options).await.map_err(failed)?;
         loop {
             let number: Option<i32> = sqlx::query_scalar(
@@ -133,16 +133,16 @@ impl Session {
             .await
             .map_err(failed)?;
             if let Some(number) = number {
-                return Ok(Self { connection, number, forbears_until });
+                return Ok(Self { connection, number, reaps_from });
             }
         }
     }
 
     async fn beat(&mut self, instance: &InstanceId) -> Result<Beat, Fault> {
         let (was_dead, now) = self.renew(instance).await?;
-        if self.forbears_until.is_none_or(|until| until <= Instant::now()) {
-            self.forbears_until = None;
-            self.bury(instance).await?;
+        if self.reaps_from.is_none_or(|from| from <= Instant::now()) {
+            self.reaps_from = None;
+            self.reap(instance).await?;
         }
         Ok(Beat {
             was_dead,
@@ -182,8 +182,8 @@ impl Session {
     }
 
     /// Removes those that are dead. Their locks go with their rows.
-    async fn bury(&mut self, instance: &InstanceId) -> Result<(), Fault> {
-        for (id, session, beat_at) in self.silent(instance).await? {
+    async fn reap(&mut self, instance: &InstanceId) -> Result<(), Fault> {
+        for (id, session, beat_at) in self.expired(instance).await? {
             sqlx::query("delete from instances where id = $1 and session = $2 and beat_at = $3")
                 .bind(id)
                 .bind(session)
@@ -196,7 +196,7 @@ impl Session {
     }
 
     /// The others that have not been heard of for a lease, or whose lock is free.
-    async fn silent(&mut self, instance: &InstanceId) -> Result<Vec<Silent>, Fault> {
+    async fn expired(&mut self, instance: &InstanceId) -> Result<Vec<Expired>, Fault> {
         sqlx::query_as(
             "select id, session, beat_at from instances
              where id <> $1 and (

@@ -9,7 +9,7 @@ use row::Row;
 
 use crate::{
     connection::Connection,
-    error::{Fault, misfit},
+    error::{Fault, conflict},
     text::text,
 };
 
@@ -57,7 +57,7 @@ pub async fn put(
 ) -> Result<(), Fault> {
     let put = connection.query(&PUT).bind(chat.as_str()).bind(text(run.as_str()));
     if Row::of(call)?.bind(put).execute().await? == 0 {
-        return Err(misfit(format!("call {} belongs to another run", call.id)));
+        return Err(conflict(format!("call {} belongs to another run", call.id)));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::{audit, calls, chats, confirmations, messages, runs};
 use crate::{
     connection::Connection,
-    error::{Fault, misfit},
+    error::{Fault, conflict},
 };
 
 /// Makes all of the changes; what it has done where it fails is for the transaction to undo.
@@ -71,7 +71,7 @@ pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, fence: Fenc
 async fn no_such_chat(connection: &mut Connection<'_>, chat: &ChatId) -> Fault {
     match chats::find(connection, chat).await {
         Ok(Some(_)) => StoreError::Fenced.into(),
-        Ok(None) => misfit("there is no such chat"),
+        Ok(None) => conflict("there is no such chat"),
         Err(fault) => fault,
     }
 }
@@ -83,7 +83,7 @@ async fn apply(
     change: &Change,
 ) -> Result<(), Fault> {
     match change {
-        Change::CreateChat { .. } => Err(misfit("the chat is there already")),
+        Change::CreateChat { .. } => Err(conflict("the chat is there already")),
         Change::Posted { profile } => chats::posted(transaction, chat, *profile).await,
         Change::TruncateMessages { keep } => messages::truncate(transaction, chat, *keep).await,
         Change::PutMessage(message) => messages::put(transaction, chat, message).await,

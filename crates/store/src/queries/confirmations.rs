@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::{
     column::{json, name, read_json, read_name, read_time, time},
     connection::Connection,
-    error::{Fault, misfit},
+    error::{Fault, conflict},
     text::{Text, text},
 };
 
@@ -30,7 +30,7 @@ pub async fn add(
 ) -> Result<(), Fault> {
     let Given { run, call, by, fingerprint } = given;
     let Some(confirmation) = Confirmation::of(call, by.clone(), at, fingerprint) else {
-        return Err(misfit(format!("nothing was decided about call {}", call.id)));
+        return Err(conflict(format!("nothing was decided about call {}", call.id)));
     };
     connection
         .query(

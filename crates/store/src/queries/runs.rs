@@ -9,7 +9,7 @@ use super::calls;
 use crate::{
     column::{count, deadline, json, read_json, time},
     connection::Connection,
-    error::{Fault, misfit},
+    error::{Fault, conflict},
     text::{Text, text},
 };
 
@@ -143,7 +143,7 @@ pub async fn append(
     if chunks.is_empty() {
         return Ok(());
     }
-    let first = i64::try_from(first).map_err(|_| misfit("no log is that long"))?;
+    let first = i64::try_from(first).map_err(|_| conflict("no log is that long"))?;
     let appended = connection
         .query(
             "insert into run_chunks (chat_id, run_id, first, next, chunks)
@@ -159,7 +159,7 @@ pub async fn append(
         .execute()
         .await?;
     if appended == 0 {
-        return Err(misfit(format!("run {run} is not open, or its log has places at {first} already")));
+        return Err(conflict(format!("run {run} is not open, or its log has places at {first} already")));
     }
     Ok(())
 }
@@ -336,7 +336,7 @@ fn sequence(chunks: &[String]) -> Result<String, Fault> {
     let mut sequence = String::with_capacity(chunks.iter().map(|chunk| chunk.len() + 2).sum());
     for chunk in chunks {
         if chunk.contains([SEPARATOR, '\0']) {
-            return Err(misfit("a chunk is no JSON text"));
+            return Err(conflict("a chunk is no JSON text"));
         }
         sequence.push(SEPARATOR);
         sequence.push_str(chunk);
@@ -350,7 +350,7 @@ fn texts(sequence: &str) -> impl Iterator<Item = String> {
 }
 
 fn not_open(run: &RunId) -> Fault {
-    misfit(format!("run {run} is not open"))
+    conflict(format!("run {run} is not open"))
 }
 
 #[cfg(test)]
@@ -367,6 +367,6 @@ mod tests {
 
     #[test]
     fn a_chunk_that_would_break_the_sequence_is_refused() {
-        assert!(matches!(sequence(&["\u{1e}".into()]), Err(Fault::Told(StoreError::Conflict(_)))));
+        assert!(matches!(sequence(&["\u{1e}".into()]), Err(Fault::Store(StoreError::Conflict(_)))));
     }
 }

@@ -24,7 +24,7 @@ use sqlx::{
 use crate::{
     Migrated, OpenError,
     error::primary_code,
-    schema::{self, FLOOR, Misfit, Schema},
+    schema::{self, FLOOR, Schema, SchemaError},
 };
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
@@ -178,18 +178,21 @@ async fn writer(
     let pauses =
         ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
     let open = || connect(options.clone(), migrate);
-    open.retry(pauses).when(is_busy).await.map_err(|misfit| not_opened(path, misfit))
+    open.retry(pauses).when(is_busy).await.map_err(|fault| not_opened(path, fault))
 }
 
-fn is_busy(misfit: &Misfit) -> bool {
-    let Misfit::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = misfit
+fn is_busy(fault: &SchemaError) -> bool {
+    let SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = fault
     else {
         return false;
     };
     error.as_database_error().and_then(primary_code) == Some(code::BUSY)
 }
 
-async fn connect(options: SqliteConnectOptions, migrate: bool) -> Result<(SqlitePool, Migrated), Misfit> {
+async fn connect(
+    options: SqliteConnectOptions,
+    migrate: bool,
+) -> Result<(SqlitePool, Migrated), SchemaError> {
     let writer =
         single().after_release(|connection, _| Box::pin(is_usable(connection))).connect_with(options).await?;
     let migrated = bring_up(&writer, migrate).await?;
@@ -222,7 +225,7 @@ async fn is_usable(connection: &mut SqliteConnection) -> Result<bool, sqlx::Erro
 }
 
 /// Migrates in one transaction that holds the write lock, so that two processes that start together do not both do it.
-async fn bring_up(writer: &SqlitePool, migrate: bool) -> Result<Migrated, Misfit> {
+async fn bring_up(writer: &SqlitePool, migrate: bool) -> Result<Migrated, SchemaError> {
     let mut transaction = writer.begin_with("begin immediate").await?;
     let migrated = if migrate {
         schema::migrate(&mut *transaction).await?
@@ -234,15 +237,15 @@ async fn bring_up(writer: &SqlitePool, migrate: bool) -> Result<Migrated, Misfit
     Ok(migrated)
 }
 
-fn not_opened(path: &Path, misfit: Misfit) -> OpenError {
+fn not_opened(path: &Path, fault: SchemaError) -> OpenError {
     let database = path.display().to_string();
-    match misfit {
-        Misfit::Newer(migration) => OpenError::Newer { database, migration },
-        Misfit::Behind => OpenError::Behind { database },
-        Misfit::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+    match fault {
+        SchemaError::Newer(migration) => OpenError::Newer { database, migration },
+        SchemaError::Behind => OpenError::Behind { database },
+        SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
             refused(path, &error)
         }
-        Misfit::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
+        SchemaError::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
     }
 }
 
