@@ -1,4 +1,4 @@
-//! How values stand in columns: times as whole microseconds, structures as JSON, choices by name.
+//! The forms that values have in columns: a time is a whole number of microseconds, a structure is JSON, and a choice is a name.
 
 use fermata_engine::store::StoreError;
 use jiff::Timestamp;
@@ -8,18 +8,18 @@ use serde::{
 };
 use serde_json::Value;
 
-/// A moment, as columns have it.
+/// A time as a column has it.
 pub fn time(at: Timestamp) -> i64 {
     at.as_microsecond()
 }
 
-/// A deadline, as columns have it: rounded up, so that nothing is due before its time.
+/// A deadline as a column has it. It is rounded up, so that nothing is due before its time.
 pub fn deadline(at: Timestamp) -> i64 {
     let rounded = at.as_microsecond();
     if i128::from(rounded) * 1000 < at.as_nanosecond() { rounded + 1 } else { rounded }
 }
 
-/// The moment that a column has.
+/// The time that a column has.
 pub fn read_time(microseconds: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_microsecond(microseconds).map_err(|error| StoreError::Corrupt(format!("a time: {error}")))
 }
@@ -30,7 +30,7 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
         .map_err(|error| StoreError::Conflict(format!("it cannot be written as JSON: {error}")))
 }
 
-/// The structure that a column has; `what` says for the operator what it should be.
+/// The structure that a column has; `what` tells the operator what it should be.
 pub fn read_json<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))
 }
@@ -44,13 +44,13 @@ pub fn name<T: Serialize>(variant: &T) -> Result<String, StoreError> {
     }
 }
 
-/// The variant that a column names; `what` says for the operator what it should be.
+/// The variant that a column names; `what` tells the operator what it should be.
 pub fn read_name<T: DeserializeOwned>(what: &str, name: &str) -> Result<T, StoreError> {
     T::deserialize(name.into_deserializer())
         .map_err(|error: serde::de::value::Error| StoreError::Corrupt(format!("{what}: {error}")))
 }
 
-/// A count, as `limit` takes it.
+/// A number of rows as `limit` takes it.
 pub fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

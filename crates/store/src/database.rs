@@ -1,4 +1,4 @@
-//! Opening whichever database a URL names.
+//! Opens the database that a URL names, whichever kind it is.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -6,36 +6,36 @@ use fermata_engine::{Store, store::StoreError};
 
 use crate::{BadClusterKey, ClusterKey, Notes, SqlStore, postgres, sqlite};
 
-/// How a database is opened.
+/// The options with which a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Whether what the database lacks is applied to it. Otherwise a database that lacks something is refused.
+    /// True if missing migrations are applied. Otherwise a database that lacks a migration is refused.
     pub migrate: bool,
-    /// How many connections there are at most, beside one for each instance. Means nothing to SQLite.
+    /// The largest number of connections, beside one for each instance. SQLite ignores it.
     pub connections: u32,
 }
 
 /// An open database. Clones share its connections.
 #[derive(Clone)]
 pub struct Database {
-    /// Chats, runs, calls, and who is alive.
+    /// The chats, runs and calls, and the instances that are alive.
     pub store: Arc<dyn Store>,
-    /// The notes that live beside them.
+    /// The notes in the same database.
     pub notes: Notes,
     sql: SqlStore,
 }
 
-/// What was done to bring a database up to date.
+/// The migrations that were applied to bring a database up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migrated {
-    /// Number and name of each migration that was applied, in order; none where nothing was missing.
+    /// The number and the name of each migration that was applied, in order; empty if none was missing.
     pub applied: Vec<String>,
 }
 
-/// Why a database cannot be opened, in words for the operator. They never have a password in them.
+/// The reason for which a database cannot be opened, as text for the operator that never contains a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL is none of a database that can be used.
+    /// The URL does not name a database that can be used.
     #[error(
         "DATABASE_URL is not understood ({0}); write sqlite://<path of a file>, for example sqlite://fermata.db, or postgres://<user>:<password>@<host>/<database>"
     )]
@@ -46,22 +46,22 @@ pub enum OpenError {
     /// The file cannot be created, opened or written.
     #[error("the database {} cannot be opened for writing ({reason}); check DATABASE_URL and the permissions of the file and its folder", .path.display())]
     NotWritable {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the database said.
+        /// The error of the database.
         reason: String,
     },
     /// The file is something else.
     #[error("{} is not a SQLite database (DATABASE_URL)", .0.display())]
     NotADatabase(PathBuf),
-    /// Nobody answers there.
+    /// No server answers there.
     #[error(
         "the PostgreSQL server at {server} cannot be reached ({reason}); check DATABASE_URL and whether the server runs"
     )]
     Unreachable {
-        /// Host and port.
+        /// The host and the port.
         server: String,
-        /// What the attempt came to.
+        /// The error of the attempt to connect.
         reason: String,
     },
     /// The server does not let this user in.
@@ -69,11 +69,11 @@ pub enum OpenError {
         "the PostgreSQL server at {server} does not let {user} in ({reason}); check user and password in DATABASE_URL"
     )]
     NotLetIn {
-        /// Host and port.
+        /// The host and the port.
         server: String,
-        /// Who asked.
+        /// The user's name.
         user: String,
-        /// What the server said.
+        /// The error of the server.
         reason: String,
     },
     /// The server has no database of this name.
@@ -81,17 +81,17 @@ pub enum OpenError {
         "the PostgreSQL server at {server} has no database {name}; create it first, or check DATABASE_URL"
     )]
     NoDatabase {
-        /// Host and port.
+        /// The host and the port.
         server: String,
-        /// Which database.
+        /// The name or the path of the database.
         name: String,
     },
     /// The server is too old.
     #[error("the PostgreSQL server at {server} is version {version}; Fermata needs 15 or later")]
     TooOld {
-        /// Host and port.
+        /// The host and the port.
         server: String,
-        /// Its major version.
+        /// The server's major version.
         version: u32,
     },
     /// The user lacks a right.
@@ -99,17 +99,17 @@ pub enum OpenError {
         "the user {user} may not use the database {database} as Fermata does ({reason}); grant it what is missing, or run fermata migrate as the owner of the database"
     )]
     NotPermitted {
-        /// Which database.
+        /// The name or the path of the database.
         database: String,
-        /// Who asked.
+        /// The user's name.
         user: String,
-        /// What the server said.
+        /// The error of the server.
         reason: String,
     },
     /// Migrations are missing, and are not to be applied now.
     #[error("the database {database} is older than this version of Fermata; run fermata migrate")]
     Behind {
-        /// Which database.
+        /// The name or the path of the database.
         database: String,
     },
     /// A newer version of this program has changed the database in a way that this one cannot deal with.
@@ -117,31 +117,31 @@ pub enum OpenError {
         "the database {database} needs a newer version of Fermata (migration {migration}); use that version, or another database"
     )]
     Newer {
-        /// Which database.
+        /// The name or the path of the database.
         database: String,
         /// The migration that a program has to know.
         migration: i64,
     },
-    /// Anything else.
+    /// The database cannot be opened for another reason.
     #[error("the database {database} cannot be opened: {reason}")]
     Failed {
-        /// Which database.
+        /// The name or the path of the database.
         database: String,
-        /// What the database said.
+        /// The error of the database.
         reason: String,
     },
 }
 
-/// Why a database has no key for its instances.
+/// The reason for which a database has no key for its instances.
 #[derive(Debug, thiserror::Error)]
 pub enum NoClusterKey {
     /// The database has failed.
     #[error("the key of the instances cannot be read from the database: {0}")]
     Store(#[from] StoreError),
-    /// Somebody has changed it.
+    /// The key in the database was changed to something that is no key.
     #[error("the key of the instances in the database (cluster_keys) cannot be used: {0}")]
     Bad(#[from] BadClusterKey),
-    /// None can be made.
+    /// No key can be made, because the system has no random numbers.
     #[error("the system has no random numbers")]
     NoRandomNumbers,
 }
@@ -149,17 +149,17 @@ pub enum NoClusterKey {
 /// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>`, `sqlite::memory:`, `postgres://…` or `postgresql://…`.
 ///
 /// # Errors
-/// Where the URL, the place, the server or the version does not allow it.
+/// If the URL, the place, the server or the version does not allow it.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<Database, OpenError> {
     let sql = SqlStore::open_with(url, options).await?;
     Ok(Database { store: Arc::new(sql.clone()), notes: sql.notes(), sql })
 }
 
-/// Brings the database that the URL names up to date, and makes the file of a SQLite database that is not there. Several may do it at
-/// once, also while servers run that are older.
+/// Brings the database that the URL names up to date, and makes the file of a SQLite database that is not there. Several processes may
+/// do it at once, also while older servers run.
 ///
 /// # Errors
-/// As [`open`].
+/// For the same reasons as [`open`].
 pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
     if is_postgres(url) { postgres::open::migrate(url).await } else { sqlite::open::migrate(url).await }
 }
@@ -179,10 +179,10 @@ impl Default for OpenOptions {
 // === impl Database ===
 
 impl Database {
-    /// The key that all instances on this database share, which is made when it is asked for the first time.
+    /// The key that all instances on this database share. It is made when it is asked for the first time.
     ///
     /// # Errors
-    /// Where the database does not give it.
+    /// If the database fails or its key cannot be used.
     pub async fn cluster_key(&self) -> Result<ClusterKey, NoClusterKey> {
         let new = ClusterKey::draw().map_err(|_| NoClusterKey::NoRandomNumbers)?;
         Ok(ClusterKey::parse(&self.sql.cluster_key(&new).await?)?)

@@ -1,4 +1,4 @@
-//! What a database's error means to the engine. The database's own words go to the operator and no further.
+//! Translates the errors of a database into those of the engine's port. The database's own text is for the operator only.
 
 use fermata_engine::store::StoreError;
 use sqlx::{
@@ -6,13 +6,13 @@ use sqlx::{
     postgres::PgDatabaseError,
 };
 
-/// Why a query did not do it.
+/// The reason for which a query failed.
 #[derive(Debug)]
 pub enum Fault {
-    /// Two transactions were in each other's way and the database has undone this one: it can be done again from its beginning. The
+    /// Two transactions were in each other's way and the database has undone this one, which can be done again from its beginning. The
     /// text is for the operator.
     Collided(String),
-    /// What the engine is told.
+    /// The error that the engine gets.
     Store(StoreError),
 }
 
@@ -23,7 +23,7 @@ mod code {
     pub const NOT_A_DATABASE: u32 = 26;
 }
 
-/// The error by its cause.
+/// Classifies an error by its cause.
 pub fn failed(error: sqlx::Error) -> Fault {
     let text = error.to_string();
     match error {
@@ -33,12 +33,12 @@ pub fn failed(error: sqlx::Error) -> Fault {
     }
 }
 
-/// A change that does not fit what is stored.
+/// The error for a change that does not fit what is stored.
 pub fn conflict(why: impl Into<String>) -> Fault {
     StoreError::Conflict(why.into()).into()
 }
 
-/// SQLite's result code, without what it adds in the upper bits to tell causes apart.
+/// SQLite's result code without its upper bits, which tell causes apart.
 pub fn primary_code(error: &dyn DatabaseError) -> Option<u32> {
     error.code()?.parse::<u32>().ok().map(|code| code & 0xff)
 }
@@ -60,7 +60,7 @@ fn by_sqlite_code(primary: Option<u32>, text: String) -> Fault {
     }
 }
 
-/// By PostgreSQL's table of error codes; the first two characters are the class.
+/// Classifies an error by PostgreSQL's table of error codes, in which the first two characters are the class.
 fn by_postgres_code(code: &str, text: String) -> Fault {
     match code {
         // serialization_failure, deadlock_detected.

@@ -1,7 +1,6 @@
-//! Notes: what the notes tools write and find. They belong to an owner and to no chat.
+//! Notes, which the notes tools write and find. They belong to an owner and to no chat.
 //!
-//! Searching is case-blind in every script: text and query are folded alike, here and not in the database, whose `lower`
-//! knows ASCII only.
+//! The search ignores case in every script: text and query are folded alike, here and not in the database, whose `lower` knows ASCII only.
 
 use fermata_engine::store::{StoreError, page::whole_microseconds};
 use fermata_tools::Owner;
@@ -18,20 +17,20 @@ pub struct Notes {
 /// A note.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Note {
-    /// Unique among its owner's notes.
+    /// The id, which is unique among the owner's notes.
     pub id: String,
-    /// What it is called.
+    /// The title.
     pub title: String,
-    /// What it says.
+    /// The text.
     pub body: String,
-    /// When it was written.
+    /// The time at which the note was written.
     pub created_at: Timestamp,
 }
 
-/// Why a note is not written.
+/// The reason for which a note is not written.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum WriteNoteError {
-    /// Its owner has as many as may be.
+    /// The owner has as many notes as the limit allows.
     #[error("the owner has {0} notes already")]
     TooMany(usize),
     /// The database fails, or the owner has a note with this id.
@@ -49,7 +48,7 @@ impl Notes {
     /// Writes a note, unless its owner has `most` already. The id comes from above and must be new among the owner's notes.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where the owner has a note with this id, [`WriteNoteError::TooMany`] where they have too many.
+    /// [`StoreError::Conflict`] if the owner has a note with this id, [`WriteNoteError::TooMany`] if they have too many.
     pub async fn write(
         &self,
         id: &str,
@@ -59,7 +58,7 @@ impl Notes {
         at: Timestamp,
         most: usize,
     ) -> Result<Note, WriteNoteError> {
-        // A line end is in no word of a query, so none is found across the border of title and body.
+        // No word of a query contains a line end, so none is found across the border of title and body.
         let folded = fold(title) + "\n" + &fold(body);
         let created_at = whole_microseconds(at);
         let note = Note { id: id.into(), title: title.into(), body: body.into(), created_at };
@@ -75,7 +74,7 @@ impl Notes {
     /// query without words finds all.
     ///
     /// # Errors
-    /// Where the database fails.
+    /// If the database fails.
     pub async fn search(&self, owner: &Owner, query: &str, limit: usize) -> Result<Vec<Note>, StoreError> {
         let folded = fold(query);
         let words: Vec<&str> = folded.split_whitespace().collect();
@@ -86,9 +85,10 @@ impl Notes {
     }
 }
 
-/// The text without case. Up and down again, because some letters differ in one direction only: ß and SS, ς and σ.
+/// The text without case. It is converted to upper case and then to lower case, because some letters differ in one direction only: ß
+/// and SS, ς and σ.
 fn fold(text: &str) -> String {
-    // SQLite's JSON ends a text at a zero.
+    // SQLite's JSON functions end a text at U+0000.
     text.chars().filter(|c| *c != '\0').flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 

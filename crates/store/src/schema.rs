@@ -1,7 +1,7 @@
-//! Which migrations a database has, and whether this program may use it.
+//! The migrations of a database. They decide if this program may use it.
 //!
-//! Two versions of the program may share a database while one replaces the other, so a migration that this one does not know is no fault
-//! by itself. The table `schema_floor` says which migration a program has to know.
+//! Two versions of the program may share a database while one replaces the other, so a migration that this version does not know is no
+//! fault by itself. The table `schema_floor` says which migration a program has to know.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -9,13 +9,13 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 use crate::database::Migrated;
 
-/// Where sqlx notes what was applied.
+/// The table in which sqlx notes the migrations that were applied.
 const APPLIED: &str = "_sqlx_migrations";
 
 /// Finds the oldest migration that a program has to know.
 pub const FLOOR: &str = "select migration from schema_floor";
 
-/// A connection to a database that has a schema of ours.
+/// A connection to a database that is migrated.
 pub trait Schema: Migrate + Send + Sized {
     /// The migrations of this kind of database.
     fn migrations() -> &'static Migrator;
@@ -27,19 +27,19 @@ pub trait Schema: Migrate + Send + Sized {
     fn floor(&mut self) -> impl Future<Output = Result<i64, sqlx::Error>> + Send;
 }
 
-/// Why a database cannot be used as it is.
+/// The reason for which a database cannot be used as it is.
 pub enum SchemaError {
-    /// It needs a program that knows this migration.
+    /// The database needs a program that knows this migration.
     Newer(i64),
-    /// It lacks migrations.
+    /// The database lacks migrations.
     Behind,
-    /// It has failed.
+    /// The database has failed.
     Failed(MigrateError),
 }
 
-/// Applies what is missing. One process does it at a time; where it fails, the connection is not to be used any more.
+/// Applies the missing migrations. One process does it at a time. If it fails, the connection is not to be used any more.
 pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, SchemaError> {
-    // Where nothing is missing, no right to change the schema is needed.
+    // If nothing is missing, the user needs no right to change the schema.
     match check(connection).await {
         Ok(()) => return Ok(Migrated { applied: Vec::new() }),
         Err(SchemaError::Behind) => {}
@@ -49,7 +49,7 @@ pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, SchemaEr
     check_floor(connection).await?;
     connection.ensure_migrations_table(APPLIED).await?;
     let known = applied(connection).await?;
-    // What `run` calls; on a borrowed connection the future of `run` itself is not `Send`.
+    // `run` calls this; on a borrowed connection the future of `run` itself is not `Send`.
     migrator(S::migrations()).run_direct(None, connection, false).await?;
     connection.unlock().await?;
     let new = S::migrations().iter().filter(|migration| !known.contains_key(&migration.version));
@@ -57,7 +57,7 @@ pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, SchemaEr
     Ok(Migrated { applied: applied.collect() })
 }
 
-/// Whether the database has all that this program needs, and as this program knows it.
+/// Succeeds if the database has all migrations of this program, and as this program knows them.
 pub async fn check<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
     check_floor(connection).await?;
     if !connection.has_table(APPLIED).await? {
@@ -86,13 +86,13 @@ async fn check_floor<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
     if newest < floor { Err(SchemaError::Newer(floor)) } else { Ok(()) }
 }
 
-/// The checksum of each.
+/// The number and the checksum of each migration that was applied.
 async fn applied<S: Schema>(connection: &mut S) -> Result<BTreeMap<i64, Cow<'static, [u8]>>, SchemaError> {
     let applied = connection.list_applied_migrations(APPLIED).await?;
     Ok(applied.into_iter().map(|migration| (migration.version, migration.checksum)).collect())
 }
 
-/// Ours, without a lock of its own, and at ease with migrations of later versions.
+/// A migrator that takes no lock by itself and accepts migrations of later versions.
 fn migrator(ours: &'static Migrator) -> Migrator {
     Migrator {
         migrations: Cow::Borrowed(&*ours.migrations),

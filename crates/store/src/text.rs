@@ -1,7 +1,7 @@
 //! Text that people and models wrote, as a column.
 //!
-//! PostgreSQL takes every character but U+0000. There it stands as two others, so that different texts stay different; SQLite takes
-//! all of them. What is written as JSON needs none of this: JSON spells control characters out.
+//! SQLite takes every character, and PostgreSQL every character but U+0000. In PostgreSQL two other characters stand for it, such that
+//! different texts stay different. JSON does not need this, because it escapes control characters.
 
 use sqlx::{
     Database, Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
@@ -12,11 +12,11 @@ use sqlx::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(pub String);
 
-/// Begins a pair in PostgreSQL. Few texts have this character, and those that do are longer there by one.
+/// Begins a pair in PostgreSQL. Few texts contain this character; those that do get one character longer for each.
 const ESCAPE: char = '\u{1a}';
-/// Stands behind [`ESCAPE`] for U+0000.
+/// Follows [`ESCAPE`] in the pair that stands for U+0000.
 const ZERO: char = '0';
-/// Stands behind [`ESCAPE`] for itself.
+/// Follows [`ESCAPE`] in the pair that stands for [`ESCAPE`] itself.
 const ITSELF: char = '1';
 
 /// The text as a column takes it.

@@ -1,7 +1,7 @@
-//! Opening a PostgreSQL database: how its sessions behave, its version and its migrations.
+//! Opens a PostgreSQL database: sets up its sessions, checks its version and applies its migrations.
 //!
 //! Invariant: no transaction outlives a client that is gone, paused or cut off for long, because the chat it has locked could not be
-//! driven by anybody else meanwhile. The limits are the server's to keep.
+//! driven by any other instance meanwhile. The server enforces the limits.
 
 use std::{str::FromStr, time::Duration};
 
@@ -18,15 +18,15 @@ use crate::{
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
-/// How long a connection of the pool is waited for, and a new one may take.
+/// How long to wait for a connection of the pool, and for a new one.
 const QUEUE: Duration = Duration::from_secs(5);
 /// How long the first connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The oldest version that can be used, as the server counts.
+/// The oldest version that can be used, in the server's notation.
 const OLDEST: u32 = 150_000;
 
-/// What each session asks of the server, unless the URL says otherwise. The limits for a transaction at rest and for a client that
-/// cannot be reached are shorter than a lease.
+/// The settings of each session, unless the URL says otherwise. The limits for an idle transaction and for a client that cannot be reached
+/// are shorter than a lease.
 const SESSION: [(&str, &str); 7] = [
     ("idle_in_transaction_session_timeout", "5s"),
     ("lock_timeout", "10s"),
@@ -37,7 +37,7 @@ const SESSION: [(&str, &str); 7] = [
     ("tcp_user_timeout", "7s"),
 ];
 
-/// Opens the database that the URL names, and brings it up to date where that is wanted. The options are those of every session.
+/// Opens the database that the URL names, and brings it up to date if the options say so. The returned options are those of every session.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<(PgPool, PgConnectOptions), OpenError> {
     let connect = parse(url)?;
     bring_up(&connect, options.migrate).await?;
@@ -65,7 +65,7 @@ fn with_limits(options: PgConnectOptions) -> PgConnectOptions {
     options.options(SESSION.into_iter().filter(|(name, _)| !given.contains(name)))
 }
 
-/// Migrates, or sees that it need not be, in a session without limits: a migration takes the time it takes.
+/// Migrates the database, or checks that nothing is missing, in a session without limits, because a migration may take long.
 async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Migrated, OpenError> {
     let mut connection = connect(options).await?;
     let done = if migrate {
@@ -74,7 +74,7 @@ async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Migrated,
         schema::check(&mut connection).await.map(|()| Migrated { applied: Vec::new() })
     };
     let migrated = done.map_err(|fault| not_brought_up(options, fault))?;
-    // What it was opened for is done.
+    // The work of this connection is done, so an error at its end does not matter.
     let _ = connection.close().await;
     Ok(migrated)
 }
@@ -103,7 +103,7 @@ fn not_brought_up(options: &PgConnectOptions, fault: SchemaError) -> OpenError {
     }
 }
 
-/// By PostgreSQL's table of error codes.
+/// Classifies an error by PostgreSQL's table of error codes.
 fn refused(options: &PgConnectOptions, error: &sqlx::Error) -> OpenError {
     let (server, user) = (server(options), options.get_username().to_owned());
     let reason = one_line(&error.to_string());
@@ -133,7 +133,7 @@ fn server(options: &PgConnectOptions) -> String {
     }
 }
 
-/// A database without a name is its user's.
+/// The name of the database, which is the user's name if the URL gives none.
 fn name(options: &PgConnectOptions) -> String {
     options.get_database().unwrap_or(options.get_username()).to_owned()
 }

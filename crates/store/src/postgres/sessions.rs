@@ -1,11 +1,11 @@
-//! Who is alive, as PostgreSQL sees it.
+//! The instances that are alive, as PostgreSQL sees them.
 //!
 //! Each instance has a session of its own that holds an advisory lock. The server frees the lock when the process ends, so the others
-//! need not wait for the lease; the lease is for those whose session lives on: paused, or cut off.
+//! need not wait for the lease. The lease is for instances that are paused or cut off, whose session lives on.
 //!
-//! Invariants: a lock is held before its number is in the row, so a row whose lock is free is of an instance that has ended or has lost its
-//! session; a row is removed only as it was when its instance was found dead. A session that has a query under way is in nobody's
-//! hands: where that is given up, the session goes.
+//! Invariants: a lock is held before its number is in the row, so a row whose lock is free belongs to an instance that has ended or has
+//! lost its session; a row is removed only if it is still as it was when its instance was found dead. While a query is under way, its session
+//! is not in the map, so the session is dropped if the query is given up.
 
 use std::{
     collections::HashMap,
@@ -29,25 +29,25 @@ use crate::{
 /// The first key of our advisory locks; the second is the session's number.
 const LOCKS: i32 = 0x4665_726d;
 
-/// How long a beat may take. One that takes longer is as bad as none.
+/// How long a heartbeat may take. One that takes longer is as bad as none.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The sessions of the instances of this process.
 pub struct Sessions {
     options: PgConnectOptions,
-    // Held to take a session out or to put it back, never across an await.
+    // The lock is held to take a session out or to put it back, never across an await.
     open: Mutex<HashMap<InstanceId, Session>>,
 }
 
 struct Session {
     connection: PgConnection,
-    /// The second key of its lock.
+    /// The second key of the session's advisory lock.
     number: i32,
-    /// Until then it removes nobody.
+    /// The time before which this session removes no other instance.
     reaps_from: Option<Instant>,
 }
 
-/// An instance that may be dead, as its row was.
+/// The row of an instance that may be dead: its id, session and last heartbeat.
 type Expired = (Text, i64, i64);
 
 // === impl Sessions ===
@@ -57,7 +57,7 @@ impl Sessions {
         Self { options, open: Mutex::default() }
     }
 
-    /// Opens the instance's session, notes it, and removes those that have ended.
+    /// Opens the instance's session, notes it, and removes the instances that have ended.
     pub async fn join(&self, instance: &InstanceId) -> Result<Joined, Fault> {
         let joining = async {
             let mut session = Session::open(&self.options, None).await?;
@@ -70,7 +70,7 @@ impl Sessions {
         Ok(joined)
     }
 
-    /// Renews the instance's lease, in a new session where the one it had is gone.
+    /// Renews the instance's lease, in a new session if the one it had is gone.
     pub async fn beat(&self, instance: &InstanceId) -> Result<Beat, Fault> {
         let known = self.lock().remove(instance);
         let (session, beat) = within(HEARTBEAT_TIMEOUT, self.renew(instance, known)).await?;
@@ -82,12 +82,12 @@ impl Sessions {
     pub async fn end(&self, instance: &InstanceId) {
         let session = self.lock().remove(instance);
         if let Some(session) = session {
-            // Where the server cannot be told, it finds out by itself.
+            // If the server cannot be told, it finds out by itself.
             let _ = session.connection.close().await;
         }
     }
 
-    /// Ends all.
+    /// Ends all sessions.
     pub async fn close(&self) {
         let all: Vec<InstanceId> = self.lock().keys().cloned().collect();
         for instance in &all {
@@ -106,7 +106,7 @@ impl Sessions {
                 beat => return Ok((session, beat)),
             }
         }
-        // What has cut off this instance may have cut off the others, too, who are about to come back.
+        // The outage that cut off this instance may have cut off the others, too, and they are about to come back.
         let mut session = Session::open(&self.options, Some(Instant::now() + LEASE)).await?;
         let beat = session.beat(instance).await;
         Ok((session, beat))
@@ -120,7 +120,7 @@ impl Sessions {
 // === impl Session ===
 
 impl Session {
-    /// A session that holds a lock which no other has.
+    /// Opens a session that holds a lock which no other session has.
     async fn open(options: &PgConnectOptions, reaps_from: Option<Instant>) -> Result<Self, Fault> {
         let mut connection = PgConnection::connect_with(options).await.map_err(failed)?;
         loop {
@@ -151,7 +151,7 @@ impl Session {
         })
     }
 
-    /// Notes that the instance is alive, and in which session; whether its row was not there, and what time it is.
+    /// Notes that the instance is alive, and its session. Returns true if its row was not there, and the time by the server's clock.
     async fn renew(&mut self, instance: &InstanceId) -> Result<(bool, Timestamp), Fault> {
         let renewed: Option<i64> = sqlx::query_scalar(
             "update instances set session = $2, beat_at = (extract(epoch from clock_timestamp()) * 1000000)::bigint
@@ -181,7 +181,7 @@ impl Session {
         Ok((true, read_time(now)?))
     }
 
-    /// Removes those that are dead. Their locks go with their rows.
+    /// Removes the instances that are dead. Their locks go with their rows.
     async fn reap(&mut self, instance: &InstanceId) -> Result<(), Fault> {
         for (id, session, beat_at) in self.expired(instance).await? {
             sqlx::query("delete from instances where id = $1 and session = $2 and beat_at = $3")
@@ -195,7 +195,7 @@ impl Session {
         Ok(())
     }
 
-    /// The others that have not been heard of for a lease, or whose lock is free.
+    /// The other instances whose last heartbeat is older than a lease, or whose lock is free.
     async fn expired(&mut self, instance: &InstanceId) -> Result<Vec<Expired>, Fault> {
         sqlx::query_as(
             "select id, session, beat_at from instances

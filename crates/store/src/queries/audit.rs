@@ -1,4 +1,4 @@
-//! Decisions about calls, noted for ever. Rows are only ever added; the database itself refuses anything else but the retention's own way.
+//! The audit of decisions about calls. Rows are only ever added, and removed by [`forget`]; the database itself refuses anything else.
 
 use fermata_protocol::{ChatId, RunId};
 use fermata_tools::{AuditEvent, Owner};
@@ -43,8 +43,8 @@ pub async fn add(
     Ok(())
 }
 
-/// Forgets what was noted before a time, the oldest first. The triggers let pass what is older than `audit_retention` says, which says
-/// nothing outside of this transaction.
+/// Forgets the decisions that were noted before a time, the oldest first. The triggers allow it for rows that are older than the time in
+/// `audit_retention`, which is set within this transaction only.
 pub async fn forget(
     connection: &mut Connection<'_>,
     before: Timestamp,

@@ -1,4 +1,4 @@
-//! Tool calls, kept for as long as their chat, so that answers to settled ones can be answered and operators can ask.
+//! Tool calls. They are kept for as long as their chat, so that a repeated answer to a settled call can be answered, and for operators.
 
 use std::sync::LazyLock;
 
@@ -77,7 +77,7 @@ pub async fn find(
     Ok(row.map(Row::call).transpose()?)
 }
 
-/// The calls of a run, in the order they were first put.
+/// The calls of a run, in the order in which they were first put.
 pub async fn of_run(connection: &mut Connection<'_>, chat: &ChatId, run: &RunId) -> Result<Vec<Call>, Fault> {
     let rows: Vec<Row> =
         connection.query(&OF_RUN).bind(chat.as_str()).bind(text(run.as_str())).fetch_all().await?;

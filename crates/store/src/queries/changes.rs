@@ -1,6 +1,7 @@
-//! What a commit does to a chat, and what is read of it again. The transactions around both are the database's.
+//! The changes that a commit makes to a chat, and the record that is read of it. The caller provides the transactions.
 //!
-//! Invariant: before anything else a commit raises the fence by one, or makes the chat; whoever is behind changes nothing.
+//! Invariant: before anything else a commit raises the fence by one or makes the chat, so an instance that knows an older fence changes
+//! nothing.
 
 use fermata_engine::store::{Change, ChatRecord, Fence, StoreError};
 use fermata_protocol::ChatId;
@@ -12,7 +13,7 @@ use crate::{
     error::{Fault, conflict},
 };
 
-/// Makes all of the changes; what it has done where it fails is for the transaction to undo.
+/// Makes all of the changes. If it fails, the transaction has to be rolled back.
 pub async fn make(
     transaction: &mut Connection<'_>,
     chat: &ChatId,
@@ -38,7 +39,7 @@ pub async fn make(
     Ok(fence.next())
 }
 
-/// What is known of a chat, of one moment where the connection is in a transaction that sees one.
+/// The chat with its open run, as of one moment if the connection is in a transaction that sees one.
 pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatRecord>, Fault> {
     let Some(found) = chats::find(snapshot, chat).await? else {
         return Ok(None);
@@ -56,7 +57,7 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
     }))
 }
 
-/// Forgets the chat. For who knows of none, there is nothing to forget.
+/// Forgets the chat. If neither the caller nor the database knows it, there is nothing to forget.
 pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, fence: Fence) -> Result<(), Fault> {
     if chats::delete(transaction, chat, fence).await? {
         return Ok(());
@@ -67,7 +68,7 @@ pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, fence: Fenc
     }
 }
 
-/// Why a chat that is not to be made cannot be written to by who knows none.
+/// The error for a caller that knows no such chat and does not make it.
 async fn no_such_chat(connection: &mut Connection<'_>, chat: &ChatId) -> Fault {
     match chats::find(connection, chat).await {
         Ok(Some(_)) => StoreError::Fenced.into(),

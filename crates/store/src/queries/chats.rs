@@ -1,4 +1,4 @@
-//! The chats themselves: to whom they belong, and lists of them.
+//! The chats themselves: their owners and versions, and lists of them.
 
 use fermata_engine::store::{ChatOwner, ChatPage, ChatSummary, Fence, InstanceId, StoreError, page::Cursor};
 use fermata_protocol::{ChatId, Profile};
@@ -22,7 +22,7 @@ struct Summary {
     pending: i64,
 }
 
-/// How many chats are forgotten in one transaction, so that nobody waits for long.
+/// The number of chats that are forgotten in one transaction, so that other writers do not wait for long.
 pub const BATCH: usize = 50;
 
 /// A chat without what belongs to it.
@@ -30,11 +30,11 @@ pub struct Found {
     pub fence: Fence,
     pub owner: Owner,
     pub profile: Profile,
-    /// Of its messages.
+    /// The size of the messages, in bytes of JSON.
     pub bytes: usize,
 }
 
-/// Makes the chat; fenced where it is there already.
+/// Makes the chat. The error is [`StoreError::Fenced`] if it is there already.
 pub async fn create(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -59,7 +59,7 @@ pub async fn create(
     if created == 0 { Err(StoreError::Fenced.into()) } else { Ok(()) }
 }
 
-/// Notes that the chat changes now; fenced where it is not as the number says, or not there.
+/// Notes that the chat changes now. The error is [`StoreError::Fenced`] if its fence is another one or it is not there.
 pub async fn advance(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -90,7 +90,7 @@ pub async fn posted(connection: &mut Connection<'_>, chat: &ChatId, profile: Pro
     Ok(())
 }
 
-/// Forgets the chat, unless its fence is another one; whether it did. Everything else of the chat goes with its row, by the foreign keys.
+/// Forgets the chat and returns true, unless its fence is another one. Everything else of the chat goes with its row, by the foreign keys.
 pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, fence: Fence) -> Result<bool, Fault> {
     let deleted = connection
         .query("delete from chats where id = $1 and fence = $2")
@@ -101,7 +101,7 @@ pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, fence: Fence
     Ok(deleted == 1)
 }
 
-/// Forgets those of the chats whose fence is still the same; returns how many those are.
+/// Forgets those of the chats whose fence is still the same, and returns their number.
 pub async fn delete_all(transaction: &mut Connection<'_>, chats: &[(ChatId, Fence)]) -> Result<usize, Fault> {
     let mut deleted = 0;
     for (chat, fence) in chats {
@@ -146,7 +146,7 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
     let Some((fence, Text(owner), major, release, bytes)) = found else {
         return Ok(None);
     };
-    // The version before this one changes the major version alone.
+    // The server version before this one updates `profile` alone, and leaves `client` as it was.
     let release = release.and_then(|release| Profile::of_version(&release).ok());
     let profile = match release.filter(|profile| i64::from(profile.major()) == major) {
         Some(profile) => profile,
@@ -248,7 +248,7 @@ fn summary(row: Summary) -> Result<ChatSummary, Fault> {
     })
 }
 
-/// The number as columns have it; a number that no column can have is behind for ever.
+/// The fence as a column has it. A number that no column can have is never a chat's fence.
 fn number(fence: Fence) -> Result<i64, StoreError> {
     i64::try_from(fence.0).map_err(|_| StoreError::Fenced)
 }

@@ -1,4 +1,4 @@
-//! How far time has come, kept for the next start.
+//! The mark of how far time has come, which is kept for the next start.
 
 use fermata_engine::store::ClockMark;
 
@@ -8,7 +8,7 @@ use crate::{
     error::Fault,
 };
 
-/// What was noted last.
+/// The mark that was noted last.
 pub async fn find(connection: &mut Connection<'_>) -> Result<Option<ClockMark>, Fault> {
     let row: Option<(i64, Option<i64>)> = connection
         .query("select reached_at, doubted_at from clock_marks where id = 1")
@@ -18,7 +18,7 @@ pub async fn find(connection: &mut Connection<'_>) -> Result<Option<ClockMark>, 
     Ok(Some(ClockMark { reached: read_time(reached)?, doubted: doubted.map(read_time).transpose()? }))
 }
 
-/// Notes it. What was reached once stays reached.
+/// Notes the mark. A time that was reached once stays reached.
 pub async fn put(connection: &mut Connection<'_>, mark: ClockMark) -> Result<(), Fault> {
     connection
         .query(

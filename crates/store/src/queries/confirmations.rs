@@ -1,4 +1,4 @@
-//! What people decided. Rows are only ever added; the database itself refuses anything else.
+//! The decisions of people about calls. Rows are only ever added; the database itself refuses anything else.
 
 use fermata_protocol::{ChatId, RunId, ToolCallId};
 use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
@@ -18,7 +18,7 @@ pub struct Given<'a> {
     pub run: &'a RunId,
     pub call: &'a Call,
     pub by: &'a Owner,
-    /// What the tool is, if it was allowed for always.
+    /// The fingerprint of the tool, if it was allowed for always.
     pub fingerprint: Option<String>,
 }
 
@@ -79,7 +79,7 @@ pub async fn end_grant(
     Ok(())
 }
 
-/// All that was taken back in the chat, in order.
+/// All permissions that were taken back in the chat, in order.
 pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<GrantEnd>, Fault> {
     let rows: Vec<(Text, Text, i64, i64)> = connection
         .query(
@@ -96,7 +96,7 @@ pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Resul
     rows.into_iter().map(end).collect()
 }
 
-/// All of the chat, in the order in which they were given.
+/// All decisions in the chat, in the order in which they were made.
 pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<Confirmation>, Fault> {
     let rows: Vec<Row> = connection
         .query(

@@ -1,4 +1,4 @@
-//! Which instances are alive, and what they drive. When one is no longer alive is the database's to say.
+//! The instances that are alive, and the runs that they drive. Each database decides in its own module when an instance is dead.
 
 use fermata_engine::store::InstanceId;
 
@@ -8,19 +8,19 @@ use crate::{
     text::{Text, text},
 };
 
-/// All that are alive.
+/// All instances that are alive.
 pub async fn alive(connection: &mut Connection<'_>) -> Result<Vec<InstanceId>, Fault> {
     let alive: Vec<(Text,)> = connection.query("select id from instances order by id").fetch_all().await?;
     Ok(alive.into_iter().map(|(Text(id),)| InstanceId::new(id)).collect())
 }
 
-/// The instance is no longer alive. Its locks go with its row, by the foreign key.
+/// Removes an instance that is no longer alive. Its locks go with its row, by the foreign key.
 pub async fn remove(connection: &mut Connection<'_>, instance: &InstanceId) -> Result<(), Fault> {
     connection.query("delete from instances where id = $1").bind(text(instance.as_str())).execute().await?;
     Ok(())
 }
 
-/// Lets go of its runs that wait.
+/// Lets go of the runs of the instance that wait.
 pub async fn release(connection: &mut Connection<'_>, instance: &InstanceId) -> Result<(), Fault> {
     connection
         .query("update runs set driver = null where driver = $1 and outcome is null and waiting")

@@ -1,4 +1,4 @@
-//! Locks that all instances share, each a row that goes with its holder's.
+//! Locks that all instances share. A lock is a row that goes with the row of its holder.
 
 use fermata_engine::store::InstanceId;
 use fermata_tools::ResourceKey;
@@ -10,7 +10,7 @@ use crate::{
     text::{Text, text},
 };
 
-/// Takes the lock; `false` where another instance has it, or where this one is not alive itself.
+/// Takes the lock; `false` if another instance has it, or if this one is not alive itself.
 pub async fn take(
     connection: &mut Connection<'_>,
     key: &ResourceKey,

@@ -24,7 +24,7 @@ const SEARCH_IN_POSTGRES: &str = "select id, title, body, created_at from notes
      order by created_at desc, id desc
      limit $3";
 
-/// Adds the note, unless its owner has `most` already; whether it did. `folded` is what is searched.
+/// Adds the note and returns true, unless its owner has `most` already. `folded` is the text that is searched.
 pub async fn add(
     connection: &mut Connection<'_>,
     owner: &Owner,

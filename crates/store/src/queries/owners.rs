@@ -1,11 +1,11 @@
-//! What one owner keeps.
+//! Counts the chats, bytes and runs of one owner.
 
 use fermata_engine::store::{InstanceId, Kept};
 use fermata_tools::Owner;
 
 use crate::{connection::Connection, error::Fault, text::text};
 
-/// What the owner keeps; `None` if some of their chats were not counted yet.
+/// The numbers of what the owner keeps; `None` if the bytes of some of their chats were not counted yet.
 pub async fn kept(
     connection: &mut Connection<'_>,
     owner: &Owner,
@@ -27,10 +27,10 @@ pub async fn kept(
     Ok((counted == chats).then_some(kept))
 }
 
-/// Counts the bytes of those of the owner's chats of which nobody has, because they are older than that column.
+/// Counts the bytes of the owner's chats that are older than the column for them.
 pub async fn count_chats(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
     for count in [
-        // Whoever adds a message writes to the chat's row first: once it is locked, there are no messages that the sum does not see.
+        // A commit that adds a message writes to the chat's row first, so once the row is locked, the sum sees all messages.
         "update chats set bytes = bytes where owner = $1 and bytes is null",
         "update chats
          set bytes = (select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id)

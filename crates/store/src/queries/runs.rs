@@ -1,4 +1,4 @@
-//! Runs and their logs. A run is open while it has no outcome; what is over takes no further state or chunks.
+//! Runs and their logs. A run is open while it has no outcome; a run that is over takes no further state or chunks.
 
 use fermata_engine::store::{InstanceId, RunRecord};
 use fermata_protocol::{ChatId, MessageId, RunId};
@@ -16,7 +16,7 @@ use crate::{
 /// Stands before each JSON text of a sequence (RFC 7464). JSON itself can never hold this character, nor U+0000.
 const SEPARATOR: char = '\u{1e}';
 
-/// Where an open run is, as [`fermata_engine::store::Change::SaveRun`] has it.
+/// The current state of an open run, as [`fermata_engine::store::Change::SaveRun`] has it.
 pub struct Now<'a> {
     pub state: &'a Value,
     pub expires: Option<Timestamp>,
@@ -32,7 +32,7 @@ pub struct Now<'a> {
 struct OpenRun {
     id: Text,
     message_id: Text,
-    /// Of that message, if the chat has it already.
+    /// The size of that message, if the chat has it already.
     message_bytes: Option<i64>,
     state: String,
     waiting: bool,
@@ -91,7 +91,7 @@ pub async fn save(
     if saved == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
-/// What the run was asked for, as long as it is open.
+/// Puts the settings of a run, which are kept for as long as it is open.
 pub async fn put_settings(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -112,7 +112,7 @@ pub async fn put_settings(
     if put == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
-/// An instance drives the run from now on, or none.
+/// Notes the instance that drives the run from now on; `None` if none does.
 pub async fn drive(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -198,7 +198,7 @@ pub async fn close(
     Ok(())
 }
 
-/// The log of a run that is over, where it is still kept.
+/// The log of a run that is over, if it is still kept.
 pub async fn finished_log(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -216,7 +216,7 @@ pub async fn finished_log(
     }
 }
 
-/// Forgets the logs of runs that ended before a time, of at most `limit` runs. Says of how many.
+/// Forgets the logs of at most `limit` runs that ended before a time. Returns the number of those runs.
 pub async fn forget_logs(
     connection: &mut Connection<'_>,
     before: Timestamp,
@@ -242,7 +242,7 @@ pub async fn forget_logs(
     Ok(old.len())
 }
 
-/// The chat's open run, with its log and calls, and which instance alive drives it.
+/// The chat's open run with its log and calls, and the instance alive that drives it.
 pub async fn find_open(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -279,7 +279,7 @@ pub async fn find_open(
     Ok(Some((run, found.driver.map(|driver| InstanceId::new(String::from(driver))))))
 }
 
-/// Chats whose open run nobody alive drives and has a deadline at or before `now`, the earliest first.
+/// Chats with an open run that no instance alive drives and whose deadline is at or before `now`, the earliest first.
 pub async fn due(
     connection: &mut Connection<'_>,
     now: Timestamp,
@@ -300,7 +300,7 @@ pub async fn due(
     Ok(due.into_iter().map(|(chat,)| ChatId::new(chat)).collect())
 }
 
-/// Chats whose open run nobody alive drives and does not wait, the oldest first.
+/// Chats with an open run that no instance alive drives and that does not wait, the oldest run first.
 pub async fn orphans(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<ChatId>, Fault> {
     let orphans: Vec<(String,)> = connection
         .query(

@@ -1,4 +1,4 @@
-//! Opening a SQLite file: where it is, how it behaves, and its migrations.
+//! Opens a SQLite file: finds it, sets up its connections and applies its migrations.
 //!
 //! Invariants: one connection writes, so writers wait in the pool's queue and not in SQLite's busy loop; a commit is on the
 //! disk before it returns (WAL with `synchronous = full`), so what was acknowledged survives a power cut; a connection whose
@@ -29,15 +29,15 @@ use crate::{
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
-/// How long another process that writes to the file is waited for.
+/// How long to wait for another process that writes to the file.
 const BUSY: Duration = Duration::from_secs(5);
 /// How long to wait at first before trying again to open a file that is being made.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a connection of this process is waited for.
+/// How long to wait for a connection of this process.
 const QUEUE: Duration = Duration::from_secs(15);
-/// Each connection has a thread of its own.
+/// The number of connections that read. Each connection has a thread of its own.
 const READERS: u32 = 4;
-/// The mode of each file of the database: chats are nobody's but their owner's.
+/// The mode of each file of the database, because nobody but the owner of the files may read the chats.
 const PRIVATE: u32 = 0o600;
 
 /// SQLite's primary result codes for a file that cannot be used as it is.
@@ -50,20 +50,20 @@ mod code {
 
 /// The connections to one database.
 pub struct Pools {
-    /// The one that writes.
+    /// The connection that writes.
     pub writer: SqlitePool,
-    /// Those that read; the writer itself where the database is in memory.
+    /// The connections that read; the writer itself if the database is in memory.
     pub readers: SqlitePool,
-    /// A connection that nobody uses. A database in memory lives as long as it has one, and the writer's may be replaced.
+    /// A connection that is not used. A database in memory lives as long as it has a connection, and the writer's may be replaced.
     pub anchor: Option<SqlitePool>,
 }
 
-/// Opens the database that the URL names; creates and migrates it where needed and wanted.
+/// Opens the database that the URL names; creates and migrates it if that is needed and `migrate` says so.
 pub async fn open(url: &str, migrate: bool) -> Result<Pools, OpenError> {
     let options = options(url)?;
     let path = options.get_filename().to_owned();
     if is_in_memory(url) {
-        // Nobody else could have migrated it.
+        // No other process could have migrated it.
         let (writer, _) = writer(options.clone(), &path, true).await?;
         let anchor = single().connect_with(options).await.map_err(|error| refused(&path, &error))?;
         return Ok(Pools { readers: writer.clone(), writer, anchor: Some(anchor) });
@@ -101,7 +101,7 @@ fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
         return Err(OpenError::BadUrl("it begins neither with sqlite: nor with postgres:".into()));
     };
     let rest = rest.strip_prefix("//").unwrap_or(rest);
-    // SQLite takes an empty name for a database that is thrown away at the end.
+    // SQLite takes an empty name for a temporary database.
     if rest.is_empty() || rest.starts_with('?') {
         return Err(OpenError::BadUrl("it names no file".into()));
     }
@@ -112,7 +112,7 @@ fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
         .foreign_keys(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
-        // macOS hands data to the disk only when asked in this way; elsewhere it means nothing.
+        // macOS writes data to the disk only if it is asked in this way; elsewhere the setting has no effect.
         .pragma("fullfsync", "on")
         .busy_timeout(BUSY))
 }
@@ -130,10 +130,10 @@ fn check_place(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Makes the file, if there is none, and sees to it that nobody but its owner reads the files of the database. SQLite gives the files
-/// beside it the mode of the database.
+/// Makes the file if there is none, and removes the permissions of others from the files of the database. SQLite gives the files beside it
+/// the mode of the database.
 ///
-/// What goes wrong here is left to SQLite to say, or, if the files can be used all the same, told to the operator.
+/// If something goes wrong here, SQLite reports it when it opens the file; if the file can be used all the same, the log does.
 fn make_private(path: &Path) {
     let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path);
     if made.is_ok() {
@@ -162,7 +162,7 @@ fn tighten(file: &Path) -> io::Result<()> {
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    // What the owner may not do is left so: a file that can only be read stays one.
+    // The owner's own permissions stay: a file that can only be read stays one.
     std::fs::set_permissions(file, Permissions::from_mode(mode & PRIVATE))?;
     tracing::info!(file = %file.display(), "others could read this file of the database (mode {mode:04o}), and no longer can");
     Ok(())
@@ -173,8 +173,7 @@ async fn writer(
     path: &Path,
     migrate: bool,
 ) -> Result<(SqlitePool, Migrated), OpenError> {
-    // While another process turns a new file into one with a write-ahead log, SQLite says "locked" at once, whatever the time that
-    // it was told to wait.
+    // While another process turns a new file into one with a write-ahead log, SQLite reports "locked" at once, whatever the busy timeout is.
     let pauses =
         ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
     let open = || connect(options.clone(), migrate);
@@ -210,7 +209,7 @@ fn single() -> SqlitePoolOptions {
         .test_before_acquire(false)
 }
 
-/// Whether the pool may hand out this connection again; otherwise it opens another one.
+/// True if the pool may hand out this connection again; otherwise it opens another one.
 ///
 /// SQLite ends a transaction by itself when the disk is full, cannot be read or written, or there is no memory. The `rollback` that
 /// follows fails then, and sqlx goes on believing that there is a transaction: no other could ever begin on the connection.

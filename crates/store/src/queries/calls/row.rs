@@ -1,7 +1,7 @@
-//! A call as a row, and back.
+//! Conversion of a call into a row and back.
 //!
-//! Invariant: every field of a call is in one column, or in `more`; what the times and durations say is worked out
-//! from the rest. A field that calls have and this file does not know is kept in `more`, so none is lost.
+//! Invariant: every field of a call is in one column or in `more`; the times and durations are computed from the other columns. A field of
+//! a call that this file does not know is kept in `more`, so none is lost.
 
 use fermata_engine::store::StoreError;
 use fermata_protocol::{AnswerKind, ApprovalId};
@@ -19,7 +19,7 @@ use crate::{
     text::{Text, text},
 };
 
-/// The names under which a call serialises what has a column.
+/// The serialised fields of a call that have columns.
 const IN_COLUMNS: [&str; 15] = [
     "id",
     "step",
@@ -135,7 +135,7 @@ impl Row {
         })
     }
 
-    /// The call; corrupt where the columns make none.
+    /// The call; the error is [`StoreError::Corrupt`] if the columns do not make one.
     pub fn call(self) -> Result<Call, StoreError> {
         let state = self.call_state()?;
         let answer = answer_of(&state).filter(|_| self.answered);
@@ -151,8 +151,8 @@ impl Row {
         Ok(call)
     }
 
-    /// The call without what its columns add. Only calls themselves enter states, so its state and its history go
-    /// the way of its serialised form.
+    /// The call in this state, without the fields that other columns add. Only a call itself can enter a state, so the state and the history
+    /// are put into its serialised form.
     fn in_state(&self, state: CallState) -> Result<Call, StoreError> {
         let mut fields: Map<String, Value> = read_json("a call", &self.more)?;
         fields.insert("id".into(), self.id.0.clone().into());
@@ -209,7 +209,7 @@ impl Row {
     }
 }
 
-/// What has no column of its own.
+/// The serialised fields that have no column of their own.
 fn more(call: &Call, answered: bool) -> Result<Map<String, Value>, StoreError> {
     let mut fields = object(call)?;
     fields.retain(|field, _| !IN_COLUMNS.contains(&field.as_str()));
@@ -219,7 +219,7 @@ fn more(call: &Call, answered: bool) -> Result<Map<String, Value>, StoreError> {
     Ok(fields)
 }
 
-/// What a browser says to bring a call into this state.
+/// The answer of a browser that brings a call into this state.
 fn answer_of(state: &CallState) -> Option<AnswerKind> {
     match state {
         CallState::Success { output } => Some(AnswerKind::Output { output: output.clone() }),
@@ -245,7 +245,7 @@ fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
     }
 }
 
-/// What made a ruling, in words that an operator can search for.
+/// The source of a policy decision, as text that an operator can search for.
 pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
     match by {
         DecisionSource::Rule(place) => Ok(format!("{RULE}{place}")),
@@ -255,7 +255,7 @@ pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
     }
 }
 
-/// Stands before the place of a rule.
+/// The prefix of a rule's position.
 const RULE: &str = "rule ";
 
 fn read_ruled_by(text: &str) -> Result<DecisionSource, StoreError> {
@@ -267,7 +267,7 @@ fn read_ruled_by(text: &str) -> Result<DecisionSource, StoreError> {
     }
 }
 
-/// The fields that a structure serialises.
+/// The serialised fields of a structure.
 fn object<T: Serialize>(value: &T) -> Result<Map<String, Value>, StoreError> {
     match serde_json::to_value(value) {
         Ok(Value::Object(fields)) => Ok(fields),

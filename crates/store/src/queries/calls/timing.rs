@@ -1,18 +1,18 @@
-//! When a call was made, ran and ended, and for how long it waited, from the states it came into. In whole
-//! microseconds. Knows no column.
+//! The times at which a call was made, ran and ended, and how long it waited, computed from the states that it entered, in whole
+//! microseconds. This module knows no column.
 
 use fermata_tools::{StateName, Transition};
 
 use crate::column::time;
 
-/// What is worked out; `None` where it did not happen, or is not over.
+/// The computed times; `None` if something did not happen or is not over.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     pub created_at: Option<i64>,
     pub started_at: Option<i64>,
     pub ended_at: Option<i64>,
     pub waited_for_approval: Option<i64>,
-    /// For the gate or for a lock.
+    /// The time for which the call waited for the gate or for a lock.
     pub waited_for_turn: Option<i64>,
     pub ran_for: Option<i64>,
 }
@@ -22,7 +22,7 @@ pub struct Timing {
 impl Timing {
     pub fn of(history: &[Transition]) -> Self {
         let mut timing = Self {
-            // A call from before histories were kept has one that begins later.
+            // The history of a call that is older than histories begins later.
             created_at: history
                 .first()
                 .filter(|made| made.state == StateName::Validating)
@@ -47,7 +47,7 @@ impl Timing {
             StateName::Executing => &mut self.ran_for,
             StateName::Validating | StateName::Success | StateName::Error | StateName::Cancelled => return,
         };
-        // A clock may be set back; nothing lasts less than no time.
+        // A clock may be set back, but no duration is negative.
         *total = Some(total.unwrap_or_default() + stay.max(0));
     }
 }
