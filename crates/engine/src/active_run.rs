@@ -17,7 +17,9 @@ mod timers;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fermata_protocol::{AnswerKind, ToolCallId, UiMessage};
-use fermata_tools::{ErrorStrategy, ErrorType, InputError, MAX_RETRIES, PendingCall, PendingCalls, Toolbox};
+use fermata_tools::{
+    ErrorStrategy, ErrorType, InputError, MAX_RETRIES, PendingCall, PendingCalls, ToolError, Toolbox,
+};
 use futures::{
     StreamExt,
     future::BoxFuture,
@@ -63,7 +65,7 @@ pub(crate) struct ActiveRun {
     tools: RunningTools,
     pending: PendingCalls,
     answers: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
-    lock_requests: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<ResourceLock>)>>,
+    lock_requests: FuturesUnordered<BoxFuture<'static, (ToolCallId, Result<ResourceLock, ToolError>)>>,
     /// The locks of calls that have been granted theirs and have not begun yet.
     locks: HashMap<ToolCallId, ResourceLock>,
     timers: Timers,
@@ -121,7 +123,7 @@ pub(crate) enum Happening {
     InputsChecked(CheckedInputs),
     Tool(ToolEvent),
     LockGranted(ToolCallId, ResourceLock),
-    LockTimedOut(ToolCallId),
+    LockTimedOut(ToolCallId, ToolError),
     /// A deadline may have passed.
     Deadline,
 }
@@ -221,8 +223,8 @@ impl ActiveRun {
         tokio::select! {
             event = self.tools.next() => Happening::Tool(event),
             Some((call, lock)) = self.lock_requests.next(), if !self.lock_requests.is_empty() => match lock {
-                Some(lock) => Happening::LockGranted(call, lock),
-                None => Happening::LockTimedOut(call),
+                Ok(lock) => Happening::LockGranted(call, lock),
+                Err(error) => Happening::LockTimedOut(call, error),
             },
             happening = self.step.next() => happening,
             () = tokio::time::sleep_until(deadline) => Happening::Deadline,
@@ -245,7 +247,7 @@ impl ActiveRun {
                 self.locks.insert(call.clone(), lock);
                 Event::LockGranted(call)
             }
-            Happening::LockTimedOut(call) => Event::LockTimedOut(call),
+            Happening::LockTimedOut(call, error) => Event::LockTimedOut(call, error),
             // Deadlines are looked at before the run waits again.
             Happening::Deadline => return Ok(()),
         };

@@ -174,7 +174,7 @@ pub(crate) struct Context<'a> {
 /// What is to be done, in this order: check; stand in line; save; release, park and execute; publish; reply to tools; ask or end.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// Inputs that the model has made, to be checked before anything is decided about their calls: [`Run::checked`] takes what came of it.
+    /// Inputs that the model has made, to be checked before anything is decided about their calls: [`Event::InputsChecked`] tells what came of it.
     pub check: Vec<(ToolCallId, Check)>,
     /// Something was promised or decided: the run and the changed calls are saved before anything else is done.
     pub save: bool,
@@ -327,7 +327,7 @@ impl Run {
 
     /// What is to be done with a run whose process ended: a step that was cut off is asked for again, and a call that ran is run again
     /// only where that does no harm.
-    pub fn resume(&mut self, context: &Context<'_>) -> Effects {
+    fn resume(&mut self, context: &Context<'_>) -> Effects {
         let mut effects = Effects::default();
         match self.state.phase {
             Phase::Speaking => {
@@ -353,7 +353,7 @@ impl Run {
     }
 
     /// Ends a run that no process has got on with.
-    pub fn give_up(&mut self, context: &Context<'_>, effects: &mut Effects) {
+    fn give_up(&mut self, context: &Context<'_>, effects: &mut Effects) {
         if self.state.phase == Phase::Speaking || self.step_calls().any(is_at_work) {
             // As when it is resumed: readers may have seen more than was saved.
             self.state.seq += LOST_PLACES;
@@ -373,7 +373,7 @@ impl Run {
     }
 
     /// Opens the stream and asks the model for the first step.
-    pub fn begin(&mut self) -> Effects {
+    fn begin(&mut self) -> Effects {
         let mut effects = Effects { save: true, ..Effects::default() };
         let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
         self.publish(&mut effects, start);

@@ -11,8 +11,7 @@ mod shutdown;
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_tools::{Checker, ErrorType, ToolError};
-use serde_json::Value;
+use fermata_tools::Checker;
 
 pub(crate) use heartbeat::Heartbeat;
 pub(crate) use lease::{HEARTBEAT_INTERVAL, Lease};
@@ -46,17 +45,6 @@ pub(crate) struct Services {
 // === impl Services ===
 
 impl Services {
-    /// Returns a tool's outcome, or an error if its output is too large.
-    pub fn within_limit(&self, outcome: Result<Value, ToolError>) -> Result<Value, ToolError> {
-        let output = outcome?;
-        let (bytes, limit) = (output.to_string().len(), self.settings.limits.output_bytes);
-        if bytes > limit {
-            let text = format!("The output of the tool has {bytes} bytes; the limit is {limit}.");
-            return Err(ToolError::new(ErrorType::InvalidFormat, text));
-        }
-        Ok(output)
-    }
-
     /// Records the duration and the tokens of a call of the model.
     pub fn record_model_call(&self, took: Option<Duration>, before: Usage, after: Usage) {
         let model = self.model.name().to_owned();

@@ -30,8 +30,8 @@ impl ActiveRun {
         address: Option<IpAddr>,
     ) -> Result<Vec<Receipt>, AnswerError> {
         let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
-        let taken = match self.run.judge(answers, &Context { address, ..context }) {
-            Ok(taken) => taken,
+        let valid = match self.run.validate(answers, &Context { address, ..context }) {
+            Ok(valid) => valid,
             Err(rejected) => {
                 if let Rejected::Denied(event) = &rejected {
                     let (owner, run) = (self.record.owner.clone(), Some(self.run.id.clone()));
@@ -42,24 +42,24 @@ impl ActiveRun {
             }
         };
         if given == Given::Aside
-            && let Some((_, first)) = taken.denied.first()
+            && let Some((_, first)) = valid.denied.first()
         {
             let reason = first.reason.clone().unwrap_or_else(|| "A rule denies this call by now.".into());
-            self.apply(Event::ApprovalsDenied(taken.denied)).await?;
+            self.apply(Event::ApprovalsDenied(valid.denied)).await?;
             return Err(AnswerError::DeniedByPolicy(reason));
         }
-        let mut woken = self.wake(&taken.answers);
-        let mut answers = Vec::with_capacity(taken.answers.len());
-        for (place, _) in taken.answers {
+        let mut answers = valid.answers;
+        let mut woken = self.wake(&answers.calls);
+        let expected = std::mem::take(&mut answers.calls);
+        for (place, _) in expected {
             if let Some(answer) = woken.remove(&self.run.calls[place].id) {
-                answers.push((place, answer));
+                answers.calls.push((place, answer));
             }
         }
-        let elicited = taken.elicited;
-        if !answers.is_empty() || !elicited.is_empty() {
-            self.apply(Event::Answered { answers, elicited, given, address }).await?;
+        if !answers.calls.is_empty() || !answers.elicitations.is_empty() {
+            self.apply(Event::Answered(answers, given)).await?;
         }
-        Ok(taken.receipts)
+        Ok(valid.receipts)
     }
 
     /// Hands answers to the calls that wait for them, and returns what has arrived.

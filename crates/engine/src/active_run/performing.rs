@@ -67,17 +67,15 @@ impl ActiveRun {
         }
         while !effects.queue.is_empty() {
             let (call, key) = effects.queue.remove(0);
-            match self.services.locks.enqueue(key) {
+            match self.services.locks.enqueue(key.clone()) {
                 LockRequest::Granted(lock) => {
                     self.locks.insert(call.clone(), lock);
                     return Some(Event::LockGranted(call));
                 }
                 LockRequest::Queued(granted) => {
-                    let limit = self.services.settings.limits.lock_timeout;
-                    self.lock_requests.push(
-                        async move { (call, tokio::time::timeout(limit, granted).await.ok().flatten()) }
-                            .boxed(),
-                    );
+                    let executor = self.call_executor();
+                    self.lock_requests
+                        .push(async move { (call, executor.wait_for_lock(&key, granted).await) }.boxed());
                 }
             }
         }
@@ -120,16 +118,21 @@ impl ActiveRun {
         Ok(())
     }
 
-    fn execute(&mut self, id: &ToolCallId) {
-        let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
-        let Some(tool) = self.toolbox.find(&call.tool) else { return };
+    /// Returns the executor of the step's calls.
+    fn call_executor(&self) -> CallExecutor {
         let limits = &self.services.settings.limits;
-        let executor = CallExecutor {
+        CallExecutor {
             tool_timeout: limits.tool_timeout,
             lock_timeout: limits.lock_timeout,
             output_bytes: Some(limits.output_bytes),
             error_policy: self.policies.rules.error_policy.clone(),
-        };
+        }
+    }
+
+    fn execute(&mut self, id: &ToolCallId) {
+        let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
+        let Some(tool) = self.toolbox.find(&call.tool) else { return };
+        let executor = self.call_executor();
         let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
         let context = self.tools.host(context);
         let input = call.effective_input().clone();
@@ -178,7 +181,7 @@ impl ActiveRun {
     pub(super) async fn handle_tool(&mut self, event: ToolEvent) -> Result<(), StoreError> {
         match event {
             ToolEvent::Settled(call, outcome) => {
-                let outcome = self.services.within_limit(outcome);
+                let outcome = self.call_executor().within_limit(outcome);
                 self.apply(Event::Settled(call, outcome)).await
             }
             ToolEvent::Reports(reports) => self.apply(Event::Reported(reports)).await,

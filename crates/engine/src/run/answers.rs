@@ -1,6 +1,6 @@
-//! What browsers and people say about calls: judged first, as a whole, and then taken.
+//! What browsers and people say about calls: validated first, as a whole, and then applied.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ApprovalId, ElicitAction, ToolCallId, ToolPart, ToolState, UiChunk,
@@ -17,15 +17,23 @@ use super::{
     elicit::{ElicitState, Elicited},
 };
 
-/// Answers that can be taken, with what their giver is to be told.
+/// The result of validating a batch of answers.
 #[derive(Debug)]
-pub(crate) struct Taken {
-    /// The new ones, each with its call's place in [`Run::calls`].
-    pub answers: Vec<(usize, AnswerKind)>,
-    pub elicited: Vec<TakenElicited>,
+pub(crate) struct Validation {
+    pub answers: ValidAnswers,
     pub receipts: Vec<Receipt>,
     /// Calls that the answers approve and that the newest rules deny.
     pub denied: Vec<(usize, PolicyDecision)>,
+}
+
+/// The new answers of a batch that was validated as a whole.
+#[derive(Debug)]
+pub(crate) struct ValidAnswers {
+    /// Each answer to a call, with the call's index in [`Run::calls`].
+    pub calls: Vec<(usize, AnswerKind)>,
+    pub elicitations: Vec<ValidReply>,
+    /// The address that the answers come from, if it is known.
+    pub address: Option<IpAddr>,
 }
 
 /// How an answer came.
@@ -37,8 +45,8 @@ pub(crate) enum Given {
     Aside,
 }
 
-/// An answer to a call's own question: which of the run's, and what.
-pub(crate) type TakenElicited = (usize, ElicitAction, Option<Value>);
+/// A valid reply to a question of a call's own: the question's index, and the reply.
+pub(crate) type ValidReply = (usize, ElicitAction, Option<Value>);
 
 /// What an answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,13 +102,13 @@ impl Run {
     /// The inputs and contents of a batch that are to be checked before it may be taken, each with what is said of one that does not fit.
     /// None of a batch that is refused whatever they are.
     pub fn inputs_to_check(&self, answers: &[Answer], context: &Context<'_>) -> Vec<(Check, &'static str)> {
-        let Ok(taken) = self.judge(answers, context) else { return Vec::new() };
-        let edits = taken.answers.into_iter().filter_map(|(place, kind)| {
+        let Ok(Validation { answers, .. }) = self.validate(answers, context) else { return Vec::new() };
+        let edits = answers.calls.into_iter().filter_map(|(place, kind)| {
             let AnswerKind::Decision { approved: true, input: Some(input), .. } = kind else { return None };
             let found = context.toolbox.find(&self.calls[place].tool)?;
             Some((found.check_of(input), "The edited input does not fit the schema"))
         });
-        let contents = taken.elicited.into_iter().filter_map(|(nth, action, content)| {
+        let contents = answers.elicitations.into_iter().filter_map(|(nth, action, content)| {
             let content = content.unwrap_or_else(|| Value::Object(Map::new()));
             let schema = self.elicited[nth].question.requested_schema.clone();
             let check = Check::of_answer(schema, content);
@@ -109,12 +117,14 @@ impl Run {
         edits.chain(contents).collect()
     }
 
-    /// Judges a batch. Changes nothing. Whether inputs and contents fit their schemas is another matter: see
-    /// [`Run::inputs_to_check`].
-    pub fn judge(&self, answers: &[Answer], context: &Context<'_>) -> Result<Taken, Rejected> {
+    /// Validates a batch of answers as a whole, except for their schemas: see [`Run::inputs_to_check`].
+    ///
+    /// # Errors
+    /// If one of the answers cannot be accepted; then none of them is.
+    pub fn validate(&self, answers: &[Answer], context: &Context<'_>) -> Result<Validation, Rejected> {
         let mut found = Vec::with_capacity(answers.len());
-        let mut taken = Vec::new();
-        let mut elicited = Vec::new();
+        let mut calls = Vec::new();
+        let mut elicitations = Vec::new();
         let mut denied = Vec::new();
         for answer in answers {
             let about = self.find(&answer.of).ok_or_else(|| Rejected::Unknown(answer.of.clone()))?;
@@ -123,7 +133,7 @@ impl Run {
             }
             found.push(about);
             match about {
-                Found::Elicitation(nth) => elicited.extend(self.judge_elicited(nth, &answer.kind)?),
+                Found::Elicitation(nth) => elicitations.extend(self.validate_reply(nth, &answer.kind)?),
                 Found::Call(place) => match self.calls[place].validate_answer(&answer.kind) {
                     Ok(ValidAnswer::Repeated) => {}
                     Ok(ValidAnswer::New) => {
@@ -133,20 +143,21 @@ impl Run {
                             let policy_decision = self.newest_denial(place, input, context);
                             denied.extend(policy_decision.map(|policy_decision| (place, policy_decision)));
                         }
-                        taken.push((place, answer.kind.clone()));
+                        calls.push((place, answer.kind.clone()));
                     }
                     Err(refusal) => return Err(Rejected::of(refusal, &self.calls[place])),
                 },
             }
         }
-        self.check_room(&taken, context)?;
+        self.check_room(&calls, context)?;
         let places: Vec<usize> = found.into_iter().map(|about| self.call_of(about)).collect();
-        let receipts = self.receipts(&places, &taken, context);
-        Ok(Taken { answers: taken, elicited, receipts, denied })
+        let receipts = self.receipts(&places, &calls, context);
+        let answers = ValidAnswers { calls, elicitations, address: context.address };
+        Ok(Validation { answers, receipts, denied })
     }
 
     /// Settles calls that somebody wanted to approve and that the newest rules deny.
-    pub fn deny_approved(
+    pub(super) fn deny_approved(
         &mut self,
         denied: Vec<(usize, PolicyDecision)>,
         context: &Context<'_>,
@@ -165,8 +176,8 @@ impl Run {
         }
     }
 
-    /// What an answer to a call's own question means; `None` where it was given before.
-    fn judge_elicited(&self, nth: usize, answer: &AnswerKind) -> Result<Option<TakenElicited>, Rejected> {
+    /// Returns the reply to a call's own question that an answer is, or `None` if the same was given before.
+    fn validate_reply(&self, nth: usize, answer: &AnswerKind) -> Result<Option<ValidReply>, Rejected> {
         let Elicited { place, state, .. } = &self.elicited[nth];
         let refused = |refusal| Rejected::of(refusal, &self.calls[*place]);
         let AnswerKind::Elicited { action, content } = answer else {
@@ -271,21 +282,21 @@ impl Run {
             .collect()
     }
 
-    /// Takes answers that were judged.
-    pub fn take(
+    /// Applies answers that were validated.
+    pub(super) fn apply_answers(
         &mut self,
-        answers: Vec<(usize, AnswerKind)>,
-        elicited: Vec<TakenElicited>,
+        ValidAnswers { calls, elicitations, address }: ValidAnswers,
         given: Given,
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
+        let context = &Context { address, ..context.clone() };
         let was_open = self.state.phase == Phase::Working;
-        for (nth, action, content) in elicited {
+        for (nth, action, content) in elicitations {
             self.take_elicited(nth, action, content, context, effects);
         }
         let mut denied = Vec::new();
-        for (place, answer) in answers {
+        for (place, answer) in calls {
             match answer {
                 AnswerKind::Elicited { .. } => {}
                 AnswerKind::Output { .. } | AnswerKind::Failure { .. } => {

@@ -51,7 +51,7 @@ impl Run {
     ///
     /// # Errors
     /// It cannot be asked; what the tool is told.
-    pub fn elicit(
+    pub(super) fn elicit(
         &mut self,
         call: &ToolCallId,
         question: Elicitation,
@@ -99,7 +99,7 @@ impl Run {
     }
 
     /// Nobody has answered the first of these questions in time, and others wait for what its call keeps.
-    pub fn end_questions(&mut self, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn end_questions(&mut self, context: &Context<'_>, effects: &mut Effects) {
         let Some(first) = self.first_question_ends() else { return };
         let limit = humantime::format_duration(context.limits.elicit_timeout);
         for nth in 0..self.elicited.len() {
@@ -163,7 +163,7 @@ impl Run {
     }
 
     /// The tool does not want to know any more.
-    pub fn withdraw(&mut self, id: &ElicitationId, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn withdraw(&mut self, id: &ElicitationId, context: &Context<'_>, effects: &mut Effects) {
         let Some(nth) = self.elicited.iter().position(|elicited| elicited.id == *id) else { return };
         if self.elicited[nth].state == ElicitState::Pending && self.state.phase != Phase::Over {
             self.withdraw_nth(nth, None, effects);

@@ -101,7 +101,7 @@ impl Run {
     }
 
     /// Ends the run, whatever it is doing.
-    pub fn end(&mut self, ending: Ending, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn end(&mut self, ending: Ending, context: &Context<'_>, effects: &mut Effects) {
         if self.state.phase == Phase::Over {
             return;
         }
@@ -131,7 +131,7 @@ impl Run {
 
     /// Ends the run because the person goes on without it, taking the outputs that came along. In the record only: any chunk but
     /// `abort` would double the message in the client that went on.
-    pub fn supersede(&mut self, outputs: &[Answer], context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn supersede(&mut self, outputs: &[Answer], context: &Context<'_>, effects: &mut Effects) {
         let mut unseen = Effects::default();
         self.close_part(&mut unseen);
         self.abandon_arguments();
@@ -201,7 +201,7 @@ impl Run {
     }
 
     /// Sends the readers away while calls wait.
-    pub fn let_go(&mut self, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn let_go(&mut self, context: &Context<'_>, effects: &mut Effects) {
         if self.state.phase == Phase::Deciding && self.state.profile != Profile::V5 {
             self.ask_for_withheld_calls(context, effects);
         }
@@ -224,7 +224,13 @@ impl Run {
     }
 
     /// A client goes on reading with a version and a hold of its own; the hold counts anew.
-    pub fn follow_on(&mut self, profile: Profile, hold: Duration, now: Timestamp, effects: &mut Effects) {
+    pub(super) fn follow_on(
+        &mut self,
+        profile: Profile,
+        hold: Duration,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
         self.state.profile = profile;
         self.state.hold = hold;
         self.state.let_go = false;

@@ -1,14 +1,14 @@
 //! Everything that can happen to a run, and the one door through which it is told.
 
-use std::{net::IpAddr, time::Duration};
+use std::time::Duration;
 
-use fermata_protocol::{Answer, AnswerKind, ElicitationId, Profile, ToolCallId};
+use fermata_protocol::{Answer, ElicitationId, Profile, ToolCallId};
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
 use serde_json::Value;
 
 use super::{
     Context, Effects, Ending, Phase, Run,
-    answers::{Given, TakenElicited},
+    answers::{Given, ValidAnswers},
 };
 use crate::model::{ModelError, ModelEvent};
 
@@ -29,8 +29,8 @@ pub(crate) enum Event {
     InputsChecked(Vec<(ToolCallId, Result<(), InputError>)>),
     /// The resource of a call is locked for it.
     LockGranted(ToolCallId),
-    /// A call has waited for its resource as long as it may.
-    LockTimedOut(ToolCallId),
+    /// A call does not get its resource, for this reason.
+    LockTimedOut(ToolCallId, ToolError),
     /// Running calls show partial outputs.
     Reported(Vec<(ToolCallId, Value)>),
     /// A running call has failed and is about to run again. [`Effects::retries`] says whether it may.
@@ -41,13 +41,8 @@ pub(crate) enum Event {
     Withdrawn(ElicitationId),
     /// A call of the server or of an MCP server has ended.
     Settled(ToolCallId, Result<Value, ToolError>),
-    /// Answers that [`Run::judge`] has accepted, and the address that they come from.
-    Answered {
-        answers: Vec<(usize, AnswerKind)>,
-        elicited: Vec<TakenElicited>,
-        given: Given,
-        address: Option<IpAddr>,
-    },
+    /// Answers came that [`Run::validate`] has accepted.
+    Answered(ValidAnswers, Given),
     /// Calls were approved that the newest rules deny.
     ApprovalsDenied(Vec<(usize, PolicyDecision)>),
     /// Other tools are there than before.
@@ -87,7 +82,7 @@ impl Run {
             }
             Event::InputsChecked(results) => self.checked(results, context, out),
             Event::LockGranted(call) => self.take_turn(&call, context, out),
-            Event::LockTimedOut(call) => self.miss_turn(&call, context, out),
+            Event::LockTimedOut(call, error) => self.miss_turn(&call, error, context, out),
             Event::Reported(reports) => {
                 for (call, output) in reports {
                     if output.to_string().len() <= context.limits.output_bytes {
@@ -101,9 +96,7 @@ impl Run {
             }
             Event::Withdrawn(id) => self.withdraw(&id, context, out),
             Event::Settled(call, outcome) => self.settle(&call, outcome, context, out),
-            Event::Answered { answers, elicited, given, address } => {
-                self.take(answers, elicited, given, &Context { address, ..context.clone() }, out);
-            }
+            Event::Answered(answers, given) => self.apply_answers(answers, given, context, out),
             Event::ApprovalsDenied(denied) => self.deny_approved(denied, context, out),
             Event::ToolsChanged => self.find_tools(context, out),
             Event::ToolsMissed => self.give_up_on_tools(context, out),

@@ -29,7 +29,7 @@ impl Run {
         };
         effects.save = true;
         for call in made {
-            self.validate(call, context, effects);
+            self.accept_call(call, context, effects);
         }
         self.settle_denied_by_policy(effects);
         for place in self.step_places() {
@@ -41,7 +41,7 @@ impl Run {
     }
 
     /// Takes one call as the model made it, and rules on it.
-    fn validate(
+    fn accept_call(
         &mut self,
         MadeCall { place, is_bare, input }: MadeCall,
         context: &Context<'_>,

@@ -40,7 +40,7 @@ pub(super) struct MadeCall {
 
 impl Run {
     /// Takes an event of the model's stream.
-    pub fn hear(&mut self, event: ModelEvent, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn hear(&mut self, event: ModelEvent, context: &Context<'_>, effects: &mut Effects) {
         if self.state.phase != Phase::Speaking || self.is_checking() {
             return;
         }
@@ -165,7 +165,7 @@ impl Run {
     }
 
     /// Takes the results of checking the inputs of the step's calls, and decides about the calls.
-    pub fn checked(
+    pub(super) fn checked(
         &mut self,
         results: Vec<(ToolCallId, Result<(), InputError>)>,
         context: &Context<'_>,

@@ -114,6 +114,8 @@ struct Play {
     now: Timestamp,
     /// All that readers were shown.
     log: Vec<(u64, UiChunk)>,
+    /// The effects of the last event.
+    effects: Effects,
     transcript: String,
 }
 
@@ -178,22 +180,23 @@ impl Play {
             scene: Scene::new(toolbox),
             now,
             log: Vec::new(),
+            effects: Effects::default(),
             transcript: String::new(),
         };
-        play.tell("begin", |run, _, effects| *effects = run.begin());
+        play.apply("begin", Event::Begun);
         play.transcript.clear();
         play
     }
 
-    fn tell(&mut self, what: &str, happens: impl FnOnce(&mut Run, &Context<'_>, &mut Effects)) -> &mut Self {
+    fn apply(&mut self, what: &str, event: Event) -> &mut Self {
         let context = self.scene.context(self.now);
-        let mut effects = Effects::default();
-        happens(&mut self.run, &context, &mut effects);
+        let mut effects = self.run.apply(event, &context);
         check_inputs(&mut self.run, &context, &mut effects);
         writeln!(self.transcript, "> {what}").unwrap();
         print(&effects, &mut self.transcript);
-        self.log.extend(effects.publish);
-        self.scene.grants.extend(effects.grants);
+        self.log.extend(effects.publish.iter().cloned());
+        self.scene.grants.extend(effects.grants.iter().cloned());
+        self.effects = effects;
         self
     }
 
@@ -202,7 +205,7 @@ impl Play {
             ModelEvent::Finished { .. } => "finished".to_owned(),
             other => format!("{other:?}"),
         };
-        self.tell(&what, |run, context, effects| run.hear(event, context, effects))
+        self.apply(&what, Event::Model(vec![event]))
     }
 
     /// The model makes these calls, and the step ends; only what follows the calls is printed.
@@ -216,22 +219,18 @@ impl Play {
     }
 
     fn settle(&mut self, call: &str, outcome: Result<Value, &str>) -> &mut Self {
-        let id = ToolCallId::new(call);
-        self.tell(&format!("settled {call}"), |run, context, effects| {
-            run.settle(&id, outcome.map_err(ToolError::internal), context, effects)
-        })
+        let event = Event::Settled(ToolCallId::new(call), outcome.map_err(ToolError::internal));
+        self.apply(&format!("settled {call}"), event)
     }
 
     fn answer(&mut self, answers: Vec<Answer>) -> &mut Self {
         let what = format!("answered {}", answers.iter().map(brief).collect::<Vec<_>>().join(", "));
-        self.tell(&what, |run, context, effects| match run.judge(&answers, context) {
-            Ok(taken) => run.take(taken.answers, taken.elicited, Given::Aside, context, effects),
-            Err(rejected) => panic!("{rejected:?}"),
-        })
+        let valid = self.run.validate(&answers, &self.scene.context(self.now)).unwrap();
+        self.apply(&what, Event::Answered(valid.answers, Given::Aside))
     }
 
     fn refusal(&self, answers: &[Answer]) -> Rejected {
-        self.run.judge(answers, &self.scene.context(self.now)).unwrap_err()
+        self.run.validate(answers, &self.scene.context(self.now)).unwrap_err()
     }
 
     /// Why a rule denies an edit.
@@ -250,11 +249,11 @@ impl Play {
     }
 
     fn end(&mut self, ending: Ending) -> &mut Self {
-        self.tell(ending.name(), |run, context, effects| run.end(ending.clone(), context, effects))
+        self.apply(ending.name(), Event::Ended(ending.clone()))
     }
 
     fn let_go(&mut self) -> &mut Self {
-        self.tell("let go", Run::let_go);
+        self.apply("let go", Event::HoldEnded);
         let last = goodbye();
         for chunk in last {
             writeln!(self.transcript, "readers: {}", line(&chunk)).unwrap();
@@ -294,7 +293,7 @@ fn check_inputs(run: &mut Run, context: &Context<'_>, effects: &mut Effects) {
     let checks = std::mem::take(&mut effects.check);
     if !checks.is_empty() {
         let results = checks.iter().map(|(call, check)| (call.clone(), CHECKER.check_here(check))).collect();
-        run.checked(results, context, effects);
+        effects.append(run.apply(Event::InputsChecked(results), context));
     }
 }
 
@@ -902,9 +901,7 @@ fn an_approval_that_nobody_needs_may_still_deny() {
 fn a_superseded_run_shows_nothing_but_its_abort() {
     Play::new()
         .calls(&[("where", "{}"), ("color", "{}")])
-        .tell("superseded", |run, context, effects| {
-            run.supersede(&[output("call_1", json!(1))], context, effects)
-        })
+        .apply("superseded", Event::Superseded(vec![output("call_1", json!(1))]))
         .check(expect![[r#"
             > finished
             save
@@ -1001,43 +998,15 @@ fn an_output_that_is_too_large_is_refused_and_the_call_waits_on() {
 #[test]
 fn a_saved_run_is_the_same_run() {
     let mut play = Play::new();
-    let mut log = Vec::new();
-    let mut first = Run::new(
-        RunRequest {
-            id: RunId::new("r"),
-            message: MessageId::new("m"),
-            model: "model".into(),
-            profile: Profile::V6,
-            hold: Duration::from_secs(60),
-            tools: Vec::new(),
-            system: None,
-            call_settings: Map::new(),
-            tool_choice: None,
-        },
-        play.now,
-    );
-    log.extend(first.begin().publish);
-    play.run = first;
-    let mut step = |play: &mut Play, happens: &dyn Fn(&mut Run, &Context<'_>, &mut Effects)| {
-        play.tell("", |run, context, effects| {
-            happens(run, context, effects);
-            check_inputs(run, context, effects);
-            log.extend(effects.publish.iter().cloned());
-        });
-    };
-    let call = |key, tool: &str| ModelEvent::CallStart { key, tool: tool.into() };
-    step(&mut play, &|run, context, effects| run.hear(ModelEvent::Text("so".into()), context, effects));
-    step(&mut play, &|run, context, effects| run.hear(call(0, "note"), context, effects));
-    step(&mut play, &|run, context, effects| run.hear(call(1, "where"), context, effects));
-    step(&mut play, &|run, context, effects| run.hear(finished(), context, effects));
-    step(&mut play, &|run, context, effects| {
-        let taken = run.judge(&[decision("call_1", false)], context).unwrap();
-        run.take(taken.answers, taken.elicited, Given::Aside, context, effects);
-    });
+    play.hear(ModelEvent::Text("so".into()));
+    play.calls(&[("note", ""), ("where", "")]).answer(vec![decision("call_1", false)]);
     let state: RunState = serde_json::from_value(serde_json::to_value(&play.run.state).unwrap()).unwrap();
     let calls: Vec<Call> = serde_json::from_value(serde_json::to_value(&play.run.calls).unwrap()).unwrap();
-    let records =
-        log.iter().map(|(seq, chunk)| (*seq, UiChunk::from_record(&chunk.to_record()).unwrap())).collect();
+    let records = play
+        .log
+        .iter()
+        .map(|(seq, chunk)| (*seq, UiChunk::from_record(&chunk.to_record()).unwrap()))
+        .collect();
     let saved = SavedRun {
         id: RunId::new("r"),
         message: MessageId::new("m"),
@@ -1056,7 +1025,7 @@ fn a_saved_run_is_the_same_run() {
 fn a_call_that_ran_when_the_process_ended_is_not_run_again() {
     let mut play = Play::new();
     play.calls(&[("time", "{}"), ("where", "{}")]);
-    play.tell("taken up", |run, context, effects| *effects = run.resume(context));
+    play.apply("taken up", Event::Resumed);
     play.check(expect![[r#"
         > finished
         save
@@ -1075,7 +1044,7 @@ fn a_call_that_ran_when_the_process_ended_is_not_run_again() {
 fn a_step_that_was_cut_off_is_asked_for_again_and_its_places_are_not_reused() {
     let mut play = Play::new();
     let before = play.run.state.seq;
-    play.tell("taken up", |run, context, effects| *effects = run.resume(context)).check(expect![[r#"
+    play.apply("taken up", Event::Resumed).check(expect![[r#"
         > taken up
         save
         ask

@@ -78,7 +78,7 @@ impl Run {
     }
 
     /// Other tools are there than before: calls that waited for theirs go on.
-    pub fn find_tools(&mut self, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn find_tools(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
             if self.absent.contains_key(&self.calls[place].id) {
                 self.stand_in_line(place, context, effects);
@@ -88,7 +88,7 @@ impl Run {
     }
 
     /// The calls that have waited longest for their tools have waited long enough, and fail.
-    pub fn give_up_on_tools(&mut self, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn give_up_on_tools(&mut self, context: &Context<'_>, effects: &mut Effects) {
         let Some(first) = self.absent.values().min().copied() else { return };
         let missed: Vec<ToolCallId> =
             self.absent.extract_if(.., |_, since| *since == first).map(|(id, _)| id).collect();
@@ -110,7 +110,7 @@ impl Run {
     }
 
     /// It is a call's turn to use its resource. Whoever asks keeps the lock if the call is to be executed, and only then.
-    pub fn take_turn(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn take_turn(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
         let Some(place) = self.place_of(call) else { return };
         if !(self.calls[place].is_queued() || self.repeated.remove(call)) {
             return;
@@ -121,16 +121,19 @@ impl Run {
         self.execute(place, context, effects);
     }
 
-    /// A call has waited for its resource long enough.
-    pub fn miss_turn(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) {
+    /// A call does not get its resource.
+    pub(super) fn miss_turn(
+        &mut self,
+        call: &ToolCallId,
+        error: ToolError,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
         let Some(place) = self.place_of(call) else { return };
         if !(self.calls[place].is_queued() || self.repeated.remove(call)) {
             return;
         }
-        let resource = self.calls[place].resource.as_ref().map_or("its resource", |key| key.name.as_str());
-        let limit = humantime::format_duration(context.limits.lock_timeout);
-        let words = format!("Other calls used {resource} for longer than {limit}, so this call did not run.");
-        self.conclude(place, Err(ToolError::new(ErrorType::Timeout, words)), context, effects);
+        self.conclude(place, Err(error), context, effects);
     }
 
     fn park(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
@@ -180,7 +183,7 @@ impl Run {
     }
 
     /// A call that failed runs again, unless the newest rules deny it. Whether it does.
-    pub fn repeat(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) -> bool {
+    pub(super) fn repeat(&mut self, call: &ToolCallId, context: &Context<'_>, effects: &mut Effects) -> bool {
         let Some(place) = self.place_of(call).filter(|&place| is_at_work(&self.calls[place])) else {
             return false;
         };
@@ -194,14 +197,14 @@ impl Run {
     }
 
     /// A running call shows partial output.
-    pub fn report(&mut self, call: &ToolCallId, output: Value, effects: &mut Effects) {
+    pub(super) fn report(&mut self, call: &ToolCallId, output: Value, effects: &mut Effects) {
         if let Some(place) = self.place_of(call).filter(|&place| is_at_work(&self.calls[place])) {
             self.show_output(place, output, Some(true), effects);
         }
     }
 
     /// A call of the server or of an MCP server has ended.
-    pub fn settle(
+    pub(super) fn settle(
         &mut self,
         call: &ToolCallId,
         outcome: Result<Value, ToolError>,

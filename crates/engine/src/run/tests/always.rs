@@ -111,7 +111,7 @@ fn always_does_not_answer_a_tool_that_has_become_another_one() {
 fn saying_always_decides_the_waiting_calls_that_it_covers_and_no_other() {
     let mut play = Play::asking_over(5, false);
     play.calls(&[("note", "{}"), ("note", r#"{"n":1}"#), ("note", r#"{"n":6}"#)]);
-    let receipts = play.run.judge(&[always("call_1")], &play.scene.context(play.now)).unwrap().receipts;
+    let receipts = play.run.validate(&[always("call_1")], &play.scene.context(play.now)).unwrap().receipts;
     assert_eq!(receipts[0].waiting_for, [ToolCallId::new("call_3")]);
     play.answer(vec![always("call_1")]);
     assert_eq!(play.states(), ["scheduled", "scheduled", "awaiting_approval"]);
@@ -140,17 +140,10 @@ fn every_decision_is_noted_with_who_made_it_and_about_which_input() {
         play.hear(ModelEvent::CallStart { key, tool: "note".into() });
         play.hear(ModelEvent::CallDelta { key, arguments: input.into() });
     }
-    play.tell("finished", |run, context, effects| {
-        run.hear(finished(), context, effects);
-        check_inputs(run, context, effects);
-        note(effects);
-    });
-    let answers = [always("call_1"), edited("call_3", json!({"n": 7}))];
-    play.tell("answered", |run, context, effects| {
-        let taken = run.judge(&answers, context).unwrap();
-        run.take(taken.answers, taken.elicited, Given::Aside, context, effects);
-        note(effects);
-    });
+    play.hear(finished());
+    note(&play.effects);
+    play.answer(vec![always("call_1"), edited("call_3", json!({"n": 7}))]);
+    note(&play.effects);
     let hash = |text: &str| fermata_tools::input_hash(&serde_json::from_str(text).unwrap());
     let by_rule = |call: &str, event, rule, input: &str| {
         (call.to_owned(), event, Some(rule), String::new(), hash(input))

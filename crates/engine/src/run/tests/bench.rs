@@ -34,19 +34,18 @@ fn round(tool: &str) -> Round {
     let Play { mut run, scene, now, .. } = made(tool);
     let context = scene.context(now);
     let ids: Vec<ToolCallId> = run.calls.iter().map(|call| call.id.clone()).collect();
-    let mut effects = Effects::default();
     let begun = Instant::now();
-    run.hear(finished(), &context, &mut effects);
+    let mut effects = run.apply(Event::Model(vec![finished()]), &context);
+    check_inputs(&mut run, &context, &mut effects);
     for (call, _) in std::mem::take(&mut effects.queue) {
-        run.take_turn(&call, &context, &mut effects);
+        effects.append(run.apply(Event::LockGranted(call), &context));
     }
     let decided = begun.elapsed();
     assert_eq!(effects.execute.len(), CALLS);
     let mut published = effects.publish;
     let begun = Instant::now();
-    for id in &ids {
-        let mut effects = Effects::default();
-        run.settle(id, Ok(json!({"noon": true})), &context, &mut effects);
+    for id in ids {
+        let effects = run.apply(Event::Settled(id, Ok(json!({"noon": true}))), &context);
         published.extend(black_box(effects).publish);
     }
     let settled = begun.elapsed();

@@ -33,15 +33,12 @@ impl Play {
 
     /// The calls that these answers approve and that are denied by now are settled, as the driver has it done.
     fn approve_denied(&mut self, answers: &[Answer]) -> &mut Self {
-        self.tell("approved", |run, context, effects| {
-            let taken = run.judge(answers, context).unwrap();
-            run.deny_approved(taken.denied, context, effects);
-        })
+        let valid = self.run.validate(answers, &self.scene.context(self.now)).unwrap();
+        self.apply("approved", Event::ApprovalsDenied(valid.denied))
     }
 
     fn take_turn(&mut self, call: &str) -> &mut Self {
-        let id = ToolCallId::new(call);
-        self.tell(&format!("turn of {call}"), |run, context, effects| run.take_turn(&id, context, effects))
+        self.apply(&format!("turn of {call}"), Event::LockGranted(ToolCallId::new(call)))
     }
 }
 
@@ -137,7 +134,7 @@ fn a_call_that_waited_for_its_tool_does_not_run() {
     play.answer(vec![decision("call_1", true)]);
     assert!(play.run.waits_for_tools());
     play.close();
-    play.tell("tools", Run::find_tools).check(expect![[r#"
+    play.apply("tools", Event::ToolsChanged).check(expect![[r#"
         > tools
         save
         tool-output-denied call_1
@@ -152,7 +149,7 @@ fn a_call_that_waited_for_its_tool_does_not_run() {
 fn a_call_that_was_cut_off_does_not_run_again() {
     let mut play = Play::new();
     play.calls(&[("again", "{}")]).close();
-    play.tell("taken up", |run, context, effects| *effects = run.resume(context)).check(expect![[r#"
+    play.apply("taken up", Event::Resumed).check(expect![[r#"
         > taken up
         save
         tool-output-denied call_1
@@ -169,11 +166,7 @@ fn a_call_that_was_cut_off_does_not_run_again() {
 fn a_call_that_failed_does_not_run_again() {
     let mut play = Play::new();
     play.calls(&[("again", "{}")]).close();
-    let mut repeats = true;
-    play.tell("repeats", |run, context, effects| {
-        repeats = run.repeat(&ToolCallId::new("call_1"), context, effects);
-    })
-    .check(expect![[r#"
+    play.apply("repeats", Event::Retries(ToolCallId::new("call_1"))).check(expect![[r#"
         > repeats
         save
         tool-output-denied call_1
@@ -181,7 +174,7 @@ fn a_call_that_failed_does_not_run_again() {
         start-step
         ask
     "#]]);
-    assert!(!repeats);
+    assert!(!play.effects.retries);
 }
 
 #[test]

@@ -15,15 +15,14 @@ impl Play {
     }
 
     fn turn(&mut self, call: &str) -> &mut Self {
-        let id = ToolCallId::new(call);
-        self.tell(&format!("turn of {call}"), |run, context, effects| run.take_turn(&id, context, effects))
+        self.apply(&format!("turn of {call}"), Event::LockGranted(ToolCallId::new(call)))
     }
 
     fn asks(&mut self, call: &str) -> &mut Self {
-        let id = ToolCallId::new(call);
-        self.tell(&format!("{call} asks"), |run, context, effects| {
-            run.elicit(&id, question(), context, effects).unwrap();
-        })
+        let event = Event::Elicits(ToolCallId::new(call), question());
+        self.apply(&format!("{call} asks"), event);
+        assert!(matches!(self.effects.elicited, Some(Ok(_))));
+        self
     }
 
     /// What is saved is all that is left.
@@ -37,7 +36,7 @@ impl Play {
             log: self.log.clone(),
         };
         self.run = Run::restore(saved).unwrap();
-        self.tell("taken up", |run, context, effects| *effects = run.resume(context))
+        self.apply("taken up", Event::Resumed)
     }
 
     fn history(&self, call: &str) -> String {
@@ -235,9 +234,8 @@ fn an_edited_input_stands_in_the_line_that_it_names() {
 fn a_call_whose_turn_does_not_come_fails_as_a_timeout() {
     let mut play = Play::new();
     play.calls(&[("file", r#"{"n":1}"#), ("time", "{}")]);
-    play.tell("no turn of call_1", |run, context, effects| {
-        run.miss_turn(&ToolCallId::new("call_1"), context, effects)
-    });
+    let late = ToolError::new(ErrorType::Timeout, "Other calls used 1 for too long.");
+    play.apply("no turn of call_1", Event::LockTimedOut(ToolCallId::new("call_1"), late));
     play.turn("call_1").check(expect![[r#"
         > finished
         save
@@ -247,7 +245,7 @@ fn a_call_whose_turn_does_not_come_fails_as_a_timeout() {
         tool-input-available call_2 {}
         > no turn of call_1
         save
-        tool-output-error call_1 Other calls used 1 for longer than 5m, so this call did not run.
+        tool-output-error call_1 Other calls used 1 for too long.
         > turn of call_1
     "#]]);
     assert_eq!(play.run.calls[0].state().error_type(), Some(ErrorType::Timeout));
@@ -256,14 +254,12 @@ fn a_call_whose_turn_does_not_come_fails_as_a_timeout() {
 #[test]
 fn what_a_running_call_shows_is_no_outcome() {
     let mut play = Play::new();
-    let report = |run: &mut Run, effects: &mut Effects| {
-        run.report(&ToolCallId::new("call_1"), json!({"progress": 1}), effects)
-    };
+    let report = || Event::Reported(vec![(ToolCallId::new("call_1"), json!({"progress": 1}))]);
     play.calls(&[("time", "{}"), ("note", "{}")]).answer(vec![decision("call_2", false)]);
     play.transcript.clear();
-    play.tell("call_1 shows", |run, _, effects| report(run, effects))
+    play.apply("call_1 shows", report())
         .settle("call_1", Ok(json!("noon")))
-        .tell("call_1 shows late", |run, _, effects| report(run, effects))
+        .apply("call_1 shows late", report())
         .check(expect![[r#"
             > call_1 shows
             tool-output-available call_1 {"progress":1}
@@ -358,9 +354,7 @@ fn a_question_that_may_be_of_several_calls_lives_as_long_as_one_of_them() {
     play.calls(&[("time", "{}"), ("time", "{}")]);
     play.transcript.clear();
     let asked = Elicitation { other_candidates: vec![ToolCallId::new("call_1")], ..question() };
-    play.tell("call_2 asks, or call_1", |run, context, effects| {
-        run.elicit(&ToolCallId::new("call_2"), asked, context, effects).unwrap();
-    });
+    play.apply("call_2 asks, or call_1", Event::Elicits(ToolCallId::new("call_2"), asked));
     play.settle("call_2", Ok(json!("noon")));
     assert!(play.run.is_waiting(), "call_1 may be the one that asks");
     play.answer(vec![elicited("elic_3", ElicitAction::Decline, None)]);
@@ -390,9 +384,7 @@ fn an_answer_after_the_stream_was_let_go_opens_it_again_whatever_the_gate() {
     for gate in [GateMode::Step, GateMode::Progressive] {
         let mut play = Play::with(|rules| Rules { gate, ..rules });
         play.calls(&[("note", "{}"), ("where", "{}")]);
-        play.tell("let go", |run, context, effects| {
-            run.let_go(context, effects);
-        });
+        play.let_go();
         assert!(play.run.state.let_go);
         play.answer(vec![decision("call_1", true)]);
         assert!(!play.run.state.let_go, "{gate:?}: the call runs, and must not be forgotten");
@@ -428,7 +420,7 @@ fn a_question_whose_call_keeps_a_resource_ends_without_its_call_when_nobody_answ
     assert_eq!(play.run.expires(), play.run.first_question_ends());
     play.now = play.run.first_question_ends().expect("it keeps others waiting");
     assert!(!play.run.is_expired(play.now), "the run does not end");
-    play.tell("time is over", Run::end_questions);
+    play.apply("time is over", Event::QuestionTimedOut);
     let gone = play.refusal(&[elicited("elic_2", ElicitAction::Decline, None)]);
     assert!(matches!(gone, Rejected::Refused { refusal: fermata_tools::Refusal::Gone, .. }));
     assert!(!play.run.is_waiting() && play.run.first_question_ends().is_none());
@@ -457,9 +449,7 @@ fn a_question_that_may_be_of_a_call_that_keeps_a_resource_ends_like_its_own() {
     let mut play = Play::new();
     play.calls(&[("file", r#"{"n": 1}"#), ("time", "{}")]).turn("call_1");
     let asked = Elicitation { other_candidates: vec![ToolCallId::new("call_1")], ..question() };
-    play.tell("call_2 asks, or call_1", |run, context, effects| {
-        run.elicit(&ToolCallId::new("call_2"), asked, context, effects).unwrap();
-    });
+    play.apply("call_2 asks, or call_1", Event::Elicits(ToolCallId::new("call_2"), asked));
     assert!(play.run.first_question_ends().is_some());
 }
 
@@ -468,11 +458,10 @@ fn a_question_that_finds_no_place_says_why() {
     let mut play = Play::new();
     play.scene.limits.parked_calls = 0;
     play.calls(&[("time", "{}")]);
-    let mut reply = None;
-    play.tell("call_1 asks", |run, context, effects| {
-        reply = run.elicit(&ToolCallId::new("call_1"), question(), context, effects).err();
-    });
-    let Some(ElicitationReply::Unanswered { reason }) = reply else { panic!("{reply:?}") };
+    play.apply("call_1 asks", Event::Elicits(ToolCallId::new("call_1"), question()));
+    let Some(Err(ElicitationReply::Unanswered { reason })) = &play.effects.elicited else {
+        panic!("{:?}", play.effects.elicited)
+    };
     assert!(reason.contains("max_parked_calls"), "{reason}");
 }
 
@@ -566,9 +555,9 @@ fn a_call_whose_tool_has_gone_while_it_waited_is_settled_when_it_does_not_come_b
     play.transcript.clear();
     play.answer(vec![decision("call_1", true)]);
     assert!(play.run.waits_for_tools() && !play.run.is_waiting());
-    play.tell("nothing has come", Run::find_tools);
+    play.apply("nothing has come", Event::ToolsChanged);
     play.now = play.run.tools_missed(play.scene.limits.tool_timeout).unwrap();
-    play.tell("it is missed", Run::give_up_on_tools).check(expect![[r#"
+    play.apply("it is missed", Event::ToolsMissed).check(expect![[r#"
         > answered call_1 yes
         save
         execute call_2
@@ -586,7 +575,7 @@ fn what_was_shown_by_a_call_that_ran_while_the_process_ended_leaves_its_place_to
     play.calls(&[("again", "{}")]);
     let call = ToolCallId::new("call_1");
     let saved = play.log.len();
-    play.tell("call_1 shows", |run, _, effects| run.report(&call, json!({"progress": 1}), effects));
+    play.apply("call_1 shows", Event::Reported(vec![(call, json!({"progress": 1}))]));
     let (shown, _) = play.log.last().cloned().unwrap();
     play.log.truncate(saved);
     play.run.state.seq = play.log.last().unwrap().0;
@@ -622,16 +611,13 @@ fn a_call_that_runs_again_after_a_crash_is_not_forgotten_because_its_readers_wer
 fn half_a_step_is_never_saved() {
     let mut play = Play::new();
     play.hear(ModelEvent::CallStart { key: 0, tool: "time".into() });
-    play.tell("followed", |run, context, effects| {
-        run.follow_on(Profile::V5, Duration::ZERO, context.now, effects);
-        assert!(effects.save && !run.is_saved_by(effects));
-    });
-    play.tell("finished", |run, context, effects| {
-        run.hear(finished(), context, effects);
-        assert!(run.is_checking() && !run.is_saved_by(effects));
-        check_inputs(run, context, effects);
-        assert!(run.is_saved_by(effects));
-    });
+    play.apply("followed", Event::Followed { profile: Profile::V5, hold: Duration::ZERO });
+    assert!(play.effects.save && !play.run.is_saved_by(&play.effects));
+    let context = play.scene.context(play.now);
+    let mut effects = play.run.apply(Event::Model(vec![finished()]), &context);
+    assert!(play.run.is_checking() && !play.run.is_saved_by(&effects));
+    check_inputs(&mut play.run, &context, &mut effects);
+    assert!(play.run.is_saved_by(&effects));
 }
 
 #[test]
@@ -704,15 +690,14 @@ fn nothing_is_decided_about_a_step_before_its_inputs_are_checked() {
     let mut play = Play::new();
     play.hear(ModelEvent::CallStart { key: 0, tool: "where".into() });
     play.hear(ModelEvent::CallDelta { key: 0, arguments: r#"{"n":1}"#.into() });
-    let mut effects = Effects::default();
-    play.run.hear(finished(), &play.scene.context(play.now), &mut effects);
+    let effects = play.run.apply(Event::Model(vec![finished()]), &play.scene.context(play.now));
     assert!(play.run.is_checking() && effects.publish.is_empty() && !effects.save);
     // It is stopped meanwhile: what comes of the checks is too late.
     play.transcript.clear();
     play.end(Ending::Stopped);
     let checks: Vec<_> = effects.check.into_iter().map(|(call, _)| (call, Ok(()))).collect();
     play.transcript.clear();
-    play.tell("checked", |run, context, effects| run.checked(checks, context, effects));
+    play.apply("checked", Event::InputsChecked(checks));
     play.check(expect![[r#"
         > checked
     "#]]);

@@ -151,9 +151,7 @@ impl World {
                 self.hear(vec![ModelEvent::Finished { reason: FinishReason::ContentFilter, usage: None }]);
             }
             Move::Checks => self.checks(),
-            Move::ModelFails if self.listens() => {
-                self.ends(Ending::Failed(ModelError::Timeout));
-            }
+            Move::ModelFails if self.listens() => self.apply(Event::ModelFailed(ModelError::Timeout)),
             Move::ModelFails => {}
             Move::Answers { nth, how, by_question } => self.answer_nth(nth, how, by_question),
             Move::AnswersAll { approved } => self.answer_all(approved),
@@ -161,13 +159,13 @@ impl World {
             Move::Settles { nth, how } => self.settle(nth, how),
             Move::Reports { nth } => {
                 let Some(call) = self.job(nth) else { return };
-                self.tell(|run, _, effects| run.report(&call, json!({"done": 1}), effects));
+                self.apply(Event::Reported(vec![(call, json!({"done": 1}))]));
             }
             Move::Asks { nth } => self.ask(nth),
             Move::Withdraws { nth } => {
                 let asked = self.run.elicited.iter().rev().nth(nth).map(|elicited| elicited.id.clone());
                 let Some(id) = asked else { return };
-                self.tell(|run, context, effects| run.withdraw(&id, context, effects));
+                self.apply(Event::Withdrawn(id));
             }
             Move::TurnComes => {
                 self.lines_move();
@@ -175,7 +173,7 @@ impl World {
             Move::MissesTurn { nth } => {
                 let Some(live) = self.live.as_mut().filter(|live| nth < live.places.len()) else { return };
                 let (call, _) = live.places.remove(nth);
-                self.tell(|run, context, effects| run.miss_turn(&call, context, effects));
+                self.apply(Event::LockTimedOut(call, ToolError::new(ErrorType::Timeout, "others use it")));
             }
             Move::StrangerComes { n } => {
                 let place = self.lines.queue(ResourceKey {
@@ -200,9 +198,9 @@ impl World {
                 self.now += SignedDuration::from_secs(seconds);
                 self.keep_time();
             }
-            Move::FollowsOn { profile } if self.live.is_some() => self.tell(|run, context, effects| {
-                run.follow_on(profile, Duration::from_secs(60), context.now, effects)
-            }),
+            Move::FollowsOn { profile } if self.live.is_some() => {
+                self.apply(Event::Followed { profile, hold: Duration::from_secs(60) });
+            }
             Move::FollowsOn { .. } => {}
             Move::ReaderComesBack => self.reader_comes_back(),
             Move::RulesChange { gate, chain, severe, missing } => {
@@ -226,7 +224,7 @@ impl World {
         let Some(live) = &mut self.live else { return };
         let checks = std::mem::take(&mut live.checks);
         let results = checks.iter().map(|(call, check)| (call.clone(), CHECKER.check_here(check))).collect();
-        self.tell(|run, context, effects| run.checked(results, context, effects));
+        self.apply(Event::InputsChecked(results));
     }
 
     fn listens(&self) -> bool {
@@ -237,13 +235,10 @@ impl World {
         if !self.listens() {
             return;
         }
-        let mut heard = Effects::default();
-        for event in events {
-            if matches!(event, ModelEvent::Finished { .. }) {
-                self.facts.gates.insert(self.run.state.step, self.scene.rules.gate);
-            }
-            self.run.hear(event, &self.scene.context(self.now), &mut heard);
+        if events.iter().any(|event| matches!(event, ModelEvent::Finished { .. })) {
+            self.facts.gates.insert(self.run.state.step, self.scene.rules.gate);
         }
+        let heard = self.decide(Event::Model(events));
         if let Some(live) = &mut self.live {
             live.listens = self.run.state.phase == Phase::Speaking && !heard.ask && !self.run.is_checking();
         }
@@ -251,14 +246,14 @@ impl World {
     }
 
     pub fn ends(&mut self, ending: Ending) {
-        self.tell(|run, context, effects| run.end(ending, context, effects));
+        self.apply(Event::Ended(ending));
     }
 
     fn is_superseded(&mut self) {
         let outputs: Vec<_> =
             self.run.pending().map(|call| output(call.id.as_str(), json!(5))).take(1).collect();
         if self.live.is_some() {
-            self.tell(|run, context, effects| run.supersede(&outputs, context, effects));
+            self.apply(Event::Superseded(outputs));
         }
     }
 
@@ -268,15 +263,13 @@ impl World {
             return;
         }
         if self.run.first_question_ends().is_some_and(|ends| ends <= self.now) {
-            self.tell(Run::end_questions);
+            self.apply(Event::QuestionTimedOut);
         } else if self.run.is_expired(self.now) {
             self.ends(Ending::Expired);
         } else if self.tools_are_missed() {
-            self.tell(Run::give_up_on_tools);
+            self.apply(Event::ToolsMissed);
         } else if self.run.hold_ends().is_some_and(|ends| ends <= self.now) {
-            self.tell(|run, context, effects| {
-                run.let_go(context, effects);
-            });
+            self.apply(Event::HoldEnded);
         }
     }
 
@@ -289,7 +282,7 @@ impl World {
     fn look_for_tools(&mut self) {
         if self.live.is_some() && self.run.waits_for_tools() {
             self.goes_by_what_is_new();
-            self.tell(Run::find_tools);
+            self.apply(Event::ToolsChanged);
         }
     }
 

@@ -3,7 +3,7 @@
 use fermata_protocol::ElicitAction;
 use fermata_tools::{Elicitation, ErrorType, ValidAnswer};
 
-use super::{super::*, world::World};
+use super::{super::super::answers::Validation, super::*, world::World};
 
 impl World {
     // === answers ===
@@ -53,34 +53,32 @@ impl World {
         self.answer(vec![Answer { of, kind: AnswerKind::Elicited { action, content } }]);
     }
 
-    /// As the driver: judged as a whole, taken out of the lot, taken; what was acknowledged is the same when it comes again.
+    /// As the active run: the answers are validated as a whole, taken from the pending calls and applied; what was acknowledged is the same when it comes again.
     pub fn answer(&mut self, answers: Vec<Answer>) {
         if self.live.is_none() {
             return;
         }
         let before = (self.run.calls.clone(), self.run.snapshot());
-        let judged = self.run.judge(&answers, &self.scene.context(self.now));
-        assert_eq!((self.run.calls.clone(), self.run.snapshot()), before, "a judgement changed something");
-        let Ok(taken) = judged else { return };
+        let valid = self.run.validate(&answers, &self.scene.context(self.now));
+        assert_eq!((self.run.calls.clone(), self.run.snapshot()), before, "a validation changed something");
+        let Ok(Validation { answers: valid, .. }) = valid else { return };
         let checks = self.run.inputs_to_check(&answers, &self.scene.context(self.now));
         if checks.iter().any(|(check, _)| CHECKER.check_here(check).is_err()) {
             return;
         }
-        if taken.answers.is_empty() && taken.elicited.is_empty() {
+        if valid.calls.is_empty() && valid.elicitations.is_empty() {
             return;
         }
         let driven = self.live.as_mut().unwrap();
-        for (place, _) in &taken.answers {
+        for (place, _) in &valid.calls {
             assert!(driven.pending_calls.remove(&self.run.calls[*place].id), "an answered call had no place");
         }
-        let about: Vec<_> = taken
-            .answers
+        let about: Vec<_> = valid
+            .calls
             .iter()
             .map(|(place, kind)| (self.run.calls[*place].id.clone(), kind.clone()))
             .collect();
-        self.tell(|run, context, effects| {
-            run.take(taken.answers, taken.elicited, Given::Aside, context, effects)
-        });
+        self.apply(Event::Answered(valid, Given::Aside));
         if self.live.is_none() {
             // The process died around it, or the run is over: whether it was acknowledged is not known.
             return;
@@ -109,7 +107,7 @@ impl World {
         };
         // The lock is given back when the outcome is on its way.
         self.live.as_mut().unwrap().jobs.remove(nth);
-        self.tell(|run, context, effects| run.settle(&call, outcome, context, effects));
+        self.apply(Event::Settled(call, outcome));
     }
 
     pub fn ask(&mut self, nth: usize) {
@@ -121,9 +119,8 @@ impl World {
             server: None,
             other_candidates: Vec::new(),
         };
-        let mut effects = Effects::default();
-        let id = self.run.elicit(&call, question, &self.scene.context(self.now), &mut effects);
-        if let (Some(live), Ok(id)) = (&mut self.live, id) {
+        let mut effects = self.decide(Event::Elicits(call.clone(), question));
+        if let (Some(live), Some(Ok(id))) = (&mut self.live, effects.elicited.take()) {
             live.questions.insert(id, call);
         }
         self.perform(effects);
@@ -137,9 +134,10 @@ impl World {
             let Some(lock) = live.places[nth].1.turn() else { continue };
             let (call, _) = live.places.remove(nth);
             live.lock(&call, lock);
-            let mut effects = Effects::default();
-            self.run.take_turn(&call, &self.scene.context(self.now), &mut effects);
-            if !effects.execute.contains(&call) {
+            let effects = self.decide(Event::LockGranted(call.clone()));
+            if !effects.execute.contains(&call)
+                && let Some(live) = &mut self.live
+            {
                 live.unlock(&call);
             }
             self.perform(effects);

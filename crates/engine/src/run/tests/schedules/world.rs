@@ -133,13 +133,13 @@ impl World {
             let Some(saved) = &self.saved else {
                 self.live = Some(Live::default());
                 self.run = Run::new(request(), self.now);
-                self.tell(|run, _, effects| *effects = run.begin());
+                self.apply(Event::Begun);
                 continue;
             };
             let (saved, log) = saved.load();
             self.live = Some(Live { saved: log.len(), log, ..Live::default() });
             self.run = Run::restore(saved).unwrap();
-            self.tell(|run, context, effects| *effects = run.resume(context));
+            self.apply(Event::Resumed);
         }
     }
 
@@ -148,10 +148,14 @@ impl World {
         (self.scene.rules, self.scene.toolbox) = self.next.clone();
     }
 
-    /// Lets the run decide something and does what it says.
-    pub fn tell(&mut self, decision: impl FnOnce(&mut Run, &Context<'_>, &mut Effects)) {
-        let mut effects = Effects::default();
-        decision(&mut self.run, &self.scene.context(self.now), &mut effects);
+    /// Has the run decide what follows from an event.
+    pub fn decide(&mut self, event: Event) -> Effects {
+        self.run.apply(event, &self.scene.context(self.now))
+    }
+
+    /// Has the run decide what follows from an event, and performs it.
+    pub fn apply(&mut self, event: Event) {
+        let effects = self.decide(event);
         self.perform(effects);
     }
 
@@ -273,7 +277,7 @@ impl World {
                 continue;
             };
             live.locks.insert(call.clone(), lock);
-            self.run.take_turn(&call, &self.scene.context(self.now), effects);
+            effects.append(self.run.apply(Event::LockGranted(call.clone()), &self.scene.context(self.now)));
             assert!(effects.execute.contains(&call), "{call} keeps a lock for nothing");
         }
     }
