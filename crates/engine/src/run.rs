@@ -8,6 +8,7 @@
 //! Invariants: nothing is published before `start` or after `finish`; every text part is closed before `finish-step`; no call of a
 //! step runs while one of them waits for a decision; a call that has its outcome never changes again.
 
+mod activity;
 mod answers;
 mod elicit;
 mod ending;
@@ -37,6 +38,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub(crate) use activity::Activity;
 pub(crate) use answers::{Given, Rejected};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
@@ -93,11 +95,9 @@ pub(crate) struct RunState {
     /// The place in the log of the newest chunk; 0 before the first.
     pub seq: u64,
     pub usage: Option<Usage>,
-    pub marks: Vec<Mark>,
-    /// Since when the hold counts, while nothing of the run is at work.
-    pub parked_since: Option<Timestamp>,
-    /// Whether the readers were sent away while something waits.
-    pub let_go: bool,
+    pub marks: Vec<Checkpoint>,
+    #[serde(flatten)]
+    pub activity: Activity,
     texts: u32,
 }
 
@@ -115,12 +115,12 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// A place in the log at which the run was parked: from here on a client that posts the message again has seen nothing.
+/// A position in the log at which the run waited: a client that posts the message again has seen nothing that comes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Mark {
+pub(crate) struct Checkpoint {
     pub step: u32,
     pub seq: u64,
-    /// Whether the gate was open there.
+    /// `true` if the gate was open.
     pub open: bool,
 }
 
@@ -213,6 +213,13 @@ pub(crate) struct Effects {
 // === impl Effects ===
 
 impl Effects {
+    /// Returns whether the readers are shown partial outputs and nothing else. Those are not saved by themselves.
+    fn publishes_only_partial_outputs(&self) -> bool {
+        let is_partial =
+            |chunk: &UiChunk| matches!(chunk, UiChunk::ToolOutputAvailable { preliminary: Some(true), .. });
+        !self.publish.is_empty() && self.publish.iter().all(|(_, chunk)| is_partial(chunk))
+    }
+
     /// Adds the effects of the next event, which are to be performed together with these.
     pub fn append(&mut self, next: Self) {
         let Self {
@@ -275,8 +282,7 @@ impl Run {
             seq: 0,
             usage: None,
             marks: Vec::new(),
-            parked_since: None,
-            let_go: false,
+            activity: Activity::Working,
             texts: 0,
         };
         Self {
@@ -344,8 +350,6 @@ impl Run {
                 }
                 self.withdraw_orphans(&mut effects);
                 self.take_up_calls(context, &mut effects);
-                self.complete_step_if_settled(context, &mut effects);
-                self.mark_parked(context.now);
             }
             Phase::Over => {}
         }
@@ -421,7 +425,7 @@ impl Run {
 
     /// Whether nobody follows it and nothing of it lives in this process only: what was saved is all there is.
     pub fn may_rest(&self) -> bool {
-        self.state.let_go && !self.is_bound()
+        self.is_detached() && !self.is_bound()
     }
 
     /// When the first of what waits for somebody expires.
@@ -434,12 +438,6 @@ impl Run {
         let calls = self.calls.iter().filter(|call| call.awaits_answer());
         let questions = self.elicitations().filter(|asked| asked.expiry_ends == ExpiryEnds::Run);
         calls.filter_map(|call| call.expires).chain(questions.map(|asked| asked.expires)).min()
-    }
-
-    /// When the readers are sent away, unless somebody answers; `None` while something is at work.
-    pub fn hold_ends(&self) -> Option<Timestamp> {
-        let since = self.state.parked_since.filter(|_| !self.state.let_go)?;
-        Some(later(since, self.state.hold))
     }
 
     /// The calls that wait for somebody.
@@ -487,34 +485,10 @@ impl Run {
     fn begin_step(&mut self, effects: &mut Effects) {
         self.state.step += 1;
         self.state.phase = Phase::Speaking;
-        self.state.parked_since = None;
-        self.state.let_go = false;
+        self.state.activity = Activity::Working;
         self.publish(effects, UiChunk::StartStep);
         effects.save = true;
         effects.ask = true;
-    }
-
-    /// Notes that the run is parked from here on, where it is.
-    fn mark_parked(&mut self, now: Timestamp) {
-        let mark =
-            Mark { step: self.state.step, seq: self.state.seq, open: self.state.phase == Phase::Working };
-        if !self.is_waiting() {
-            // What is at work is not to be forgotten, whoever was sent away before it began again.
-            self.state.let_go = false;
-            self.state.parked_since = None;
-            // A page may answer its own call by posting, whatever else of the step is at work: once is enough for it to find its place.
-            let is_known = |known: &Mark| (known.step, known.open) == (mark.step, mark.open);
-            if self.step_calls().any(Call::awaits_answer) && !self.state.marks.iter().any(is_known) {
-                self.state.marks.push(mark);
-            }
-            return;
-        }
-        if self.state.marks.last() != Some(&mark) {
-            self.state.marks.push(mark);
-        }
-        if self.state.parked_since.is_none() {
-            self.state.parked_since = Some(now);
-        }
     }
 }
 

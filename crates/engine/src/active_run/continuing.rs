@@ -33,7 +33,7 @@ impl ActiveRun {
         if answers.is_empty() && (has_all || !claims_settled_call(&self.run.snapshot(), &shown)) {
             return Err(SubmitError::nothing_new());
         }
-        if !answers.is_empty() && self.run.state.let_go && !self.run.state.hold.is_zero() {
+        if !answers.is_empty() && self.run.is_detached() && !self.run.state.hold.is_zero() {
             tracing::info!(
                 chat = %self.record.chat,
                 run = %self.run.id,

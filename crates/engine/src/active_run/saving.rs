@@ -90,7 +90,7 @@ impl ActiveRun {
                 state: serde_json::to_value(&run.state).map_err(corrupt)?,
                 expires: run.expires(),
                 waiting: run.is_waiting(),
-                let_go: run.state.let_go,
+                let_go: run.is_detached(),
                 questions: run.elicitations().count(),
                 // Repeated each time, because another instance may have been told meanwhile that the run has no owner.
                 driver: owner,
@@ -128,7 +128,7 @@ fn keeps_message(run: &crate::run::Run, effects: &Effects) -> bool {
             | Ending::CrashLoop
             | Ending::ToolFailed { .. },
         ) => run.has_content(),
-        None => run.state.let_go,
+        None => run.is_detached(),
     }
 }
 

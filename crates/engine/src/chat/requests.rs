@@ -61,7 +61,7 @@ impl Handle for Resume {
         actor.activate().await?;
         let Chat::Active(active) = &mut actor.state else { return Ok(None) };
         active.claim().await?;
-        if active.run.state.let_go {
+        if active.run.is_detached() {
             return Ok(None);
         }
         let profile = active.record.profile;
@@ -83,7 +83,7 @@ impl Handle for Rejoin {
         };
         active.claim().await?;
         let Some(start) = active.log.log().go_on_after(profile, position) else { return Ok(None) };
-        let reader = if active.run.state.let_go {
+        let reader = if active.run.is_detached() {
             // The other readers were sent away before this one came.
             let mut left = active.log.reopen();
             left.end(goodbye());
@@ -119,7 +119,7 @@ impl Handle for View {
         let (store, chat, profile) = (&actor.services.store, &record.chat, record.profile);
         let (left_out, newer) = match actor.active() {
             // Its message is in the record, and decisions have come since the readers were sent away.
-            Some(active) if active.run.state.let_go => (None, Some(active.run.snapshot())),
+            Some(active) if active.run.is_detached() => (None, Some(active.run.snapshot())),
             Some(active) => (Some(active.run.message.clone()), None),
             None => (None, None),
         };

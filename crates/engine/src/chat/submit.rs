@@ -33,7 +33,7 @@ impl Handle for Box<Submission> {
             messages = services.store.messages(&actor.mailbox.chat).await?;
             // If the readers were sent away, the run's message is among the chat's like any other.
             let writing = match actor.active() {
-                Some(active) if !active.run.state.let_go => Some(&active.run.message),
+                Some(active) if !active.run.is_detached() => Some(&active.run.message),
                 Some(_) | None => None,
             };
             plan(&self.body, &messages, writing, &*services.ids)?

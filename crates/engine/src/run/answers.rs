@@ -166,7 +166,6 @@ impl Run {
         for (place, policy_decision) in denied {
             self.settle_as_denied(place, policy_decision, context, effects);
         }
-        self.go_on(context, effects);
     }
 
     fn call_of(&self, about: Found) -> usize {
@@ -316,7 +315,6 @@ impl Run {
         for place in denied.into_iter().filter(|_| was_open) {
             self.show_denial_by_person(place, effects);
         }
-        self.go_on(context, effects);
     }
 
     /// A person has edited what would run: it waits for them as edited, until what they said about it counts.

@@ -88,7 +88,6 @@ impl Run {
         });
         self.show_elicitation(self.elicited.len() - 1, effects);
         effects.save = true;
-        self.mark_parked(context.now);
         Ok(id)
     }
 
@@ -112,7 +111,6 @@ impl Run {
                 self.withdraw_nth(nth, Some(reason), effects);
             }
         }
-        self.mark_parked(context.now);
     }
 
     /// The questions that wait for an answer.
@@ -163,11 +161,10 @@ impl Run {
     }
 
     /// The tool does not want to know any more.
-    pub(super) fn withdraw(&mut self, id: &ElicitationId, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn withdraw(&mut self, id: &ElicitationId, effects: &mut Effects) {
         let Some(nth) = self.elicited.iter().position(|elicited| elicited.id == *id) else { return };
         if self.elicited[nth].state == ElicitState::Pending && self.state.phase != Phase::Over {
             self.withdraw_nth(nth, None, effects);
-            self.mark_parked(context.now);
         }
     }
 

@@ -3,9 +3,7 @@
 //! A run that ended must leave no stock client that posts again by itself: every open call gets an outcome, the message never ends
 //! in a step of calls, and `finish` carries metadata.
 
-use std::time::Duration;
-
-use fermata_protocol::{Answer, FinishReason, Profile, UiChunk, UiPart};
+use fermata_protocol::{Answer, FinishReason, UiChunk, UiPart};
 use fermata_tools::{Call, CallState, Cancelled, ErrorType};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -152,7 +150,6 @@ impl Run {
 
     fn close(&mut self, ending: Ending, effects: &mut Effects) {
         self.state.phase = Phase::Over;
-        self.state.parked_since = None;
         effects.save = true;
         effects.ask = false;
         effects.over = Some(ending);
@@ -200,19 +197,9 @@ impl Run {
         metadata
     }
 
-    /// Sends the readers away while calls wait.
-    pub(super) fn let_go(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase == Phase::Deciding && self.state.profile != Profile::V5 {
-            self.ask_for_withheld_calls(context, effects);
-        }
-        self.state.let_go = true;
-        self.mark_parked(context.now);
-        effects.save = true;
-    }
-
     /// A call that is neither asked nor settled keeps a stock client from ever posting again, so it is asked about too; the gate does
     /// not wait for that answer.
-    fn ask_for_withheld_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn ask_for_withheld_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
             if *self.calls[place].state() == CallState::Scheduled
                 && self.calls[place].approval_request.is_none()
@@ -221,21 +208,6 @@ impl Run {
                 effects.park.push(self.calls[place].id.clone());
             }
         }
-    }
-
-    /// A client goes on reading with a version and a hold of its own; the hold counts anew.
-    pub(super) fn follow_on(
-        &mut self,
-        profile: Profile,
-        hold: Duration,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) {
-        self.state.profile = profile;
-        self.state.hold = hold;
-        self.state.let_go = false;
-        self.state.parked_since = self.state.parked_since.map(|_| now);
-        effects.save = true;
     }
 
     /// Whether a waiting call's time is over.

@@ -94,18 +94,19 @@ impl Run {
             Event::Elicits(call, question) => {
                 out.elicited = Some(self.elicit(&call, question, context, out));
             }
-            Event::Withdrawn(id) => self.withdraw(&id, context, out),
+            Event::Withdrawn(id) => self.withdraw(&id, out),
             Event::Settled(call, outcome) => self.settle(&call, outcome, context, out),
             Event::Answered(answers, given) => self.apply_answers(answers, given, context, out),
             Event::ApprovalsDenied(denied) => self.deny_approved(denied, context, out),
             Event::ToolsChanged => self.find_tools(context, out),
             Event::ToolsMissed => self.give_up_on_tools(context, out),
             Event::QuestionTimedOut => self.end_questions(context, out),
-            Event::HoldEnded => self.let_go(context, out),
-            Event::Followed { profile, hold } => self.follow_on(profile, hold, context.now, out),
+            Event::HoldEnded => self.detach_readers(context, out),
+            Event::Followed { profile, hold } => self.attach_reader(profile, hold, context, out),
             Event::Superseded(outputs) => self.supersede(&outputs, context, out),
             Event::Ended(ending) => self.end(ending, context, out),
         }
+        self.advance(context, &mut effects);
         effects
     }
 }

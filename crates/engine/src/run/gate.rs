@@ -11,7 +11,7 @@ use fermata_tools::{
 };
 use serde_json::Value;
 
-use super::{Context, Effects, Phase, Run, later, speaking::MadeCall};
+use super::{Activity, Context, Effects, Phase, Run, later, speaking::MadeCall};
 use crate::step_collector::InvalidArguments;
 
 /// What a person is told who is asked because of `chain`.
@@ -37,7 +37,6 @@ impl Run {
                 self.ask_person(place, context, effects);
             }
         }
-        self.go_on(context, effects);
     }
 
     /// Takes one call as the model made it, and rules on it.
@@ -261,23 +260,10 @@ impl Run {
         self.publish(effects, chunk);
     }
 
-    /// Lets run what may run now, and ends the step where nothing of it is left.
-    pub(super) fn go_on(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        match self.state.phase {
-            Phase::Deciding if !self.step_calls().any(Call::awaits_approval) => {
-                self.open_gate(context, effects)
-            }
-            Phase::Working => self.start_decided(context, effects),
-            Phase::Deciding | Phase::Speaking | Phase::Over => {}
-        }
-        self.complete_step_if_settled(context, effects);
-        self.mark_parked(context.now);
-    }
-
-    fn open_gate(&mut self, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn open_gate(&mut self, context: &Context<'_>, effects: &mut Effects) {
         self.state.phase = Phase::Working;
-        self.state.parked_since = None;
-        self.state.let_go = false;
+        // The hold begins anew with what waits behind the gate.
+        self.state.activity = Activity::Working;
         effects.save = true;
         for place in self.step_places() {
             self.withdraw_question(place, effects);
@@ -286,7 +272,7 @@ impl Run {
         self.start_decided(context, effects);
     }
 
-    fn start_decided(&mut self, context: &Context<'_>, effects: &mut Effects) {
+    pub(super) fn start_decided(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
             let call = &self.calls[place];
             if *call.state() == CallState::Scheduled && !call.has_passed {

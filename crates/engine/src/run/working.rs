@@ -84,7 +84,6 @@ impl Run {
                 self.stand_in_line(place, context, effects);
             }
         }
-        self.go_on(context, effects);
     }
 
     /// The calls that have waited longest for their tools have waited long enough, and fail.
@@ -116,7 +115,7 @@ impl Run {
             return;
         }
         if self.deny_by_newest_rules(place, context, effects) {
-            return self.go_on(context, effects);
+            return;
         }
         self.execute(place, context, effects);
     }
@@ -152,7 +151,8 @@ impl Run {
     /// What becomes of a step's calls whose process ended: those that may be repeated run again, the others have failed.
     pub(super) fn take_up_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
         for place in self.step_places() {
-            if self.state.phase == Phase::Working && *self.calls[place].state() == CallState::Scheduled {
+            let call = &self.calls[place];
+            if *call.state() == CallState::Scheduled && call.has_passed {
                 self.stand_in_line(place, context, effects);
             } else if is_at_work(&self.calls[place]) {
                 self.take_up_call(place, context, effects);
@@ -189,7 +189,6 @@ impl Run {
         };
         if self.deny_by_newest_rules(place, context, effects) {
             self.withdraw_elicitations(place, effects);
-            self.go_on(context, effects);
             return false;
         }
         self.change(place, CallState::Executing, context, effects);
@@ -232,11 +231,10 @@ impl Run {
                 self.fail(place, error, context, effects);
                 if strategy == ErrorStrategy::FailRun {
                     let tool = self.calls[place].tool.clone();
-                    return self.end(Ending::ToolFailed { tool, error_type }, context, effects);
+                    self.end(Ending::ToolFailed { tool, error_type }, context, effects);
                 }
             }
         }
-        self.go_on(context, effects);
     }
 
     /// What the model is told to do about a call of this run that failed, besides what went wrong. Of a browser's call only the page

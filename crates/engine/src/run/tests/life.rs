@@ -385,9 +385,9 @@ fn an_answer_after_the_stream_was_let_go_opens_it_again_whatever_the_gate() {
         let mut play = Play::with(|rules| Rules { gate, ..rules });
         play.calls(&[("note", "{}"), ("where", "{}")]);
         play.let_go();
-        assert!(play.run.state.let_go);
+        assert!(play.run.is_detached());
         play.answer(vec![decision("call_1", true)]);
-        assert!(!play.run.state.let_go, "{gate:?}: the call runs, and must not be forgotten");
+        assert!(!play.run.is_detached(), "{gate:?}: the call runs, and must not be forgotten");
     }
 }
 
@@ -602,9 +602,9 @@ fn a_question_that_nobody_needs_any_more_takes_no_answer_while_its_call_is_in_li
 fn a_call_that_runs_again_after_a_crash_is_not_forgotten_because_its_readers_were_sent_away() {
     let mut play = Play::new();
     play.calls(&[("again", "{}")]).asks("call_1").let_go();
-    assert!(play.run.state.let_go && play.run.is_bound());
+    assert!(play.run.is_detached() && play.run.is_bound());
     play.dies();
-    assert!(!play.run.state.let_go && !play.run.is_bound());
+    assert!(!play.run.is_detached() && !play.run.is_bound());
 }
 
 #[test]
@@ -783,4 +783,40 @@ fn an_answer_that_would_make_the_chat_too_large_is_refused_and_an_error_text_is_
     let kind = AnswerKind::Failure { error_text: "x".repeat(500) };
     play.answer(vec![Answer { of: AnswerTarget::Call(ToolCallId::new("call_1")), kind }]);
     assert_eq!(play.run.state.phase, Phase::Over, "the step was too much");
+}
+
+#[test]
+fn the_state_of_a_run_is_saved_in_the_form_of_earlier_versions() {
+    for activity in [
+        r#""parkedSince":null,"letGo":false"#,
+        r#""parkedSince":"1970-01-01T00:00:00Z","letGo":false"#,
+        r#""parkedSince":"1970-01-01T00:00:00Z","letGo":true"#,
+    ] {
+        let saved = format!(
+            r#"{{"profile":6,"hold":{{"secs":60,"nanos":0}},"phase":"deciding","step":1,"seq":5,"usage":null,"marks":[{{"step":1,"seq":5,"open":false}}],{activity},"texts":0}}"#
+        );
+        let state: RunState = serde_json::from_str(&saved).unwrap();
+        assert_eq!(serde_json::to_string(&state).unwrap(), saved);
+        let value = serde_json::to_value(&state).unwrap();
+        let state: RunState = serde_json::from_value(value).unwrap();
+        assert_eq!(serde_json::to_string(&state).unwrap(), saved);
+    }
+}
+
+#[test]
+fn the_hold_begins_when_the_run_waits_and_anew_for_a_client_that_comes_back() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("where", "{}")]);
+    assert_eq!(play.run.state.activity, Activity::Working);
+    play.now += SignedDuration::from_secs(1);
+    let since = play.now;
+    play.settle("call_1", Ok(json!("noon")));
+    assert_eq!(play.run.state.activity, Activity::Waiting { since });
+    play.now += SignedDuration::from_secs(60);
+    assert_eq!(play.run.hold_ends(), Some(play.now));
+    play.let_go();
+    assert_eq!(play.run.state.activity, Activity::Detached { since });
+    assert_eq!(play.run.hold_ends(), None);
+    play.apply("followed", Event::Followed { profile: Profile::V6, hold: Duration::from_secs(5) });
+    assert_eq!(play.run.state.activity, Activity::Waiting { since: play.now });
 }

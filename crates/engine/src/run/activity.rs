@@ -1,0 +1,143 @@
+//! Whether a run works, waits, or waits without readers, and from which time on.
+
+use std::time::Duration;
+
+use fermata_protocol::Profile;
+use fermata_tools::Call;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Checkpoint, Context, Effects, Phase, Run, later};
+
+/// Whether a run works or waits. It is computed after each event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SavedActivity", into = "SavedActivity")]
+pub(crate) enum Activity {
+    /// Something of the run is at work, or the run is over.
+    Working,
+    /// The run continues only when somebody answers. Its readers are held from this time on.
+    Waiting { since: Timestamp },
+    /// The run continues only when somebody answers, and its readers were detached.
+    Detached { since: Timestamp },
+}
+
+/// The activity in the form that every version of the server reads.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SavedActivity {
+    parked_since: Option<Timestamp>,
+    let_go: bool,
+}
+
+// === impl Activity ===
+
+impl From<SavedActivity> for Activity {
+    fn from(saved: SavedActivity) -> Self {
+        match saved.parked_since {
+            None => Self::Working,
+            Some(since) if saved.let_go => Self::Detached { since },
+            Some(since) => Self::Waiting { since },
+        }
+    }
+}
+
+impl From<Activity> for SavedActivity {
+    fn from(activity: Activity) -> Self {
+        match activity {
+            Activity::Working => Self { parked_since: None, let_go: false },
+            Activity::Waiting { since } => Self { parked_since: Some(since), let_go: false },
+            Activity::Detached { since } => Self { parked_since: Some(since), let_go: true },
+        }
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Does what any event may have made possible: calls that may run begin, a step whose calls are all settled is completed, and it is
+    /// noted whether the run waits. Doing it again changes nothing.
+    pub(super) fn advance(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        match self.state.phase {
+            Phase::Deciding if !self.step_calls().any(Call::awaits_approval) => {
+                self.open_gate(context, effects);
+            }
+            Phase::Working => self.start_decided(context, effects),
+            Phase::Deciding | Phase::Speaking | Phase::Over => {}
+        }
+        self.complete_step_if_settled(context, effects);
+        let is_waiting = self.is_waiting();
+        if !effects.publishes_only_partial_outputs() {
+            self.note_checkpoint(is_waiting);
+        }
+        self.state.activity = match self.state.activity {
+            _ if !is_waiting => Activity::Working,
+            Activity::Working => Activity::Waiting { since: context.now },
+            Activity::Waiting { since } => Activity::Waiting { since },
+            Activity::Detached { since } => Activity::Detached { since },
+        };
+    }
+
+    /// Notes the current position of the log as one from which a client that answers can go on reading.
+    fn note_checkpoint(&mut self, is_waiting: bool) {
+        let checkpoint = Checkpoint {
+            step: self.state.step,
+            seq: self.state.seq,
+            open: self.state.phase == Phase::Working,
+        };
+        let is_known = if is_waiting {
+            self.state.marks.last() == Some(&checkpoint)
+        } else {
+            // A page may answer its own call by posting, whatever else of the step is at work: once is enough for it to find its place.
+            !self.step_calls().any(Call::awaits_answer)
+                || self
+                    .state
+                    .marks
+                    .iter()
+                    .any(|known| known.step == checkpoint.step && known.open == checkpoint.open)
+        };
+        if !is_known {
+            self.state.marks.push(checkpoint);
+        }
+    }
+
+    /// Returns whether the run waits for an answer and its readers were detached.
+    pub fn is_detached(&self) -> bool {
+        matches!(self.state.activity, Activity::Detached { .. })
+    }
+
+    /// Returns the time at which the readers are detached if nobody answers; `None` while something is at work.
+    pub fn hold_ends(&self) -> Option<Timestamp> {
+        match self.state.activity {
+            Activity::Waiting { since } => Some(later(since, self.state.hold)),
+            Activity::Working | Activity::Detached { .. } => None,
+        }
+    }
+
+    /// Detaches the readers while calls wait.
+    pub(super) fn detach_readers(&mut self, context: &Context<'_>, effects: &mut Effects) {
+        if self.state.phase == Phase::Deciding && self.state.profile != Profile::V5 {
+            self.ask_for_withheld_calls(context, effects);
+        }
+        if let Activity::Waiting { since } = self.state.activity {
+            self.state.activity = Activity::Detached { since };
+        }
+        effects.save = true;
+    }
+
+    /// Notes that a client goes on reading with a version and a hold of its own. The hold begins anew.
+    pub(super) fn attach_reader(
+        &mut self,
+        profile: Profile,
+        hold: Duration,
+        context: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        self.state.profile = profile;
+        self.state.hold = hold;
+        self.state.activity = match self.state.activity {
+            Activity::Working => Activity::Working,
+            Activity::Waiting { .. } | Activity::Detached { .. } => Activity::Waiting { since: context.now },
+        };
+        effects.save = true;
+    }
+}
