@@ -35,7 +35,7 @@ use timers::{Timers, in_time};
 use crate::{
     model::{ModelError, ModelEvent},
     record::Record,
-    run::{Ending, Event, Phase, Run, goodbye, shutting_down},
+    run::{Ending, Event, Next, Phase, Run, goodbye, shutting_down},
     run_log::Writer,
     services::{OpenRun, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
@@ -57,8 +57,10 @@ pub(crate) struct ActiveRun {
     ownership: Ownership,
     /// The number of times that the run was resumed to be worked on since it last got on, as it is saved.
     attempts: u32,
-    /// Changes to the chat that are saved with the run's next commit.
+    /// Changes to the chat that a request has made; they are saved with what follows from the request.
     unsaved: Vec<Change>,
+    /// `false` if the run was saved by an earlier version, which kept the settings in the state.
+    settings_are_saved: bool,
     /// The other messages of the chat, while the model may need them; they are read when they are needed and are not here.
     history: Option<Vec<UiMessage>>,
     step: StepWork,
@@ -155,6 +157,7 @@ impl ActiveRun {
             ownership,
             attempts: 0,
             unsaved: Vec::new(),
+            settings_are_saved: true,
             history: None,
             step: StepWork::None,
             pending: PendingCalls::new(),
@@ -278,7 +281,9 @@ impl ActiveRun {
         if let Some(error) = failure {
             effects.append(self.decide(Event::ModelFailed(error)));
         }
-        let has_ended = self.run.state.phase != Phase::Speaking || effects.ask || self.run.is_checking();
+        let has_ended = self.run.state.phase != Phase::Speaking
+            || effects.after.next == Next::AskModel
+            || self.run.is_checking();
         if has_ended {
             if matches!(self.step, StepWork::Model(_)) {
                 // The request to the model ends here.
@@ -382,7 +387,7 @@ impl ActiveRun {
     /// Ends the log after the chat was deleted: nothing of it is saved any more, but readers that are left waiting would post again.
     pub fn end_deleted(mut self) {
         let effects = self.decide(Event::Ended(Ending::Stopped));
-        self.log.stage(&effects.publish);
+        self.log.stage(&effects.after.publish);
         self.log.publish();
         self.log.end(Vec::new());
     }

@@ -1,8 +1,6 @@
 //! One assistant message being made: every decision about it, and no I/O.
 //!
-//! The driver tells the run what happened and does what the returned [`Effects`] say, in their order: save, then start or park
-//! calls, then publish. So whatever a reader has seen is saved if it had to be, and a browser that is fast meets a call that is
-//! parked already.
+//! The active run tells the run which [`Event`] has happened and performs the [`Effects`] that follow from it.
 //!
 //! What is deliberately absent: time (events bring it), ids (the [`Context`] makes them), the log's bytes, the model.
 //! Invariants: nothing is published before `start` or after `finish`; every text part is closed before `finish-step`; no call of a
@@ -10,6 +8,7 @@
 
 mod activity;
 mod answers;
+mod effects;
 mod elicit;
 mod ending;
 mod event;
@@ -28,18 +27,17 @@ use std::{
 };
 
 use fermata_protocol::{
-    AssembleError, Assembler, ElicitationId, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice,
-    UiChunk, UiMessage,
+    AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice, UiChunk,
+    UiMessage,
 };
-use fermata_tools::{
-    AuditEvent, Call, CallState, Check, ElicitationReply, Grant, Grants, Owner, Policy, ResourceKey, Toolbox,
-};
+use fermata_tools::{Call, CallState, Grants, Owner, Policy, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
 pub(crate) use answers::{Given, Rejected};
+pub(crate) use effects::{BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, goodbye, shutting_down};
@@ -82,7 +80,7 @@ pub(crate) struct RunSettings {
 }
 
 /// What of a run is saved as one piece each time; the calls, the log and the message are saved apart, as they grow.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunState {
     /// Of which the major version is saved, which is all that the run goes by and that earlier versions read.
@@ -171,96 +169,6 @@ pub(crate) struct Context<'a> {
     pub address: Option<IpAddr>,
 }
 
-/// What is to be done, in this order: check; stand in line; save; release, park and execute; publish; reply to tools; ask or end.
-#[derive(Debug, Default)]
-pub(crate) struct Effects {
-    /// Inputs that the model has made, to be checked before anything is decided about their calls: [`Event::InputsChecked`] tells what came of it.
-    pub check: Vec<(ToolCallId, Check)>,
-    /// Something was promised or decided: the run and the changed calls are saved before anything else is done.
-    pub save: bool,
-    /// Calls that changed, as places in [`Run::calls`].
-    pub changed: BTreeSet<usize>,
-    /// Calls that a person has decided about just now, as places in [`Run::calls`].
-    pub confirmed: Vec<usize>,
-    /// Tools that are allowed for always from now on.
-    pub grants: Vec<(String, Grant)>,
-    /// What is noted of decisions for ever.
-    pub audit: Vec<AuditEvent>,
-    /// Calls that no longer wait although nobody answered them.
-    pub release: Vec<ToolCallId>,
-    /// Calls that wait for somebody from now on.
-    pub park: Vec<ToolCallId>,
-    /// Calls that stand in line for what they use from now on, in the model's order.
-    pub queue: Vec<(ToolCallId, ResourceKey)>,
-    /// Calls that run from now on, in the model's order.
-    pub execute: Vec<ToolCallId>,
-    /// What tools are told that have asked the person something.
-    pub replies: Vec<(ElicitationId, ElicitationReply)>,
-    /// What the readers see, with its places in the log.
-    pub publish: Vec<(u64, UiChunk)>,
-    /// Whether the model is to be asked for the next step.
-    pub ask: bool,
-    /// Whether the run is over, and how.
-    pub over: Option<Ending>,
-    /// Whether something is saved with these effects that need not be done again if the process ends now.
-    pub is_progress: bool,
-    /// Whether the call of [`Event::Retries`] may run again.
-    pub retries: bool,
-    /// The id of the question of [`Event::Elicits`], or why it cannot be asked.
-    pub elicited: Option<Result<ElicitationId, ElicitationReply>>,
-}
-
-// === impl Effects ===
-
-impl Effects {
-    /// Returns whether the readers are shown partial outputs and nothing else. Those are not saved by themselves.
-    fn publishes_only_partial_outputs(&self) -> bool {
-        let is_partial =
-            |chunk: &UiChunk| matches!(chunk, UiChunk::ToolOutputAvailable { preliminary: Some(true), .. });
-        !self.publish.is_empty() && self.publish.iter().all(|(_, chunk)| is_partial(chunk))
-    }
-
-    /// Adds the effects of the next event, which are to be performed together with these.
-    pub fn append(&mut self, next: Self) {
-        let Self {
-            check,
-            save,
-            changed,
-            confirmed,
-            grants,
-            audit,
-            release,
-            park,
-            queue,
-            execute,
-            replies,
-            publish,
-            ask,
-            over,
-            is_progress,
-            retries,
-            elicited,
-        } = next;
-        self.check.extend(check);
-        self.save |= save;
-        self.changed.extend(changed);
-        self.confirmed.extend(confirmed);
-        self.grants.extend(grants);
-        self.audit.extend(audit);
-        self.release.extend(release);
-        self.park.extend(park);
-        self.queue.extend(queue);
-        self.execute.extend(execute);
-        self.replies.extend(replies);
-        self.publish.extend(publish);
-        self.ask = (self.ask || ask) && over.is_none();
-        self.over = over.or(self.over.take());
-        self.is_progress |= is_progress;
-        self.retries |= retries;
-        self.elicited = elicited.or(self.elicited.take());
-    }
-}
-
 // === impl Run ===
 
 impl Run {
@@ -339,14 +247,12 @@ impl Run {
             Phase::Speaking => {
                 // Readers may have seen more of the step than was saved; their places must not be taken for new ones.
                 self.state.seq += LOST_PLACES;
-                effects.save = true;
-                effects.ask = true;
+                effects.after.next = Next::AskModel;
             }
             Phase::Deciding | Phase::Working => {
                 if self.step_calls().any(is_at_work) {
                     // What a running call shows is never saved by itself, so the same holds of its reports.
                     self.state.seq += LOST_PLACES;
-                    effects.save = true;
                 }
                 self.withdraw_orphans(&mut effects);
                 self.take_up_calls(context, &mut effects);
@@ -367,28 +273,23 @@ impl Run {
         self.end(Ending::CrashLoop, context, effects);
     }
 
-    /// Whether something is saved with these effects that need not be done again if the process ends now. Taking up what another process
-    /// has left is not, unless a call of it has come to its end.
-    pub fn gets_on(&self, effects: &Effects, is_taken_up: bool) -> bool {
-        if is_taken_up {
-            return effects.changed.iter().any(|place| self.calls[*place].state().is_final());
+    /// Returns whether something is saved with these effects that need not be done again if the process ends now. Resuming a run is no
+    /// progress by itself, unless it settles a call.
+    pub fn is_progress(&self, effects: &Effects, is_recovery: bool) -> bool {
+        let calls = &effects.commit.calls;
+        if is_recovery {
+            return calls.iter().any(|place| self.calls[*place].state().is_final());
         }
-        effects.ask || !effects.changed.is_empty() || !effects.confirmed.is_empty()
+        effects.after.next == Next::AskModel || !calls.is_empty()
     }
 
     /// Opens the stream and asks the model for the first step.
     fn begin(&mut self) -> Effects {
-        let mut effects = Effects { save: true, ..Effects::default() };
+        let mut effects = Effects::default();
         let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
         self.publish(&mut effects, start);
         self.begin_step(&mut effects);
         effects
-    }
-
-    /// Whether the run and its log are saved with these effects. Not in the middle of the model's words: a step that is cut off is asked
-    /// for again, and must have left nothing.
-    pub fn is_saved_by(&self, effects: &Effects) -> bool {
-        effects.save && (self.state.phase != Phase::Speaking || effects.ask)
     }
 
     /// The message as it stands.
@@ -453,6 +354,12 @@ impl Run {
             .filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
     }
 
+    /// Returns a call to be changed, and notes that it is to be saved.
+    fn call_mut(&mut self, place: usize, effects: &mut Effects) -> &mut Call {
+        effects.commit.calls.insert(place);
+        &mut self.calls[place]
+    }
+
     fn step_calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| call.step == self.state.step)
     }
@@ -469,7 +376,7 @@ impl Run {
         }
         self.state.seq += 1;
         self.note_outcome(self.state.seq, &chunk);
-        effects.publish.push((self.state.seq, chunk));
+        effects.after.publish.push((self.state.seq, chunk));
     }
 
     fn note_outcome(&mut self, seq: u64, chunk: &UiChunk) {
@@ -487,8 +394,7 @@ impl Run {
         self.state.phase = Phase::Speaking;
         self.state.activity = Activity::Working;
         self.publish(effects, UiChunk::StartStep);
-        effects.save = true;
-        effects.ask = true;
+        effects.after.next = Next::AskModel;
     }
 }
 

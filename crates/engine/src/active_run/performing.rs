@@ -11,7 +11,7 @@ use crate::{
     call_executor::CallExecutor,
     prompt::{Asking, prompt},
     record::Record,
-    run::{Context, Effects, Ending, Event},
+    run::{BeforeCommit, Context, Effects, Ending, Event, Next},
     services::{LockRequest, PolicySnapshot, Services},
     store::StoreError,
 };
@@ -37,21 +37,21 @@ impl ActiveRun {
             let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
             effects.append(self.run.apply(event, &context));
             if let Some(call) = granted
-                && !effects.execute.contains(&call)
+                && !effects.after.execute.contains(&call)
             {
                 // The call does not run after all.
                 self.locks.remove(&call);
             }
-            next = self.next_at_once(&mut effects);
+            next = self.next_at_once(&mut effects.before);
         }
-        effects.is_progress = self.run.gets_on(&effects, is_recovery);
+        effects.commit.is_progress = self.run.is_progress(&effects, is_recovery);
         effects
     }
 
     /// Begins the checks and the requests for locks that were asked for. Returns the next event, if one of them is there at once.
-    fn next_at_once(&mut self, effects: &mut Effects) -> Option<Event> {
-        if !effects.check.is_empty() {
-            let (calls, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut effects.check).into_iter().unzip();
+    fn next_at_once(&mut self, before: &mut BeforeCommit) -> Option<Event> {
+        if !before.checks.is_empty() {
+            let (calls, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut before.checks).into_iter().unzip();
             if let Some(results) = self.services.checker.check_at_once(&checks) {
                 return Some(Event::InputsChecked(calls.into_iter().zip(results).collect()));
             }
@@ -65,8 +65,8 @@ impl ActiveRun {
                 .boxed(),
             );
         }
-        while !effects.queue.is_empty() {
-            let (call, key) = effects.queue.remove(0);
+        while !before.lock_requests.is_empty() {
+            let (call, key) = before.lock_requests.remove(0);
             match self.services.locks.enqueue(key.clone()) {
                 LockRequest::Granted(lock) => {
                     self.locks.insert(call.clone(), lock);
@@ -82,34 +82,35 @@ impl ActiveRun {
         None
     }
 
-    /// Performs what the run has decided: first what is before the commit, then the commit, then what is after it.
+    /// Performs what the run has decided, in the order of [`Effects`]. What comes before the commit is done when this is called.
     pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
-        self.log.stage(&effects.publish);
-        if effects.save {
-            self.save(&effects).await?;
+        let Effects { before: _, commit, after } = effects;
+        self.log.stage(&after.publish);
+        if !commit.is_empty() || !self.unsaved.is_empty() {
+            self.save(&commit, after.next.ending()).await?;
         }
-        if !effects.execute.is_empty() {
+        if !after.execute.is_empty() {
             // This process may have stood still since the commit, and another instance may have settled these calls.
             self.record.verify_if_in_doubt(&self.services).await?;
         }
-        for call in &effects.release {
+        for call in &after.release {
             self.pending.release(call);
         }
-        for call in &effects.park {
+        for call in &after.park {
             let pending = self.pending.park(call.clone());
             self.answers.push(wait_for_answer(call.clone(), pending, ParkedGauge::new()).boxed());
         }
-        for call in &effects.execute {
+        for call in &after.execute {
             self.execute(call);
         }
         self.log.publish();
-        for (id, reply) in effects.replies {
+        for (id, reply) in after.replies {
             self.tools.reply(&id, reply);
         }
-        if let Some(ending) = effects.over {
-            self.close(&ending);
-        } else if effects.ask {
-            self.ask_model().await?;
+        match after.next {
+            Next::Nothing => {}
+            Next::AskModel => self.ask_model().await?,
+            Next::Close(ending) => self.close(&ending),
         }
         if self.run.is_waiting() {
             // There may be a hundred thousand runs that wait.
@@ -188,9 +189,9 @@ impl ActiveRun {
             ToolEvent::Withdraws(id) => self.apply(Event::Withdrawn(id)).await,
             ToolEvent::Retries { call, saved } => {
                 let effects = self.decide(Event::Retries(call));
-                let retries = effects.retries;
+                let may_retry = effects.after.may_retry;
                 self.perform(effects).await?;
-                if retries {
+                if may_retry {
                     // A tool that was cancelled meanwhile does not wait.
                     let _ = saved.send(());
                 }
@@ -198,12 +199,15 @@ impl ActiveRun {
             }
             ToolEvent::Elicits { call, question, accepted } => {
                 let mut effects = self.decide(Event::Elicits(call, question));
-                match effects.elicited.take() {
+                let elicited = effects.after.elicited.take();
+                self.perform(effects).await?;
+                match elicited {
                     Some(Ok(id)) => self.tools.accept_question(id, accepted),
+                    // A tool that was cancelled meanwhile does not wait.
                     Some(Err(reply)) => _ = accepted.send(Err(reply)),
                     None => _ = accepted.send(Err(ElicitationReply::Cancel)),
                 }
-                self.perform(effects).await
+                Ok(())
             }
         }
     }

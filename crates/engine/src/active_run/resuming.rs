@@ -68,15 +68,12 @@ impl ActiveRun {
         };
         let mut active = Self::new(services.clone(), record, restored, log, policies, toolbox, ownership);
         active.attempts = attempts;
-        if !settings_are_saved {
-            let settings = serde_json::to_value(&active.run.settings).map_err(corrupt)?;
-            active.unsaved.push(Change::PutSettings { run, settings });
-        }
+        active.settings_are_saved = settings_are_saved;
         let mut effects = active.decide(if gives_up { Event::GivenUp } else { Event::Resumed });
         // A run that is at work is this instance's own from now on. One that waits is only looked at until it has a reader here or is
         // answered; if it was this instance's own and can be unloaded, it has no owner any more.
         let is_released = matches!(active.ownership, Ownership::Claimed(_)) && active.run.may_rest();
-        effects.save |= active.is_at_work() || is_released;
+        effects.commit.run |= active.is_at_work() || is_released;
         active.perform(effects).await?;
         if !active.is_over() {
             active.keep_deadlines().await?;

@@ -4,42 +4,45 @@ use fermata_tools::Call;
 
 use super::{ActiveRun, Ownership};
 use crate::{
-    run::{Effects, Ending},
+    run::{Commit, Effects, Ending, Run},
     store::{Change, InstanceId, StoreError, json_bytes},
 };
 
 impl ActiveRun {
     /// Saves the run and the changes to its chat, in one commit.
-    pub(super) async fn save(&mut self, effects: &Effects) -> Result<(), StoreError> {
-        if effects.is_progress {
+    pub(super) async fn save(&mut self, commit: &Commit, ending: Option<&Ending>) -> Result<(), StoreError> {
+        if commit.is_progress {
             self.attempts = 0;
         }
-        let is_kept = keeps_message(&self.run, effects);
-        let message_bytes =
-            if effects.over.is_some() && is_kept { json_bytes(&self.run.snapshot()) } else { 0 };
+        let is_kept = keeps_message(&self.run, ending);
+        let message_bytes = if ending.is_some() && is_kept { json_bytes(&self.run.snapshot()) } else { 0 };
         // A run that waits when the server ends is for any instance to resume, and one that is unloaded as well.
         let is_draining = self.services.shutdown.draining.is_cancelled();
-        let is_owned =
-            effects.over.is_none() && !self.run.may_rest() && !(is_draining && self.run.is_waiting());
+        let is_owned = ending.is_none() && !self.run.may_rest() && !(is_draining && self.run.is_waiting());
         let owner = is_owned.then(|| self.services.lease.instance.clone());
         let mut changes = std::mem::take(&mut self.unsaved);
-        changes.extend(self.changes(effects, owner)?);
+        if commit.run && !self.settings_are_saved {
+            let settings = serde_json::to_value(&self.run.settings).map_err(corrupt)?;
+            changes.push(Change::PutSettings { run: self.run.id.clone(), settings });
+        }
+        changes.extend(self.changes(commit, ending, owner)?);
         self.record.commit(&self.services, changes).await?;
 
-        // The run is counted before its readers see anything, because they may post at once.
-        if !is_owned {
-            self.ownership = Ownership::Unclaimed;
-        } else if matches!(self.ownership, Ownership::Unclaimed) {
-            self.ownership = Ownership::Claimed(self.services.open_runs.enter(&self.record.owner));
-        }
-        if self.run.is_saved_by(effects) {
+        if commit.run {
+            self.settings_are_saved = true;
             self.log.note_saved();
+            // The run is counted before its readers see anything, because they may post at once.
+            if !is_owned {
+                self.ownership = Ownership::Unclaimed;
+            } else if matches!(self.ownership, Ownership::Unclaimed) {
+                self.ownership = Ownership::Claimed(self.services.open_runs.enter(&self.record.owner));
+            }
         }
-        for place in &effects.changed {
+        for place in &commit.calls {
             self.spans.note(&self.run.calls[*place]);
         }
         self.record.bytes += message_bytes;
-        self.record.grants.extend(effects.grants.iter().cloned());
+        self.record.grants.extend(commit.grants.iter().cloned());
         Ok(())
     }
 
@@ -49,42 +52,48 @@ impl ActiveRun {
         if is_claimed || !self.services.store.is_shared() {
             return Ok(());
         }
-        self.perform(Effects { save: true, ..Effects::default() }).await
+        let commit = Commit { run: true, ..Commit::default() };
+        self.perform(Effects { commit, ..Effects::default() }).await
     }
 
-    /// Returns the changes that these effects make to what is saved of the run.
-    fn changes(&self, effects: &Effects, owner: Option<InstanceId>) -> Result<Vec<Change>, StoreError> {
+    /// Returns the changes that a commit makes to what is saved of the run.
+    fn changes(
+        &self,
+        commit: &Commit,
+        ending: Option<&Ending>,
+        owner: Option<InstanceId>,
+    ) -> Result<Vec<Change>, StoreError> {
         let run = &self.run;
         let mut changes = Vec::new();
-        for place in &effects.changed {
+        for place in &commit.calls {
             changes.push(Change::PutCall { run: run.id.clone(), call: Box::new(run.calls[*place].clone()) });
         }
-        for place in &effects.confirmed {
+        for place in &commit.decisions {
             let call = &run.calls[*place];
             changes.push(Change::Confirm {
                 run: run.id.clone(),
                 call: Box::new(call.clone()),
                 by: self.record.owner.clone(),
-                fingerprint: granted_fingerprint(call, effects),
+                fingerprint: granted_fingerprint(call, commit),
             });
         }
-        for event in &effects.audit {
+        for event in &commit.audit {
             changes.push(Change::Audit {
                 owner: self.record.owner.clone(),
                 run: Some(run.id.clone()),
                 event: Box::new(event.clone()),
             });
         }
-        if keeps_message(run, effects) {
+        if keeps_message(run, ending) {
             changes.push(Change::PutMessage(Box::new(run.snapshot())));
         }
-        if let Some(ending) = &effects.over {
+        if let Some(ending) = ending {
             // A reader that looks for its run after this reads the rest of it.
             for (first, chunks) in self.log.unsaved_whole() {
                 changes.push(Change::AppendChunks { run: run.id.clone(), first, chunks });
             }
             changes.push(Change::CloseRun { run: run.id.clone(), outcome: ending.name() });
-        } else if run.is_saved_by(effects) {
+        } else if commit.run {
             changes.push(Change::SaveRun {
                 run: run.id.clone(),
                 state: serde_json::to_value(&run.state).map_err(corrupt)?,
@@ -103,19 +112,19 @@ impl ActiveRun {
     }
 }
 
-/// Returns the fingerprint of a call's tool, if the tool was allowed for always with these effects.
-fn granted_fingerprint(call: &Call, effects: &Effects) -> Option<String> {
+/// Returns the fingerprint of a call's tool, if the tool is allowed for always by this commit.
+fn granted_fingerprint(call: &Call, commit: &Commit) -> Option<String> {
     let decision = call.approval_decision.as_ref()?;
     if !decision.approved || !decision.always {
         return None;
     }
-    let (_, grant) = effects.grants.iter().find(|(tool, _)| *tool == call.tool)?;
+    let (_, grant) = commit.grants.iter().find(|(tool, _)| *tool == call.tool)?;
     grant.fingerprint.clone()
 }
 
 /// Returns whether the message so far goes into the chat's messages.
-fn keeps_message(run: &crate::run::Run, effects: &Effects) -> bool {
-    match &effects.over {
+fn keeps_message(run: &Run, ending: Option<&Ending>) -> bool {
+    match ending {
         // Clients show these however little they say.
         Some(Ending::Finished(_) | Ending::Stopped) => true,
         Some(

@@ -66,7 +66,7 @@ impl Run {
         }
         self.complete_step_if_settled(context, effects);
         let is_waiting = self.is_waiting();
-        if !effects.publishes_only_partial_outputs() {
+        if effects.after.publish.is_empty() || effects.after.publishes_lasting_chunks() {
             self.note_checkpoint(is_waiting);
         }
         self.state.activity = match self.state.activity {
@@ -121,23 +121,15 @@ impl Run {
         if let Activity::Waiting { since } = self.state.activity {
             self.state.activity = Activity::Detached { since };
         }
-        effects.save = true;
     }
 
     /// Notes that a client goes on reading with a version and a hold of its own. The hold begins anew.
-    pub(super) fn attach_reader(
-        &mut self,
-        profile: Profile,
-        hold: Duration,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn attach_reader(&mut self, profile: Profile, hold: Duration, context: &Context<'_>) {
         self.state.profile = profile;
         self.state.hold = hold;
         self.state.activity = match self.state.activity {
             Activity::Working => Activity::Working,
             Activity::Waiting { .. } | Activity::Detached { .. } => Activity::Waiting { since: context.now },
         };
-        effects.save = true;
     }
 }

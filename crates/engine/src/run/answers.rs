@@ -320,10 +320,10 @@ impl Run {
     /// A person has edited what would run: it waits for them as edited, until what they said about it counts.
     fn edit(&mut self, place: usize, input: Value, context: &Context<'_>, effects: &mut Effects) {
         if let Some(found) = context.toolbox.find(&self.calls[place].tool) {
-            self.calls[place].policy_decision =
+            self.call_mut(place, effects).policy_decision =
                 Some(context.rules.policy.decide(context.owner, found.spec(), &input));
         }
-        self.calls[place].edited = Some(input);
+        self.call_mut(place, effects).edited = Some(input);
         self.audit(AuditAction::Edited, place, None, context, effects);
         if self.calls[place].awaits_approval() {
             self.change(place, CallState::AwaitingApproval, context, effects);
@@ -338,7 +338,7 @@ impl Run {
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
-        self.calls[place].answer = Some(answer.clone());
+        self.call_mut(place, effects).answer = Some(answer.clone());
         match answer {
             AnswerKind::Output { output } => self.succeed(place, output, context, effects),
             AnswerKind::Failure { error_text } => {
@@ -372,26 +372,26 @@ impl Run {
         effects: &mut Effects,
     ) {
         let always = decided.approved && decided.always;
-        effects.confirmed.push(place);
+        effects.commit.decisions.push(place);
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
         self.audit(event, place, decided.reason.clone(), context, effects);
         self.decide_call(place, decided, given, context, effects);
         // What the tool is now is what is allowed; of one that is away nobody knows.
         let tool = self.calls[place].tool.clone();
         let Some(found) = context.toolbox.find(&tool).filter(|_| always) else { return };
-        effects.grants.push((tool.clone(), Grant::of(found.spec(), context.now)));
+        effects.commit.grants.push((tool.clone(), Grant::of(found.spec(), context.now)));
         self.audit(AuditAction::Granted, place, None, context, effects);
         for sibling in self.step_places() {
             if self.calls[sibling].tool != tool || !self.is_answered_by_always(sibling, context) {
                 continue;
             }
-            effects.release.push(self.calls[sibling].id.clone());
+            effects.after.release.push(self.calls[sibling].id.clone());
             let policy_decision =
                 PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
             let call = &self.calls[sibling];
             let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
             let (by, address) = (context.owner.clone(), context.address);
-            effects.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
+            effects.commit.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
             let decided = ApprovalDecision { by, approved: true, reason: None, always: false };
             self.decide_call(sibling, decided, Given::Aside, context, effects);
         }
@@ -406,7 +406,7 @@ impl Run {
         effects: &mut Effects,
     ) {
         let (by, address) = (context.owner.clone(), context.address);
-        effects.audit.push(AuditEvent::by_person(event, &self.calls[place], by, address, reason));
+        effects.commit.audit.push(AuditEvent::by_person(event, &self.calls[place], by, address, reason));
     }
 
     fn decide_call(
@@ -427,11 +427,8 @@ impl Run {
         {
             self.show_decision(question, &decided, given, effects);
         }
-        self.calls[place].approval_decision = Some(decided);
-        if *self.calls[place].state() == state {
-            effects.changed.insert(place);
-            effects.save = true;
-        } else {
+        self.call_mut(place, effects).approval_decision = Some(decided);
+        if *self.calls[place].state() != state {
             self.change(place, state, context, effects);
         }
     }

@@ -87,7 +87,6 @@ impl Run {
             expiry_ends,
         });
         self.show_elicitation(self.elicited.len() - 1, effects);
-        effects.save = true;
         Ok(id)
     }
 
@@ -147,16 +146,19 @@ impl Run {
     ) {
         let Elicited { id, place, .. } = &self.elicited[nth];
         let (to, place, by) = (id.clone(), *place, context.owner.clone());
-        self.calls[place].replies.push(ElicitationRecord { to, by, action, content: content.clone() });
-        effects.changed.insert(place);
+        self.call_mut(place, effects).replies.push(ElicitationRecord {
+            to,
+            by,
+            action,
+            content: content.clone(),
+        });
         let reply = match action {
             ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),
             ElicitAction::Decline => ElicitationReply::Decline,
             ElicitAction::Cancel => ElicitationReply::Cancel,
         };
         self.elicited[nth].state = ElicitState::Answered(action, content);
-        effects.replies.push((self.elicited[nth].id.clone(), reply));
-        effects.save = true;
+        effects.after.replies.push((self.elicited[nth].id.clone(), reply));
         self.show_elicitation(nth, effects);
     }
 
@@ -196,9 +198,8 @@ impl Run {
             Some(reason) => ElicitationReply::Unanswered { reason: reason.clone() },
             None => ElicitationReply::Cancel,
         };
-        effects.replies.push((self.elicited[nth].id.clone(), reply));
+        effects.after.replies.push((self.elicited[nth].id.clone(), reply));
         self.elicited[nth].state = ElicitState::Withdrawn(reason);
-        effects.save = true;
         self.show_elicitation(nth, effects);
     }
 
@@ -230,7 +231,6 @@ impl Run {
                 let mut data = part.data;
                 data["state"] = ElicitState::Withdrawn(None).name().into();
                 self.publish(effects, elicitation_chunk(&id, data));
-                effects.save = true;
             }
         }
     }

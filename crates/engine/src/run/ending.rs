@@ -8,7 +8,7 @@ use fermata_tools::{Call, CallState, Cancelled, ErrorType};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Effects, Phase, Run};
+use super::{Context, Effects, Next, Phase, Run};
 use crate::model::ModelError;
 
 /// How a run ended.
@@ -104,7 +104,7 @@ impl Run {
             return;
         }
         self.close_part(effects);
-        self.abandon_arguments();
+        self.abandon_arguments(effects);
         self.cancel_open_calls(&ending, context, effects);
         self.publish(effects, UiChunk::FinishStep);
         if let Some(error_text) = ending.public() {
@@ -130,29 +130,25 @@ impl Run {
     /// Ends the run because the person goes on without it, taking the outputs that came along. In the record only: any chunk but
     /// `abort` would double the message in the client that went on.
     pub(super) fn supersede(&mut self, outputs: &[Answer], context: &Context<'_>, effects: &mut Effects) {
-        let mut unseen = Effects::default();
-        self.close_part(&mut unseen);
-        self.abandon_arguments();
+        self.close_part(effects);
+        self.abandon_arguments(effects);
         for Answer { of, kind } in outputs {
             let place = self.find_call(of).filter(|&place| self.calls[place].is_parked());
             if let Some(place) = place {
-                unseen.release.push(self.calls[place].id.clone());
-                self.take_output(place, kind.clone(), context, &mut unseen);
+                effects.after.release.push(self.calls[place].id.clone());
+                self.take_output(place, kind.clone(), context, effects);
             }
         }
-        self.cancel_open_calls(&Ending::Superseded, context, &mut unseen);
-        effects.changed.extend(unseen.changed);
-        effects.release.extend(unseen.release);
-        effects.replies.extend(unseen.replies);
+        self.cancel_open_calls(&Ending::Superseded, context, effects);
+        // Of all this the readers see nothing.
+        effects.after.publish.clear();
         self.publish(effects, UiChunk::Abort { reason: Some("The conversation went on.".into()) });
         self.close(Ending::Superseded, effects);
     }
 
     fn close(&mut self, ending: Ending, effects: &mut Effects) {
         self.state.phase = Phase::Over;
-        effects.save = true;
-        effects.ask = false;
-        effects.over = Some(ending);
+        effects.after.next = Next::Close(ending);
     }
 
     fn cancel_open_calls(&mut self, ending: &Ending, context: &Context<'_>, effects: &mut Effects) {
@@ -169,7 +165,7 @@ impl Run {
                 continue;
             }
             if self.calls[place].accepts_answer() {
-                effects.release.push(self.calls[place].id.clone());
+                effects.after.release.push(self.calls[place].id.clone());
             }
             let cancelled = why(&self.calls[place], unheard, ending, context);
             let text = cancelled.text();
@@ -205,7 +201,7 @@ impl Run {
                 && self.calls[place].approval_request.is_none()
             {
                 self.put_question(place, false, context, effects);
-                effects.park.push(self.calls[place].id.clone());
+                effects.after.park.push(self.calls[place].id.clone());
             }
         }
     }

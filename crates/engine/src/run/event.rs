@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use fermata_protocol::{Answer, ElicitationId, Profile, ToolCallId};
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Context, Effects, Ending, Phase, Run,
+    Context, Effects, Ending, Next, Phase, Run, RunState,
     answers::{Given, ValidAnswers},
 };
 use crate::model::{ModelError, ModelEvent};
@@ -33,9 +34,9 @@ pub(crate) enum Event {
     LockTimedOut(ToolCallId, ToolError),
     /// Running calls show partial outputs.
     Reported(Vec<(ToolCallId, Value)>),
-    /// A running call has failed and is about to run again. [`Effects::retries`] says whether it may.
+    /// A running call has failed and is about to run again. [`may_retry`](super::effects::AfterCommit::may_retry) says whether it may.
     Retries(ToolCallId),
-    /// A running call asks the user something. [`Effects::elicited`] says under which id, or why it cannot.
+    /// A running call asks the user something. [`elicited`](super::effects::AfterCommit::elicited) says under which id, or why it cannot.
     Elicits(ToolCallId, Elicitation),
     /// A question is no longer of interest to the call that asked it.
     Withdrawn(ElicitationId),
@@ -61,9 +62,21 @@ pub(crate) enum Event {
     Ended(Ending),
 }
 
+/// What is saved of a run besides its calls, its message and its log.
+#[derive(PartialEq)]
+struct Saved {
+    state: RunState,
+    is_waiting: bool,
+    expires: Option<Timestamp>,
+    questions: usize,
+}
+
+// === impl Run ===
+
 impl Run {
     /// Decides what follows from an event.
     pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
+        let saved = Saved::of(self);
         let mut effects = Effects::default();
         let out = &mut effects;
         match event {
@@ -90,9 +103,9 @@ impl Run {
                     }
                 }
             }
-            Event::Retries(call) => out.retries = self.repeat(&call, context, out),
+            Event::Retries(call) => out.after.may_retry = self.repeat(&call, context, out),
             Event::Elicits(call, question) => {
-                out.elicited = Some(self.elicit(&call, question, context, out));
+                out.after.elicited = Some(self.elicit(&call, question, context, out));
             }
             Event::Withdrawn(id) => self.withdraw(&id, out),
             Event::Settled(call, outcome) => self.settle(&call, outcome, context, out),
@@ -102,11 +115,42 @@ impl Run {
             Event::ToolsMissed => self.give_up_on_tools(context, out),
             Event::QuestionTimedOut => self.end_questions(context, out),
             Event::HoldEnded => self.detach_readers(context, out),
-            Event::Followed { profile, hold } => self.attach_reader(profile, hold, context, out),
+            Event::Followed { profile, hold } => self.attach_reader(profile, hold, context),
             Event::Superseded(outputs) => self.supersede(&outputs, context, out),
             Event::Ended(ending) => self.end(ending, context, out),
         }
         self.advance(context, &mut effects);
+        // Everything that changed is saved, so nothing that decides has to say so.
+        effects.commit.run = self.is_saved_with(&effects) && self.has_changed(saved, &effects);
         effects
+    }
+
+    /// Returns whether the run's state may be saved after these effects. It is never saved in the middle of the model's answer: a step
+    /// that is cut off is asked for again, and must have left nothing.
+    fn is_saved_with(&self, effects: &Effects) -> bool {
+        self.state.phase != Phase::Speaking || effects.after.next == Next::AskModel
+    }
+
+    /// Returns whether the run has to be saved after an event with these effects. Partial outputs alone are not saved.
+    fn has_changed(&self, saved: Saved, effects: &Effects) -> bool {
+        let published = effects.after.publish.len() as u64;
+        let mut now = Saved::of(self);
+        if now.state.seq == saved.state.seq + published {
+            now.state.seq = saved.state.seq;
+        }
+        now != saved || effects.after.publishes_lasting_chunks() || !effects.commit.calls.is_empty()
+    }
+}
+
+// === impl Saved ===
+
+impl Saved {
+    fn of(run: &Run) -> Self {
+        Self {
+            state: run.state.clone(),
+            is_waiting: run.is_waiting(),
+            expires: run.expires(),
+            questions: run.elicitations().count(),
+        }
     }
 }

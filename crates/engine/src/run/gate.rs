@@ -27,7 +27,6 @@ impl Run {
             GateMode::Step => Phase::Deciding,
             GateMode::Progressive => Phase::Working,
         };
-        effects.save = true;
         for call in made {
             self.accept_call(call, context, effects);
         }
@@ -53,11 +52,11 @@ impl Run {
         }
         match input {
             Err(InvalidArguments { received, error_text }) => {
-                self.calls[place].input = received;
+                self.call_mut(place, effects).input = received;
                 self.fail_input(place, error_text, context, effects);
             }
             Ok(input) => {
-                self.calls[place].input = input;
+                self.call_mut(place, effects).input = input;
                 let state = self.rule(place, context, effects);
                 let is_full = state == CallState::AwaitingApproval && self.is_full(context);
                 if self.calls[place].runs_on_server() {
@@ -83,8 +82,8 @@ impl Run {
             Decision::Ask => CallState::AwaitingApproval,
             Decision::Allow => CallState::Scheduled,
         };
-        effects.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
-        self.calls[place].policy_decision = Some(policy_decision);
+        effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
+        self.call_mut(place, effects).policy_decision = Some(policy_decision);
         state
     }
 
@@ -185,7 +184,7 @@ impl Run {
         self.absent.remove(&id);
         self.repeated.remove(&id);
         if self.calls[place].accepts_decision() {
-            effects.release.push(id);
+            effects.after.release.push(id);
             self.refuse_question(place, policy_decision.reason.clone(), effects);
         }
         let mut reason = policy_decision.reason.clone();
@@ -194,8 +193,8 @@ impl Run {
             reason = Some(format!("{words} {RAN_BEFORE}"));
         }
         let call = &self.calls[place];
-        effects.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
-        self.calls[place].policy_decision = Some(policy_decision);
+        effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
+        self.call_mut(place, effects).policy_decision = Some(policy_decision);
         let cancelled = Cancelled::Denied { reason: reason.clone() };
         self.change(place, CallState::Cancelled { cancelled }, context, effects);
         self.show_denial(place, reason, effects);
@@ -231,8 +230,8 @@ impl Run {
 
     fn ask_person(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         self.put_question(place, true, context, effects);
-        self.calls[place].expires = Some(expiry(context));
-        effects.park.push(self.calls[place].id.clone());
+        self.call_mut(place, effects).expires = Some(expiry(context));
+        effects.after.park.push(self.calls[place].id.clone());
     }
 
     /// Shows a question about a call.
@@ -244,9 +243,8 @@ impl Run {
         effects: &mut Effects,
     ) {
         let id = ApprovalId::new(context.ids.next("appr_"));
-        self.calls[place].approval_request = Some(ApprovalRequest { id: id.clone(), required });
+        self.call_mut(place, effects).approval_request = Some(ApprovalRequest { id: id.clone(), required });
         let reason = self.calls[place].approval_reason().map(str::to_owned);
-        effects.changed.insert(place);
         let chunk = UiChunk::ToolApprovalRequest {
             approval_id: id,
             tool_call_id: self.calls[place].id.clone(),
@@ -264,7 +262,6 @@ impl Run {
         self.state.phase = Phase::Working;
         // The hold begins anew with what waits behind the gate.
         self.state.activity = Activity::Working;
-        effects.save = true;
         for place in self.step_places() {
             self.withdraw_question(place, effects);
             self.show_denial_by_person(place, effects);
@@ -284,7 +281,7 @@ impl Run {
     /// Nobody needs an answer any more to a question that the gate did not wait for.
     fn withdraw_question(&self, place: usize, effects: &mut Effects) {
         if self.calls[place].accepts_decision() {
-            effects.release.push(self.calls[place].id.clone());
+            effects.after.release.push(self.calls[place].id.clone());
         }
     }
 

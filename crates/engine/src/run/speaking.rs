@@ -128,7 +128,7 @@ impl Run {
         let calls: Vec<_> = std::mem::take(&mut self.open_step).calls.into_iter().zip(step.calls).collect();
         if let Some(error) = cut_off {
             for (place, call) in calls {
-                self.calls[place].input = call.into_received();
+                self.call_mut(place, effects).input = call.into_received();
                 self.fail(place, error.clone(), context, effects);
             }
             return self.finish(reason, context, effects);
@@ -143,7 +143,7 @@ impl Run {
             let made = &self.calls[place];
             let input = match (input, context.toolbox.find(&made.tool)) {
                 (Ok(input), Some(found)) => {
-                    effects.check.push((made.id.clone(), found.check_of(input.clone())));
+                    effects.before.checks.push((made.id.clone(), found.check_of(input.clone())));
                     Ok(input)
                 }
                 (Ok(received), None) => {
@@ -154,7 +154,7 @@ impl Run {
             };
             self.open_step.checking.push(MadeCall { place, is_bare, input });
         }
-        if effects.check.is_empty() {
+        if effects.before.checks.is_empty() {
             self.checked(Vec::new(), context, effects);
         }
     }
@@ -218,13 +218,13 @@ impl Run {
     }
 
     /// Keeps the arguments of calls that will never be complete, or will not be checked any more.
-    pub(super) fn abandon_arguments(&mut self) {
+    pub(super) fn abandon_arguments(&mut self, effects: &mut Effects) {
         let OpenStep { collector, calls, checking, .. } = std::mem::take(&mut self.open_step);
         for (place, call) in calls.into_iter().zip(collector.into_calls()) {
-            self.calls[place].input = call.into_received();
+            self.call_mut(place, effects).input = call.into_received();
         }
         for MadeCall { place, input, .. } in checking {
-            self.calls[place].input = input.unwrap_or_else(|invalid| invalid.received);
+            self.call_mut(place, effects).input = input.unwrap_or_else(|invalid| invalid.received);
         }
     }
 

@@ -22,8 +22,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, FinishReason, MessageId, PostedTool, Profile, RunId, UiChunk,
 };
 use fermata_tools::{
-    CallContext, Checker, Decision, DecisionSource, DefaultPolicy, GateMode, Policy, PolicyDecision,
-    Resource, RunBy, StateName, Tool, ToolError, ToolSpec, Toolbox,
+    AuditEvent, CallContext, Check, Checker, Decision, DecisionSource, DefaultPolicy, GateMode, Policy,
+    PolicyDecision, Resource, RunBy, StateName, Tool, ToolError, ToolSpec, Toolbox,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -194,8 +194,8 @@ impl Play {
         check_inputs(&mut self.run, &context, &mut effects);
         writeln!(self.transcript, "> {what}").unwrap();
         print(&effects, &mut self.transcript);
-        self.log.extend(effects.publish.iter().cloned());
-        self.scene.grants.extend(effects.grants.iter().cloned());
+        self.log.extend(effects.after.publish.iter().cloned());
+        self.scene.grants.extend(effects.commit.grants.iter().cloned());
         self.effects = effects;
         self
     }
@@ -290,7 +290,7 @@ static CHECKER: std::sync::LazyLock<Checker> = std::sync::LazyLock::new(Checker:
 
 /// Checks at once what is to be checked.
 fn check_inputs(run: &mut Run, context: &Context<'_>, effects: &mut Effects) {
-    let checks = std::mem::take(&mut effects.check);
+    let checks = std::mem::take(&mut effects.before.checks);
     if !checks.is_empty() {
         let results = checks.iter().map(|(call, check)| (call.clone(), CHECKER.check_here(check))).collect();
         effects.append(run.apply(Event::InputsChecked(results), context));
@@ -348,30 +348,31 @@ fn brief(answer: &Answer) -> String {
 
 fn print(effects: &Effects, out: &mut String) {
     let ids = |calls: &[ToolCallId]| calls.iter().map(ToolCallId::as_str).collect::<Vec<_>>().join(" ");
-    if effects.save {
+    if !effects.commit.is_empty() {
         out.push_str("save\n");
     }
-    for (call, key) in &effects.queue {
+    for (call, key) in &effects.before.lock_requests {
         writeln!(out, "queue {call} for {}", key.name).unwrap();
     }
-    for (verb, calls) in
-        [("release", &effects.release), ("park", &effects.park), ("execute", &effects.execute)]
-    {
+    for (verb, calls) in [
+        ("release", &effects.after.release),
+        ("park", &effects.after.park),
+        ("execute", &effects.after.execute),
+    ] {
         if !calls.is_empty() {
             writeln!(out, "{verb} {}", ids(calls)).unwrap();
         }
     }
-    for (_, chunk) in &effects.publish {
+    for (_, chunk) in &effects.after.publish {
         writeln!(out, "{}", line(chunk)).unwrap();
     }
-    for (id, reply) in &effects.replies {
+    for (id, reply) in &effects.after.replies {
         writeln!(out, "reply {id} {reply:?}").unwrap();
     }
-    if effects.ask {
-        out.push_str("ask\n");
-    }
-    if let Some(ending) = &effects.over {
-        writeln!(out, "over: {}", ending.name()).unwrap();
+    match &effects.after.next {
+        Next::Nothing => {}
+        Next::AskModel => out.push_str("ask\n"),
+        Next::Close(ending) => writeln!(out, "over: {}", ending.name()).unwrap(),
     }
 }
 

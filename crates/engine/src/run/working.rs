@@ -24,9 +24,7 @@ const CUT_OFF: &str = "The server was restarted while this call ran; it may or m
 impl Run {
     /// Lets a call run that nothing keeps from it but the resource that it uses.
     pub(super) fn start(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
-        self.calls[place].has_passed = true;
-        effects.changed.insert(place);
-        effects.save = true;
+        self.call_mut(place, effects).has_passed = true;
         match self.calls[place].run_by {
             Some(RunBy::Server | RunBy::Mcp) => {
                 if self.calls[place].edited.is_some() {
@@ -55,10 +53,8 @@ impl Run {
         let id = call.id.clone();
         match key {
             Some(key) => {
-                self.calls[place].resource = Some(key.clone());
-                effects.changed.insert(place);
-                effects.save = true;
-                effects.queue.push((id, key));
+                self.call_mut(place, effects).resource = Some(key.clone());
+                effects.before.lock_requests.push((id, key));
             }
             None => {
                 self.repeated.remove(&id);
@@ -105,7 +101,7 @@ impl Run {
 
     fn execute(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
         self.change(place, CallState::Executing, context, effects);
-        effects.execute.push(self.calls[place].id.clone());
+        effects.after.execute.push(self.calls[place].id.clone());
     }
 
     /// It is a call's turn to use its resource. Whoever asks keeps the lock if the call is to be executed, and only then.
@@ -143,8 +139,8 @@ impl Run {
             return self.fail(place, too_many_wait(context), context, effects);
         }
         self.change(place, CallState::Executing, context, effects);
-        self.calls[place].expires = Some(expiry(context));
-        effects.park.push(self.calls[place].id.clone());
+        self.call_mut(place, effects).expires = Some(expiry(context));
+        effects.after.park.push(self.calls[place].id.clone());
         self.show_input(place, effects);
     }
 
@@ -159,7 +155,7 @@ impl Run {
             }
         }
         let waits = self.calls.iter().filter(|call| call.accepts_answer());
-        effects.park.extend(waits.map(|call| call.id.clone()));
+        effects.after.park.extend(waits.map(|call| call.id.clone()));
     }
 
     /// Calls that ran when the process ended have failed.
@@ -316,9 +312,7 @@ impl Run {
         context: &Context<'_>,
         effects: &mut Effects,
     ) {
-        self.calls[place].enter(state, context.now);
-        effects.changed.insert(place);
-        effects.save = true;
+        self.call_mut(place, effects).enter(state, context.now);
     }
 
     fn place_of(&self, call: &ToolCallId) -> Option<usize> {

@@ -134,7 +134,7 @@ fn every_decision_is_noted_with_who_made_it_and_about_which_input() {
                 hash,
             )
         };
-        noted.extend(effects.audit.iter().map(told));
+        noted.extend(effects.commit.audit.iter().map(told));
     };
     for (key, input) in ["{}", r#"{"n":1}"#, r#"{"n":6}"#].into_iter().enumerate() {
         play.hear(ModelEvent::CallStart { key, tool: "note".into() });

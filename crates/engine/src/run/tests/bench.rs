@@ -37,16 +37,16 @@ fn round(tool: &str) -> Round {
     let begun = Instant::now();
     let mut effects = run.apply(Event::Model(vec![finished()]), &context);
     check_inputs(&mut run, &context, &mut effects);
-    for (call, _) in std::mem::take(&mut effects.queue) {
+    for (call, _) in std::mem::take(&mut effects.before.lock_requests) {
         effects.append(run.apply(Event::LockGranted(call), &context));
     }
     let decided = begun.elapsed();
-    assert_eq!(effects.execute.len(), CALLS);
-    let mut published = effects.publish;
+    assert_eq!(effects.after.execute.len(), CALLS);
+    let mut published = effects.after.publish;
     let begun = Instant::now();
     for id in ids {
         let effects = run.apply(Event::Settled(id, Ok(json!({"noon": true}))), &context);
-        published.extend(black_box(effects).publish);
+        published.extend(black_box(effects).after.publish);
     }
     let settled = begun.elapsed();
     assert_eq!((run.state.phase, run.state.step), (Phase::Speaking, 2));

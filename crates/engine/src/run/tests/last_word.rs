@@ -174,7 +174,7 @@ fn a_call_that_failed_does_not_run_again() {
         start-step
         ask
     "#]]);
-    assert!(!play.effects.retries);
+    assert!(!play.effects.after.may_retry);
 }
 
 #[test]

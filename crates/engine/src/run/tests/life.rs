@@ -21,7 +21,7 @@ impl Play {
     fn asks(&mut self, call: &str) -> &mut Self {
         let event = Event::Elicits(ToolCallId::new(call), question());
         self.apply(&format!("{call} asks"), event);
-        assert!(matches!(self.effects.elicited, Some(Ok(_))));
+        assert!(matches!(self.effects.after.elicited, Some(Ok(_))));
         self
     }
 
@@ -459,8 +459,8 @@ fn a_question_that_finds_no_place_says_why() {
     play.scene.limits.parked_calls = 0;
     play.calls(&[("time", "{}")]);
     play.apply("call_1 asks", Event::Elicits(ToolCallId::new("call_1"), question()));
-    let Some(Err(ElicitationReply::Unanswered { reason })) = &play.effects.elicited else {
-        panic!("{:?}", play.effects.elicited)
+    let Some(Err(ElicitationReply::Unanswered { reason })) = &play.effects.after.elicited else {
+        panic!("{:?}", play.effects.after.elicited)
     };
     assert!(reason.contains("max_parked_calls"), "{reason}");
 }
@@ -612,12 +612,12 @@ fn half_a_step_is_never_saved() {
     let mut play = Play::new();
     play.hear(ModelEvent::CallStart { key: 0, tool: "time".into() });
     play.apply("followed", Event::Followed { profile: Profile::V5, hold: Duration::ZERO });
-    assert!(play.effects.save && !play.run.is_saved_by(&play.effects));
+    assert!(play.effects.commit.is_empty());
     let context = play.scene.context(play.now);
     let mut effects = play.run.apply(Event::Model(vec![finished()]), &context);
-    assert!(play.run.is_checking() && !play.run.is_saved_by(&effects));
+    assert!(play.run.is_checking() && effects.commit.is_empty());
     check_inputs(&mut play.run, &context, &mut effects);
-    assert!(play.run.is_saved_by(&effects));
+    assert!(effects.commit.run);
 }
 
 #[test]
@@ -691,11 +691,11 @@ fn nothing_is_decided_about_a_step_before_its_inputs_are_checked() {
     play.hear(ModelEvent::CallStart { key: 0, tool: "where".into() });
     play.hear(ModelEvent::CallDelta { key: 0, arguments: r#"{"n":1}"#.into() });
     let effects = play.run.apply(Event::Model(vec![finished()]), &play.scene.context(play.now));
-    assert!(play.run.is_checking() && effects.publish.is_empty() && !effects.save);
+    assert!(play.run.is_checking() && effects.after.publish.is_empty() && effects.commit.is_empty());
     // It is stopped meanwhile: what comes of the checks is too late.
     play.transcript.clear();
     play.end(Ending::Stopped);
-    let checks: Vec<_> = effects.check.into_iter().map(|(call, _)| (call, Ok(()))).collect();
+    let checks: Vec<_> = effects.before.checks.into_iter().map(|(call, _)| (call, Ok(()))).collect();
     play.transcript.clear();
     play.apply("checked", Event::InputsChecked(checks));
     play.check(expect![[r#"
@@ -819,4 +819,22 @@ fn the_hold_begins_when_the_run_waits_and_anew_for_a_client_that_comes_back() {
     assert_eq!(play.run.hold_ends(), None);
     play.apply("followed", Event::Followed { profile: Profile::V6, hold: Duration::from_secs(5) });
     assert_eq!(play.run.state.activity, Activity::Waiting { since: play.now });
+}
+
+#[test]
+fn looking_at_a_run_that_waits_saves_nothing() {
+    let mut play = Play::new();
+    play.calls(&[("where", "{}"), ("note", "{}")]).dies();
+    assert!(play.effects.commit.is_empty(), "{:?}", play.effects.commit);
+    play.let_go().dies();
+    assert!(play.effects.commit.is_empty(), "{:?}", play.effects.commit);
+}
+
+#[test]
+fn partial_outputs_are_not_saved_by_themselves() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}")]).asks("call_1");
+    play.apply("shows", Event::Reported(vec![(ToolCallId::new("call_1"), json!({"progress": 1}))]));
+    assert_eq!(play.effects.after.publish.len(), 1);
+    assert!(play.effects.commit.is_empty(), "{:?}", play.effects.commit);
 }

@@ -240,7 +240,9 @@ impl World {
         }
         let heard = self.decide(Event::Model(events));
         if let Some(live) = &mut self.live {
-            live.listens = self.run.state.phase == Phase::Speaking && !heard.ask && !self.run.is_checking();
+            live.listens = self.run.state.phase == Phase::Speaking
+                && heard.after.next != Next::AskModel
+                && !self.run.is_checking();
         }
         self.perform(heard);
     }

@@ -120,7 +120,7 @@ impl World {
             other_candidates: Vec::new(),
         };
         let mut effects = self.decide(Event::Elicits(call.clone(), question));
-        if let (Some(live), Some(Ok(id))) = (&mut self.live, effects.elicited.take()) {
+        if let (Some(live), Some(Ok(id))) = (&mut self.live, effects.after.elicited.take()) {
             live.questions.insert(id, call);
         }
         self.perform(effects);
@@ -135,7 +135,7 @@ impl World {
             let (call, _) = live.places.remove(nth);
             live.lock(&call, lock);
             let effects = self.decide(Event::LockGranted(call.clone()));
-            if !effects.execute.contains(&call)
+            if !effects.after.execute.contains(&call)
                 && let Some(live) = &mut self.live
             {
                 live.unlock(&call);

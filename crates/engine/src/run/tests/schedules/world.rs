@@ -150,7 +150,13 @@ impl World {
 
     /// Has the run decide what follows from an event.
     pub fn decide(&mut self, event: Event) -> Effects {
-        self.run.apply(event, &self.scene.context(self.now))
+        let before = self.run.calls.clone();
+        let effects = self.run.apply(event, &self.scene.context(self.now));
+        for (index, call) in before.iter().enumerate() {
+            let is_noted = effects.commit.calls.contains(&index);
+            assert!(is_noted || *call == self.run.calls[index], "{call:?} has changed and is not saved");
+        }
+        effects
     }
 
     /// Has the run decide what follows from an event, and performs it.
@@ -162,52 +168,68 @@ impl World {
     /// As the driver: in this order.
     pub fn perform(&mut self, effects: Effects) {
         if self.live.is_none() {
-            assert!(effects.publish.is_empty() && effects.execute.is_empty(), "after the end: {effects:?}");
-            assert!(effects.park.is_empty() && !effects.ask, "after the end: {effects:?}");
+            assert!(
+                effects.after.publish.is_empty() && effects.after.execute.is_empty(),
+                "after the end: {effects:?}"
+            );
+            assert!(
+                effects.after.park.is_empty() && effects.after.next == Next::Nothing,
+                "after the end: {effects:?}"
+            );
             return;
         }
         if let Err(death) = self.perform_until_death(effects) {
             return self.die(death);
         }
+        self.check_saved();
         let facts = std::mem::take(&mut self.facts);
         facts.check(self);
         self.facts = facts;
+    }
+
+    /// Between the model's answers all that is not an output in part is saved.
+    fn check_saved(&self) {
+        let Some(saved) = self.saved.as_ref().filter(|saved| !saved.is_over) else { return };
+        if self.run.state.phase != Phase::Speaking {
+            let expected = RunState { seq: saved.state.seq, ..self.run.state.clone() };
+            assert_eq!(saved.state, expected, "the state has changed and is not saved");
+        }
     }
 
     fn perform_until_death(&mut self, mut effects: Effects) -> Result<(), Death> {
         self.check_inputs(&mut effects);
         self.stand_in_line(&mut effects);
         let live = self.live.as_mut().unwrap();
-        live.staged.extend(effects.publish.iter().cloned());
+        live.staged.extend(effects.after.publish.iter().cloned());
         self.burn(true)?;
-        if effects.save {
+        if !effects.commit.is_empty() {
             self.save(&effects);
         }
         self.burn(false)?;
         let live = self.live.as_mut().unwrap();
-        for call in &effects.release {
+        for call in &effects.after.release {
             assert!(live.pending_calls.remove(call), "{call} has no place to leave");
         }
-        for call in &effects.park {
+        for call in &effects.after.park {
             assert!(live.pending_calls.insert(call.clone()), "{call} has a place");
         }
         self.burn(false)?;
-        for call in &effects.execute {
+        for call in &effects.after.execute {
             self.execute(call);
             self.burn(false)?;
         }
         self.publish();
         self.burn(false)?;
-        for (id, _) in &effects.replies {
+        for (id, _) in &effects.after.replies {
             let live = self.live.as_mut().unwrap();
             assert!(live.questions.remove(id).is_some(), "{id} was answered before");
             self.facts.question_is_done(id);
         }
         self.burn(false)?;
-        if effects.over.is_some() {
+        if effects.after.next.ending().is_some() {
             self.facts.check_end(&self.run, &self.scene);
             self.live = None;
-        } else if effects.ask {
+        } else if effects.after.next == Next::AskModel {
             self.goes_by_what_is_new();
             self.facts.check_prompt(&self.run, &self.scene);
             self.live.as_mut().unwrap().listens = true;
@@ -265,12 +287,12 @@ impl World {
             return check_inputs(&mut self.run, &context, effects);
         }
         let live = self.live.as_mut().unwrap();
-        live.checks.append(&mut effects.check);
+        live.checks.append(&mut effects.before.checks);
     }
 
     fn stand_in_line(&mut self, effects: &mut Effects) {
         let live = self.live.as_mut().unwrap();
-        for (call, key) in std::mem::take(&mut effects.queue) {
+        for (call, key) in std::mem::take(&mut effects.before.lock_requests) {
             let mut place = self.lines.queue(key);
             let Some(lock) = place.turn() else {
                 live.places.push((call, place));
@@ -278,7 +300,7 @@ impl World {
             };
             live.locks.insert(call.clone(), lock);
             effects.append(self.run.apply(Event::LockGranted(call.clone()), &self.scene.context(self.now)));
-            assert!(effects.execute.contains(&call), "{call} keeps a lock for nothing");
+            assert!(effects.after.execute.contains(&call), "{call} keeps a lock for nothing");
         }
     }
 
@@ -292,7 +314,7 @@ impl World {
             log: Vec::new(),
             is_over: false,
         });
-        for &place in effects.changed.iter().chain(&effects.confirmed) {
+        for &place in effects.commit.calls.iter().chain(&effects.commit.decisions) {
             let call = &self.run.calls[place];
             self.facts.call_is_saved(call);
             match saved.calls.iter_mut().find(|known| known.id == call.id) {
@@ -300,16 +322,16 @@ impl World {
                 None => saved.calls.push(call.clone()),
             }
         }
-        if effects.over.is_some() {
+        if effects.after.next.ending().is_some() {
             saved.is_over = true;
-        } else if self.run.is_saved_by(effects) {
+        } else if effects.commit.run {
             saved.state = state;
             let unsaved: Vec<_> = live.log[live.saved..].iter().chain(&live.staged).cloned().collect();
             assert!(unsaved.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0), "a gap within what is saved");
             saved.log.extend(unsaved);
             live.saved = live.log.len() + live.staged.len();
         }
-        self.scene.grants.extend(effects.grants.iter().cloned());
+        self.scene.grants.extend(effects.commit.grants.iter().cloned());
     }
 
     /// As the driver, which cannot run what it does not have.

@@ -1,0 +1,146 @@
+//! What follows from an event, in the order in which it is performed.
+
+use std::collections::BTreeSet;
+
+use fermata_protocol::{ElicitationId, ToolCallId, UiChunk};
+use fermata_tools::{AuditEvent, Check, ElicitationReply, Grant, ResourceKey};
+
+use super::Ending;
+
+/// What follows from an event: first what is done before the commit, then the commit, then what is done after it. Within a group the
+/// order is that of the fields. So whatever a reader has seen is saved if it had to be, and a browser that is fast meets a call that
+/// is pending already.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    pub before: BeforeCommit,
+    pub commit: Commit,
+    pub after: AfterCommit,
+}
+
+/// What is begun before anything is saved. Its results are the next events, and those that are there at once share the commit.
+#[derive(Debug, Default)]
+pub(crate) struct BeforeCommit {
+    /// Inputs of the model to be checked before anything is decided about their calls. The results are [`Event::InputsChecked`].
+    ///
+    /// [`Event::InputsChecked`]: super::Event::InputsChecked
+    pub checks: Vec<(ToolCallId, Check)>,
+    /// Calls that queue for a resource from now on, in the model's order. The results are [`Event::LockGranted`] and
+    /// [`Event::LockTimedOut`].
+    ///
+    /// [`Event::LockGranted`]: super::Event::LockGranted
+    /// [`Event::LockTimedOut`]: super::Event::LockTimedOut
+    pub lock_requests: Vec<(ToolCallId, ResourceKey)>,
+}
+
+/// What is saved, in one commit, before anything else is done.
+#[derive(Debug, Default)]
+pub(crate) struct Commit {
+    /// `true` if the run's own state and its log are saved.
+    pub run: bool,
+    /// Calls that changed, as indexes in [`Run::calls`](super::Run::calls).
+    pub calls: BTreeSet<usize>,
+    /// Calls that a person has just decided about, as indexes in [`Run::calls`](super::Run::calls).
+    pub decisions: Vec<usize>,
+    /// Tools that are allowed for always from now on.
+    pub grants: Vec<(String, Grant)>,
+    /// The decisions that the audit log keeps.
+    pub audit: Vec<AuditEvent>,
+    /// `true` if something of this need not be done again if the process ends now.
+    pub is_progress: bool,
+}
+
+/// What is done as soon as the commit is made.
+#[derive(Debug, Default)]
+pub(crate) struct AfterCommit {
+    /// Calls that no longer wait although nobody answered them.
+    pub release: Vec<ToolCallId>,
+    /// Calls that wait for an answer from now on.
+    pub park: Vec<ToolCallId>,
+    /// Calls that run from now on, in the model's order.
+    pub execute: Vec<ToolCallId>,
+    /// The chunks that readers are shown, with their positions in the log.
+    pub publish: Vec<(u64, UiChunk)>,
+    /// The replies to tools that have asked the user something.
+    pub replies: Vec<(ElicitationId, ElicitationReply)>,
+    /// `true` if the call of [`Event::Retries`](super::Event::Retries) may run again.
+    pub may_retry: bool,
+    /// The id of the question of [`Event::Elicits`](super::Event::Elicits), or the reply if it cannot be asked.
+    pub elicited: Option<Result<ElicitationId, ElicitationReply>>,
+    pub next: Next,
+}
+
+/// How a run goes on once everything else is done.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) enum Next {
+    /// Something else has to happen first.
+    #[default]
+    Nothing,
+    /// The model is asked for the next step.
+    AskModel,
+    /// The run is over.
+    Close(Ending),
+}
+
+// === impl Effects ===
+
+impl Effects {
+    /// Adds the effects of the next event, which are performed together with these.
+    pub fn append(&mut self, next: Self) {
+        let Self { before, commit, after } = next;
+        self.before.checks.extend(before.checks);
+        self.before.lock_requests.extend(before.lock_requests);
+
+        let Commit { run, calls, decisions, grants, audit, is_progress } = commit;
+        self.commit.run |= run;
+        self.commit.calls.extend(calls);
+        self.commit.decisions.extend(decisions);
+        self.commit.grants.extend(grants);
+        self.commit.audit.extend(audit);
+        self.commit.is_progress |= is_progress;
+
+        let AfterCommit { release, park, execute, publish, replies, may_retry, elicited, next } = after;
+        self.after.release.extend(release);
+        self.after.park.extend(park);
+        self.after.execute.extend(execute);
+        self.after.publish.extend(publish);
+        self.after.replies.extend(replies);
+        self.after.may_retry |= may_retry;
+        self.after.elicited = elicited.or(self.after.elicited.take());
+        if next != Next::Nothing {
+            self.after.next = next;
+        }
+    }
+}
+
+// === impl Commit ===
+
+impl Commit {
+    /// Returns whether nothing is saved.
+    pub fn is_empty(&self) -> bool {
+        let Self { run, calls, decisions, grants, audit, is_progress: _ } = self;
+        !run && calls.is_empty() && decisions.is_empty() && grants.is_empty() && audit.is_empty()
+    }
+}
+
+// === impl AfterCommit ===
+
+impl AfterCommit {
+    /// Returns whether readers are shown something that is saved, which is everything but partial outputs.
+    pub fn publishes_lasting_chunks(&self) -> bool {
+        self.publish
+            .iter()
+            .any(|(_, chunk)| !matches!(chunk, UiChunk::ToolOutputAvailable { preliminary: Some(true), .. }))
+    }
+}
+
+// === impl Next ===
+
+impl Next {
+    /// Returns how the run has ended, if it has.
+    pub fn ending(&self) -> Option<&Ending> {
+        match self {
+            Self::Close(ending) => Some(ending),
+            Self::Nothing | Self::AskModel => None,
+        }
+    }
+}
