@@ -16,10 +16,8 @@ mod timers;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use fermata_protocol::{AnswerKind, ToolCallId, UiMessage};
-use fermata_tools::{
-    ErrorStrategy, ErrorType, InputError, MAX_RETRIES, PendingCall, PendingCalls, ToolError, Toolbox,
-};
+use fermata_protocol::{ToolCallId, UiMessage};
+use fermata_tools::{ErrorStrategy, ErrorType, InputError, MAX_RETRIES, PendingCalls, ToolError, Toolbox};
 use futures::{
     StreamExt,
     future::BoxFuture,
@@ -33,6 +31,7 @@ use spans::CallSpans;
 use timers::{Timers, in_time};
 
 use crate::{
+    answer_batch::{AnswerBatch, RunPin},
     model::{ModelError, ModelEvent},
     record::Record,
     run::{Ending, Event, Next, Phase, Run, goodbye, shutting_down},
@@ -43,6 +42,9 @@ use crate::{
 };
 
 pub(crate) use resuming::{Resumption, read_chunks};
+
+/// The interval in which a run that is kept in memory for an endpoint is looked at again.
+const PIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A run at work, and its chat.
 pub(crate) struct ActiveRun {
@@ -65,21 +67,30 @@ pub(crate) struct ActiveRun {
     history: Option<Vec<UiMessage>>,
     step: StepWork,
     tools: RunningTools,
-    pending: PendingCalls,
-    answers: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<AnswerKind>)>>,
+    /// The calls and questions that wait for an answer, where endpoints find them.
+    pending: PendingCalls<AnswerBatch>,
+    /// The answers that endpoints hand over; `None` of a call that was released.
+    answers: FuturesUnordered<BoxFuture<'static, Option<AnswerBatch>>>,
     lock_requests: FuturesUnordered<BoxFuture<'static, (ToolCallId, Result<ResourceLock, ToolError>)>>,
     /// The locks of calls that have been granted theirs and have not begun yet.
     locks: HashMap<ToolCallId, ResourceLock>,
     timers: Timers,
+    /// Held by endpoints that are about to hand answers over.
+    pub pin: RunPin,
     spans: CallSpans,
 }
 
-/// A run that is about to begin.
-pub(crate) struct NewRun {
+/// A run, its log, and the rules and tools of its current step.
+pub(crate) struct RunParts {
     pub run: Run,
     pub log: Writer,
     pub policies: Arc<PolicySnapshot>,
     pub toolbox: Toolbox,
+}
+
+/// A run that is about to begin.
+pub(crate) struct NewRun {
+    pub parts: RunParts,
     pub open_run: OpenRun,
     /// Changes to the chat that are saved together with the run.
     pub changes: Vec<Change>,
@@ -120,6 +131,8 @@ struct ModelStream {
 
 /// Something that has happened to an active run by itself.
 pub(crate) enum Happening {
+    /// An endpoint has handed answers over.
+    Answered(AnswerBatch),
     Model(Vec<Result<ModelEvent, ModelError>>),
     ModelStreamEnded,
     InputsChecked(CheckedInputs),
@@ -139,12 +152,11 @@ impl ActiveRun {
     fn new(
         services: Arc<Services>,
         record: Record,
-        run: Run,
-        log: Writer,
-        policies: Arc<PolicySnapshot>,
-        toolbox: Toolbox,
+        pending: PendingCalls<AnswerBatch>,
+        parts: RunParts,
         ownership: Ownership,
     ) -> Self {
+        let RunParts { run, log, policies, toolbox } = parts;
         Self {
             spans: CallSpans::new(&run),
             tools: RunningTools::new(services.shutdown.tasks.clone()),
@@ -160,21 +172,25 @@ impl ActiveRun {
             settings_are_saved: true,
             history: None,
             step: StepWork::None,
-            pending: PendingCalls::new(),
+            pending,
             answers: FuturesUnordered::new(),
             lock_requests: FuturesUnordered::new(),
             locks: HashMap::new(),
             timers: Timers::default(),
+            pin: RunPin::default(),
         }
     }
 
     /// Begins a run, together with changes to its chat.
-    pub async fn begin(services: Arc<Services>, record: Record, new: NewRun) -> Result<Self, StoreError> {
-        let NewRun { run, log, policies, toolbox, open_run, changes, history } = new;
-        let ownership = Ownership::Claimed(open_run);
-        let mut active = Self::new(services, record, run, log, policies, toolbox, ownership);
-        active.unsaved = changes;
-        active.history = history;
+    pub async fn begin(
+        services: Arc<Services>,
+        record: Record,
+        pending: PendingCalls<AnswerBatch>,
+        new: NewRun,
+    ) -> Result<Self, StoreError> {
+        let mut active = Self::new(services, record, pending, new.parts, Ownership::Claimed(new.open_run));
+        active.unsaved = new.changes;
+        active.history = new.history;
         active.apply(Event::Begun).await?;
         Ok(active)
     }
@@ -195,7 +211,7 @@ impl ActiveRun {
             && self.run.is_waiting()
             && !self.run.is_bound()
             && !self.log.has_readers();
-        self.run.may_rest() || is_only_looked_at
+        (self.run.may_rest() || is_only_looked_at) && !self.pin.is_held()
     }
 
     /// Returns whether calls wait for tools that are not there.
@@ -224,6 +240,11 @@ impl ActiveRun {
     pub async fn next(&mut self) -> Happening {
         let deadline = self.next_deadline();
         tokio::select! {
+            Some(answered) = self.answers.next(), if !self.answers.is_empty() => match answered {
+                Some(batch) => Happening::Answered(batch),
+                // A call was released.
+                None => Happening::Deadline,
+            },
             event = self.tools.next() => Happening::Tool(event),
             Some((call, lock)) = self.lock_requests.next(), if !self.lock_requests.is_empty() => match lock {
                 Ok(lock) => Happening::LockGranted(call, lock),
@@ -251,8 +272,8 @@ impl ActiveRun {
                 Event::LockGranted(call)
             }
             Happening::LockTimedOut(call, error) => Event::LockTimedOut(call, error),
-            // Deadlines are looked at before the run waits again.
-            Happening::Deadline => return Ok(()),
+            // Deadlines are looked at before the run waits again. Answers are for the chat, which knows earlier runs, too.
+            Happening::Deadline | Happening::Answered(_) => return Ok(()),
         };
         self.apply(event).await
     }
@@ -347,7 +368,10 @@ impl ActiveRun {
     fn next_deadline(&mut self) -> Instant {
         self.set_timers();
         let reached = self.services.clock.reached();
+        // An endpoint that goes away without handing answers over does not tell.
+        let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
         let deadlines = [
+            pin_check,
             self.timers.hold.ends(),
             self.timers.question.ends(),
             self.timers.tools.ends(),
@@ -442,15 +466,4 @@ impl Drop for ParkedGauge {
     fn drop(&mut self) {
         metrics::gauge!("fermata_calls_parked").decrement(1);
     }
-}
-
-/// Waits for the answer to a pending call, which is counted as parked meanwhile.
-async fn wait_for_answer(
-    call: ToolCallId,
-    pending: PendingCall,
-    gauge: ParkedGauge,
-) -> (ToolCallId, Option<AnswerKind>) {
-    let answer = pending.await;
-    drop(gauge);
-    (call, answer)
 }

@@ -125,17 +125,17 @@ impl ChatActor {
                 return self.shut_down().await;
             }
             tokio::select! {
-                biased;
                 () = stopping.cancelled() => return self.shut_down().await,
                 () = draining.cancelled(), if !is_draining => {}
                 Some(message) = self.mailbox.receive() => self.handle(message).await?,
                 // Tools are looked for at the beginning of the next round.
                 Ok(()) = policies.changed(), if waits_for_tools => {}
-                happening = self.state.next() => {
-                    if let Chat::Active(active) = &mut self.state {
-                        active.handle(happening).await?;
-                    }
-                }
+                happening = self.state.next() => match (happening, &mut self.state) {
+                    (Happening::Answered(batch), _) => self.handle_answers(batch).await?,
+                    (happening, Chat::Active(active)) => active.handle(happening).await?,
+                    // Nothing happens by itself in a chat without a run.
+                    (_, _) => {}
+                },
             }
         }
     }
@@ -206,9 +206,10 @@ impl ChatActor {
         if !matches!(self.state, Chat::Dormant { .. }) {
             return Ok(());
         }
+        let pending = self.mailbox.pending.clone();
         // If this fails, the chat has to be read again.
         if let Chat::Dormant { record, saved, is_mine } = std::mem::replace(&mut self.state, Chat::Unread) {
-            self.state = match ActiveRun::resume(&self.services, record, *saved, is_mine).await? {
+            self.state = match ActiveRun::resume(&self.services, record, pending, *saved, is_mine).await? {
                 Resumption::Resumed(active) => Chat::Active(active),
                 Resumption::Closed(record) => Chat::Idle(record),
             };

@@ -4,6 +4,7 @@
 //! says, and a run's log is what every reader follows. Models and databases are met as the ports [`Model`] and [`Store`].
 
 mod active_run;
+mod answer_batch;
 mod call_executor;
 mod chat;
 mod cluster;

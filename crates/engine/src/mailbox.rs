@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use fermata_protocol::ChatId;
-use fermata_tools::Owner;
+use fermata_tools::{Owner, PendingCalls};
 use tokio::sync::mpsc::{self, error::TrySendError};
+
+use crate::answer_batch::AnswerBatch;
 
 /// The number of messages that may wait for one actor. If there are more, the actor is stuck or the chat is flooded. Each message that
 /// waits holds what was posted with it.
@@ -28,11 +30,15 @@ struct Entry<M> {
     sender: mpsc::Sender<M>,
     /// The user to whom the chat belongs, once the actor has read it.
     owner: Option<Owner>,
+    /// The calls and questions of the chat that wait for an answer.
+    pending: PendingCalls<AnswerBatch>,
 }
 
 /// The mailbox of one actor.
 pub(crate) struct Mailbox<M> {
     pub chat: ChatId,
+    /// The calls and questions of the chat that wait for an answer, where endpoints find them.
+    pub pending: PendingCalls<AnswerBatch>,
     messages: mpsc::Receiver<M>,
     mailboxes: Mailboxes<M>,
 }
@@ -49,7 +55,7 @@ impl<M> Mailboxes<M> {
     /// Returns the message if the mailbox is full.
     pub fn send(&self, chat: &ChatId, message: M, start: impl FnOnce(Mailbox<M>)) -> Result<(), Full<M>> {
         // The entry stays locked until the message is in the mailbox, so that the actor cannot leave in between.
-        let closed = || Entry { sender: mpsc::channel(1).0, owner: None };
+        let closed = || Entry { sender: mpsc::channel(1).0, owner: None, pending: PendingCalls::new() };
         let mut entry = self.by_chat.entry(chat.clone()).or_insert_with(closed);
         match entry.sender.try_send(message) {
             Ok(()) => Ok(()),
@@ -57,8 +63,9 @@ impl<M> Mailboxes<M> {
             Err(TrySendError::Closed(message)) => {
                 let (sender, messages) = mpsc::channel(CAPACITY);
                 let _ = sender.try_send(message);
-                *entry = Entry { sender, owner: None };
-                start(Mailbox { chat: chat.clone(), messages, mailboxes: self.clone() });
+                let pending = PendingCalls::new();
+                *entry = Entry { sender, owner: None, pending: pending.clone() };
+                start(Mailbox { chat: chat.clone(), pending, messages, mailboxes: self.clone() });
                 Ok(())
             }
         }
@@ -67,6 +74,11 @@ impl<M> Mailboxes<M> {
     /// Returns whether the chat has an actor that has read that the chat belongs to this user.
     pub fn belongs_to(&self, chat: &ChatId, owner: &Owner) -> bool {
         self.by_chat.get(chat).is_some_and(|entry| entry.owner.as_ref() == Some(owner))
+    }
+
+    /// Returns the calls and questions of the chat that wait for an answer, if the chat has an actor.
+    pub fn pending(&self, chat: &ChatId) -> Option<PendingCalls<AnswerBatch>> {
+        Some(self.by_chat.get(chat)?.pending.clone())
     }
 
     /// Returns whether the chat has an actor.

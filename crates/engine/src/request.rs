@@ -6,11 +6,12 @@
 use std::{net::IpAddr, time::Duration};
 
 use fermata_protocol::{ChatBody, ChatId, EventId, Profile, RunId};
-use fermata_tools::{Check, Owner, Receipt};
+use fermata_tools::{Owner, Receipt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, errors::RequestError, view::Detail,
+    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, answer_batch::RunPin,
+    errors::RequestError, view::Detail,
 };
 
 /// Something that is asked of a chat's actor.
@@ -71,13 +72,18 @@ pub(crate) struct Answer {
     #[serde(default)]
     pub address: Option<IpAddr>,
     pub answers: Vec<fermata_protocol::Answer>,
-    /// The result of the checks that [`FindChecks`] found, if there were any. The error says what does not fit.
-    #[serde(skip)]
-    pub checked: Option<Result<(), String>>,
 }
 
-/// Looks which inputs and contents of an answer have to be checked against schemas before it is accepted.
-pub(crate) struct FindChecks(pub Answer);
+/// Looks what has become of calls and questions for which no answer could be handed over.
+pub(crate) struct FindAnswered(pub Answer);
+
+/// What [`FindAnswered`] has found.
+pub(crate) enum Answered {
+    /// All of the answers were given before.
+    Repeated(Vec<Receipt>),
+    /// Some of the calls and questions wait for an answer, which can be handed over.
+    Pending(RunPin),
+}
 
 /// Follows the open run, from its start or after an event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -176,8 +182,8 @@ chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound));
 
-impl ChatRequest for FindChecks {
-    type Reply = Vec<(Check, &'static str)>;
+impl ChatRequest for FindAnswered {
+    type Reply = Answered;
     type Error = AnswerError;
 }
 

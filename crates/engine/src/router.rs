@@ -10,7 +10,7 @@ mod serving;
 use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::ChatId;
-use fermata_tools::{Check, Owner, Receipt};
+use fermata_tools::{Owner, Receipt};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     sync::Semaphore,
@@ -22,10 +22,11 @@ use recovery::Recovery;
 
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, Unavailable,
+    answer_batch::AnswerBatch,
     chat::{ChatActor, Delivered, Handle, Message},
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
     mailbox::{Full, Mailboxes},
-    request::{Answer, FindChecks, RemoteRequest},
+    request::{Answer, Answered, FindAnswered, RemoteRequest},
     services::Services,
     store::{InstanceId, StoreError},
 };
@@ -86,23 +87,18 @@ impl Router {
     }
 
     /// Makes a request to a chat, wherever it is, and waits for the reply.
-    pub async fn call<R>(self: &Arc<Self>, chat: &ChatId, request: R) -> Result<R::Reply, R::Error>
+    pub async fn call<R>(self: &Arc<Self>, chat: &ChatId, mut request: R) -> Result<R::Reply, R::Error>
     where
         R: RemoteRequest + Handle,
         R::Reply: RemoteReply,
     {
-        if self.is_closed_to(chat) {
-            return Err(Unavailable::ShuttingDown.into());
-        }
         let mut known_owner = match self.locate(chat, request.owner()).await? {
             Location::Denied => return R::denied(),
             Location::Here => None,
-            Location::Elsewhere(instance) => Some(instance),
+            Location::Elsewhere(owner) => Some(owner),
         };
         let locator = ChatLocator::new(self, request.owner(), chat);
-        let is_idempotent = request.is_idempotent();
         let deadline = Instant::now() + OWNER_TIMEOUT;
-        let mut request = request;
         loop {
             let owner = match known_owner.take() {
                 Some(owner) => owner,
@@ -114,79 +110,111 @@ impl Router {
                     }
                 },
             };
-            let error = match self.cluster.call(&owner, chat, request.clone().into(), deadline).await {
-                Ok(result) => {
-                    let result: Result<Result<<R::Reply as RemoteReply>::Wire, R::Error>, _> =
-                        serde_json::from_str(result.get());
-                    return match result {
-                        Ok(result) => result.map(|reply| R::Reply::import(reply, &locator)),
-                        Err(error) => {
-                            tracing::error!(%chat, %owner, %error, "the reply of the instance that owns the chat cannot be read");
-                            Err(Unavailable::Unreachable.into())
-                        }
-                    };
-                }
-                Err(error) => error,
-            };
-            let may_retry = match error {
-                CallError::NotOwner => true,
-                CallError::OutcomeUnknown => is_idempotent,
-                CallError::Unreachable => false,
-            };
-            if may_retry && Instant::now() < deadline {
-                sleep(RETRY_AFTER).await;
-                continue;
+            if let Some(reply) = self.call_elsewhere(&owner, chat, &request, &locator, deadline).await? {
+                return Ok(reply);
             }
-            return Err(match error {
-                CallError::NotOwner => Unavailable::Unreachable,
-                // A message that could not be sent in time may arrive all the same.
-                CallError::Unreachable if is_idempotent => Unavailable::Unreachable,
-                CallError::Unreachable | CallError::OutcomeUnknown => Unavailable::OutcomeUnknown,
-            }
-            .into());
         }
     }
 
-    /// Delivers answers to pending calls.
+    /// Delivers answers to calls and questions that wait for them, wherever the chat is.
     pub async fn answer(
         self: &Arc<Self>,
         chat: &ChatId,
-        mut answer: Answer,
+        answer: Answer,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        self.check(chat, &mut answer).await;
-        self.call(chat, answer).await
-    }
-
-    /// Checks inputs and contents of an answer that have a schema, while the chat goes on. Whatever else is wrong with the answer, the
-    /// actor says so when it is given the answer.
-    async fn check(self: &Arc<Self>, chat: &ChatId, answer: &mut Answer) {
-        use fermata_protocol::AnswerKind;
-
-        let may_need_check = answer.answers.iter().any(|answer| match &answer.kind {
-            AnswerKind::Decision { input, .. } => input.is_some(),
-            AnswerKind::Elicited { .. } => true,
-            AnswerKind::Output { .. } | AnswerKind::Failure { .. } => false,
-        });
-        if !may_need_check || !matches!(self.locate(chat, &answer.owner).await, Ok(Location::Here)) {
-            return;
-        }
-        let Ok(Delivered::Reply(Ok(found))) = self.call_here(chat, FindChecks(answer.clone())).await else {
-            return;
+        let mut known_owner = match self.locate(chat, &answer.owner).await? {
+            Location::Denied => return Answer::denied(),
+            Location::Here => None,
+            Location::Elsewhere(owner) => Some(owner),
         };
-        if found.is_empty() {
-            return;
-        }
-        let (checks, subjects): (Vec<Check>, Vec<&str>) = found.into_iter().unzip();
-        let timeout = self.services.settings.limits.check_timeout;
-        let results = self.services.checker.check_all(checks, timeout).await;
-        let mut checked = Ok(());
-        for (subject, result) in subjects.iter().zip(results) {
-            if let Err(error) = result {
-                checked = Err(format!("{subject}: {error}."));
-                break;
+        let locator = ChatLocator::new(self, &answer.owner, chat);
+        let deadline = Instant::now() + OWNER_TIMEOUT;
+        loop {
+            let owner = match known_owner.take() {
+                Some(owner) => owner,
+                None => match self.answer_here(chat, &answer, deadline).await? {
+                    Ok(receipts) => return Ok(receipts),
+                    Err(owner) => owner,
+                },
+            };
+            if let Some(receipts) = self.call_elsewhere(&owner, chat, &answer, &locator, deadline).await? {
+                return Ok(receipts);
             }
         }
-        answer.checked = Some(checked);
+    }
+
+    /// Hands answers to the calls that wait for them in this process. If none of them does, the chat's actor is asked, which resumes the
+    /// run if that is necessary, and knows what was answered before. Returns the owner if another instance owns the chat.
+    async fn answer_here(
+        self: &Arc<Self>,
+        chat: &ChatId,
+        answer: &Answer,
+        deadline: Instant,
+    ) -> Result<Result<Vec<Receipt>, InstanceId>, AnswerError> {
+        let Services { checker, settings, .. } = &*self.services;
+        let mut pin = None;
+        while Instant::now() < deadline {
+            if let Some(pending) = self.mailboxes.pending(chat)
+                && let Some(reply) =
+                    AnswerBatch::hand_over(answer, &pending, checker, &settings.limits, pin.take()).await
+                && let Ok(result) = reply.await
+            {
+                return result.map(Ok);
+            }
+            match self.call_here(chat, FindAnswered(answer.clone())).await? {
+                Delivered::Elsewhere(owner, _) => return Ok(Err(owner)),
+                Delivered::Reply(Err(error)) => return Err(error),
+                Delivered::Reply(Ok(Answered::Repeated(receipts))) => return Ok(Ok(receipts)),
+                Delivered::Reply(Ok(Answered::Pending(held))) => pin = Some(held),
+            }
+        }
+        Err(Unavailable::Busy.into())
+    }
+
+    /// Makes a request to the instance that owns the chat. Returns `None` if the owner has to be looked for again.
+    async fn call_elsewhere<R>(
+        &self,
+        owner: &InstanceId,
+        chat: &ChatId,
+        request: &R,
+        locator: &ChatLocator,
+        deadline: Instant,
+    ) -> Result<Option<R::Reply>, R::Error>
+    where
+        R: RemoteRequest,
+        R::Reply: RemoteReply,
+    {
+        let error = match self.cluster.call(owner, chat, request.clone().into(), deadline).await {
+            Ok(result) => {
+                let result: Result<Result<<R::Reply as RemoteReply>::Wire, R::Error>, _> =
+                    serde_json::from_str(result.get());
+                return match result {
+                    Ok(result) => result.map(|reply| Some(R::Reply::import(reply, locator))),
+                    Err(error) => {
+                        tracing::error!(%chat, %owner, %error, "the reply of the instance that owns the chat cannot be read");
+                        Err(Unavailable::Unreachable.into())
+                    }
+                };
+            }
+            Err(error) => error,
+        };
+        let is_idempotent = request.is_idempotent();
+        let may_retry = match error {
+            CallError::NotOwner => true,
+            CallError::OutcomeUnknown => is_idempotent,
+            CallError::Unreachable => false,
+        };
+        if may_retry && Instant::now() < deadline {
+            sleep(RETRY_AFTER).await;
+            return Ok(None);
+        }
+        let unavailable = match error {
+            CallError::NotOwner => Unavailable::Unreachable,
+            // A message that could not be sent in time may arrive all the same.
+            CallError::Unreachable if is_idempotent => Unavailable::Unreachable,
+            CallError::Unreachable | CallError::OutcomeUnknown => Unavailable::OutcomeUnknown,
+        };
+        Err(unavailable.into())
     }
 
     /// Makes a request to the chat's actor in this process, which is started if there is none.
@@ -232,7 +260,10 @@ impl Router {
 
     /// Looks where a user's request belongs, before anything else of the chat is read and before its actor is disturbed, so that strangers
     /// cost its user nothing. The actor looks once more, because the chat may change hands meanwhile.
-    async fn locate(&self, chat: &ChatId, owner: &Owner) -> Result<Location, StoreError> {
+    async fn locate(&self, chat: &ChatId, owner: &Owner) -> Result<Location, Unavailable> {
+        if self.is_closed_to(chat) {
+            return Err(Unavailable::ShuttingDown);
+        }
         if self.mailboxes.belongs_to(chat, owner) {
             return Ok(Location::Here);
         }

@@ -63,6 +63,10 @@ pub struct Check {
     value: Value,
 }
 
+/// The schema of an input that a person has edited, or of the content with which a person answers a question. Cheap to clone.
+#[derive(Clone)]
+pub struct AnswerSchema(Schema);
+
 #[derive(Clone)]
 enum Schema {
     Tool(Arc<RegisteredTool>),
@@ -303,16 +307,35 @@ impl Check {
     pub(crate) fn of_tool(tool: &Arc<RegisteredTool>, value: Value) -> Self {
         Self { schema: Schema::Tool(tool.clone()), value }
     }
-
-    /// Creates the check of a person's reply to a question with this schema.
-    pub fn of_answer(schema: Value, value: Value) -> Self {
-        Self { schema: Schema::Elicitation(Arc::new(schema)), value }
-    }
 }
 
 impl std::fmt::Debug for Check {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Check").field(&self.value).finish()
+    }
+}
+
+// === impl AnswerSchema ===
+
+impl AnswerSchema {
+    pub(crate) fn of_tool(tool: &Arc<RegisteredTool>) -> Self {
+        Self(Schema::Tool(tool.clone()))
+    }
+
+    /// Returns the schema of the content that a question asks for.
+    pub fn of_elicitation(schema: Value) -> Self {
+        Self(Schema::Elicitation(Arc::new(schema)))
+    }
+
+    /// Returns the check of a value against this schema.
+    pub fn check(self, value: Value) -> Check {
+        Check { schema: self.0, value }
+    }
+}
+
+impl std::fmt::Debug for AnswerSchema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AnswerSchema").finish_non_exhaustive()
     }
 }
 

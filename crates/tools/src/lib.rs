@@ -26,7 +26,7 @@ pub use call::{
     ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, ElicitationRecord, Owner, Receipt,
     Refusal, RunBy, StateName, Transition, ValidAnswer,
 };
-pub use checker::{Check, Checker};
+pub use checker::{AnswerSchema, Check, Checker};
 pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
 pub use context::{CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
 pub use execution::{CANCEL_GRACE, Execution};

@@ -1,9 +1,9 @@
-//! Calls that wait for an answer from a browser or a person.
+//! Calls and questions that wait for an answer from a browser or a person.
 //!
-//! This module only hands answers over. It does not know what a call asks for or what follows from its answer. Each chat has its own
-//! [`PendingCalls`], so an answer cannot reach another chat's call.
+//! This module is nothing but the rendezvous: it hands an answer to what waits for it. It does not know what a call asks for or what
+//! follows from its answer. Each chat has its own [`PendingCalls`], so an answer cannot reach another chat's call.
 //!
-//! Invariant: a pending call is resolved at most once. Dropping a [`PendingCall`] removes it.
+//! Invariant: what is parked is resolved at most once. Dropping a [`PendingCall`] removes it.
 
 use std::{
     future::Future,
@@ -13,71 +13,104 @@ use std::{
 };
 
 use dashmap::DashMap;
-use fermata_protocol::{AnswerKind, ToolCallId};
+use fermata_protocol::AnswerTarget;
 use tokio::sync::oneshot;
 
-/// The calls of one chat that wait for an answer. Clones share the calls.
-#[derive(Clone, Debug)]
-pub struct PendingCalls {
+use crate::AnswerSchema;
+
+/// The calls and questions of one chat that wait for an answer. Clones share them.
+#[derive(Debug)]
+pub struct PendingCalls<A> {
     // The map has as few shards as possible, because it holds a handful of calls and there may be a hundred thousand maps.
-    senders: Arc<DashMap<ToolCallId, oneshot::Sender<AnswerKind>>>,
+    by_target: Arc<DashMap<AnswerTarget, Waiting<A>>>,
 }
 
-/// A call that waits for an answer.
+/// Something that waits for an answer.
 ///
-/// The future resolves to the answer, or to `None` if the call was released. Dropping it removes the call.
+/// The future resolves to what was handed over, or to `None` if the call was released. Dropping it removes the call.
 #[derive(Debug)]
-pub struct PendingCall {
-    call: ToolCallId,
-    answer: oneshot::Receiver<AnswerKind>,
-    senders: Arc<DashMap<ToolCallId, oneshot::Sender<AnswerKind>>>,
+pub struct PendingCall<A> {
+    target: AnswerTarget,
+    answer: oneshot::Receiver<A>,
+    by_target: Arc<DashMap<AnswerTarget, Waiting<A>>>,
+}
+
+#[derive(Debug)]
+struct Waiting<A> {
+    sender: oneshot::Sender<A>,
+    /// The schema for an input or content that comes with an answer.
+    schema: Option<AnswerSchema>,
 }
 
 // === impl PendingCalls ===
 
-impl PendingCalls {
+impl<A> PendingCalls<A> {
     /// Creates an empty set of calls.
     pub fn new() -> Self {
-        Self { senders: Arc::new(DashMap::with_capacity_and_shard_amount(0, 2)) }
+        Self { by_target: Arc::new(DashMap::with_capacity_and_shard_amount(0, 2)) }
     }
 
-    /// Registers a call. It can be answered as soon as this returns.
+    /// Registers a call or question. It can be answered as soon as this returns. An input or content in an answer to it has to fit the
+    /// schema, if there is one.
     ///
-    /// If the call is pending already, the earlier [`PendingCall`] keeps waiting and the new one resolves to `None` at once.
-    pub fn park(&self, call: ToolCallId) -> PendingCall {
+    /// If it is pending already, the earlier [`PendingCall`] keeps waiting and the new one resolves to `None` at once.
+    pub fn park(&self, target: AnswerTarget, schema: Option<AnswerSchema>) -> PendingCall<A> {
         let (sender, answer) = oneshot::channel();
-        self.senders.entry(call.clone()).or_insert(sender);
-        PendingCall { call, answer, senders: self.senders.clone() }
+        self.by_target.entry(target.clone()).or_insert(Waiting { sender, schema });
+        PendingCall { target, answer, by_target: self.by_target.clone() }
     }
 
-    /// Hands an answer to a call.
+    /// Returns the schema for inputs and contents in answers to this target, if it is pending and has one.
+    pub fn schema(&self, target: &AnswerTarget) -> Option<AnswerSchema> {
+        self.by_target.get(target)?.schema.clone()
+    }
+
+    /// Hands answers to the first of these targets that is pending. The others are not pending any more, because the answers are for all
+    /// of them.
     ///
     /// # Errors
-    /// Returns the answer if the call is not pending.
-    pub fn answer(&self, call: &ToolCallId, answer: AnswerKind) -> Result<(), AnswerKind> {
-        match self.senders.remove(call) {
-            Some((_, sender)) => sender.send(answer),
-            None => Err(answer),
+    /// Returns the answers if none of the targets is pending.
+    pub fn hand_over<'a>(
+        &self,
+        targets: impl IntoIterator<Item = &'a AnswerTarget>,
+        answers: A,
+    ) -> Result<(), A> {
+        let mut answers = Some(answers);
+        for target in targets {
+            let Some((_, waiting)) = self.by_target.remove(target) else { continue };
+            if let Some(handed_over) = answers.take() {
+                answers = waiting.sender.send(handed_over).err();
+            }
+        }
+        match answers {
+            Some(answers) => Err(answers),
+            None => Ok(()),
         }
     }
 
-    /// Removes a call without an answer.
-    pub fn release(&self, call: &ToolCallId) {
-        self.senders.remove(call);
+    /// Removes a call or question without an answer.
+    pub fn release(&self, target: &AnswerTarget) {
+        self.by_target.remove(target);
     }
 
-    /// Returns the number of pending calls.
-    pub fn len(&self) -> usize {
-        self.senders.len()
+    /// Returns whether an answer to this target can be handed over.
+    pub fn contains(&self, target: &AnswerTarget) -> bool {
+        self.by_target.contains_key(target)
     }
 
-    /// Returns whether no call is pending.
+    /// Returns whether nothing is pending.
     pub fn is_empty(&self) -> bool {
-        self.senders.is_empty()
+        self.by_target.is_empty()
     }
 }
 
-impl Default for PendingCalls {
+impl<A> Clone for PendingCalls<A> {
+    fn clone(&self) -> Self {
+        Self { by_target: self.by_target.clone() }
+    }
+}
+
+impl<A> Default for PendingCalls<A> {
     fn default() -> Self {
         Self::new()
     }
@@ -85,90 +118,109 @@ impl Default for PendingCalls {
 
 // === impl PendingCall ===
 
-impl Future for PendingCall {
-    type Output = Option<AnswerKind>;
+impl<A> Future for PendingCall<A> {
+    type Output = Option<A>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.answer).poll(context).map(Result::ok)
     }
 }
 
-impl Drop for PendingCall {
+impl<A> Drop for PendingCall<A> {
     fn drop(&mut self) {
-        // Another `PendingCall` may have registered the call. Closing the receiver marks the sender that belongs to this one.
+        // Another `PendingCall` may have registered the target. Closing the receiver marks the sender that belongs to this one.
         self.answer.close();
-        self.senders.remove_if(&self.call, |_, sender| sender.is_closed());
+        self.by_target.remove_if(&self.target, |_, waiting| waiting.sender.is_closed());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fermata_protocol::ToolCallId;
     use futures::FutureExt;
-    use serde_json::json;
 
     use super::*;
 
-    fn id(id: &str) -> ToolCallId {
-        ToolCallId::new(id)
-    }
-
-    fn output(value: i32) -> AnswerKind {
-        AnswerKind::Output { output: json!(value) }
+    fn call(id: &str) -> AnswerTarget {
+        AnswerTarget::Call(ToolCallId::new(id))
     }
 
     #[tokio::test]
     async fn an_answer_reaches_its_call_and_only_the_first_does() {
         let pending_calls = PendingCalls::new();
-        let (a, b) = (pending_calls.park(id("a")), pending_calls.park(id("b")));
-        assert_eq!(pending_calls.answer(&id("b"), output(2)), Ok(()));
-        assert_eq!(pending_calls.answer(&id("b"), output(3)), Err(output(3)));
-        assert_eq!(b.await, Some(output(2)));
+        let (a, b) = (pending_calls.park(call("a"), None), pending_calls.park(call("b"), None));
+        assert_eq!(pending_calls.hand_over([&call("b")], 2), Ok(()));
+        assert_eq!(pending_calls.hand_over([&call("b")], 3), Err(3));
+        assert_eq!(b.await, Some(2));
         assert_eq!(a.now_or_never(), None);
         assert!(pending_calls.is_empty(), "dropping a removed it");
     }
 
     #[tokio::test]
-    async fn an_answer_that_comes_before_the_first_poll_is_kept() {
+    async fn answers_for_several_calls_are_handed_over_once() {
         let pending_calls = PendingCalls::new();
-        let parked = pending_calls.park(id("a"));
-        pending_calls.answer(&id("a"), output(1)).unwrap();
-        assert_eq!(pending_calls.len(), 0);
-        assert_eq!(parked.await, Some(output(1)));
+        let (a, b) = (pending_calls.park(call("a"), None), pending_calls.park(call("b"), None));
+        assert_eq!(pending_calls.hand_over([&call("gone"), &call("a"), &call("b")], 1), Ok(()));
+        assert!(pending_calls.is_empty());
+        assert_eq!((a.await, b.await), (Some(1), None));
     }
 
     #[tokio::test]
-    async fn an_answer_to_a_call_that_was_dropped_comes_back() {
+    async fn answers_whose_first_call_was_dropped_go_to_the_next() {
         let pending_calls = PendingCalls::new();
-        drop(pending_calls.park(id("a")));
-        assert_eq!(pending_calls.answer(&id("a"), output(1)), Err(output(1)));
+        let mut a = pending_calls.park(call("a"), None);
+        let b = pending_calls.park(call("b"), None);
+        a.answer.close();
+        assert_eq!(pending_calls.hand_over([&call("a"), &call("b")], 1), Ok(()));
+        assert_eq!(b.await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_before_the_first_poll_is_kept() {
+        let pending_calls = PendingCalls::new();
+        let parked = pending_calls.park(call("a"), None);
+        pending_calls.hand_over([&call("a")], 1).unwrap();
+        assert!(!pending_calls.contains(&call("a")));
+        assert_eq!(parked.await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_a_call_that_was_dropped_or_released_comes_back() {
+        let pending_calls = PendingCalls::new();
+        drop(pending_calls.park(call("a"), None));
+        assert_eq!(pending_calls.hand_over([&call("a")], 1), Err(1));
+        let parked = pending_calls.park(call("a"), None);
+        pending_calls.release(&call("a"));
+        assert_eq!(pending_calls.hand_over([&call("a")], 1), Err(1));
+        assert_eq!(parked.await, None);
     }
 
     #[tokio::test]
     async fn an_answer_cannot_reach_a_call_of_another_chat() {
         let (one, other) = (PendingCalls::new(), PendingCalls::new());
-        let parked = one.park(id("a"));
-        assert_eq!(other.answer(&id("a"), output(1)), Err(output(1)));
+        let parked: PendingCall<i32> = one.park(call("a"), None);
+        assert_eq!(other.hand_over([&call("a")], 1), Err(1));
         assert_eq!(parked.now_or_never(), None);
     }
 
     #[tokio::test]
     async fn parking_a_call_twice_does_not_disturb_the_first() {
         let pending_calls = PendingCalls::new();
-        let first = pending_calls.park(id("a"));
-        assert_eq!(pending_calls.park(id("a")).await, None);
-        pending_calls.answer(&id("a"), output(1)).unwrap();
-        assert_eq!(first.await, Some(output(1)));
+        let first = pending_calls.park(call("a"), None);
+        assert_eq!(pending_calls.park(call("a"), None).await, None);
+        pending_calls.hand_over([&call("a")], 1).unwrap();
+        assert_eq!(first.await, Some(1));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn of_many_answers_and_a_deadline_exactly_one_wins() {
         for round in 0..200 {
             let pending_calls = PendingCalls::new();
-            let parked = pending_calls.park(id("a"));
+            let parked = pending_calls.park(call("a"), None);
             let givers: Vec<_> = (0..4)
                 .map(|n| {
                     let pending_calls = pending_calls.clone();
-                    tokio::spawn(async move { pending_calls.answer(&id("a"), output(n)).is_ok() })
+                    tokio::spawn(async move { pending_calls.hand_over([&call("a")], n).is_ok() })
                 })
                 .collect();
             let taken = if round % 2 == 0 { parked.await } else { parked.now_or_never().flatten() };

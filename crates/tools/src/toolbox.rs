@@ -9,7 +9,7 @@ use fermata_protocol::PostedTool;
 use serde_json::Value;
 
 use crate::{
-    Check, Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec,
+    AnswerSchema, Check, Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec,
     schema::{self, SchemaFault, Weight},
 };
 
@@ -196,6 +196,11 @@ impl<'a> ToolRef<'a> {
     /// Creates the check of an input against this tool's schema.
     pub fn check_of(self, input: Value) -> Check {
         Check::of_tool(self.0, input)
+    }
+
+    /// Returns the schema for an input of this tool that a person edits.
+    pub fn answer_schema(self) -> AnswerSchema {
+        AnswerSchema::of_tool(self.0)
     }
 
     /// Returns the reason if inputs of this tool are not checked: its schema has a pattern that might take exponential time. The program

@@ -1,13 +1,12 @@
-//! Answers to the calls of a run.
+//! Calls and questions of a run that wait for answers, and the answers.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::net::IpAddr;
 
-use fermata_protocol::{Answer, AnswerKind, ToolCallId};
-use fermata_tools::{Check, Receipt};
-use futures::{FutureExt, StreamExt};
-use tokio::task::unconstrained;
+use fermata_protocol::{Answer, AnswerTarget, ElicitationId, ToolCallId};
+use fermata_tools::{AnswerSchema, Call, Receipt};
+use futures::FutureExt;
 
-use super::{ActiveRun, performing::context};
+use super::{ActiveRun, ParkedGauge, performing::context};
 use crate::{
     AnswerError,
     run::{Context, Event, Given, Rejected},
@@ -15,14 +14,74 @@ use crate::{
 };
 
 impl ActiveRun {
-    /// Returns the inputs and contents of answers that have to be checked before they can be accepted, each with the beginning of the
-    /// sentence that says that it does not fit.
-    pub fn inputs_to_check(&self, answers: &[Answer]) -> Vec<(Check, &'static str)> {
-        let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
-        self.run.inputs_to_check(answers, &context)
+    /// Lets endpoints find a call that waits for an answer.
+    pub(super) fn park(&mut self, id: &ToolCallId) {
+        let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
+        let schema = self.toolbox.find(&call.tool).map(|tool| tool.answer_schema());
+        for target in targets(call) {
+            let pending = self.pending.park(target.clone(), schema.clone());
+            // A call may be found by two ids, and counts once.
+            let gauge = matches!(target, AnswerTarget::Call(_)).then(ParkedGauge::new);
+            self.answers.push(
+                async move {
+                    let _gauge = gauge;
+                    pending.await
+                }
+                .boxed(),
+            );
+        }
     }
 
-    /// Accepts answers to calls of the run, all or none.
+    /// Removes a call from those that endpoints find.
+    pub(super) fn release(&mut self, id: &ToolCallId) {
+        if let Some(call) = self.run.calls.iter().find(|call| call.id == *id) {
+            for target in targets(call) {
+                self.pending.release(&target);
+            }
+        }
+    }
+
+    /// Lets endpoints find a question that waits for an answer.
+    pub(super) fn park_question(&mut self, id: &ElicitationId) {
+        let Some(asked) = self.run.elicitations().find(|asked| asked.id == *id) else { return };
+        let schema = AnswerSchema::of_elicitation(asked.question.requested_schema.clone());
+        let pending = self.pending.park(AnswerTarget::Elicitation(id.clone()), Some(schema));
+        self.answers.push(pending.boxed());
+    }
+
+    /// Lets endpoints find the targets of these answers again, if they still wait: an answer that was refused does not consume a call.
+    pub fn park_again(&mut self, answers: &[Answer]) {
+        for answer in answers {
+            self.pending.release(&answer.of);
+            if let AnswerTarget::Elicitation(id) = &answer.of {
+                self.park_question(id);
+            } else if let Some(index) = self.run.find_call(&answer.of)
+                && self.run.calls[index].accepts_answer()
+            {
+                let id = self.run.calls[index].id.clone();
+                self.release(&id);
+                self.park(&id);
+            }
+        }
+    }
+
+    /// Returns whether an endpoint finds this target.
+    pub fn is_pending(&self, target: &AnswerTarget) -> bool {
+        self.pending.contains(target)
+    }
+
+    /// Returns the answers that are to calls and questions of the run.
+    pub fn own_answers(&self, answers: &[Answer]) -> Vec<Answer> {
+        answers.iter().filter(|answer| self.run.find(&answer.of).is_some()).cloned().collect()
+    }
+
+    /// Returns whether answers have inputs or contents that have to be checked before they can be accepted.
+    pub fn needs_check(&self, answers: &[Answer]) -> bool {
+        let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
+        !self.run.inputs_to_check(answers, &context).is_empty()
+    }
+
+    /// Accepts answers to calls and questions of the run, all or none.
     pub async fn answer(
         &mut self,
         answers: &[Answer],
@@ -48,35 +107,23 @@ impl ActiveRun {
             self.apply(Event::ApprovalsDenied(valid.denied)).await?;
             return Err(AnswerError::DeniedByPolicy(reason));
         }
-        let mut answers = valid.answers;
-        let mut woken = self.wake(&answers.calls);
-        let expected = std::mem::take(&mut answers.calls);
-        for (place, _) in expected {
-            if let Some(answer) = woken.remove(&self.run.calls[place].id) {
-                answers.calls.push((place, answer));
-            }
+        let answers = valid.answers;
+        for (index, _) in &answers.calls {
+            let id = self.run.calls[*index].id.clone();
+            self.release(&id);
         }
         if !answers.calls.is_empty() || !answers.elicitations.is_empty() {
             self.apply(Event::Answered(answers, given)).await?;
         }
         Ok(valid.receipts)
     }
+}
 
-    /// Hands answers to the calls that wait for them, and returns what has arrived.
-    fn wake(&mut self, answers: &[(usize, AnswerKind)]) -> HashMap<ToolCallId, AnswerKind> {
-        for (place, answer) in answers {
-            let call = &self.run.calls[*place].id;
-            if self.pending.answer(call, answer.clone()).is_err() {
-                tracing::error!(chat = %self.record.chat, %call, "a call that waits for an answer is not among the pending calls");
-            }
-        }
-        let mut woken = HashMap::new();
-        // Everything that was answered is ready, however much it is: tokio's budget for one turn of a task must not end this early.
-        while let Some(Some((call, answer))) = unconstrained(self.answers.next()).now_or_never() {
-            if let Some(answer) = answer {
-                woken.insert(call, answer);
-            }
-        }
-        woken
+/// Returns what an answer may name to reach a call.
+fn targets(call: &Call) -> Vec<AnswerTarget> {
+    let mut targets = vec![AnswerTarget::Call(call.id.clone())];
+    if let Some(request) = &call.approval_request {
+        targets.push(AnswerTarget::Approval(request.id.clone()));
     }
+    targets
 }

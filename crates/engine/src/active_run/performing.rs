@@ -1,12 +1,10 @@
 //! Performing what a run has decided.
 
-use fermata_protocol::ToolCallId;
+use fermata_protocol::{AnswerTarget, ToolCallId};
 use fermata_tools::{Call, CallContext, ElicitationReply, Toolbox};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 
-use super::{
-    ActiveRun, ModelStream, Ownership, ParkedGauge, StepWork, ToolEvent, spans::model_span, wait_for_answer,
-};
+use super::{ActiveRun, ModelStream, Ownership, StepWork, ToolEvent, spans::model_span};
 use crate::{
     call_executor::CallExecutor,
     prompt::{Asking, prompt},
@@ -94,11 +92,10 @@ impl ActiveRun {
             self.record.verify_if_in_doubt(&self.services).await?;
         }
         for call in &after.release {
-            self.pending.release(call);
+            self.release(call);
         }
         for call in &after.park {
-            let pending = self.pending.park(call.clone());
-            self.answers.push(wait_for_answer(call.clone(), pending, ParkedGauge::new()).boxed());
+            self.park(call);
         }
         for call in &after.execute {
             self.execute(call);
@@ -106,6 +103,7 @@ impl ActiveRun {
         self.log.publish();
         for (id, reply) in after.replies {
             self.tools.reply(&id, reply);
+            self.pending.release(&AnswerTarget::Elicitation(id));
         }
         match after.next {
             Next::Nothing => {}
@@ -200,6 +198,10 @@ impl ActiveRun {
             ToolEvent::Elicits { call, question, accepted } => {
                 let mut effects = self.decide(Event::Elicits(call, question));
                 let elicited = effects.after.elicited.take();
+                if let Some(Ok(id)) = &elicited {
+                    // Before the question is shown, because a browser may answer at once.
+                    self.park_question(id);
+                }
                 self.perform(effects).await?;
                 match elicited {
                     Some(Ok(id)) => self.tools.accept_question(id, accepted),

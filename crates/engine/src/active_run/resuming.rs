@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use fermata_protocol::{ToolState, UiChunk, UiMessage, UiPart};
-use fermata_tools::{Call, CallState, Cancelled};
+use fermata_tools::{Call, CallState, Cancelled, PendingCalls};
 use jiff::Timestamp;
 
-use super::{ActiveRun, Ownership, saving::corrupt};
+use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
 use crate::{
+    answer_batch::AnswerBatch,
     record::Record,
     run::{Ending, Event, LOST_PLACES, Run, RunSettings, RunState, SavedRun},
     run_log::Writer,
@@ -27,6 +28,7 @@ impl ActiveRun {
     pub async fn resume(
         services: &Arc<Services>,
         mut record: Record,
+        pending: PendingCalls<AnswerBatch>,
         saved: RunRecord,
         is_mine: bool,
     ) -> Result<Resumption, StoreError> {
@@ -61,12 +63,13 @@ impl ActiveRun {
         let policies = services.policies.current();
         // No schema is compiled here: it may be the one that no process survives.
         let toolbox = policies.toolbox.with_saved_tools(&restored.settings.tools);
+        let parts = RunParts { run: restored, log, policies, toolbox };
         let ownership = if works || is_mine {
             Ownership::Claimed(services.open_runs.enter(&record.owner))
         } else {
             Ownership::Unclaimed
         };
-        let mut active = Self::new(services.clone(), record, restored, log, policies, toolbox, ownership);
+        let mut active = Self::new(services.clone(), record, pending, parts, ownership);
         active.attempts = attempts;
         active.settings_are_saved = settings_are_saved;
         let mut effects = active.decide(if gives_up { Event::GivenUp } else { Event::Resumed });

@@ -1,55 +1,47 @@
 //! The requests to a chat, except posts.
 
 use fermata_protocol::{Answer as CallAnswer, AnswerKind, AnswerTarget, ElicitationId};
-use fermata_tools::{AuditAction, AuditEvent, Check, Receipt, Refusal, ValidAnswer};
+use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 
 use super::{Chat, ChatActor, Handle};
 use crate::{
-    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Unavailable,
+    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError,
     active_run::read_chunks,
-    request::{Answer, Delete, EndGrant, FindChecks, Grants, Rejoin, Resume, Stop, View},
+    answer_batch::{AnswerBatch, Checked},
+    errors::RequestError,
+    request::{Answered, Delete, EndGrant, FindAnswered, Grants, Rejoin, Resume, Stop, View},
     run::{Ending, Event, Given, Rejected, asker_in, goodbye},
     run_log::Writer,
-    store::Change,
+    store::{Change, StoreError},
     view::{Detail, Outline, SHORT_CHAT},
 };
 
-impl Handle for Answer {
-    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<Receipt>, AnswerError> {
-        if !actor.belongs_to(&self.owner) {
-            return Err(AnswerError::no_such_chat());
-        }
-        actor.activate().await?;
-        let (live, old) = actor.split_answers(&self.answers);
-        // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
-        let mut receipts = Vec::with_capacity(self.answers.len());
-        for answer in old {
-            receipts.push(actor.repeat_answer(answer).await?);
-        }
-        let Chat::Active(active) = &mut actor.state else { return Ok(receipts) };
-        // What refuses the batch for another reason counts more than an input that does not fit.
-        if !active.inputs_to_check(&live).is_empty() {
-            match &self.checked {
-                Some(Ok(())) => {}
-                Some(Err(reason)) => return Err(AnswerError::Invalid(reason.clone())),
-                // The call has come to wait since the router asked what to check.
-                None => return Err(Unavailable::Busy.into()),
-            }
-        }
-        receipts.extend(active.answer(&live, Given::Aside, self.address).await?);
-        Ok(receipts)
-    }
-}
-
-impl Handle for FindChecks {
-    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<(Check, &'static str)>, AnswerError> {
+impl Handle for FindAnswered {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Answered, AnswerError> {
         let Self(answer) = self;
         if !actor.belongs_to(&answer.owner) {
             return Err(AnswerError::no_such_chat());
         }
+        // This parks what waits for an answer.
         actor.activate().await?;
-        let (live, _) = actor.split_answers(&answer.answers);
-        Ok(actor.active().map_or_else(Vec::new, |active| active.inputs_to_check(&live)))
+        let mut receipts = Vec::with_capacity(answer.answers.len());
+        for answer in &answer.answers {
+            if let Chat::Active(active) = &mut actor.state
+                && active.run.find(&answer.of).is_some()
+            {
+                if active.is_pending(&answer.of) {
+                    return Ok(Answered::Pending(active.pin.clone()));
+                }
+            } else {
+                receipts.push(actor.repeat_answer(answer).await?);
+            }
+        }
+        // Nothing of the run is pending, so its calls can only repeat what they were answered, or refuse it.
+        if let Chat::Active(active) = &mut actor.state {
+            let live = active.own_answers(&answer.answers);
+            receipts.extend(active.answer(&live, Given::Aside, answer.address).await?);
+        }
+        Ok(Answered::Repeated(receipts))
     }
 }
 
@@ -216,17 +208,64 @@ impl Handle for Delete {
 }
 
 impl ChatActor {
-    /// Splits answers into those to calls of the open run, and those to other calls.
-    fn split_answers<'a>(&self, answers: &'a [CallAnswer]) -> (Vec<CallAnswer>, Vec<&'a CallAnswer>) {
-        let (mut live, mut old) = (Vec::new(), Vec::new());
-        for answer in answers {
-            if self.active().is_some_and(|active| active.run.find(&answer.of).is_some()) {
-                live.push(answer.clone());
-            } else {
-                old.push(answer);
+    /// Handles answers that were handed over to calls of the open run, and replies. If another instance has changed the chat, or the answers
+    /// have to be checked first, there is no reply, and the endpoint looks again.
+    pub(super) async fn handle_answers(&mut self, batch: AnswerBatch) -> Result<(), StoreError> {
+        let mut result = self.accept(&batch).await;
+        if let Chat::Active(active) = &mut self.state {
+            // What is still waiting can be answered again before the reply is sent.
+            active.park_again(&batch.answers);
+        }
+        if let Ok(None) = result {
+            return Ok(());
+        }
+        if let Err(refusal) = &result
+            && refusal.store().is_none()
+            && self.is_shared()
+            // A refusal makes no commit, which would tell whether another instance has changed the chat.
+            && let Err(error) = self.verify().await
+        {
+            result = Err(error.into());
+        }
+        let failure = result.as_ref().err().and_then(RequestError::store).cloned();
+        if failure != Some(StoreError::Fenced)
+            && let Some(result) = result.transpose()
+        {
+            // The client may have gone.
+            let _ = batch.reply.send(result);
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Accepts answers, all or none. Returns `None` if an input or content has to be checked first.
+    async fn accept(&mut self, batch: &AnswerBatch) -> Result<Option<Vec<Receipt>>, AnswerError> {
+        if !self.belongs_to(&batch.owner) {
+            return Err(AnswerError::no_such_chat());
+        }
+        let Chat::Active(active) = &mut self.state else { return Ok(None) };
+        active.record.verify_if_in_doubt(&self.services).await?;
+        let live = active.own_answers(&batch.answers);
+        // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
+        let mut receipts = Vec::with_capacity(batch.answers.len());
+        for answer in &batch.answers {
+            if self.active().is_none_or(|active| active.run.find(&answer.of).is_none()) {
+                receipts.push(self.repeat_answer(answer).await?);
             }
         }
-        (live, old)
+        let Chat::Active(active) = &mut self.state else { return Ok(None) };
+        // An error besides an input that does not fit is the more important one.
+        if active.needs_check(&live) {
+            match &batch.checked {
+                Checked::Fits => {}
+                Checked::DoesNotFit(reason) => return Err(AnswerError::Invalid(reason.clone())),
+                Checked::Unknown => return Ok(None),
+            }
+        }
+        receipts.extend(active.answer(&live, Given::Aside, batch.address).await?);
+        Ok(Some(receipts))
     }
 
     /// Returns the receipt for an answer to a call of a run that is over, if it is the answer that the call was given.

@@ -8,7 +8,7 @@ use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
 use super::{Chat, ChatActor, Handle};
 use crate::{
     FileUrls, Following, Limits, Reader, Submission, SubmitError,
-    active_run::{ActiveRun, NewRun},
+    active_run::{ActiveRun, NewRun, RunParts},
     post::{Keep, Plan, plan, plan_first},
     record::Record,
     run::{Event, Run, RunRequest, claims_settled_call, heal_finished, shown_by},
@@ -191,8 +191,10 @@ impl ChatActor {
         self.mailbox.note_owner(Some(owner.clone()));
         let log = Writer::new(run.id.clone());
         let reader = log.read(profile, Start::default());
-        let new = NewRun { run, log, policies, toolbox, open_run, changes, history };
-        let active = ActiveRun::begin(services, record, new).await?;
+        let parts = RunParts { run, log, policies, toolbox };
+        let new = NewRun { parts, open_run, changes, history };
+        let pending = self.mailbox.pending.clone();
+        let active = ActiveRun::begin(services, record, pending, new).await?;
         let following = active.follow(reader);
         self.state = Chat::Active(Box::new(active));
         Ok(following)

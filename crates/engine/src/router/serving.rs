@@ -5,13 +5,15 @@
 use std::sync::Arc;
 
 use fermata_protocol::ChatId;
+use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
+use tokio::time::Instant;
 
-use super::{RemoteReply, Router};
+use super::{OWNER_TIMEOUT, RemoteReply, Router};
 use crate::{
     chat::{Delivered, Handle, Message},
     cluster::{IncomingCall, OutgoingReply},
-    request::{RemoteRequest, Request},
+    request::{Answer, RemoteRequest, Request},
 };
 
 impl Router {
@@ -31,10 +33,7 @@ impl Router {
             // Nothing new begins here any more.
             Request::Submit(_) if self.services.shutdown.draining.is_cancelled() => None,
             Request::Submit(request) => self.serve_here(&chat, request, &mut reply).await,
-            Request::Answer(mut request) => {
-                self.check(&chat, &mut request).await;
-                self.serve_here(&chat, request, &mut reply).await
-            }
+            Request::Answer(request) => self.serve_answer(&chat, &request).await,
             Request::Resume(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Rejoin(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Stop(request) => self.serve_here(&chat, request, &mut reply).await,
@@ -64,11 +63,28 @@ impl Router {
         let (message, delivered) = Message::request(request);
         self.send(chat, message);
         let Ok(Delivered::Reply(result)) = delivered.await else { return None };
-        let result = result.map(|value| value.export(reply));
-        to_raw_value(&result)
-            .inspect_err(
-                |error| tracing::error!(%chat, %error, "a reply to another instance cannot be written"),
-            )
-            .ok()
+        write(chat, &result.map(|value| value.export(reply)))
+    }
+
+    async fn serve_answer(self: &Arc<Self>, chat: &ChatId, answer: &Answer) -> Option<Box<RawValue>> {
+        if self.is_closed_to(chat) {
+            return None;
+        }
+        let result = match self.answer_here(chat, answer, Instant::now() + OWNER_TIMEOUT).await {
+            Ok(Ok(receipts)) => Ok(receipts),
+            Ok(Err(_elsewhere)) => return None,
+            Err(error) => Err(error),
+        };
+        write(chat, &result)
+    }
+}
+
+fn write(chat: &ChatId, result: &impl Serialize) -> Option<Box<RawValue>> {
+    match to_raw_value(result) {
+        Ok(result) => Some(result),
+        Err(error) => {
+            tracing::error!(%chat, %error, "a reply to another instance cannot be written");
+            None
+        }
     }
 }

@@ -7,8 +7,8 @@ use fermata_protocol::{
     UiPart,
 };
 use fermata_tools::{
-    ApprovalDecision, AuditAction, AuditEvent, Call, CallState, Cancelled, Check, Decision, DecisionSource,
-    Grant, PolicyDecision, Receipt, Refusal, StateName, ToolError, ValidAnswer,
+    AnswerSchema, ApprovalDecision, AuditAction, AuditEvent, Call, CallState, Cancelled, Check, Decision,
+    DecisionSource, Grant, PolicyDecision, Receipt, Refusal, StateName, ToolError, ValidAnswer,
 };
 use serde_json::{Map, Value};
 
@@ -111,7 +111,7 @@ impl Run {
         let contents = answers.elicitations.into_iter().filter_map(|(nth, action, content)| {
             let content = content.unwrap_or_else(|| Value::Object(Map::new()));
             let schema = self.elicited[nth].question.requested_schema.clone();
-            let check = Check::of_answer(schema, content);
+            let check = AnswerSchema::of_elicitation(schema).check(content);
             (action == ElicitAction::Accept).then_some((check, "The content does not fit what was asked for"))
         });
         edits.chain(contents).collect()

@@ -2,7 +2,8 @@
 
 use fermata_protocol::{ElicitAction, ElicitationId, UiPart};
 use fermata_tools::{
-    ApprovalMode, ChainMode, Elicitation, ElicitationReply, ErrorPolicy, ErrorStrategy, ErrorType, GateMode,
+    AnswerSchema, ApprovalMode, ChainMode, Elicitation, ElicitationReply, ErrorPolicy, ErrorStrategy,
+    ErrorType, GateMode,
 };
 
 use super::*;
@@ -543,8 +544,16 @@ fn a_failure_that_a_run_may_not_survive_ends_it_with_an_explanation() {
 
 #[test]
 fn a_schema_that_a_tool_sends_along_is_checked_itself() {
-    assert!(CHECKER.check_here(&Check::of_answer(json!({"type": "nonsense"}), json!({}))).is_err());
-    assert!(CHECKER.check_here(&Check::of_answer(question().requested_schema, json!({"size": 1}))).is_ok());
+    assert!(
+        CHECKER
+            .check_here(&AnswerSchema::of_elicitation(json!({"type": "nonsense"})).check(json!({})))
+            .is_err()
+    );
+    assert!(
+        CHECKER
+            .check_here(&AnswerSchema::of_elicitation(question().requested_schema).check(json!({"size": 1})))
+            .is_ok()
+    );
 }
 
 #[test]
