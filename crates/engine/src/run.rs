@@ -148,7 +148,7 @@ pub(crate) struct SavedRun {
 /// How far the log jumps where a process ended in the middle of a step: more than any step publishes.
 pub(crate) const LOST_PLACES: u64 = 1 << 32;
 
-/// What a run may look at while it decides.
+/// What a run may look at when it decides.
 #[derive(Clone)]
 pub(crate) struct Context<'a> {
     pub now: Timestamp,
@@ -167,6 +167,15 @@ pub(crate) struct Context<'a> {
     pub other_bytes: usize,
     /// Where the request comes from that has the run decide, if one does and it is known.
     pub address: Option<IpAddr>,
+}
+
+/// A run that decides what follows from an event.
+struct Deciding<'a> {
+    run: &'a mut Run,
+    context: &'a Context<'a>,
+    /// The address that the event comes from, if it is known.
+    address: Option<IpAddr>,
+    effects: Effects,
 }
 
 // === impl Run ===
@@ -239,40 +248,6 @@ impl Run {
         Ok(run)
     }
 
-    /// What is to be done with a run whose process ended: a step that was cut off is asked for again, and a call that ran is run again
-    /// only where that does no harm.
-    fn resume(&mut self, context: &Context<'_>) -> Effects {
-        let mut effects = Effects::default();
-        match self.state.phase {
-            Phase::Speaking => {
-                // Readers may have seen more of the step than was saved; their places must not be taken for new ones.
-                self.state.seq += LOST_PLACES;
-                effects.after.next = Next::AskModel;
-            }
-            Phase::Deciding | Phase::Working => {
-                if self.step_calls().any(is_at_work) {
-                    // What a running call shows is never saved by itself, so the same holds of its reports.
-                    self.state.seq += LOST_PLACES;
-                }
-                self.withdraw_orphans(&mut effects);
-                self.take_up_calls(context, &mut effects);
-            }
-            Phase::Over => {}
-        }
-        effects
-    }
-
-    /// Ends a run that no process has got on with.
-    fn give_up(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase == Phase::Speaking || self.step_calls().any(is_at_work) {
-            // As when it is resumed: readers may have seen more than was saved.
-            self.state.seq += LOST_PLACES;
-        }
-        self.withdraw_orphans(effects);
-        self.fail_cut_off_calls(context, effects);
-        self.end(Ending::CrashLoop, context, effects);
-    }
-
     /// Returns whether something is saved with these effects that need not be done again if the process ends now. Resuming a run is no
     /// progress by itself, unless it settles a call.
     pub fn is_progress(&self, effects: &Effects, is_recovery: bool) -> bool {
@@ -281,15 +256,6 @@ impl Run {
             return calls.iter().any(|place| self.calls[*place].state().is_final());
         }
         effects.after.next == Next::AskModel || !calls.is_empty()
-    }
-
-    /// Opens the stream and asks the model for the first step.
-    fn begin(&mut self) -> Effects {
-        let mut effects = Effects::default();
-        let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
-        self.publish(&mut effects, start);
-        self.begin_step(&mut effects);
-        effects
     }
 
     /// The message as it stands.
@@ -354,12 +320,6 @@ impl Run {
             .filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
     }
 
-    /// Returns a call to be changed, and notes that it is to be saved.
-    fn call_mut(&mut self, place: usize, effects: &mut Effects) -> &mut Call {
-        effects.commit.calls.insert(place);
-        &mut self.calls[place]
-    }
-
     fn step_calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| call.step == self.state.step)
     }
@@ -367,16 +327,6 @@ impl Run {
     fn step_places(&self) -> Vec<usize> {
         let step = self.state.step;
         (0..self.calls.len()).filter(|&place| self.calls[place].step == step).collect()
-    }
-
-    fn publish(&mut self, effects: &mut Effects, chunk: UiChunk) {
-        if let Err(error) = self.assembler.apply(&chunk) {
-            debug_assert!(false, "{error}: {chunk:?}");
-            tracing::error!(run = %self.id, %error, "a chunk does not fit into the message");
-        }
-        self.state.seq += 1;
-        self.note_outcome(self.state.seq, &chunk);
-        effects.after.publish.push((self.state.seq, chunk));
     }
 
     fn note_outcome(&mut self, seq: u64, chunk: &UiChunk) {
@@ -388,13 +338,72 @@ impl Run {
             self.settled_at.insert(tool_call_id.clone(), seq);
         }
     }
+}
 
-    fn begin_step(&mut self, effects: &mut Effects) {
-        self.state.step += 1;
-        self.state.phase = Phase::Speaking;
-        self.state.activity = Activity::Working;
-        self.publish(effects, UiChunk::StartStep);
-        effects.after.next = Next::AskModel;
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// What is to be done with a run whose process ended: a step that was cut off is asked for again, and a call that ran is run again
+    /// only where that does no harm.
+    fn resume(&mut self) {
+        match self.run.state.phase {
+            Phase::Speaking => {
+                // Readers may have seen more of the step than was saved; their places must not be taken for new ones.
+                self.run.state.seq += LOST_PLACES;
+                self.effects.after.next = Next::AskModel;
+            }
+            Phase::Deciding | Phase::Working => {
+                if self.run.step_calls().any(is_at_work) {
+                    // What a running call shows is never saved by itself, so the same holds of its reports.
+                    self.run.state.seq += LOST_PLACES;
+                }
+                self.withdraw_orphans();
+                self.take_up_calls();
+            }
+            Phase::Over => {}
+        }
+    }
+
+    /// Ends a run that no process has got on with.
+    fn give_up(&mut self) {
+        if self.run.state.phase == Phase::Speaking || self.run.step_calls().any(is_at_work) {
+            // As when it is resumed: readers may have seen more than was saved.
+            self.run.state.seq += LOST_PLACES;
+        }
+        self.withdraw_orphans();
+        self.fail_cut_off_calls();
+        self.end(Ending::CrashLoop);
+    }
+
+    /// Opens the stream and asks the model for the first step.
+    fn begin(&mut self) {
+        let start = UiChunk::Start { message_id: Some(self.run.message.clone()), message_metadata: None };
+        self.publish(start);
+        self.begin_step();
+    }
+
+    /// Returns a call to be changed, and notes that it is to be saved.
+    fn call_mut(&mut self, place: usize) -> &mut Call {
+        self.effects.commit.calls.insert(place);
+        &mut self.run.calls[place]
+    }
+
+    fn publish(&mut self, chunk: UiChunk) {
+        if let Err(error) = self.run.assembler.apply(&chunk) {
+            debug_assert!(false, "{error}: {chunk:?}");
+            tracing::error!(run = %self.run.id, %error, "a chunk does not fit into the message");
+        }
+        self.run.state.seq += 1;
+        self.run.note_outcome(self.run.state.seq, &chunk);
+        self.effects.after.publish.push((self.run.state.seq, chunk));
+    }
+
+    fn begin_step(&mut self) {
+        self.run.state.step += 1;
+        self.run.state.phase = Phase::Speaking;
+        self.run.state.activity = Activity::Working;
+        self.publish(UiChunk::StartStep);
+        self.effects.after.next = Next::AskModel;
     }
 }
 

@@ -7,7 +7,7 @@ use fermata_tools::Call;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Checkpoint, Context, Effects, Phase, Run, later};
+use super::{Checkpoint, Context, Deciding, Phase, Run, later};
 
 /// Whether a run works or waits. It is computed after each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,29 +54,6 @@ impl From<Activity> for SavedActivity {
 // === impl Run ===
 
 impl Run {
-    /// Does what any event may have made possible: calls that may run begin, a step whose calls are all settled is completed, and it is
-    /// noted whether the run waits. Doing it again changes nothing.
-    pub(super) fn advance(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        match self.state.phase {
-            Phase::Deciding if !self.step_calls().any(Call::awaits_approval) => {
-                self.open_gate(context, effects);
-            }
-            Phase::Working => self.start_decided(context, effects),
-            Phase::Deciding | Phase::Speaking | Phase::Over => {}
-        }
-        self.complete_step_if_settled(context, effects);
-        let is_waiting = self.is_waiting();
-        if effects.after.publish.is_empty() || effects.after.publishes_lasting_chunks() {
-            self.note_checkpoint(is_waiting);
-        }
-        self.state.activity = match self.state.activity {
-            _ if !is_waiting => Activity::Working,
-            Activity::Working => Activity::Waiting { since: context.now },
-            Activity::Waiting { since } => Activity::Waiting { since },
-            Activity::Detached { since } => Activity::Detached { since },
-        };
-    }
-
     /// Notes the current position of the log as one from which a client that answers can go on reading.
     fn note_checkpoint(&mut self, is_waiting: bool) {
         let checkpoint = Checkpoint {
@@ -113,16 +90,6 @@ impl Run {
         }
     }
 
-    /// Detaches the readers while calls wait.
-    pub(super) fn detach_readers(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase == Phase::Deciding && self.state.profile != Profile::V5 {
-            self.ask_for_withheld_calls(context, effects);
-        }
-        if let Activity::Waiting { since } = self.state.activity {
-            self.state.activity = Activity::Detached { since };
-        }
-    }
-
     /// Notes that a client goes on reading with a version and a hold of its own. The hold begins anew.
     pub(super) fn attach_reader(&mut self, profile: Profile, hold: Duration, context: &Context<'_>) {
         self.state.profile = profile;
@@ -131,5 +98,42 @@ impl Run {
             Activity::Working => Activity::Working,
             Activity::Waiting { .. } | Activity::Detached { .. } => Activity::Waiting { since: context.now },
         };
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// Does what any event may have made possible: calls that may run begin, a step whose calls are all settled is completed, and it is
+    /// noted whether the run waits. Doing it again changes nothing.
+    pub(super) fn advance(&mut self) {
+        match self.run.state.phase {
+            Phase::Deciding if !self.run.step_calls().any(Call::awaits_approval) => {
+                self.open_gate();
+            }
+            Phase::Working => self.start_decided(),
+            Phase::Deciding | Phase::Speaking | Phase::Over => {}
+        }
+        self.complete_step_if_settled();
+        let is_waiting = self.run.is_waiting();
+        if self.effects.after.publish.is_empty() || self.effects.after.publishes_lasting_chunks() {
+            self.run.note_checkpoint(is_waiting);
+        }
+        self.run.state.activity = match self.run.state.activity {
+            _ if !is_waiting => Activity::Working,
+            Activity::Working => Activity::Waiting { since: self.context.now },
+            Activity::Waiting { since } => Activity::Waiting { since },
+            Activity::Detached { since } => Activity::Detached { since },
+        };
+    }
+
+    /// Detaches the readers while calls wait.
+    pub(super) fn detach_readers(&mut self) {
+        if self.run.state.phase == Phase::Deciding && self.run.state.profile != Profile::V5 {
+            self.ask_for_withheld_calls();
+        }
+        if let Activity::Waiting { since } = self.run.state.activity {
+            self.run.state.activity = Activity::Detached { since };
+        }
     }
 }

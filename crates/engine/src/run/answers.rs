@@ -13,7 +13,7 @@ use fermata_tools::{
 use serde_json::{Map, Value};
 
 use super::{
-    Context, Effects, Phase, Run,
+    Context, Deciding, Phase, Run,
     elicit::{ElicitState, Elicited},
 };
 
@@ -156,18 +156,6 @@ impl Run {
         Ok(Validation { answers, receipts, denied })
     }
 
-    /// Settles calls that somebody wanted to approve and that the newest rules deny.
-    pub(super) fn deny_approved(
-        &mut self,
-        denied: Vec<(usize, PolicyDecision)>,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        for (place, policy_decision) in denied {
-            self.settle_as_denied(place, policy_decision, context, effects);
-        }
-    }
-
     fn call_of(&self, about: Found) -> usize {
         match about {
             Found::Call(place) => place,
@@ -281,73 +269,6 @@ impl Run {
             .collect()
     }
 
-    /// Applies answers that were validated.
-    pub(super) fn apply_answers(
-        &mut self,
-        ValidAnswers { calls, elicitations, address }: ValidAnswers,
-        given: Given,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        let context = &Context { address, ..context.clone() };
-        let was_open = self.state.phase == Phase::Working;
-        for (nth, action, content) in elicitations {
-            self.take_elicited(nth, action, content, context, effects);
-        }
-        let mut denied = Vec::new();
-        for (place, answer) in calls {
-            match answer {
-                AnswerKind::Elicited { .. } => {}
-                AnswerKind::Output { .. } | AnswerKind::Failure { .. } => {
-                    self.take_output(place, answer, context, effects)
-                }
-                AnswerKind::Decision { approved, reason, always, input } => {
-                    if let Some(input) = input.filter(|_| approved) {
-                        self.edit(place, input, context, effects);
-                    }
-                    denied.extend((!approved).then_some(place));
-                    let decided = ApprovalDecision { by: context.owner.clone(), approved, reason, always };
-                    self.note_decision(place, decided, given, context, effects);
-                }
-            }
-        }
-        // A closed gate shows what was denied when it opens.
-        for place in denied.into_iter().filter(|_| was_open) {
-            self.show_denial_by_person(place, effects);
-        }
-    }
-
-    /// A person has edited what would run: it waits for them as edited, until what they said about it counts.
-    fn edit(&mut self, place: usize, input: Value, context: &Context<'_>, effects: &mut Effects) {
-        if let Some(found) = context.toolbox.find(&self.calls[place].tool) {
-            self.call_mut(place, effects).policy_decision =
-                Some(context.rules.policy.decide(context.owner, found.spec(), &input));
-        }
-        self.call_mut(place, effects).edited = Some(input);
-        self.audit(AuditAction::Edited, place, None, context, effects);
-        if self.calls[place].awaits_approval() {
-            self.change(place, CallState::AwaitingApproval, context, effects);
-        }
-    }
-
-    /// The browser has run a call.
-    pub(super) fn take_output(
-        &mut self,
-        place: usize,
-        answer: AnswerKind,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        self.call_mut(place, effects).answer = Some(answer.clone());
-        match answer {
-            AnswerKind::Output { output } => self.succeed(place, output, context, effects),
-            AnswerKind::Failure { error_text } => {
-                self.fail(place, ToolError::internal(error_text), context, effects)
-            }
-            AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => {}
-        }
-    }
-
     /// Those of a posted message's answers that a call of this run waits for, each call once. A decision has to name the question
     /// that was put about its call.
     pub fn new_answers(&self, parts: &[UiPart]) -> Vec<Answer> {
@@ -362,108 +283,149 @@ impl Run {
         };
         parts.iter().filter_map(UiPart::as_tool).filter_map(&mut waited_for).collect()
     }
+}
 
-    fn note_decision(
-        &mut self,
-        place: usize,
-        decided: ApprovalDecision,
-        given: Given,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        let always = decided.approved && decided.always;
-        effects.commit.decisions.push(place);
-        let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
-        self.audit(event, place, decided.reason.clone(), context, effects);
-        self.decide_call(place, decided, given, context, effects);
-        // What the tool is now is what is allowed; of one that is away nobody knows.
-        let tool = self.calls[place].tool.clone();
-        let Some(found) = context.toolbox.find(&tool).filter(|_| always) else { return };
-        effects.commit.grants.push((tool.clone(), Grant::of(found.spec(), context.now)));
-        self.audit(AuditAction::Granted, place, None, context, effects);
-        for sibling in self.step_places() {
-            if self.calls[sibling].tool != tool || !self.is_answered_by_always(sibling, context) {
-                continue;
-            }
-            effects.after.release.push(self.calls[sibling].id.clone());
-            let policy_decision =
-                PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
-            let call = &self.calls[sibling];
-            let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
-            let (by, address) = (context.owner.clone(), context.address);
-            effects.commit.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
-            let decided = ApprovalDecision { by, approved: true, reason: None, always: false };
-            self.decide_call(sibling, decided, Given::Aside, context, effects);
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// Settles calls that somebody wanted to approve and that the newest rules deny.
+    pub(super) fn deny_approved(&mut self, denied: Vec<(usize, PolicyDecision)>) {
+        for (place, policy_decision) in denied {
+            self.settle_as_denied(place, policy_decision);
         }
     }
 
-    fn audit(
-        &self,
-        event: AuditAction,
-        place: usize,
-        reason: Option<String>,
-        context: &Context<'_>,
-        effects: &mut Effects,
+    /// Applies answers that were validated.
+    pub(super) fn apply_answers(
+        &mut self,
+        ValidAnswers { calls, elicitations, address }: ValidAnswers,
+        given: Given,
     ) {
-        let (by, address) = (context.owner.clone(), context.address);
-        effects.commit.audit.push(AuditEvent::by_person(event, &self.calls[place], by, address, reason));
+        self.address = address;
+        let was_open = self.run.state.phase == Phase::Working;
+        for (nth, action, content) in elicitations {
+            self.take_elicited(nth, action, content);
+        }
+        let mut denied = Vec::new();
+        for (place, answer) in calls {
+            match answer {
+                AnswerKind::Elicited { .. } => {}
+                AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.take_output(place, answer),
+                AnswerKind::Decision { approved, reason, always, input } => {
+                    if let Some(input) = input.filter(|_| approved) {
+                        self.edit(place, input);
+                    }
+                    denied.extend((!approved).then_some(place));
+                    let decided =
+                        ApprovalDecision { by: self.context.owner.clone(), approved, reason, always };
+                    self.note_decision(place, decided, given);
+                }
+            }
+        }
+        // A closed gate shows what was denied when it opens.
+        for place in denied.into_iter().filter(|_| was_open) {
+            self.show_denial_by_person(place);
+        }
     }
 
-    fn decide_call(
-        &mut self,
-        place: usize,
-        decided: ApprovalDecision,
-        given: Given,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
+    /// A person has edited what would run: it waits for them as edited, until what they said about it counts.
+    fn edit(&mut self, place: usize, input: Value) {
+        if let Some(found) = self.context.toolbox.find(&self.run.calls[place].tool) {
+            self.call_mut(place).policy_decision =
+                Some(self.context.rules.policy.decide(self.context.owner, found.spec(), &input));
+        }
+        self.call_mut(place).edited = Some(input);
+        self.audit(AuditAction::Edited, place, None);
+        if self.run.calls[place].awaits_approval() {
+            self.change(place, CallState::AwaitingApproval);
+        }
+    }
+
+    /// The browser has run a call.
+    pub(super) fn take_output(&mut self, place: usize, answer: AnswerKind) {
+        self.call_mut(place).answer = Some(answer.clone());
+        match answer {
+            AnswerKind::Output { output } => self.succeed(place, output),
+            AnswerKind::Failure { error_text } => self.fail(place, ToolError::internal(error_text)),
+            AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => {}
+        }
+    }
+
+    fn note_decision(&mut self, place: usize, decided: ApprovalDecision, given: Given) {
+        let always = decided.approved && decided.always;
+        self.effects.commit.decisions.push(place);
+        let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
+        self.audit(event, place, decided.reason.clone());
+        self.decide_call(place, decided, given);
+        // What the tool is now is what is allowed; of one that is away nobody knows.
+        let tool = self.run.calls[place].tool.clone();
+        let Some(found) = self.context.toolbox.find(&tool).filter(|_| always) else { return };
+        self.effects.commit.grants.push((tool.clone(), Grant::of(found.spec(), self.context.now)));
+        self.audit(AuditAction::Granted, place, None);
+        for sibling in self.run.step_places() {
+            if self.run.calls[sibling].tool != tool || !self.run.is_answered_by_always(sibling, self.context)
+            {
+                continue;
+            }
+            self.effects.after.release.push(self.run.calls[sibling].id.clone());
+            let policy_decision =
+                PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
+            let call = &self.run.calls[sibling];
+            let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
+            let (by, address) = (self.context.owner.clone(), self.address);
+            self.effects.commit.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
+            let decided = ApprovalDecision { by, approved: true, reason: None, always: false };
+            self.decide_call(sibling, decided, Given::Aside);
+        }
+    }
+
+    fn audit(&mut self, event: AuditAction, place: usize, reason: Option<String>) {
+        let (by, address) = (self.context.owner.clone(), self.address);
+        self.effects.commit.audit.push(AuditEvent::by_person(
+            event,
+            &self.run.calls[place],
+            by,
+            address,
+            reason,
+        ));
+    }
+
+    fn decide_call(&mut self, place: usize, decided: ApprovalDecision, given: Given) {
         let state = if decided.approved {
             CallState::Scheduled
         } else {
             CallState::Cancelled { cancelled: Cancelled::Denied { reason: decided.reason.clone() } }
         };
         if let Some(question) =
-            self.calls[place].approval_request.as_ref().map(|question| question.id.clone())
+            self.run.calls[place].approval_request.as_ref().map(|question| question.id.clone())
         {
-            self.show_decision(question, &decided, given, effects);
+            self.show_decision(question, &decided, given);
         }
-        self.call_mut(place, effects).approval_decision = Some(decided);
-        if *self.calls[place].state() != state {
-            self.change(place, state, context, effects);
+        self.call_mut(place).approval_decision = Some(decided);
+        if *self.run.calls[place].state() != state {
+            self.change(place, state);
         }
     }
 
     /// Whoever else follows the run sees that a question is answered, also while others of its step are not.
-    fn show_decision(
-        &mut self,
-        question: ApprovalId,
-        decided: &ApprovalDecision,
-        given: Given,
-        effects: &mut Effects,
-    ) {
+    fn show_decision(&mut self, question: ApprovalId, decided: &ApprovalDecision, given: Given) {
         if given == Given::InMessage {
-            self.assembler.decide(&question, decided.approved, decided.reason.as_deref());
+            self.run.assembler.decide(&question, decided.approved, decided.reason.as_deref());
             return;
         }
-        self.show_response(question, decided.approved, decided.reason.clone(), effects);
+        self.show_response(question, decided.approved, decided.reason.clone());
     }
 
     /// A rule has taken a question off the person: whoever shows it sees that it is answered.
-    pub(super) fn refuse_question(&mut self, place: usize, reason: Option<String>, effects: &mut Effects) {
+    pub(super) fn refuse_question(&mut self, place: usize, reason: Option<String>) {
         if let Some(question) =
-            self.calls[place].approval_request.as_ref().map(|question| question.id.clone())
+            self.run.calls[place].approval_request.as_ref().map(|question| question.id.clone())
         {
-            self.show_response(question, false, reason, effects);
+            self.show_response(question, false, reason);
         }
     }
 
-    fn show_response(
-        &mut self,
-        approval_id: ApprovalId,
-        approved: bool,
-        reason: Option<String>,
-        effects: &mut Effects,
-    ) {
+    fn show_response(&mut self, approval_id: ApprovalId, approved: bool, reason: Option<String>) {
         let response = UiChunk::ToolApprovalResponse {
             approval_id,
             approved,
@@ -471,7 +433,7 @@ impl Run {
             provider_executed: None,
             provider_metadata: None,
         };
-        self.publish(effects, response);
+        self.publish(response);
     }
 }
 

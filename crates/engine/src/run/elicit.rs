@@ -8,7 +8,7 @@ use fermata_tools::{Elicitation, ElicitationRecord, ElicitationReply};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Context, Effects, Phase, Run, gate::expiry, is_at_work, later};
+use super::{Deciding, Phase, Run, gate::expiry, is_at_work, later};
 use crate::Pending;
 
 /// The kind of the data part that shows a question.
@@ -47,69 +47,10 @@ pub(crate) enum ElicitState {
 }
 
 impl Run {
-    /// A running call asks the person something.
-    ///
-    /// # Errors
-    /// It cannot be asked; what the tool is told.
-    pub(super) fn elicit(
-        &mut self,
-        call: &ToolCallId,
-        question: Elicitation,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) -> Result<ElicitationId, ElicitationReply> {
-        let place = self.calls.iter().position(|known| known.id == *call && is_at_work(known));
-        let Some(place) = place.filter(|_| self.state.phase == Phase::Working) else {
-            return Err(ElicitationReply::Cancel);
-        };
-        let most = context.limits.parked_calls;
-        if self.pending().count() + self.elicitations().count() >= most {
-            let reason = format!("{most} calls and questions of the chat wait already (max_parked_calls).");
-            return Err(ElicitationReply::Unanswered { reason });
-        }
-        let keeps_others_waiting = self.calls.iter().any(|other| {
-            other.resource.is_some() && (other.id == *call || question.other_candidates.contains(&other.id))
-        });
-        let (expires, expiry_ends) = if keeps_others_waiting && context.limits.elicit_timeout < context.expire
-        {
-            (later(context.now, context.limits.elicit_timeout), ExpiryEnds::Question)
-        } else {
-            (expiry(context), ExpiryEnds::Run)
-        };
-        let id = ElicitationId::new(context.ids.next("elic_"));
-        self.elicited.push(Elicited {
-            id: id.clone(),
-            place,
-            question,
-            state: ElicitState::Pending,
-            since: context.now,
-            expires,
-            expiry_ends,
-        });
-        self.show_elicitation(self.elicited.len() - 1, effects);
-        Ok(id)
-    }
-
     /// When the first question ends by itself that keeps others from a resource.
     pub fn first_question_ends(&self) -> Option<Timestamp> {
         let ending = self.elicitations().filter(|elicited| elicited.expiry_ends == ExpiryEnds::Question);
         ending.map(|elicited| elicited.expires).min()
-    }
-
-    /// Nobody has answered the first of these questions in time, and others wait for what its call keeps.
-    pub(super) fn end_questions(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        let Some(first) = self.first_question_ends() else { return };
-        let limit = humantime::format_duration(context.limits.elicit_timeout);
-        for nth in 0..self.elicited.len() {
-            let Elicited { state, expiry_ends, expires, .. } = &self.elicited[nth];
-            let is_over = *expiry_ends == ExpiryEnds::Question && *expires <= first;
-            if is_over && *state == ElicitState::Pending {
-                let reason = format!(
-                    "nobody answered within {limit}, and the call keeps others from a resource (elicit_timeout)."
-                );
-                self.withdraw_nth(nth, Some(reason), effects);
-            }
-        }
     }
 
     /// The questions that wait for an answer.
@@ -135,79 +76,128 @@ impl Run {
             .any(|elicited| elicited.place == place || elicited.question.other_candidates.contains(id))
     }
 
-    /// Takes an answer that was judged.
-    pub(super) fn take_elicited(
-        &mut self,
-        nth: usize,
-        action: ElicitAction,
-        content: Option<Value>,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        let Elicited { id, place, .. } = &self.elicited[nth];
-        let (to, place, by) = (id.clone(), *place, context.owner.clone());
-        self.call_mut(place, effects).replies.push(ElicitationRecord {
-            to,
-            by,
-            action,
-            content: content.clone(),
-        });
-        let reply = match action {
-            ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),
-            ElicitAction::Decline => ElicitationReply::Decline,
-            ElicitAction::Cancel => ElicitationReply::Cancel,
-        };
-        self.elicited[nth].state = ElicitState::Answered(action, content);
-        effects.after.replies.push((self.elicited[nth].id.clone(), reply));
-        self.show_elicitation(nth, effects);
-    }
-
-    /// The tool does not want to know any more.
-    pub(super) fn withdraw(&mut self, id: &ElicitationId, effects: &mut Effects) {
-        let Some(nth) = self.elicited.iter().position(|elicited| elicited.id == *id) else { return };
-        if self.elicited[nth].state == ElicitState::Pending && self.state.phase != Phase::Over {
-            self.withdraw_nth(nth, None, effects);
-        }
-    }
-
-    /// The call has ended around its questions: they are withdrawn, unless another call may be the one that asks.
-    pub(super) fn withdraw_elicitations(&mut self, place: usize, effects: &mut Effects) {
-        for nth in 0..self.elicited.len() {
-            if self.elicited[nth].place != place || self.elicited[nth].state != ElicitState::Pending {
-                continue;
-            }
-            match self.other_asker(nth) {
-                Some(other) => {
-                    self.elicited[nth].place = other;
-                    self.show_elicitation(nth, effects);
-                }
-                None => self.withdraw_nth(nth, None, effects),
-            }
-        }
-    }
-
     fn other_asker(&self, nth: usize) -> Option<usize> {
         let Elicited { place, question, .. } = &self.elicited[nth];
         let mut others =
             self.calls.iter().enumerate().filter(|(other, call)| other != place && is_at_work(call));
         others.find(|(_, call)| question.other_candidates.contains(&call.id)).map(|(other, _)| other)
     }
+}
 
-    fn withdraw_nth(&mut self, nth: usize, reason: Option<String>, effects: &mut Effects) {
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// A running call asks the person something.
+    ///
+    /// # Errors
+    /// It cannot be asked; what the tool is told.
+    pub(super) fn elicit(
+        &mut self,
+        call: &ToolCallId,
+        question: Elicitation,
+    ) -> Result<ElicitationId, ElicitationReply> {
+        let place = self.run.calls.iter().position(|known| known.id == *call && is_at_work(known));
+        let Some(place) = place.filter(|_| self.run.state.phase == Phase::Working) else {
+            return Err(ElicitationReply::Cancel);
+        };
+        let most = self.context.limits.parked_calls;
+        if self.run.pending().count() + self.run.elicitations().count() >= most {
+            let reason = format!("{most} calls and questions of the chat wait already (max_parked_calls).");
+            return Err(ElicitationReply::Unanswered { reason });
+        }
+        let keeps_others_waiting = self.run.calls.iter().any(|other| {
+            other.resource.is_some() && (other.id == *call || question.other_candidates.contains(&other.id))
+        });
+        let (expires, expiry_ends) =
+            if keeps_others_waiting && self.context.limits.elicit_timeout < self.context.expire {
+                (later(self.context.now, self.context.limits.elicit_timeout), ExpiryEnds::Question)
+            } else {
+                (expiry(self.context), ExpiryEnds::Run)
+            };
+        let id = ElicitationId::new(self.context.ids.next("elic_"));
+        self.run.elicited.push(Elicited {
+            id: id.clone(),
+            place,
+            question,
+            state: ElicitState::Pending,
+            since: self.context.now,
+            expires,
+            expiry_ends,
+        });
+        self.show_elicitation(self.run.elicited.len() - 1);
+        Ok(id)
+    }
+
+    /// Nobody has answered the first of these questions in time, and others wait for what its call keeps.
+    pub(super) fn end_questions(&mut self) {
+        let Some(first) = self.run.first_question_ends() else { return };
+        let limit = humantime::format_duration(self.context.limits.elicit_timeout);
+        for nth in 0..self.run.elicited.len() {
+            let Elicited { state, expiry_ends, expires, .. } = &self.run.elicited[nth];
+            let is_over = *expiry_ends == ExpiryEnds::Question && *expires <= first;
+            if is_over && *state == ElicitState::Pending {
+                let reason = format!(
+                    "nobody answered within {limit}, and the call keeps others from a resource (elicit_timeout)."
+                );
+                self.withdraw_nth(nth, Some(reason));
+            }
+        }
+    }
+
+    /// Takes an answer that was judged.
+    pub(super) fn take_elicited(&mut self, nth: usize, action: ElicitAction, content: Option<Value>) {
+        let Elicited { id, place, .. } = &self.run.elicited[nth];
+        let (to, place, by) = (id.clone(), *place, self.context.owner.clone());
+        self.call_mut(place).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
+        let reply = match action {
+            ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),
+            ElicitAction::Decline => ElicitationReply::Decline,
+            ElicitAction::Cancel => ElicitationReply::Cancel,
+        };
+        self.run.elicited[nth].state = ElicitState::Answered(action, content);
+        self.effects.after.replies.push((self.run.elicited[nth].id.clone(), reply));
+        self.show_elicitation(nth);
+    }
+
+    /// The tool does not want to know any more.
+    pub(super) fn withdraw(&mut self, id: &ElicitationId) {
+        let Some(nth) = self.run.elicited.iter().position(|elicited| elicited.id == *id) else { return };
+        if self.run.elicited[nth].state == ElicitState::Pending && self.run.state.phase != Phase::Over {
+            self.withdraw_nth(nth, None);
+        }
+    }
+
+    /// The call has ended around its questions: they are withdrawn, unless another call may be the one that asks.
+    pub(super) fn withdraw_elicitations(&mut self, place: usize) {
+        for nth in 0..self.run.elicited.len() {
+            if self.run.elicited[nth].place != place || self.run.elicited[nth].state != ElicitState::Pending {
+                continue;
+            }
+            match self.run.other_asker(nth) {
+                Some(other) => {
+                    self.run.elicited[nth].place = other;
+                    self.show_elicitation(nth);
+                }
+                None => self.withdraw_nth(nth, None),
+            }
+        }
+    }
+
+    fn withdraw_nth(&mut self, nth: usize, reason: Option<String>) {
         let reply = match &reason {
             Some(reason) => ElicitationReply::Unanswered { reason: reason.clone() },
             None => ElicitationReply::Cancel,
         };
-        effects.after.replies.push((self.elicited[nth].id.clone(), reply));
-        self.elicited[nth].state = ElicitState::Withdrawn(reason);
-        self.show_elicitation(nth, effects);
+        self.effects.after.replies.push((self.run.elicited[nth].id.clone(), reply));
+        self.run.elicited[nth].state = ElicitState::Withdrawn(reason);
+        self.show_elicitation(nth);
     }
 
-    fn show_elicitation(&mut self, nth: usize, effects: &mut Effects) {
-        let Elicited { id, place, question, state, .. } = &self.elicited[nth];
+    fn show_elicitation(&mut self, nth: usize) {
+        let Elicited { id, place, question, state, .. } = &self.run.elicited[nth];
         let mut data = json!({
             "elicitationId": id,
-            "toolCallId": self.calls[*place].id,
+            "toolCallId": self.run.calls[*place].id,
             "message": question.message,
             "requestedSchema": question.requested_schema,
             "state": state.name(),
@@ -219,18 +209,18 @@ impl Run {
             data["reason"] = reason.as_str().into();
         }
         let chunk = elicitation_chunk(id.as_str(), data);
-        self.publish(effects, chunk);
+        self.publish(chunk);
     }
 
     /// Withdraws what a process that ended has left open.
-    pub(super) fn withdraw_orphans(&mut self, effects: &mut Effects) {
-        for part in self.snapshot().parts {
+    pub(super) fn withdraw_orphans(&mut self) {
+        for part in self.run.snapshot().parts {
             let UiPart::Data(part) = part else { continue };
             let Some(id) = part.id.filter(|_| part.kind == ELICITATION) else { continue };
             if part.data["state"] == ElicitState::Pending.name() {
                 let mut data = part.data;
                 data["state"] = ElicitState::Withdrawn(None).name().into();
-                self.publish(effects, elicitation_chunk(&id, data));
+                self.publish(elicitation_chunk(&id, data));
             }
         }
     }

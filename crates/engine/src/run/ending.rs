@@ -8,7 +8,7 @@ use fermata_tools::{Call, CallState, Cancelled, ErrorType};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Effects, Next, Phase, Run};
+use super::{Context, Deciding, Next, Phase, Run};
 use crate::model::ModelError;
 
 /// How a run ended.
@@ -90,95 +90,6 @@ impl Ending {
 }
 
 impl Run {
-    /// The model had said all, or its answer was cut off and every call of it has its outcome.
-    pub(super) fn finish(&mut self, reason: FinishReason, context: &Context<'_>, effects: &mut Effects) {
-        self.publish(effects, UiChunk::FinishStep);
-        self.end_in_a_step_without_calls(effects);
-        self.publish_finish(reason, context, effects);
-        self.close(Ending::Finished(reason), effects);
-    }
-
-    /// Ends the run, whatever it is doing.
-    pub(super) fn end(&mut self, ending: Ending, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase == Phase::Over {
-            return;
-        }
-        self.close_part(effects);
-        self.abandon_arguments(effects);
-        self.cancel_open_calls(&ending, context, effects);
-        self.publish(effects, UiChunk::FinishStep);
-        if let Some(error_text) = ending.public() {
-            self.publish(effects, UiChunk::Error { error_text });
-            return self.close(ending, effects);
-        }
-        self.end_in_a_step_without_calls(effects);
-        if ending == Ending::Stopped {
-            self.publish(effects, UiChunk::Abort { reason: Some("The run was stopped.".into()) });
-        }
-        self.publish_finish(FinishReason::Other, context, effects);
-        self.close(ending, effects);
-    }
-
-    /// Stock clients post again after a message that ends in a step of calls.
-    fn end_in_a_step_without_calls(&mut self, effects: &mut Effects) {
-        if self.step_calls().next().is_some() {
-            self.publish(effects, UiChunk::StartStep);
-            self.publish(effects, UiChunk::FinishStep);
-        }
-    }
-
-    /// Ends the run because the person goes on without it, taking the outputs that came along. In the record only: any chunk but
-    /// `abort` would double the message in the client that went on.
-    pub(super) fn supersede(&mut self, outputs: &[Answer], context: &Context<'_>, effects: &mut Effects) {
-        self.close_part(effects);
-        self.abandon_arguments(effects);
-        for Answer { of, kind } in outputs {
-            let place = self.find_call(of).filter(|&place| self.calls[place].is_parked());
-            if let Some(place) = place {
-                effects.after.release.push(self.calls[place].id.clone());
-                self.take_output(place, kind.clone(), context, effects);
-            }
-        }
-        self.cancel_open_calls(&Ending::Superseded, context, effects);
-        // Of all this the readers see nothing.
-        effects.after.publish.clear();
-        self.publish(effects, UiChunk::Abort { reason: Some("The conversation went on.".into()) });
-        self.close(Ending::Superseded, effects);
-    }
-
-    fn close(&mut self, ending: Ending, effects: &mut Effects) {
-        self.state.phase = Phase::Over;
-        effects.after.next = Next::Close(ending);
-    }
-
-    fn cancel_open_calls(&mut self, ending: &Ending, context: &Context<'_>, effects: &mut Effects) {
-        for place in self.step_places() {
-            let unheard =
-                self.elicitations().any(|asked| asked.place == place && asked.expires <= context.now);
-            self.withdraw_elicitations(place, effects);
-            if self.state.phase == Phase::Deciding
-                && let Some(reason) = self.denied_by_person(place)
-            {
-                self.show_error(place, Cancelled::Denied { reason }.text(), effects);
-            }
-            if self.calls[place].state().is_final() {
-                continue;
-            }
-            if self.calls[place].accepts_answer() {
-                effects.after.release.push(self.calls[place].id.clone());
-            }
-            let cancelled = why(&self.calls[place], unheard, ending, context);
-            let text = cancelled.text();
-            self.change(place, CallState::Cancelled { cancelled }, context, effects);
-            self.show_error(place, text, effects);
-        }
-    }
-
-    fn publish_finish(&mut self, reason: FinishReason, context: &Context<'_>, effects: &mut Effects) {
-        let message_metadata = Some(self.metadata(context));
-        self.publish(effects, UiChunk::Finish { finish_reason: Some(reason), message_metadata });
-    }
-
     fn metadata(&self, context: &Context<'_>) -> Value {
         let took = context.now.duration_since(self.settings.started).as_millis().max(0);
         let took = u64::try_from(took).unwrap_or(u64::MAX);
@@ -193,19 +104,6 @@ impl Run {
         metadata
     }
 
-    /// A call that is neither asked nor settled keeps a stock client from ever posting again, so it is asked about too; the gate does
-    /// not wait for that answer.
-    pub(super) fn ask_for_withheld_calls(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        for place in self.step_places() {
-            if *self.calls[place].state() == CallState::Scheduled
-                && self.calls[place].approval_request.is_none()
-            {
-                self.put_question(place, false, context, effects);
-                effects.after.park.push(self.calls[place].id.clone());
-            }
-        }
-    }
-
     /// Whether a waiting call's time is over.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expiry().is_some_and(|expires| expires <= now)
@@ -214,6 +112,114 @@ impl Run {
     /// Whether the message is worth keeping: a step that never said anything is not.
     pub fn has_content(&self) -> bool {
         self.snapshot().parts.iter().any(|part| *part != UiPart::StepStart)
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// The model had said all, or its answer was cut off and every call of it has its outcome.
+    pub(super) fn finish(&mut self, reason: FinishReason) {
+        self.publish(UiChunk::FinishStep);
+        self.end_in_a_step_without_calls();
+        self.publish_finish(reason);
+        self.close(Ending::Finished(reason));
+    }
+
+    /// Ends the run, whatever it is doing.
+    pub(super) fn end(&mut self, ending: Ending) {
+        if self.run.state.phase == Phase::Over {
+            return;
+        }
+        self.close_part();
+        self.abandon_arguments();
+        self.cancel_open_calls(&ending);
+        self.publish(UiChunk::FinishStep);
+        if let Some(error_text) = ending.public() {
+            self.publish(UiChunk::Error { error_text });
+            return self.close(ending);
+        }
+        self.end_in_a_step_without_calls();
+        if ending == Ending::Stopped {
+            self.publish(UiChunk::Abort { reason: Some("The run was stopped.".into()) });
+        }
+        self.publish_finish(FinishReason::Other);
+        self.close(ending);
+    }
+
+    /// Stock clients post again after a message that ends in a step of calls.
+    fn end_in_a_step_without_calls(&mut self) {
+        if self.run.step_calls().next().is_some() {
+            self.publish(UiChunk::StartStep);
+            self.publish(UiChunk::FinishStep);
+        }
+    }
+
+    /// Ends the run because the person goes on without it, taking the outputs that came along. In the record only: any chunk but
+    /// `abort` would double the message in the client that went on.
+    pub(super) fn supersede(&mut self, outputs: &[Answer]) {
+        self.close_part();
+        self.abandon_arguments();
+        for Answer { of, kind } in outputs {
+            let place = self.run.find_call(of).filter(|&place| self.run.calls[place].is_parked());
+            if let Some(place) = place {
+                self.effects.after.release.push(self.run.calls[place].id.clone());
+                self.take_output(place, kind.clone());
+            }
+        }
+        self.cancel_open_calls(&Ending::Superseded);
+        // Of all this the readers see nothing.
+        self.effects.after.publish.clear();
+        self.publish(UiChunk::Abort { reason: Some("The conversation went on.".into()) });
+        self.close(Ending::Superseded);
+    }
+
+    fn close(&mut self, ending: Ending) {
+        self.run.state.phase = Phase::Over;
+        self.effects.after.next = Next::Close(ending);
+    }
+
+    fn cancel_open_calls(&mut self, ending: &Ending) {
+        for place in self.run.step_places() {
+            let unheard = self
+                .run
+                .elicitations()
+                .any(|asked| asked.place == place && asked.expires <= self.context.now);
+            self.withdraw_elicitations(place);
+            if self.run.state.phase == Phase::Deciding
+                && let Some(reason) = self.run.denied_by_person(place)
+            {
+                self.show_error(place, Cancelled::Denied { reason }.text());
+            }
+            if self.run.calls[place].state().is_final() {
+                continue;
+            }
+            if self.run.calls[place].accepts_answer() {
+                self.effects.after.release.push(self.run.calls[place].id.clone());
+            }
+            let cancelled = why(&self.run.calls[place], unheard, ending, self.context);
+            let text = cancelled.text();
+            self.change(place, CallState::Cancelled { cancelled });
+            self.show_error(place, text);
+        }
+    }
+
+    fn publish_finish(&mut self, reason: FinishReason) {
+        let message_metadata = Some(self.run.metadata(self.context));
+        self.publish(UiChunk::Finish { finish_reason: Some(reason), message_metadata });
+    }
+
+    /// A call that is neither asked nor settled keeps a stock client from ever posting again, so it is asked about too; the gate does
+    /// not wait for that answer.
+    pub(super) fn ask_for_withheld_calls(&mut self) {
+        for place in self.run.step_places() {
+            if *self.run.calls[place].state() == CallState::Scheduled
+                && self.run.calls[place].approval_request.is_none()
+            {
+                self.put_question(place, false);
+                self.effects.after.park.push(self.run.calls[place].id.clone());
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Context, Effects, Ending, Next, Phase, Run, RunState,
+    Context, Deciding, Effects, Ending, Next, Phase, Run, RunState,
     answers::{Given, ValidAnswers},
 };
 use crate::model::{ModelError, ModelEvent};
@@ -77,50 +77,11 @@ impl Run {
     /// Decides what follows from an event.
     pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
         let saved = Saved::of(self);
-        let mut effects = Effects::default();
-        let out = &mut effects;
-        match event {
-            Event::Begun => effects = self.begin(),
-            Event::Resumed => effects = self.resume(context),
-            Event::GivenUp => self.give_up(context, out),
-            Event::Model(events) => {
-                for event in events {
-                    self.hear(event, context, out);
-                }
-            }
-            Event::ModelFailed(error) => {
-                if self.state.phase == Phase::Speaking {
-                    self.end(Ending::Failed(error), context, out);
-                }
-            }
-            Event::InputsChecked(results) => self.checked(results, context, out),
-            Event::LockGranted(call) => self.take_turn(&call, context, out),
-            Event::LockTimedOut(call, error) => self.miss_turn(&call, error, context, out),
-            Event::Reported(reports) => {
-                for (call, output) in reports {
-                    if output.to_string().len() <= context.limits.output_bytes {
-                        self.report(&call, output, out);
-                    }
-                }
-            }
-            Event::Retries(call) => out.after.may_retry = self.repeat(&call, context, out),
-            Event::Elicits(call, question) => {
-                out.after.elicited = Some(self.elicit(&call, question, context, out));
-            }
-            Event::Withdrawn(id) => self.withdraw(&id, out),
-            Event::Settled(call, outcome) => self.settle(&call, outcome, context, out),
-            Event::Answered(answers, given) => self.apply_answers(answers, given, context, out),
-            Event::ApprovalsDenied(denied) => self.deny_approved(denied, context, out),
-            Event::ToolsChanged => self.find_tools(context, out),
-            Event::ToolsMissed => self.give_up_on_tools(context, out),
-            Event::QuestionTimedOut => self.end_questions(context, out),
-            Event::HoldEnded => self.detach_readers(context, out),
-            Event::Followed { profile, hold } => self.attach_reader(profile, hold, context),
-            Event::Superseded(outputs) => self.supersede(&outputs, context, out),
-            Event::Ended(ending) => self.end(ending, context, out),
-        }
-        self.advance(context, &mut effects);
-        // Everything that changed is saved, so nothing that decides has to say so.
+        let mut deciding = Deciding { run: self, context, address: None, effects: Effects::default() };
+        deciding.on_event(event);
+        deciding.advance();
+        let mut effects = deciding.effects;
+        // Everything that changed is saved, so no decision has to ask for it.
         effects.commit.run = self.is_saved_with(&effects) && self.has_changed(saved, &effects);
         effects
     }
@@ -139,6 +100,53 @@ impl Run {
             now.state.seq = saved.state.seq;
         }
         now != saved || effects.after.publishes_lasting_chunks() || !effects.commit.calls.is_empty()
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Begun => self.begin(),
+            Event::Resumed => self.resume(),
+            Event::GivenUp => self.give_up(),
+            Event::Model(events) => {
+                for event in events {
+                    self.hear(event);
+                }
+            }
+            Event::ModelFailed(error) => {
+                if self.run.state.phase == Phase::Speaking {
+                    self.end(Ending::Failed(error));
+                }
+            }
+            Event::InputsChecked(results) => self.checked(results),
+            Event::LockGranted(call) => self.take_turn(&call),
+            Event::LockTimedOut(call, error) => self.miss_turn(&call, error),
+            Event::Reported(reports) => {
+                for (call, output) in reports {
+                    if output.to_string().len() <= self.context.limits.output_bytes {
+                        self.report(&call, output);
+                    }
+                }
+            }
+            Event::Retries(call) => self.effects.after.may_retry = self.repeat(&call),
+            Event::Elicits(call, question) => {
+                self.effects.after.elicited = Some(self.elicit(&call, question));
+            }
+            Event::Withdrawn(id) => self.withdraw(&id),
+            Event::Settled(call, outcome) => self.settle(&call, outcome),
+            Event::Answered(answers, given) => self.apply_answers(answers, given),
+            Event::ApprovalsDenied(denied) => self.deny_approved(denied),
+            Event::ToolsChanged => self.find_tools(),
+            Event::ToolsMissed => self.give_up_on_tools(),
+            Event::QuestionTimedOut => self.end_questions(),
+            Event::HoldEnded => self.detach_readers(),
+            Event::Followed { profile, hold } => self.run.attach_reader(profile, hold, self.context),
+            Event::Superseded(outputs) => self.supersede(&outputs),
+            Event::Ended(ending) => self.end(ending),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use fermata_tools::{
 };
 use serde_json::Value;
 
-use super::{Activity, Context, Effects, Phase, Run, later, speaking::MadeCall};
+use super::{Activity, Context, Deciding, Phase, Run, later, speaking::MadeCall};
 use crate::step_collector::InvalidArguments;
 
 /// What a person is told who is asked because of `chain`.
@@ -21,72 +21,6 @@ const CHAIN_ASKS: &str = "a tool's result asked for this";
 const RAN_BEFORE: &str = "The call had begun to run before that, and may have had its effect.";
 
 impl Run {
-    /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
-    pub(super) fn decide(&mut self, made: Vec<MadeCall>, context: &Context<'_>, effects: &mut Effects) {
-        self.state.phase = match context.rules.gate {
-            GateMode::Step => Phase::Deciding,
-            GateMode::Progressive => Phase::Working,
-        };
-        for call in made {
-            self.accept_call(call, context, effects);
-        }
-        self.settle_denied_by_policy(effects);
-        for place in self.step_places() {
-            if self.calls[place].awaits_approval() {
-                self.ask_person(place, context, effects);
-            }
-        }
-    }
-
-    /// Takes one call as the model made it, and rules on it.
-    fn accept_call(
-        &mut self,
-        MadeCall { place, is_bare, input }: MadeCall,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        if is_bare {
-            // A question needs an input to show, and clients read it from the deltas.
-            let tool_call_id = self.calls[place].id.clone();
-            self.publish(effects, UiChunk::ToolInputDelta { tool_call_id, input_text_delta: "{}".into() });
-        }
-        match input {
-            Err(InvalidArguments { received, error_text }) => {
-                self.call_mut(place, effects).input = received;
-                self.fail_input(place, error_text, context, effects);
-            }
-            Ok(input) => {
-                self.call_mut(place, effects).input = input;
-                let state = self.rule(place, context, effects);
-                let is_full = state == CallState::AwaitingApproval && self.is_full(context);
-                if self.calls[place].runs_on_server() {
-                    self.show_input(place, effects);
-                }
-                if is_full {
-                    return self.fail(place, too_many_wait(context), context, effects);
-                }
-                self.change(place, state, context, effects);
-            }
-        }
-    }
-
-    /// What the policy says about a valid call, as the state it comes into.
-    fn rule(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) -> CallState {
-        let call = &self.calls[place];
-        let Some(found) = context.toolbox.find(&call.tool) else { return CallState::Scheduled };
-        let policy_decision = self.policy_decision(found.spec(), call.effective_input(), context);
-        let state = match policy_decision.decision {
-            Decision::Deny => CallState::Cancelled {
-                cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
-            },
-            Decision::Ask => CallState::AwaitingApproval,
-            Decision::Allow => CallState::Scheduled,
-        };
-        effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
-        self.call_mut(place, effects).policy_decision = Some(policy_decision);
-        state
-    }
-
     /// What the policy says, then what the turn has seen, then what a person has said for always. Nothing outvotes a denial; what the turn has
     /// seen is asked about whatever was said for always, and so is what a rule asks about, unless the rule says otherwise.
     fn policy_decision(&self, tool: &ToolSpec, input: &Value, context: &Context<'_>) -> PolicyDecision {
@@ -157,49 +91,6 @@ impl Run {
         (policy_decision.decision == Decision::Deny).then_some(policy_decision)
     }
 
-    /// Settles a call that is about to run as denied, if the newest rules deny it. Returns whether they do.
-    pub(super) fn deny_by_newest_rules(
-        &mut self,
-        place: usize,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) -> bool {
-        let Some(policy_decision) = self.newest_denial(place, self.calls[place].effective_input(), context)
-        else {
-            return false;
-        };
-        self.settle_as_denied(place, policy_decision, context, effects);
-        true
-    }
-
-    /// A rule denies a call that the step's own rules had let pass or had asked about.
-    pub(super) fn settle_as_denied(
-        &mut self,
-        place: usize,
-        policy_decision: PolicyDecision,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        let id = self.calls[place].id.clone();
-        self.absent.remove(&id);
-        self.repeated.remove(&id);
-        if self.calls[place].accepts_decision() {
-            effects.after.release.push(id);
-            self.refuse_question(place, policy_decision.reason.clone(), effects);
-        }
-        let mut reason = policy_decision.reason.clone();
-        if self.calls[place].times_run() > 0 {
-            let words = reason.unwrap_or_else(|| "A rule denies it by now.".into());
-            reason = Some(format!("{words} {RAN_BEFORE}"));
-        }
-        let call = &self.calls[place];
-        effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
-        self.call_mut(place, effects).policy_decision = Some(policy_decision);
-        let cancelled = Cancelled::Denied { reason: reason.clone() };
-        self.change(place, CallState::Cancelled { cancelled }, context, effects);
-        self.show_denial(place, reason, effects);
-    }
-
     /// Whether the model may have been led on by what a tool told it.
     fn chain_asks(&self, context: &Context<'_>) -> bool {
         let has_told = |call: &Call| match call.state() {
@@ -216,78 +107,170 @@ impl Run {
             && self.calls.iter().any(has_told)
     }
 
-    /// Tells of the calls that the policy denies: at once, and without a question.
-    fn settle_denied_by_policy(&mut self, effects: &mut Effects) {
-        for place in self.step_places() {
-            if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
-                self.calls[place].state()
-            {
-                let reason = reason.clone();
-                self.show_denial(place, reason, effects);
+    /// Whether no further call of the chat may wait for somebody.
+    pub(super) fn is_full(&self, context: &Context<'_>) -> bool {
+        self.pending().count() >= context.limits.parked_calls
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
+    pub(super) fn decide(&mut self, made: Vec<MadeCall>) {
+        self.run.state.phase = match self.context.rules.gate {
+            GateMode::Step => Phase::Deciding,
+            GateMode::Progressive => Phase::Working,
+        };
+        for call in made {
+            self.accept_call(call);
+        }
+        self.settle_denied_by_policy();
+        for place in self.run.step_places() {
+            if self.run.calls[place].awaits_approval() {
+                self.ask_person(place);
             }
         }
     }
 
-    fn ask_person(&mut self, place: usize, context: &Context<'_>, effects: &mut Effects) {
-        self.put_question(place, true, context, effects);
-        self.call_mut(place, effects).expires = Some(expiry(context));
-        effects.after.park.push(self.calls[place].id.clone());
+    /// Takes one call as the model made it, and rules on it.
+    fn accept_call(&mut self, MadeCall { place, is_bare, input }: MadeCall) {
+        if is_bare {
+            // A question needs an input to show, and clients read it from the deltas.
+            let tool_call_id = self.run.calls[place].id.clone();
+            self.publish(UiChunk::ToolInputDelta { tool_call_id, input_text_delta: "{}".into() });
+        }
+        match input {
+            Err(InvalidArguments { received, error_text }) => {
+                self.call_mut(place).input = received;
+                self.fail_input(place, error_text);
+            }
+            Ok(input) => {
+                self.call_mut(place).input = input;
+                let state = self.rule(place);
+                let is_full = state == CallState::AwaitingApproval && self.run.is_full(self.context);
+                if self.run.calls[place].runs_on_server() {
+                    self.show_input(place);
+                }
+                if is_full {
+                    return self.fail(place, too_many_wait(self.context));
+                }
+                self.change(place, state);
+            }
+        }
+    }
+
+    /// What the policy says about a valid call, as the state it comes into.
+    fn rule(&mut self, place: usize) -> CallState {
+        let call = &self.run.calls[place];
+        let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };
+        let policy_decision = self.run.policy_decision(found.spec(), call.effective_input(), self.context);
+        let state = match policy_decision.decision {
+            Decision::Deny => CallState::Cancelled {
+                cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
+            },
+            Decision::Ask => CallState::AwaitingApproval,
+            Decision::Allow => CallState::Scheduled,
+        };
+        self.effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
+        self.call_mut(place).policy_decision = Some(policy_decision);
+        state
+    }
+
+    /// Settles a call that is about to run as denied, if the newest rules deny it. Returns whether they do.
+    pub(super) fn deny_by_newest_rules(&mut self, place: usize) -> bool {
+        let Some(policy_decision) =
+            self.run.newest_denial(place, self.run.calls[place].effective_input(), self.context)
+        else {
+            return false;
+        };
+        self.settle_as_denied(place, policy_decision);
+        true
+    }
+
+    /// A rule denies a call that the step's own rules had let pass or had asked about.
+    pub(super) fn settle_as_denied(&mut self, place: usize, policy_decision: PolicyDecision) {
+        let id = self.run.calls[place].id.clone();
+        self.run.absent.remove(&id);
+        self.run.repeated.remove(&id);
+        if self.run.calls[place].accepts_decision() {
+            self.effects.after.release.push(id);
+            self.refuse_question(place, policy_decision.reason.clone());
+        }
+        let mut reason = policy_decision.reason.clone();
+        if self.run.calls[place].times_run() > 0 {
+            let words = reason.unwrap_or_else(|| "A rule denies it by now.".into());
+            reason = Some(format!("{words} {RAN_BEFORE}"));
+        }
+        let call = &self.run.calls[place];
+        self.effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
+        self.call_mut(place).policy_decision = Some(policy_decision);
+        let cancelled = Cancelled::Denied { reason: reason.clone() };
+        self.change(place, CallState::Cancelled { cancelled });
+        self.show_denial(place, reason);
+    }
+
+    /// Tells of the calls that the policy denies: at once, and without a question.
+    fn settle_denied_by_policy(&mut self) {
+        for place in self.run.step_places() {
+            if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
+                self.run.calls[place].state()
+            {
+                let reason = reason.clone();
+                self.show_denial(place, reason);
+            }
+        }
+    }
+
+    fn ask_person(&mut self, place: usize) {
+        self.put_question(place, true);
+        self.call_mut(place).expires = Some(expiry(self.context));
+        self.effects.after.park.push(self.run.calls[place].id.clone());
     }
 
     /// Shows a question about a call.
-    pub(super) fn put_question(
-        &mut self,
-        place: usize,
-        required: bool,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        let id = ApprovalId::new(context.ids.next("appr_"));
-        self.call_mut(place, effects).approval_request = Some(ApprovalRequest { id: id.clone(), required });
-        let reason = self.calls[place].approval_reason().map(str::to_owned);
+    pub(super) fn put_question(&mut self, place: usize, required: bool) {
+        let id = ApprovalId::new(self.context.ids.next("appr_"));
+        self.call_mut(place).approval_request = Some(ApprovalRequest { id: id.clone(), required });
+        let reason = self.run.calls[place].approval_reason().map(str::to_owned);
         let chunk = UiChunk::ToolApprovalRequest {
             approval_id: id,
-            tool_call_id: self.calls[place].id.clone(),
-            tool_name: self.calls[place].tool.clone(),
+            tool_call_id: self.run.calls[place].id.clone(),
+            tool_name: self.run.calls[place].tool.clone(),
             approval_descriptor: None,
             input_schema_input: None,
             reason,
             is_automatic: None,
             signature: None,
         };
-        self.publish(effects, chunk);
+        self.publish(chunk);
     }
 
-    pub(super) fn open_gate(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        self.state.phase = Phase::Working;
+    pub(super) fn open_gate(&mut self) {
+        self.run.state.phase = Phase::Working;
         // The hold begins anew with what waits behind the gate.
-        self.state.activity = Activity::Working;
-        for place in self.step_places() {
-            self.withdraw_question(place, effects);
-            self.show_denial_by_person(place, effects);
+        self.run.state.activity = Activity::Working;
+        for place in self.run.step_places() {
+            self.withdraw_question(place);
+            self.show_denial_by_person(place);
         }
-        self.start_decided(context, effects);
+        self.start_decided();
     }
 
-    pub(super) fn start_decided(&mut self, context: &Context<'_>, effects: &mut Effects) {
-        for place in self.step_places() {
-            let call = &self.calls[place];
+    pub(super) fn start_decided(&mut self) {
+        for place in self.run.step_places() {
+            let call = &self.run.calls[place];
             if *call.state() == CallState::Scheduled && !call.has_passed {
-                self.start(place, context, effects);
+                self.start(place);
             }
         }
     }
 
     /// Nobody needs an answer any more to a question that the gate did not wait for.
-    fn withdraw_question(&self, place: usize, effects: &mut Effects) {
-        if self.calls[place].accepts_decision() {
-            effects.after.release.push(self.calls[place].id.clone());
+    fn withdraw_question(&mut self, place: usize) {
+        if self.run.calls[place].accepts_decision() {
+            self.effects.after.release.push(self.run.calls[place].id.clone());
         }
-    }
-
-    /// Whether no further call of the chat may wait for somebody.
-    pub(super) fn is_full(&self, context: &Context<'_>) -> bool {
-        self.pending().count() >= context.limits.parked_calls
     }
 }
 

@@ -6,7 +6,7 @@ use fermata_protocol::{ToolCallId, UiChunk};
 use fermata_tools::{Call, InputError, RunBy};
 use serde_json::Value;
 
-use super::{Context, Effects, Ending, Phase, Run};
+use super::{Deciding, Ending, Phase, Run};
 use crate::{
     model::{ModelEvent, Usage},
     step_collector::{
@@ -39,158 +39,9 @@ pub(super) struct MadeCall {
 }
 
 impl Run {
-    /// Takes an event of the model's stream.
-    pub(super) fn hear(&mut self, event: ModelEvent, context: &Context<'_>, effects: &mut Effects) {
-        if self.state.phase != Phase::Speaking || self.is_checking() {
-            return;
-        }
-        match self.open_step.collector.on_event(event, StepLimits::from(context.limits)) {
-            Ok(changes) => {
-                for change in changes {
-                    self.on_step_change(change, context, effects);
-                }
-            }
-            Err(OutputLimitExceeded { bytes }) => self.end(Ending::OutputLimit { bytes }, context, effects),
-        }
-    }
-
-    fn on_step_change(&mut self, change: StepChange, context: &Context<'_>, effects: &mut Effects) {
-        match change {
-            StepChange::PartStarted(kind) => {
-                let name = match kind {
-                    PartKind::Text => "text",
-                    PartKind::Reasoning => "reasoning",
-                };
-                let id = self.next_part_id(name);
-                self.open_step.part_id.clone_from(&id);
-                let chunk = match kind {
-                    PartKind::Text => UiChunk::TextStart { id, provider_metadata: None },
-                    PartKind::Reasoning => UiChunk::ReasoningStart { id, provider_metadata: None },
-                };
-                self.publish(effects, chunk);
-            }
-            StepChange::PartGrew(kind, delta) => {
-                let id = self.open_step.part_id.clone();
-                let chunk = match kind {
-                    PartKind::Text => UiChunk::TextDelta { id, delta, provider_metadata: None },
-                    PartKind::Reasoning => UiChunk::ReasoningDelta { id, delta, provider_metadata: None },
-                };
-                self.publish(effects, chunk);
-            }
-            StepChange::PartEnded(kind) => self.show_part_end(kind, effects),
-            StepChange::CallStarted { tool } => self.start_call(tool, context, effects),
-            StepChange::ArgumentsGrew { call, delta } => {
-                let tool_call_id = self.calls[self.open_step.calls[call]].id.clone();
-                self.publish(effects, UiChunk::ToolInputDelta { tool_call_id, input_text_delta: delta });
-            }
-            StepChange::CallLeftOut => {
-                tracing::warn!(run = %self.id, "a call is left out, because its step has too many");
-            }
-            StepChange::ArgumentsWithoutCall { key } => {
-                tracing::warn!(run = %self.id, key, "arguments came for a call that never began");
-            }
-            StepChange::File { media_type, url } => {
-                self.publish(effects, UiChunk::File { url, media_type, provider_metadata: None });
-            }
-            StepChange::Source(UrlSource { url, title }) => {
-                let source_id = self.next_part_id("source");
-                self.publish(effects, UiChunk::SourceUrl { source_id, url, title, provider_metadata: None });
-            }
-            StepChange::Completed(step) => self.complete_answer(step, context, effects),
-        }
-    }
-
-    fn start_call(&mut self, tool: String, context: &Context<'_>, effects: &mut Effects) {
-        let run_by = context.toolbox.find(&tool).map(|found| found.spec().run_by);
-        let id = ToolCallId::new(context.ids.next("call_"));
-        let call = Call::new(id, self.state.step, tool, run_by, context.now);
-        self.publish(
-            effects,
-            UiChunk::ToolInputStart {
-                tool_call_id: call.id.clone(),
-                tool_name: call.tool.clone(),
-                input_encoding: None,
-                provider_executed: None,
-                provider_metadata: None,
-                tool_metadata: None,
-                dynamic: dynamic(&call),
-                title: None,
-            },
-        );
-        self.open_step.calls.push(self.calls.len());
-        self.calls.push(call);
-    }
-
-    /// Takes the calls of an answer that has ended. If it was cut off, they have failed, and the run is over.
-    fn complete_answer(&mut self, step: CollectedStep, context: &Context<'_>, effects: &mut Effects) {
-        self.count(step.usage);
-        let (reason, cut_off) = (step.finish_reason, step.cut_off());
-        let calls: Vec<_> = std::mem::take(&mut self.open_step).calls.into_iter().zip(step.calls).collect();
-        if let Some(error) = cut_off {
-            for (place, call) in calls {
-                self.call_mut(place, effects).input = call.into_received();
-                self.fail(place, error.clone(), context, effects);
-            }
-            return self.finish(reason, context, effects);
-        }
-        if calls.is_empty() {
-            return self.finish(reason, context, effects);
-        }
-        for (place, call) in calls {
-            let has_arguments = call.has_arguments();
-            let input = call.into_input(reason);
-            let is_bare = !has_arguments && input.is_ok();
-            let made = &self.calls[place];
-            let input = match (input, context.toolbox.find(&made.tool)) {
-                (Ok(input), Some(found)) => {
-                    effects.before.checks.push((made.id.clone(), found.check_of(input.clone())));
-                    Ok(input)
-                }
-                (Ok(received), None) => {
-                    let error_text = context.toolbox.unknown_tool(&made.tool).text;
-                    Err(InvalidArguments { received, error_text })
-                }
-                (Err(invalid), _) => Err(invalid),
-            };
-            self.open_step.checking.push(MadeCall { place, is_bare, input });
-        }
-        if effects.before.checks.is_empty() {
-            self.checked(Vec::new(), context, effects);
-        }
-    }
-
     /// Returns whether the model has ended its step and the inputs of its calls are being checked.
     pub fn is_checking(&self) -> bool {
         !self.open_step.checking.is_empty()
-    }
-
-    /// Takes the results of checking the inputs of the step's calls, and decides about the calls.
-    pub(super) fn checked(
-        &mut self,
-        results: Vec<(ToolCallId, Result<(), InputError>)>,
-        context: &Context<'_>,
-        effects: &mut Effects,
-    ) {
-        let mut made = std::mem::take(&mut self.open_step.checking);
-        if made.is_empty() {
-            return;
-        }
-        for (id, result) in results {
-            let Some(MadeCall { place, input, .. }) =
-                made.iter_mut().find(|made| self.calls[made.place].id == id)
-            else {
-                continue;
-            };
-            let (Err(error), Some(found)) = (result, context.toolbox.find(&self.calls[*place].tool)) else {
-                continue;
-            };
-            let received = match input {
-                Ok(input) => std::mem::take(input),
-                Err(invalid) => std::mem::take(&mut invalid.received),
-            };
-            *input = Err(InvalidArguments { received, error_text: found.validation_error(&error).text });
-        }
-        self.decide(made, context, effects);
     }
 
     fn count(&mut self, usage: Option<Usage>) {
@@ -201,36 +52,183 @@ impl Run {
         total.total_tokens += usage.total_tokens;
     }
 
-    /// Ends the text or reasoning that is open.
-    pub(super) fn close_part(&mut self, effects: &mut Effects) {
-        if let Some(kind) = self.open_step.collector.end_part() {
-            self.show_part_end(kind, effects);
+    fn next_part_id(&mut self, kind: &str) -> String {
+        self.state.texts += 1;
+        format!("{kind}-{}", self.state.texts)
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// Takes an event of the model's stream.
+    pub(super) fn hear(&mut self, event: ModelEvent) {
+        if self.run.state.phase != Phase::Speaking || self.run.is_checking() {
+            return;
+        }
+        match self.run.open_step.collector.on_event(event, StepLimits::from(self.context.limits)) {
+            Ok(changes) => {
+                for change in changes {
+                    self.on_step_change(change);
+                }
+            }
+            Err(OutputLimitExceeded { bytes }) => self.end(Ending::OutputLimit { bytes }),
         }
     }
 
-    fn show_part_end(&mut self, kind: PartKind, effects: &mut Effects) {
-        let id = std::mem::take(&mut self.open_step.part_id);
+    fn on_step_change(&mut self, change: StepChange) {
+        match change {
+            StepChange::PartStarted(kind) => {
+                let name = match kind {
+                    PartKind::Text => "text",
+                    PartKind::Reasoning => "reasoning",
+                };
+                let id = self.run.next_part_id(name);
+                self.run.open_step.part_id.clone_from(&id);
+                let chunk = match kind {
+                    PartKind::Text => UiChunk::TextStart { id, provider_metadata: None },
+                    PartKind::Reasoning => UiChunk::ReasoningStart { id, provider_metadata: None },
+                };
+                self.publish(chunk);
+            }
+            StepChange::PartGrew(kind, delta) => {
+                let id = self.run.open_step.part_id.clone();
+                let chunk = match kind {
+                    PartKind::Text => UiChunk::TextDelta { id, delta, provider_metadata: None },
+                    PartKind::Reasoning => UiChunk::ReasoningDelta { id, delta, provider_metadata: None },
+                };
+                self.publish(chunk);
+            }
+            StepChange::PartEnded(kind) => self.show_part_end(kind),
+            StepChange::CallStarted { tool } => self.start_call(tool),
+            StepChange::ArgumentsGrew { call, delta } => {
+                let tool_call_id = self.run.calls[self.run.open_step.calls[call]].id.clone();
+                self.publish(UiChunk::ToolInputDelta { tool_call_id, input_text_delta: delta });
+            }
+            StepChange::CallLeftOut => {
+                tracing::warn!(run = %self.run.id, "a call is left out, because its step has too many");
+            }
+            StepChange::ArgumentsWithoutCall { key } => {
+                tracing::warn!(run = %self.run.id, key, "arguments came for a call that never began");
+            }
+            StepChange::File { media_type, url } => {
+                self.publish(UiChunk::File { url, media_type, provider_metadata: None });
+            }
+            StepChange::Source(UrlSource { url, title }) => {
+                let source_id = self.run.next_part_id("source");
+                self.publish(UiChunk::SourceUrl { source_id, url, title, provider_metadata: None });
+            }
+            StepChange::Completed(step) => self.complete_answer(step),
+        }
+    }
+
+    fn start_call(&mut self, tool: String) {
+        let run_by = self.context.toolbox.find(&tool).map(|found| found.spec().run_by);
+        let id = ToolCallId::new(self.context.ids.next("call_"));
+        let call = Call::new(id, self.run.state.step, tool, run_by, self.context.now);
+        self.publish(UiChunk::ToolInputStart {
+            tool_call_id: call.id.clone(),
+            tool_name: call.tool.clone(),
+            input_encoding: None,
+            provider_executed: None,
+            provider_metadata: None,
+            tool_metadata: None,
+            dynamic: dynamic(&call),
+            title: None,
+        });
+        self.run.open_step.calls.push(self.run.calls.len());
+        self.run.calls.push(call);
+    }
+
+    /// Takes the calls of an answer that has ended. If it was cut off, they have failed, and the run is over.
+    fn complete_answer(&mut self, step: CollectedStep) {
+        self.run.count(step.usage);
+        let (reason, cut_off) = (step.finish_reason, step.cut_off());
+        let calls: Vec<_> =
+            std::mem::take(&mut self.run.open_step).calls.into_iter().zip(step.calls).collect();
+        if let Some(error) = cut_off {
+            for (place, call) in calls {
+                self.call_mut(place).input = call.into_received();
+                self.fail(place, error.clone());
+            }
+            return self.finish(reason);
+        }
+        if calls.is_empty() {
+            return self.finish(reason);
+        }
+        for (place, call) in calls {
+            let has_arguments = call.has_arguments();
+            let input = call.into_input(reason);
+            let is_bare = !has_arguments && input.is_ok();
+            let made = &self.run.calls[place];
+            let input = match (input, self.context.toolbox.find(&made.tool)) {
+                (Ok(input), Some(found)) => {
+                    self.effects.before.checks.push((made.id.clone(), found.check_of(input.clone())));
+                    Ok(input)
+                }
+                (Ok(received), None) => {
+                    let error_text = self.context.toolbox.unknown_tool(&made.tool).text;
+                    Err(InvalidArguments { received, error_text })
+                }
+                (Err(invalid), _) => Err(invalid),
+            };
+            self.run.open_step.checking.push(MadeCall { place, is_bare, input });
+        }
+        if self.effects.before.checks.is_empty() {
+            self.checked(Vec::new());
+        }
+    }
+
+    /// Takes the results of checking the inputs of the step's calls, and decides about the calls.
+    pub(super) fn checked(&mut self, results: Vec<(ToolCallId, Result<(), InputError>)>) {
+        let mut made = std::mem::take(&mut self.run.open_step.checking);
+        if made.is_empty() {
+            return;
+        }
+        for (id, result) in results {
+            let Some(MadeCall { place, input, .. }) =
+                made.iter_mut().find(|made| self.run.calls[made.place].id == id)
+            else {
+                continue;
+            };
+            let (Err(error), Some(found)) = (result, self.context.toolbox.find(&self.run.calls[*place].tool))
+            else {
+                continue;
+            };
+            let received = match input {
+                Ok(input) => std::mem::take(input),
+                Err(invalid) => std::mem::take(&mut invalid.received),
+            };
+            *input = Err(InvalidArguments { received, error_text: found.validation_error(&error).text });
+        }
+        self.decide(made);
+    }
+
+    /// Ends the text or reasoning that is open.
+    pub(super) fn close_part(&mut self) {
+        if let Some(kind) = self.run.open_step.collector.end_part() {
+            self.show_part_end(kind);
+        }
+    }
+
+    fn show_part_end(&mut self, kind: PartKind) {
+        let id = std::mem::take(&mut self.run.open_step.part_id);
         let chunk = match kind {
             PartKind::Text => UiChunk::TextEnd { id, citations: None, provider_metadata: None },
             PartKind::Reasoning => UiChunk::ReasoningEnd { id, provider_metadata: None },
         };
-        self.publish(effects, chunk);
+        self.publish(chunk);
     }
 
     /// Keeps the arguments of calls that will never be complete, or will not be checked any more.
-    pub(super) fn abandon_arguments(&mut self, effects: &mut Effects) {
-        let OpenStep { collector, calls, checking, .. } = std::mem::take(&mut self.open_step);
+    pub(super) fn abandon_arguments(&mut self) {
+        let OpenStep { collector, calls, checking, .. } = std::mem::take(&mut self.run.open_step);
         for (place, call) in calls.into_iter().zip(collector.into_calls()) {
-            self.call_mut(place, effects).input = call.into_received();
+            self.call_mut(place).input = call.into_received();
         }
         for MadeCall { place, input, .. } in checking {
-            self.call_mut(place, effects).input = input.unwrap_or_else(|invalid| invalid.received);
+            self.call_mut(place).input = input.unwrap_or_else(|invalid| invalid.received);
         }
-    }
-
-    fn next_part_id(&mut self, kind: &str) -> String {
-        self.state.texts += 1;
-        format!("{kind}-{}", self.state.texts)
     }
 }
 
