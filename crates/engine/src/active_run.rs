@@ -34,7 +34,7 @@ use crate::{
     answer_batch::{AnswerBatch, RunPin},
     model::{ModelError, ModelEvent},
     record::Record,
-    run::{Ending, Event, Next, Phase, Run, goodbye, shutting_down},
+    run::{Ending, Event, Next, Phase, Run, detach_chunks, shutting_down},
     run_log::Writer,
     services::{OpenRun, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
@@ -209,9 +209,9 @@ impl ActiveRun {
     pub fn is_unloadable(&self) -> bool {
         let is_only_looked_at = matches!(self.ownership, Ownership::Unclaimed)
             && self.run.is_waiting()
-            && !self.run.is_bound()
+            && !self.run.is_pinned()
             && !self.log.has_readers();
-        (self.run.may_rest() || is_only_looked_at) && !self.pin.is_held()
+        (self.run.is_unloadable() || is_only_looked_at) && !self.pin.is_held()
     }
 
     /// Returns whether calls wait for tools that are not there.
@@ -345,7 +345,7 @@ impl ActiveRun {
         }
         if self.timers.hold.is_over() {
             self.apply(Event::HoldEnded).await?;
-            self.log.end(goodbye());
+            self.log.end(detach_chunks());
             // A reader that comes later, perhaps at once, follows the same run in a log that goes on.
             self.log = self.log.reopen();
         }

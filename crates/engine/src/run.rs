@@ -13,7 +13,7 @@ mod elicit;
 mod ending;
 mod event;
 mod gate;
-mod heal;
+mod reconcile;
 mod speaking;
 #[cfg(test)]
 mod tests;
@@ -40,9 +40,9 @@ pub(crate) use answers::{Given, Rejected};
 pub(crate) use effects::{BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
-pub(crate) use ending::{Ending, goodbye, shutting_down};
+pub(crate) use ending::{Ending, detach_chunks, shutting_down};
 pub(crate) use event::Event;
-pub(crate) use heal::{claims_settled_call, heal_finished, shown_by};
+pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
 
 use crate::{Ids, Limits, Rules, model::Usage, store::json_bytes};
 
@@ -93,7 +93,8 @@ pub(crate) struct RunState {
     /// The place in the log of the newest chunk; 0 before the first.
     pub seq: u64,
     pub usage: Option<Usage>,
-    pub marks: Vec<Checkpoint>,
+    #[serde(rename = "marks")]
+    pub checkpoints: Vec<Checkpoint>,
     #[serde(flatten)]
     pub activity: Activity,
     texts: u32,
@@ -146,7 +147,7 @@ pub(crate) struct SavedRun {
 }
 
 /// How far the log jumps where a process ended in the middle of a step: more than any step publishes.
-pub(crate) const LOST_PLACES: u64 = 1 << 32;
+pub(crate) const RECOVERY_GAP: u64 = 1 << 32;
 
 /// What a run may look at when it decides.
 #[derive(Clone)]
@@ -198,7 +199,7 @@ impl Run {
             step: 0,
             seq: 0,
             usage: None,
-            marks: Vec::new(),
+            checkpoints: Vec::new(),
             activity: Activity::Working,
             texts: 0,
         };
@@ -253,7 +254,7 @@ impl Run {
     pub fn is_progress(&self, effects: &Effects, is_recovery: bool) -> bool {
         let calls = &effects.commit.calls;
         if is_recovery {
-            return calls.iter().any(|place| self.calls[*place].state().is_final());
+            return calls.iter().any(|index| self.call(*index).state().is_final());
         }
         effects.after.next == Next::AskModel || !calls.is_empty()
     }
@@ -273,26 +274,26 @@ impl Run {
         match self.state.phase {
             Phase::Deciding => true,
             Phase::Working => {
-                let places = self.step_places();
-                let waits = |&place: &usize| self.calls[place].awaits_answer() || self.elicits(place);
-                let is_busy = |&place: &usize| {
-                    let call = &self.calls[place];
-                    *call.state() == CallState::Scheduled || (is_at_work(call) && !self.elicits(place))
+                let indexes = self.step_indexes();
+                let waits = |&index: &usize| self.call(index).awaits_answer() || self.elicits(index);
+                let is_busy = |&index: &usize| {
+                    let call = self.call(index);
+                    *call.state() == CallState::Scheduled || (is_at_work(call) && !self.elicits(index))
                 };
-                places.iter().any(waits) && !places.iter().any(is_busy)
+                indexes.iter().any(waits) && !indexes.iter().any(is_busy)
             }
             Phase::Speaking | Phase::Over => false,
         }
     }
 
     /// Whether something lives in this process that a run taken up from what was saved would lack.
-    pub fn is_bound(&self) -> bool {
+    pub fn is_pinned(&self) -> bool {
         self.elicitations().next().is_some()
     }
 
     /// Whether nobody follows it and nothing of it lives in this process only: what was saved is all there is.
-    pub fn may_rest(&self) -> bool {
-        self.is_detached() && !self.is_bound()
+    pub fn is_unloadable(&self) -> bool {
+        self.is_detached() && !self.is_pinned()
     }
 
     /// When the first of what waits for somebody expires.
@@ -320,13 +321,17 @@ impl Run {
             .filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
     }
 
+    fn call(&self, index: usize) -> &Call {
+        &self.calls[index]
+    }
+
     fn step_calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| call.step == self.state.step)
     }
 
-    fn step_places(&self) -> Vec<usize> {
+    fn step_indexes(&self) -> Vec<usize> {
         let step = self.state.step;
-        (0..self.calls.len()).filter(|&place| self.calls[place].step == step).collect()
+        (0..self.calls.len()).filter(|&index| self.call(index).step == step).collect()
     }
 
     fn note_outcome(&mut self, seq: u64, chunk: &UiChunk) {
@@ -349,16 +354,16 @@ impl Deciding<'_> {
         match self.run.state.phase {
             Phase::Speaking => {
                 // Readers may have seen more of the step than was saved; their places must not be taken for new ones.
-                self.run.state.seq += LOST_PLACES;
+                self.run.state.seq += RECOVERY_GAP;
                 self.effects.after.next = Next::AskModel;
             }
             Phase::Deciding | Phase::Working => {
                 if self.run.step_calls().any(is_at_work) {
                     // What a running call shows is never saved by itself, so the same holds of its reports.
-                    self.run.state.seq += LOST_PLACES;
+                    self.run.state.seq += RECOVERY_GAP;
                 }
                 self.withdraw_orphans();
-                self.take_up_calls();
+                self.resume_calls();
             }
             Phase::Over => {}
         }
@@ -368,11 +373,11 @@ impl Deciding<'_> {
     fn give_up(&mut self) {
         if self.run.state.phase == Phase::Speaking || self.run.step_calls().any(is_at_work) {
             // As when it is resumed: readers may have seen more than was saved.
-            self.run.state.seq += LOST_PLACES;
+            self.run.state.seq += RECOVERY_GAP;
         }
         self.withdraw_orphans();
         self.fail_cut_off_calls();
-        self.end(Ending::CrashLoop);
+        self.end_run(Ending::CrashLoop);
     }
 
     /// Opens the stream and asks the model for the first step.
@@ -383,9 +388,9 @@ impl Deciding<'_> {
     }
 
     /// Returns a call to be changed, and notes that it is to be saved.
-    fn call_mut(&mut self, place: usize) -> &mut Call {
-        self.effects.commit.calls.insert(place);
-        &mut self.run.calls[place]
+    fn call_mut(&mut self, index: usize) -> &mut Call {
+        self.effects.commit.calls.insert(index);
+        &mut self.run.calls[index]
     }
 
     fn publish(&mut self, chunk: UiChunk) {

@@ -7,7 +7,7 @@ use fermata_protocol::{PostedMessage, Profile};
 use super::ActiveRun;
 use crate::{
     AnswerError, Following, Reader, SubmitError,
-    run::{Event, Given, claims_settled_call, shown_by},
+    run::{Event, Given, claims_settled_call, client_view},
     run_log::Start,
     store::Change,
 };
@@ -26,11 +26,11 @@ impl ActiveRun {
         hold: Duration,
         address: Option<IpAddr>,
     ) -> Result<Following, SubmitError> {
-        let shown = shown_by(&posted.parts);
+        let view = client_view(&posted.parts);
         let answers = self.run.new_answers(&posted.parts);
         // A run that is at work will show something that this client does not have.
-        let has_all = self.run.is_waiting() && self.run.is_shown(&shown);
-        if answers.is_empty() && (has_all || !claims_settled_call(&self.run.snapshot(), &shown)) {
+        let has_all = self.run.is_waiting() && self.run.is_up_to_date(&view);
+        if answers.is_empty() && (has_all || !claims_settled_call(&self.run.snapshot(), &view)) {
             return Err(SubmitError::nothing_new());
         }
         if !answers.is_empty() && self.run.is_detached() && !self.run.state.hold.is_zero() {
@@ -41,9 +41,9 @@ impl ActiveRun {
                 "the answer came by a second POST /api/chat after the stream had been held; a client that answers only so should ask for fermata.hold \"0s\""
             );
         }
-        let healing = self.run.healing(&shown).ok_or_else(SubmitError::nothing_new)?;
+        let reconciliation = self.run.reconcile(&view).ok_or_else(SubmitError::nothing_new)?;
         // The reader is opened first, because the answers may be the end of the run.
-        let start = Start { after: healing.after, prelude: healing.prelude };
+        let start = Start { after: reconciliation.after, prelude: reconciliation.prologue };
         let following = self.follow(self.log.read(profile, start));
         // The post brings its own hold and client version; the run's other settings stay.
         self.record.profile = profile;

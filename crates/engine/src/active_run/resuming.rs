@@ -10,7 +10,7 @@ use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
 use crate::{
     answer_batch::AnswerBatch,
     record::Record,
-    run::{Ending, Event, LOST_PLACES, Run, RunSettings, RunState, SavedRun},
+    run::{Ending, Event, RECOVERY_GAP, Run, RunSettings, RunState, SavedRun},
     run_log::Writer,
     services::Services,
     store::{Change, RunRecord, StoreError, json_bytes},
@@ -75,7 +75,7 @@ impl ActiveRun {
         let mut effects = active.decide(if gives_up { Event::GivenUp } else { Event::Resumed });
         // A run that is at work is this instance's own from now on. One that waits is only looked at until it has a reader here or is
         // answered; if it was this instance's own and can be unloaded, it has no owner any more.
-        let is_released = matches!(active.ownership, Ownership::Claimed(_)) && active.run.may_rest();
+        let is_released = matches!(active.ownership, Ownership::Claimed(_)) && active.run.is_unloadable();
         effects.commit.run |= active.is_at_work() || is_released;
         active.perform(effects).await?;
         if !active.is_over() {
@@ -146,7 +146,7 @@ fn position_after(state: &serde_json::Value, chunks: &[(u64, String)]) -> u64 {
     let saved = chunks.last().map_or(0, |(last, _)| *last);
     // Each process that resumed the run has jumped ahead, and saved where to.
     let reached = state["seq"].as_u64().unwrap_or(0).max(saved);
-    reached.saturating_add(LOST_PLACES)
+    reached.saturating_add(RECOVERY_GAP)
 }
 
 /// Settles the calls of a message that are open in it: as their rows say, or as cancelled if they are open there, too.

@@ -18,7 +18,8 @@ impl ActiveRun {
         let message_bytes = if ending.is_some() && is_kept { json_bytes(&self.run.snapshot()) } else { 0 };
         // A run that waits when the server ends is for any instance to resume, and one that is unloaded as well.
         let is_draining = self.services.shutdown.draining.is_cancelled();
-        let is_owned = ending.is_none() && !self.run.may_rest() && !(is_draining && self.run.is_waiting());
+        let is_owned =
+            ending.is_none() && !self.run.is_unloadable() && !(is_draining && self.run.is_waiting());
         let owner = is_owned.then(|| self.services.lease.instance.clone());
         let mut changes = std::mem::take(&mut self.unsaved);
         if commit.run && !self.settings_are_saved {
@@ -48,7 +49,7 @@ impl ActiveRun {
 
     /// Saves that this instance owns the run, because it has a reader here now.
     pub async fn claim(&mut self) -> Result<(), StoreError> {
-        let is_claimed = matches!(self.ownership, Ownership::Claimed(_)) || self.run.may_rest();
+        let is_claimed = matches!(self.ownership, Ownership::Claimed(_)) || self.run.is_unloadable();
         if is_claimed || !self.services.store.is_shared() {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use crate::{
     answer_batch::{AnswerBatch, Checked},
     errors::RequestError,
     request::{Answered, Delete, EndGrant, FindAnswered, Grants, Rejoin, Resume, Stop, View},
-    run::{Ending, Event, Given, Rejected, asker_in, goodbye},
+    run::{Ending, Event, Given, Rejected, asker_in, detach_chunks},
     run_log::Writer,
     store::{Change, StoreError},
     view::{Detail, Outline, SHORT_CHAT},
@@ -78,7 +78,7 @@ impl Handle for Rejoin {
         let reader = if active.run.is_detached() {
             // The other readers were sent away before this one came.
             let mut left = active.log.reopen();
-            left.end(goodbye());
+            left.end(detach_chunks());
             left.read(profile, start)
         } else {
             active.log.read(profile, start)

@@ -11,7 +11,7 @@ use crate::{
     active_run::{ActiveRun, NewRun, RunParts},
     post::{Keep, Plan, plan, plan_first},
     record::Record,
-    run::{Event, Run, RunRequest, claims_settled_call, heal_finished, shown_by},
+    run::{Event, Run, RunRequest, claims_settled_call, client_view, reconcile_finished},
     run_log::{Start, Writer},
     services::{OpenRun, PolicySnapshot},
     store::{Change, Kept, StoreError, json_bytes},
@@ -220,7 +220,7 @@ impl ChatActor {
             let hold = submission.hold.unwrap_or(services.settings.hold);
             return active.continue_with(posted, profile, hold, submission.address).await;
         }
-        let shown = shown_by(&posted.parts);
+        let shown = client_view(&posted.parts);
         let message =
             messages.iter().find(|message| message.id == *id).ok_or_else(SubmitError::nothing_new)?;
         if !claims_settled_call(message, &shown) {
@@ -228,7 +228,8 @@ impl ChatActor {
         }
         let policies = services.policies.current();
         let runs_on_server = |tool: &str| policies.toolbox.find(tool).is_some();
-        let chunks = heal_finished(message, &shown, runs_on_server).ok_or_else(SubmitError::nothing_new)?;
+        let chunks =
+            reconcile_finished(message, &shown, runs_on_server).ok_or_else(SubmitError::nothing_new)?;
         if let Some(record) = self.record_mut() {
             record.profile = profile;
             record.commit(&services, vec![Change::Posted { profile }]).await?;

@@ -62,18 +62,18 @@ impl Run {
             open: self.state.phase == Phase::Working,
         };
         let is_known = if is_waiting {
-            self.state.marks.last() == Some(&checkpoint)
+            self.state.checkpoints.last() == Some(&checkpoint)
         } else {
             // A page may answer its own call by posting, whatever else of the step is at work: once is enough for it to find its place.
             !self.step_calls().any(Call::awaits_answer)
                 || self
                     .state
-                    .marks
+                    .checkpoints
                     .iter()
                     .any(|known| known.step == checkpoint.step && known.open == checkpoint.open)
         };
         if !is_known {
-            self.state.marks.push(checkpoint);
+            self.state.checkpoints.push(checkpoint);
         }
     }
 
@@ -91,7 +91,7 @@ impl Run {
     }
 
     /// Notes that a client goes on reading with a version and a hold of its own. The hold begins anew.
-    pub(super) fn attach_reader(&mut self, profile: Profile, hold: Duration, context: &Context<'_>) {
+    pub(super) fn on_followed(&mut self, profile: Profile, hold: Duration, context: &Context<'_>) {
         self.state.profile = profile;
         self.state.hold = hold;
         self.state.activity = match self.state.activity {
@@ -128,7 +128,7 @@ impl Deciding<'_> {
     }
 
     /// Detaches the readers while calls wait.
-    pub(super) fn detach_readers(&mut self) {
+    pub(super) fn on_hold_ended(&mut self) {
         if self.run.state.phase == Phase::Deciding && self.run.state.profile != Profile::V5 {
             self.ask_for_withheld_calls();
         }

@@ -94,7 +94,7 @@ impl Run {
     /// The place of the call that an answer is about.
     pub fn find_call(&self, target: &AnswerTarget) -> Option<usize> {
         match self.find(target)? {
-            Found::Call(place) => Some(place),
+            Found::Call(index) => Some(index),
             Found::Elicitation(_) => None,
         }
     }
@@ -103,9 +103,9 @@ impl Run {
     /// None of a batch that is refused whatever they are.
     pub fn inputs_to_check(&self, answers: &[Answer], context: &Context<'_>) -> Vec<(Check, &'static str)> {
         let Ok(Validation { answers, .. }) = self.validate(answers, context) else { return Vec::new() };
-        let edits = answers.calls.into_iter().filter_map(|(place, kind)| {
+        let edits = answers.calls.into_iter().filter_map(|(index, kind)| {
             let AnswerKind::Decision { approved: true, input: Some(input), .. } = kind else { return None };
-            let found = context.toolbox.find(&self.calls[place].tool)?;
+            let found = context.toolbox.find(&self.call(index).tool)?;
             Some((found.check_of(input), "The edited input does not fit the schema"))
         });
         let contents = answers.elicitations.into_iter().filter_map(|(nth, action, content)| {
@@ -134,39 +134,39 @@ impl Run {
             found.push(about);
             match about {
                 Found::Elicitation(nth) => elicitations.extend(self.validate_reply(nth, &answer.kind)?),
-                Found::Call(place) => match self.calls[place].validate_answer(&answer.kind) {
+                Found::Call(index) => match self.call(index).validate_answer(&answer.kind) {
                     Ok(ValidAnswer::Repeated) => {}
                     Ok(ValidAnswer::New) => {
-                        self.check_answer(place, &answer.kind, context)?;
+                        self.check_answer(index, &answer.kind, context)?;
                         if let AnswerKind::Decision { approved: true, input: None, .. } = &answer.kind {
-                            let input = self.calls[place].effective_input();
-                            let policy_decision = self.newest_denial(place, input, context);
-                            denied.extend(policy_decision.map(|policy_decision| (place, policy_decision)));
+                            let input = self.call(index).effective_input();
+                            let policy_decision = self.newest_denial(index, input, context);
+                            denied.extend(policy_decision.map(|policy_decision| (index, policy_decision)));
                         }
-                        calls.push((place, answer.kind.clone()));
+                        calls.push((index, answer.kind.clone()));
                     }
-                    Err(refusal) => return Err(Rejected::of(refusal, &self.calls[place])),
+                    Err(refusal) => return Err(Rejected::of(refusal, self.call(index))),
                 },
             }
         }
         self.check_room(&calls, context)?;
-        let places: Vec<usize> = found.into_iter().map(|about| self.call_of(about)).collect();
-        let receipts = self.receipts(&places, &calls, context);
+        let indexes: Vec<usize> = found.into_iter().map(|about| self.call_of(about)).collect();
+        let receipts = self.receipts(&indexes, &calls, context);
         let answers = ValidAnswers { calls, elicitations, address: context.address };
         Ok(Validation { answers, receipts, denied })
     }
 
     fn call_of(&self, about: Found) -> usize {
         match about {
-            Found::Call(place) => place,
-            Found::Elicitation(nth) => self.elicited[nth].place,
+            Found::Call(index) => index,
+            Found::Elicitation(nth) => self.elicited[nth].index,
         }
     }
 
     /// Returns the reply to a call's own question that an answer is, or `None` if the same was given before.
     fn validate_reply(&self, nth: usize, answer: &AnswerKind) -> Result<Option<ValidReply>, Rejected> {
-        let Elicited { place, state, .. } = &self.elicited[nth];
-        let refused = |refusal| Rejected::of(refusal, &self.calls[*place]);
+        let Elicited { index, state, .. } = &self.elicited[nth];
+        let refused = |refusal| Rejected::of(refusal, self.call(*index));
         let AnswerKind::Elicited { action, content } = answer else {
             return Err(refused(Refusal::WrongAnswer));
         };
@@ -178,7 +178,7 @@ impl Run {
         }
     }
 
-    fn check_answer(&self, place: usize, answer: &AnswerKind, context: &Context<'_>) -> Result<(), Rejected> {
+    fn check_answer(&self, index: usize, answer: &AnswerKind, context: &Context<'_>) -> Result<(), Rejected> {
         match answer {
             AnswerKind::Output { output } => within(context.limits.output_bytes, output.to_string().len()),
             AnswerKind::Failure { error_text } => within(context.limits.output_bytes, error_text.len()),
@@ -189,7 +189,7 @@ impl Run {
                         "The edited input has {bytes} bytes as JSON; the limit is {limit} (max_arguments). The call waits on."
                     )));
                 }
-                self.check_edit(place, input, context)
+                self.check_edit(index, input, context)
             }
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
         }
@@ -217,16 +217,16 @@ impl Run {
         )))
     }
 
-    fn check_edit(&self, place: usize, input: &Value, context: &Context<'_>) -> Result<(), Rejected> {
-        let Some(found) = context.toolbox.find(&self.calls[place].tool) else { return Ok(()) };
+    fn check_edit(&self, index: usize, input: &Value, context: &Context<'_>) -> Result<(), Rejected> {
+        let Some(found) = context.toolbox.find(&self.call(index).tool) else { return Ok(()) };
         // A person has read what they wrote, so the edit is the approval: only a denial counts.
         let policy_decision = context.rules.policy.decide(context.owner, found.spec(), input);
         let denied =
             Some(policy_decision).filter(|policy_decision| policy_decision.decision == Decision::Deny);
-        let Some(policy_decision) = denied.or_else(|| self.newest_denial(place, input, context)) else {
+        let Some(policy_decision) = denied.or_else(|| self.newest_denial(index, input, context)) else {
             return Ok(());
         };
-        let event = AuditEvent::by_policy(&self.calls[place], input, &policy_decision);
+        let event = AuditEvent::by_policy(self.call(index), input, &policy_decision);
         let (decided_by, address) = (Some(context.owner.clone()), context.address);
         Err(Rejected::Denied(Box::new(AuditEvent { decided_by, address, ..event })))
     }
@@ -234,31 +234,29 @@ impl Run {
     /// What the givers are told: the states that the calls come into, before anything has run.
     fn receipts(
         &self,
-        places: &[usize],
+        indexes: &[usize],
         taken: &[(usize, AnswerKind)],
         context: &Context<'_>,
     ) -> Vec<Receipt> {
         let always: Vec<&str> = taken
             .iter()
             .filter(|(_, kind)| is_always(kind))
-            .map(|(place, _)| self.calls[*place].tool.as_str())
+            .map(|(index, _)| self.call(*index).tool.as_str())
             .collect();
-        let decided = |place: usize| {
-            taken.iter().any(|(answered, _)| *answered == place)
-                || (always.contains(&self.calls[place].tool.as_str())
-                    && self.is_answered_by_always(place, context))
+        let decided = |index: usize| {
+            taken.iter().any(|(answered, _)| *answered == index)
+                || (always.contains(&self.call(index).tool.as_str())
+                    && self.is_answered_by_always(index, context))
         };
-        places
+        indexes
             .iter()
-            .map(|&place| {
-                let call = &self.calls[place];
-                let answer = taken.iter().find(|(answered, _)| *answered == place).map(|(_, kind)| kind);
+            .map(|&index| {
+                let call = self.call(index);
+                let answer = taken.iter().find(|(answered, _)| *answered == index).map(|(_, kind)| kind);
                 let waiting_for = (0..self.calls.len())
-                    .filter(|&other| {
-                        self.calls[other].step == call.step && self.calls[other].awaits_approval()
-                    })
+                    .filter(|&other| self.call(other).step == call.step && self.call(other).awaits_approval())
                     .filter(|&other| !decided(other))
-                    .map(|other| self.calls[other].id.clone())
+                    .map(|other| self.call(other).id.clone())
                     .collect();
                 Receipt {
                     tool_call_id: call.id.clone(),
@@ -275,10 +273,10 @@ impl Run {
         let mut seen = BTreeSet::new();
         let mut waited_for = |part: &ToolPart| {
             let answer = answer_in(part)?;
-            let place =
-                self.find_call(&answer.of).filter(|&place| self.calls[place].id == part.tool_call_id)?;
+            let index =
+                self.find_call(&answer.of).filter(|&index| self.call(index).id == part.tool_call_id)?;
             let new =
-                self.calls[place].validate_answer(&answer.kind) == Ok(ValidAnswer::New) && seen.insert(place);
+                self.call(index).validate_answer(&answer.kind) == Ok(ValidAnswer::New) && seen.insert(index);
             new.then_some(answer)
         };
         parts.iter().filter_map(UiPart::as_tool).filter_map(&mut waited_for).collect()
@@ -289,14 +287,14 @@ impl Run {
 
 impl Deciding<'_> {
     /// Settles calls that somebody wanted to approve and that the newest rules deny.
-    pub(super) fn deny_approved(&mut self, denied: Vec<(usize, PolicyDecision)>) {
-        for (place, policy_decision) in denied {
-            self.settle_as_denied(place, policy_decision);
+    pub(super) fn on_approvals_denied(&mut self, denied: Vec<(usize, PolicyDecision)>) {
+        for (index, policy_decision) in denied {
+            self.settle_as_denied(index, policy_decision);
         }
     }
 
     /// Applies answers that were validated.
-    pub(super) fn apply_answers(
+    pub(super) fn on_answers(
         &mut self,
         ValidAnswers { calls, elicitations, address }: ValidAnswers,
         given: Given,
@@ -304,73 +302,72 @@ impl Deciding<'_> {
         self.address = address;
         let was_open = self.run.state.phase == Phase::Working;
         for (nth, action, content) in elicitations {
-            self.take_elicited(nth, action, content);
+            self.apply_reply(nth, action, content);
         }
         let mut denied = Vec::new();
-        for (place, answer) in calls {
+        for (index, answer) in calls {
             match answer {
                 AnswerKind::Elicited { .. } => {}
-                AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.take_output(place, answer),
+                AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.apply_output(index, answer),
                 AnswerKind::Decision { approved, reason, always, input } => {
                     if let Some(input) = input.filter(|_| approved) {
-                        self.edit(place, input);
+                        self.edit(index, input);
                     }
-                    denied.extend((!approved).then_some(place));
+                    denied.extend((!approved).then_some(index));
                     let decided =
                         ApprovalDecision { by: self.context.owner.clone(), approved, reason, always };
-                    self.note_decision(place, decided, given);
+                    self.note_decision(index, decided, given);
                 }
             }
         }
         // A closed gate shows what was denied when it opens.
-        for place in denied.into_iter().filter(|_| was_open) {
-            self.show_denial_by_person(place);
+        for index in denied.into_iter().filter(|_| was_open) {
+            self.show_denial_by_person(index);
         }
     }
 
     /// A person has edited what would run: it waits for them as edited, until what they said about it counts.
-    fn edit(&mut self, place: usize, input: Value) {
-        if let Some(found) = self.context.toolbox.find(&self.run.calls[place].tool) {
-            self.call_mut(place).policy_decision =
+    fn edit(&mut self, index: usize, input: Value) {
+        if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
+            self.call_mut(index).policy_decision =
                 Some(self.context.rules.policy.decide(self.context.owner, found.spec(), &input));
         }
-        self.call_mut(place).edited = Some(input);
-        self.audit(AuditAction::Edited, place, None);
-        if self.run.calls[place].awaits_approval() {
-            self.change(place, CallState::AwaitingApproval);
+        self.call_mut(index).edited = Some(input);
+        self.audit(AuditAction::Edited, index, None);
+        if self.run.call(index).awaits_approval() {
+            self.change(index, CallState::AwaitingApproval);
         }
     }
 
     /// The browser has run a call.
-    pub(super) fn take_output(&mut self, place: usize, answer: AnswerKind) {
-        self.call_mut(place).answer = Some(answer.clone());
+    pub(super) fn apply_output(&mut self, index: usize, answer: AnswerKind) {
+        self.call_mut(index).answer = Some(answer.clone());
         match answer {
-            AnswerKind::Output { output } => self.succeed(place, output),
-            AnswerKind::Failure { error_text } => self.fail(place, ToolError::internal(error_text)),
+            AnswerKind::Output { output } => self.succeed(index, output),
+            AnswerKind::Failure { error_text } => self.fail(index, ToolError::internal(error_text)),
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => {}
         }
     }
 
-    fn note_decision(&mut self, place: usize, decided: ApprovalDecision, given: Given) {
+    fn note_decision(&mut self, index: usize, decided: ApprovalDecision, given: Given) {
         let always = decided.approved && decided.always;
-        self.effects.commit.decisions.push(place);
+        self.effects.commit.decisions.push(index);
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
-        self.audit(event, place, decided.reason.clone());
-        self.decide_call(place, decided, given);
+        self.audit(event, index, decided.reason.clone());
+        self.decide_call(index, decided, given);
         // What the tool is now is what is allowed; of one that is away nobody knows.
-        let tool = self.run.calls[place].tool.clone();
+        let tool = self.run.call(index).tool.clone();
         let Some(found) = self.context.toolbox.find(&tool).filter(|_| always) else { return };
         self.effects.commit.grants.push((tool.clone(), Grant::of(found.spec(), self.context.now)));
-        self.audit(AuditAction::Granted, place, None);
-        for sibling in self.run.step_places() {
-            if self.run.calls[sibling].tool != tool || !self.run.is_answered_by_always(sibling, self.context)
-            {
+        self.audit(AuditAction::Granted, index, None);
+        for sibling in self.run.step_indexes() {
+            if self.run.call(sibling).tool != tool || !self.run.is_answered_by_always(sibling, self.context) {
                 continue;
             }
-            self.effects.after.release.push(self.run.calls[sibling].id.clone());
+            self.effects.after.release.push(self.run.call(sibling).id.clone());
             let policy_decision =
                 PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
-            let call = &self.run.calls[sibling];
+            let call = self.run.call(sibling);
             let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
             let (by, address) = (self.context.owner.clone(), self.address);
             self.effects.commit.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
@@ -379,31 +376,31 @@ impl Deciding<'_> {
         }
     }
 
-    fn audit(&mut self, event: AuditAction, place: usize, reason: Option<String>) {
+    fn audit(&mut self, event: AuditAction, index: usize, reason: Option<String>) {
         let (by, address) = (self.context.owner.clone(), self.address);
         self.effects.commit.audit.push(AuditEvent::by_person(
             event,
-            &self.run.calls[place],
+            self.run.call(index),
             by,
             address,
             reason,
         ));
     }
 
-    fn decide_call(&mut self, place: usize, decided: ApprovalDecision, given: Given) {
+    fn decide_call(&mut self, index: usize, decided: ApprovalDecision, given: Given) {
         let state = if decided.approved {
             CallState::Scheduled
         } else {
             CallState::Cancelled { cancelled: Cancelled::Denied { reason: decided.reason.clone() } }
         };
         if let Some(question) =
-            self.run.calls[place].approval_request.as_ref().map(|question| question.id.clone())
+            self.run.call(index).approval_request.as_ref().map(|question| question.id.clone())
         {
             self.show_decision(question, &decided, given);
         }
-        self.call_mut(place).approval_decision = Some(decided);
-        if *self.run.calls[place].state() != state {
-            self.change(place, state);
+        self.call_mut(index).approval_decision = Some(decided);
+        if *self.run.call(index).state() != state {
+            self.change(index, state);
         }
     }
 
@@ -417,9 +414,9 @@ impl Deciding<'_> {
     }
 
     /// A rule has taken a question off the person: whoever shows it sees that it is answered.
-    pub(super) fn refuse_question(&mut self, place: usize, reason: Option<String>) {
+    pub(super) fn refuse_question(&mut self, index: usize, reason: Option<String>) {
         if let Some(question) =
-            self.run.calls[place].approval_request.as_ref().map(|question| question.id.clone())
+            self.run.call(index).approval_request.as_ref().map(|question| question.id.clone())
         {
             self.show_response(question, false, reason);
         }

@@ -19,7 +19,7 @@ const ELICITATION: &str = "data-elicitation";
 pub(crate) struct Elicited {
     pub id: ElicitationId,
     /// The place in [`Run::calls`] of the call that asks.
-    pub place: usize,
+    pub index: usize,
     pub question: Elicitation,
     pub state: ElicitState,
     pub since: Timestamp,
@@ -62,7 +62,7 @@ impl Run {
     pub fn pending_questions(&self) -> impl Iterator<Item = Pending> {
         self.elicitations().map(|elicited| Pending::Elicitation {
             id: elicited.id.clone(),
-            call: Box::new(self.calls[elicited.place].clone()),
+            call: Box::new(self.call(elicited.index).clone()),
             question: elicited.question.clone(),
             since: elicited.since,
             expires: elicited.expires,
@@ -70,16 +70,16 @@ impl Run {
     }
 
     /// Whether the call waits for an answer to a question that is its own, or may be.
-    pub(super) fn elicits(&self, place: usize) -> bool {
-        let id = &self.calls[place].id;
+    pub(super) fn elicits(&self, index: usize) -> bool {
+        let id = &self.call(index).id;
         self.elicitations()
-            .any(|elicited| elicited.place == place || elicited.question.other_candidates.contains(id))
+            .any(|elicited| elicited.index == index || elicited.question.other_candidates.contains(id))
     }
 
     fn other_asker(&self, nth: usize) -> Option<usize> {
-        let Elicited { place, question, .. } = &self.elicited[nth];
+        let Elicited { index, question, .. } = &self.elicited[nth];
         let mut others =
-            self.calls.iter().enumerate().filter(|(other, call)| other != place && is_at_work(call));
+            self.calls.iter().enumerate().filter(|(other, call)| other != index && is_at_work(call));
         others.find(|(_, call)| question.other_candidates.contains(&call.id)).map(|(other, _)| other)
     }
 }
@@ -91,13 +91,13 @@ impl Deciding<'_> {
     ///
     /// # Errors
     /// It cannot be asked; what the tool is told.
-    pub(super) fn elicit(
+    pub(super) fn on_elicitation(
         &mut self,
         call: &ToolCallId,
         question: Elicitation,
     ) -> Result<ElicitationId, ElicitationReply> {
-        let place = self.run.calls.iter().position(|known| known.id == *call && is_at_work(known));
-        let Some(place) = place.filter(|_| self.run.state.phase == Phase::Working) else {
+        let index = self.run.calls.iter().position(|known| known.id == *call && is_at_work(known));
+        let Some(index) = index.filter(|_| self.run.state.phase == Phase::Working) else {
             return Err(ElicitationReply::Cancel);
         };
         let most = self.context.limits.parked_calls;
@@ -117,7 +117,7 @@ impl Deciding<'_> {
         let id = ElicitationId::new(self.context.ids.next("elic_"));
         self.run.elicited.push(Elicited {
             id: id.clone(),
-            place,
+            index,
             question,
             state: ElicitState::Pending,
             since: self.context.now,
@@ -129,7 +129,7 @@ impl Deciding<'_> {
     }
 
     /// Nobody has answered the first of these questions in time, and others wait for what its call keeps.
-    pub(super) fn end_questions(&mut self) {
+    pub(super) fn on_question_timed_out(&mut self) {
         let Some(first) = self.run.first_question_ends() else { return };
         let limit = humantime::format_duration(self.context.limits.elicit_timeout);
         for nth in 0..self.run.elicited.len() {
@@ -139,16 +139,16 @@ impl Deciding<'_> {
                 let reason = format!(
                     "nobody answered within {limit}, and the call keeps others from a resource (elicit_timeout)."
                 );
-                self.withdraw_nth(nth, Some(reason));
+                self.withdraw_elicitation(nth, Some(reason));
             }
         }
     }
 
     /// Takes an answer that was judged.
-    pub(super) fn take_elicited(&mut self, nth: usize, action: ElicitAction, content: Option<Value>) {
-        let Elicited { id, place, .. } = &self.run.elicited[nth];
-        let (to, place, by) = (id.clone(), *place, self.context.owner.clone());
-        self.call_mut(place).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
+    pub(super) fn apply_reply(&mut self, nth: usize, action: ElicitAction, content: Option<Value>) {
+        let Elicited { id, index, .. } = &self.run.elicited[nth];
+        let (to, index, by) = (id.clone(), *index, self.context.owner.clone());
+        self.call_mut(index).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
         let reply = match action {
             ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),
             ElicitAction::Decline => ElicitationReply::Decline,
@@ -160,30 +160,30 @@ impl Deciding<'_> {
     }
 
     /// The tool does not want to know any more.
-    pub(super) fn withdraw(&mut self, id: &ElicitationId) {
+    pub(super) fn on_withdrawal(&mut self, id: &ElicitationId) {
         let Some(nth) = self.run.elicited.iter().position(|elicited| elicited.id == *id) else { return };
         if self.run.elicited[nth].state == ElicitState::Pending && self.run.state.phase != Phase::Over {
-            self.withdraw_nth(nth, None);
+            self.withdraw_elicitation(nth, None);
         }
     }
 
     /// The call has ended around its questions: they are withdrawn, unless another call may be the one that asks.
-    pub(super) fn withdraw_elicitations(&mut self, place: usize) {
+    pub(super) fn withdraw_elicitations(&mut self, index: usize) {
         for nth in 0..self.run.elicited.len() {
-            if self.run.elicited[nth].place != place || self.run.elicited[nth].state != ElicitState::Pending {
+            if self.run.elicited[nth].index != index || self.run.elicited[nth].state != ElicitState::Pending {
                 continue;
             }
             match self.run.other_asker(nth) {
                 Some(other) => {
-                    self.run.elicited[nth].place = other;
+                    self.run.elicited[nth].index = other;
                     self.show_elicitation(nth);
                 }
-                None => self.withdraw_nth(nth, None),
+                None => self.withdraw_elicitation(nth, None),
             }
         }
     }
 
-    fn withdraw_nth(&mut self, nth: usize, reason: Option<String>) {
+    fn withdraw_elicitation(&mut self, nth: usize, reason: Option<String>) {
         let reply = match &reason {
             Some(reason) => ElicitationReply::Unanswered { reason: reason.clone() },
             None => ElicitationReply::Cancel,
@@ -194,10 +194,10 @@ impl Deciding<'_> {
     }
 
     fn show_elicitation(&mut self, nth: usize) {
-        let Elicited { id, place, question, state, .. } = &self.run.elicited[nth];
+        let Elicited { id, index, question, state, .. } = &self.run.elicited[nth];
         let mut data = json!({
             "elicitationId": id,
-            "toolCallId": self.run.calls[*place].id,
+            "toolCallId": &self.run.call(*index).id,
             "message": question.message,
             "requestedSchema": question.requested_schema,
             "state": state.name(),

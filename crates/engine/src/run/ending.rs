@@ -127,7 +127,7 @@ impl Deciding<'_> {
     }
 
     /// Ends the run, whatever it is doing.
-    pub(super) fn end(&mut self, ending: Ending) {
+    pub(super) fn end_run(&mut self, ending: Ending) {
         if self.run.state.phase == Phase::Over {
             return;
         }
@@ -157,14 +157,14 @@ impl Deciding<'_> {
 
     /// Ends the run because the person goes on without it, taking the outputs that came along. In the record only: any chunk but
     /// `abort` would double the message in the client that went on.
-    pub(super) fn supersede(&mut self, outputs: &[Answer]) {
+    pub(super) fn on_superseded(&mut self, outputs: &[Answer]) {
         self.close_part();
         self.abandon_arguments();
         for Answer { of, kind } in outputs {
-            let place = self.run.find_call(of).filter(|&place| self.run.calls[place].is_parked());
-            if let Some(place) = place {
-                self.effects.after.release.push(self.run.calls[place].id.clone());
-                self.take_output(place, kind.clone());
+            let index = self.run.find_call(of).filter(|&index| self.run.call(index).is_parked());
+            if let Some(index) = index {
+                self.effects.after.release.push(self.run.call(index).id.clone());
+                self.apply_output(index, kind.clone());
             }
         }
         self.cancel_open_calls(&Ending::Superseded);
@@ -180,27 +180,27 @@ impl Deciding<'_> {
     }
 
     fn cancel_open_calls(&mut self, ending: &Ending) {
-        for place in self.run.step_places() {
+        for index in self.run.step_indexes() {
             let unheard = self
                 .run
                 .elicitations()
-                .any(|asked| asked.place == place && asked.expires <= self.context.now);
-            self.withdraw_elicitations(place);
+                .any(|asked| asked.index == index && asked.expires <= self.context.now);
+            self.withdraw_elicitations(index);
             if self.run.state.phase == Phase::Deciding
-                && let Some(reason) = self.run.denied_by_person(place)
+                && let Some(reason) = self.run.denied_by_person(index)
             {
-                self.show_error(place, Cancelled::Denied { reason }.text());
+                self.show_error(index, Cancelled::Denied { reason }.text());
             }
-            if self.run.calls[place].state().is_final() {
+            if self.run.call(index).state().is_final() {
                 continue;
             }
-            if self.run.calls[place].accepts_answer() {
-                self.effects.after.release.push(self.run.calls[place].id.clone());
+            if self.run.call(index).accepts_answer() {
+                self.effects.after.release.push(self.run.call(index).id.clone());
             }
-            let cancelled = why(&self.run.calls[place], unheard, ending, self.context);
+            let cancelled = why(self.run.call(index), unheard, ending, self.context);
             let text = cancelled.text();
-            self.change(place, CallState::Cancelled { cancelled });
-            self.show_error(place, text);
+            self.change(index, CallState::Cancelled { cancelled });
+            self.show_error(index, text);
         }
     }
 
@@ -212,19 +212,19 @@ impl Deciding<'_> {
     /// A call that is neither asked nor settled keeps a stock client from ever posting again, so it is asked about too; the gate does
     /// not wait for that answer.
     pub(super) fn ask_for_withheld_calls(&mut self) {
-        for place in self.run.step_places() {
-            if *self.run.calls[place].state() == CallState::Scheduled
-                && self.run.calls[place].approval_request.is_none()
+        for index in self.run.step_indexes() {
+            if *self.run.call(index).state() == CallState::Scheduled
+                && self.run.call(index).approval_request.is_none()
             {
-                self.put_question(place, false);
-                self.effects.after.park.push(self.run.calls[place].id.clone());
+                self.put_question(index, false);
+                self.effects.after.park.push(self.run.call(index).id.clone());
             }
         }
     }
 }
 
 /// What readers are told last that are sent away while calls wait. It is not in the log, because the message is not finished.
-pub(crate) fn goodbye() -> Vec<UiChunk> {
+pub(crate) fn detach_chunks() -> Vec<UiChunk> {
     vec![
         UiChunk::FinishStep,
         UiChunk::Finish { finish_reason: Some(FinishReason::ToolCalls), message_metadata: None },

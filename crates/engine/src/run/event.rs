@@ -113,39 +113,39 @@ impl Deciding<'_> {
             Event::GivenUp => self.give_up(),
             Event::Model(events) => {
                 for event in events {
-                    self.hear(event);
+                    self.on_model_event(event);
                 }
             }
             Event::ModelFailed(error) => {
                 if self.run.state.phase == Phase::Speaking {
-                    self.end(Ending::Failed(error));
+                    self.end_run(Ending::Failed(error));
                 }
             }
-            Event::InputsChecked(results) => self.checked(results),
-            Event::LockGranted(call) => self.take_turn(&call),
-            Event::LockTimedOut(call, error) => self.miss_turn(&call, error),
+            Event::InputsChecked(results) => self.on_inputs_checked(results),
+            Event::LockGranted(call) => self.on_lock_granted(&call),
+            Event::LockTimedOut(call, error) => self.on_lock_timed_out(&call, error),
             Event::Reported(reports) => {
                 for (call, output) in reports {
                     if output.to_string().len() <= self.context.limits.output_bytes {
-                        self.report(&call, output);
+                        self.on_report(&call, output);
                     }
                 }
             }
-            Event::Retries(call) => self.effects.after.may_retry = self.repeat(&call),
+            Event::Retries(call) => self.effects.after.may_retry = self.on_retry(&call),
             Event::Elicits(call, question) => {
-                self.effects.after.elicited = Some(self.elicit(&call, question));
+                self.effects.after.elicited = Some(self.on_elicitation(&call, question));
             }
-            Event::Withdrawn(id) => self.withdraw(&id),
-            Event::Settled(call, outcome) => self.settle(&call, outcome),
-            Event::Answered(answers, given) => self.apply_answers(answers, given),
-            Event::ApprovalsDenied(denied) => self.deny_approved(denied),
-            Event::ToolsChanged => self.find_tools(),
-            Event::ToolsMissed => self.give_up_on_tools(),
-            Event::QuestionTimedOut => self.end_questions(),
-            Event::HoldEnded => self.detach_readers(),
-            Event::Followed { profile, hold } => self.run.attach_reader(profile, hold, self.context),
-            Event::Superseded(outputs) => self.supersede(&outputs),
-            Event::Ended(ending) => self.end(ending),
+            Event::Withdrawn(id) => self.on_withdrawal(&id),
+            Event::Settled(call, outcome) => self.on_settled(&call, outcome),
+            Event::Answered(answers, given) => self.on_answers(answers, given),
+            Event::ApprovalsDenied(denied) => self.on_approvals_denied(denied),
+            Event::ToolsChanged => self.on_tools_changed(),
+            Event::ToolsMissed => self.on_tools_missed(),
+            Event::QuestionTimedOut => self.on_question_timed_out(),
+            Event::HoldEnded => self.on_hold_ended(),
+            Event::Followed { profile, hold } => self.run.on_followed(profile, hold, self.context),
+            Event::Superseded(outputs) => self.on_superseded(&outputs),
+            Event::Ended(ending) => self.end_run(ending),
         }
     }
 }

@@ -46,8 +46,8 @@ impl Run {
     }
 
     /// Whether a call that waits for a person is one that "always", said of its tool by now, answers.
-    pub(super) fn is_answered_by_always(&self, place: usize, context: &Context<'_>) -> bool {
-        let call = &self.calls[place];
+    pub(super) fn is_answered_by_always(&self, index: usize, context: &Context<'_>) -> bool {
+        let call = self.call(index);
         let is_of_chain = call
             .policy_decision
             .as_ref()
@@ -65,11 +65,11 @@ impl Run {
     /// rules have decided whether a person is asked. A tool that is away is ruled by what the call knows of it.
     pub(super) fn newest_denial(
         &self,
-        place: usize,
+        index: usize,
         input: &Value,
         context: &Context<'_>,
     ) -> Option<PolicyDecision> {
-        let call = &self.calls[place];
+        let call = self.call(index);
         let policy_decision = match context.toolbox.find(&call.tool) {
             Some(found) => context.newest.decide(context.owner, found.spec(), input),
             None => context.newest.decide(
@@ -117,7 +117,7 @@ impl Run {
 
 impl Deciding<'_> {
     /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
-    pub(super) fn decide(&mut self, made: Vec<MadeCall>) {
+    pub(super) fn decide_step(&mut self, made: Vec<MadeCall>) {
         self.run.state.phase = match self.context.rules.gate {
             GateMode::Step => Phase::Deciding,
             GateMode::Progressive => Phase::Working,
@@ -126,43 +126,43 @@ impl Deciding<'_> {
             self.accept_call(call);
         }
         self.settle_denied_by_policy();
-        for place in self.run.step_places() {
-            if self.run.calls[place].awaits_approval() {
-                self.ask_person(place);
+        for index in self.run.step_indexes() {
+            if self.run.call(index).awaits_approval() {
+                self.ask_person(index);
             }
         }
     }
 
     /// Takes one call as the model made it, and rules on it.
-    fn accept_call(&mut self, MadeCall { place, is_bare, input }: MadeCall) {
+    fn accept_call(&mut self, MadeCall { index, is_bare, input }: MadeCall) {
         if is_bare {
             // A question needs an input to show, and clients read it from the deltas.
-            let tool_call_id = self.run.calls[place].id.clone();
+            let tool_call_id = self.run.call(index).id.clone();
             self.publish(UiChunk::ToolInputDelta { tool_call_id, input_text_delta: "{}".into() });
         }
         match input {
             Err(InvalidArguments { received, error_text }) => {
-                self.call_mut(place).input = received;
-                self.fail_input(place, error_text);
+                self.call_mut(index).input = received;
+                self.fail_input(index, error_text);
             }
             Ok(input) => {
-                self.call_mut(place).input = input;
-                let state = self.rule(place);
+                self.call_mut(index).input = input;
+                let state = self.apply_policy(index);
                 let is_full = state == CallState::AwaitingApproval && self.run.is_full(self.context);
-                if self.run.calls[place].runs_on_server() {
-                    self.show_input(place);
+                if self.run.call(index).runs_on_server() {
+                    self.show_input(index);
                 }
                 if is_full {
-                    return self.fail(place, too_many_wait(self.context));
+                    return self.fail(index, too_many_wait(self.context));
                 }
-                self.change(place, state);
+                self.change(index, state);
             }
         }
     }
 
     /// What the policy says about a valid call, as the state it comes into.
-    fn rule(&mut self, place: usize) -> CallState {
-        let call = &self.run.calls[place];
+    fn apply_policy(&mut self, index: usize) -> CallState {
+        let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };
         let policy_decision = self.run.policy_decision(found.spec(), call.effective_input(), self.context);
         let state = match policy_decision.decision {
@@ -173,70 +173,70 @@ impl Deciding<'_> {
             Decision::Allow => CallState::Scheduled,
         };
         self.effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
-        self.call_mut(place).policy_decision = Some(policy_decision);
+        self.call_mut(index).policy_decision = Some(policy_decision);
         state
     }
 
     /// Settles a call that is about to run as denied, if the newest rules deny it. Returns whether they do.
-    pub(super) fn deny_by_newest_rules(&mut self, place: usize) -> bool {
+    pub(super) fn deny_by_newest_rules(&mut self, index: usize) -> bool {
         let Some(policy_decision) =
-            self.run.newest_denial(place, self.run.calls[place].effective_input(), self.context)
+            self.run.newest_denial(index, self.run.call(index).effective_input(), self.context)
         else {
             return false;
         };
-        self.settle_as_denied(place, policy_decision);
+        self.settle_as_denied(index, policy_decision);
         true
     }
 
     /// A rule denies a call that the step's own rules had let pass or had asked about.
-    pub(super) fn settle_as_denied(&mut self, place: usize, policy_decision: PolicyDecision) {
-        let id = self.run.calls[place].id.clone();
+    pub(super) fn settle_as_denied(&mut self, index: usize, policy_decision: PolicyDecision) {
+        let id = self.run.call(index).id.clone();
         self.run.absent.remove(&id);
         self.run.repeated.remove(&id);
-        if self.run.calls[place].accepts_decision() {
+        if self.run.call(index).accepts_decision() {
             self.effects.after.release.push(id);
-            self.refuse_question(place, policy_decision.reason.clone());
+            self.refuse_question(index, policy_decision.reason.clone());
         }
         let mut reason = policy_decision.reason.clone();
-        if self.run.calls[place].times_run() > 0 {
-            let words = reason.unwrap_or_else(|| "A rule denies it by now.".into());
-            reason = Some(format!("{words} {RAN_BEFORE}"));
+        if self.run.call(index).times_run() > 0 {
+            let text = reason.unwrap_or_else(|| "A rule denies it by now.".into());
+            reason = Some(format!("{text} {RAN_BEFORE}"));
         }
-        let call = &self.run.calls[place];
+        let call = self.run.call(index);
         self.effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
-        self.call_mut(place).policy_decision = Some(policy_decision);
+        self.call_mut(index).policy_decision = Some(policy_decision);
         let cancelled = Cancelled::Denied { reason: reason.clone() };
-        self.change(place, CallState::Cancelled { cancelled });
-        self.show_denial(place, reason);
+        self.change(index, CallState::Cancelled { cancelled });
+        self.show_denial(index, reason);
     }
 
     /// Tells of the calls that the policy denies: at once, and without a question.
     fn settle_denied_by_policy(&mut self) {
-        for place in self.run.step_places() {
+        for index in self.run.step_indexes() {
             if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
-                self.run.calls[place].state()
+                self.run.call(index).state()
             {
                 let reason = reason.clone();
-                self.show_denial(place, reason);
+                self.show_denial(index, reason);
             }
         }
     }
 
-    fn ask_person(&mut self, place: usize) {
-        self.put_question(place, true);
-        self.call_mut(place).expires = Some(expiry(self.context));
-        self.effects.after.park.push(self.run.calls[place].id.clone());
+    fn ask_person(&mut self, index: usize) {
+        self.put_question(index, true);
+        self.call_mut(index).expires = Some(expiry(self.context));
+        self.effects.after.park.push(self.run.call(index).id.clone());
     }
 
     /// Shows a question about a call.
-    pub(super) fn put_question(&mut self, place: usize, required: bool) {
+    pub(super) fn put_question(&mut self, index: usize, required: bool) {
         let id = ApprovalId::new(self.context.ids.next("appr_"));
-        self.call_mut(place).approval_request = Some(ApprovalRequest { id: id.clone(), required });
-        let reason = self.run.calls[place].approval_reason().map(str::to_owned);
+        self.call_mut(index).approval_request = Some(ApprovalRequest { id: id.clone(), required });
+        let reason = self.run.call(index).approval_reason().map(str::to_owned);
         let chunk = UiChunk::ToolApprovalRequest {
             approval_id: id,
-            tool_call_id: self.run.calls[place].id.clone(),
-            tool_name: self.run.calls[place].tool.clone(),
+            tool_call_id: self.run.call(index).id.clone(),
+            tool_name: self.run.call(index).tool.clone(),
             approval_descriptor: None,
             input_schema_input: None,
             reason,
@@ -250,34 +250,34 @@ impl Deciding<'_> {
         self.run.state.phase = Phase::Working;
         // The hold begins anew with what waits behind the gate.
         self.run.state.activity = Activity::Working;
-        for place in self.run.step_places() {
-            self.withdraw_question(place);
-            self.show_denial_by_person(place);
+        for index in self.run.step_indexes() {
+            self.withdraw_question(index);
+            self.show_denial_by_person(index);
         }
         self.start_decided();
     }
 
     pub(super) fn start_decided(&mut self) {
-        for place in self.run.step_places() {
-            let call = &self.run.calls[place];
+        for index in self.run.step_indexes() {
+            let call = self.run.call(index);
             if *call.state() == CallState::Scheduled && !call.has_passed {
-                self.start(place);
+                self.start(index);
             }
         }
     }
 
     /// Nobody needs an answer any more to a question that the gate did not wait for.
-    fn withdraw_question(&mut self, place: usize) {
-        if self.run.calls[place].accepts_decision() {
-            self.effects.after.release.push(self.run.calls[place].id.clone());
+    fn withdraw_question(&mut self, index: usize) {
+        if self.run.call(index).accepts_decision() {
+            self.effects.after.release.push(self.run.call(index).id.clone());
         }
     }
 }
 
 pub(super) fn too_many_wait(context: &Context<'_>) -> ToolError {
     let limit = context.limits.parked_calls;
-    let words = format!("Too many calls of this chat wait for somebody: the limit is {limit}.");
-    ToolError::new(ErrorType::RateLimit, words)
+    let text = format!("Too many calls of this chat wait for somebody: the limit is {limit}.");
+    ToolError::new(ErrorType::RateLimit, text)
 }
 
 pub(super) fn expiry(context: &Context<'_>) -> jiff::Timestamp {

@@ -31,7 +31,7 @@ pub(super) struct OpenStep {
 #[derive(Debug)]
 pub(super) struct MadeCall {
     /// The call's index in [`Run::calls`].
-    pub place: usize,
+    pub index: usize,
     /// The model gave no arguments, and the input is an empty object for that reason.
     pub is_bare: bool,
     /// The call's input; or what came instead, and the reason why it is none.
@@ -62,7 +62,7 @@ impl Run {
 
 impl Deciding<'_> {
     /// Takes an event of the model's stream.
-    pub(super) fn hear(&mut self, event: ModelEvent) {
+    pub(super) fn on_model_event(&mut self, event: ModelEvent) {
         if self.run.state.phase != Phase::Speaking || self.run.is_checking() {
             return;
         }
@@ -72,7 +72,7 @@ impl Deciding<'_> {
                     self.on_step_change(change);
                 }
             }
-            Err(OutputLimitExceeded { bytes }) => self.end(Ending::OutputLimit { bytes }),
+            Err(OutputLimitExceeded { bytes }) => self.end_run(Ending::OutputLimit { bytes }),
         }
     }
 
@@ -147,20 +147,20 @@ impl Deciding<'_> {
         let calls: Vec<_> =
             std::mem::take(&mut self.run.open_step).calls.into_iter().zip(step.calls).collect();
         if let Some(error) = cut_off {
-            for (place, call) in calls {
-                self.call_mut(place).input = call.into_received();
-                self.fail(place, error.clone());
+            for (index, call) in calls {
+                self.call_mut(index).input = call.into_received();
+                self.fail(index, error.clone());
             }
             return self.finish(reason);
         }
         if calls.is_empty() {
             return self.finish(reason);
         }
-        for (place, call) in calls {
+        for (index, call) in calls {
             let has_arguments = call.has_arguments();
             let input = call.into_input(reason);
             let is_bare = !has_arguments && input.is_ok();
-            let made = &self.run.calls[place];
+            let made = self.run.call(index);
             let input = match (input, self.context.toolbox.find(&made.tool)) {
                 (Ok(input), Some(found)) => {
                     self.effects.before.checks.push((made.id.clone(), found.check_of(input.clone())));
@@ -172,26 +172,26 @@ impl Deciding<'_> {
                 }
                 (Err(invalid), _) => Err(invalid),
             };
-            self.run.open_step.checking.push(MadeCall { place, is_bare, input });
+            self.run.open_step.checking.push(MadeCall { index, is_bare, input });
         }
         if self.effects.before.checks.is_empty() {
-            self.checked(Vec::new());
+            self.on_inputs_checked(Vec::new());
         }
     }
 
     /// Takes the results of checking the inputs of the step's calls, and decides about the calls.
-    pub(super) fn checked(&mut self, results: Vec<(ToolCallId, Result<(), InputError>)>) {
+    pub(super) fn on_inputs_checked(&mut self, results: Vec<(ToolCallId, Result<(), InputError>)>) {
         let mut made = std::mem::take(&mut self.run.open_step.checking);
         if made.is_empty() {
             return;
         }
         for (id, result) in results {
-            let Some(MadeCall { place, input, .. }) =
-                made.iter_mut().find(|made| self.run.calls[made.place].id == id)
+            let Some(MadeCall { index, input, .. }) =
+                made.iter_mut().find(|made| self.run.call(made.index).id == id)
             else {
                 continue;
             };
-            let (Err(error), Some(found)) = (result, self.context.toolbox.find(&self.run.calls[*place].tool))
+            let (Err(error), Some(found)) = (result, self.context.toolbox.find(&self.run.call(*index).tool))
             else {
                 continue;
             };
@@ -201,7 +201,7 @@ impl Deciding<'_> {
             };
             *input = Err(InvalidArguments { received, error_text: found.validation_error(&error).text });
         }
-        self.decide(made);
+        self.decide_step(made);
     }
 
     /// Ends the text or reasoning that is open.
@@ -223,11 +223,11 @@ impl Deciding<'_> {
     /// Keeps the arguments of calls that will never be complete, or will not be checked any more.
     pub(super) fn abandon_arguments(&mut self) {
         let OpenStep { collector, calls, checking, .. } = std::mem::take(&mut self.run.open_step);
-        for (place, call) in calls.into_iter().zip(collector.into_calls()) {
-            self.call_mut(place).input = call.into_received();
+        for (index, call) in calls.into_iter().zip(collector.into_calls()) {
+            self.call_mut(index).input = call.into_received();
         }
-        for MadeCall { place, input, .. } in checking {
-            self.call_mut(place).input = input.unwrap_or_else(|invalid| invalid.received);
+        for MadeCall { index, input, .. } in checking {
+            self.call_mut(index).input = input.unwrap_or_else(|invalid| invalid.received);
         }
     }
 }

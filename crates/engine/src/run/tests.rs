@@ -254,7 +254,7 @@ impl Play {
 
     fn let_go(&mut self) -> &mut Self {
         self.apply("let go", Event::HoldEnded);
-        let last = goodbye();
+        let last = detach_chunks();
         for chunk in last {
             writeln!(self.transcript, "readers: {}", line(&chunk)).unwrap();
         }

@@ -35,18 +35,18 @@ impl Run {
     /// What the model is told to do about a call of this run that failed, besides what went wrong. Of a browser's call only the page
     /// knows.
     pub fn hint(&self, call: &ToolCallId, error_policy: &ErrorPolicy) -> Option<&'static str> {
-        let call = &self.calls[self.place_of(call)?];
+        let call = &self.calls[self.index_of(call)?];
         let CallState::Error { error_type, .. } = call.state() else { return None };
         error_policy.of(*error_type).hint(*error_type).filter(|_| call.runs_on_server())
     }
 
-    fn place_of(&self, call: &ToolCallId) -> Option<usize> {
+    fn index_of(&self, call: &ToolCallId) -> Option<usize> {
         self.calls.iter().position(|known| known.id == *call)
     }
 
     /// The reason that a person gave for denying the call, where one has.
-    pub(super) fn denied_by_person(&self, place: usize) -> Option<Option<String>> {
-        let denied = self.calls[place].approval_decision.as_ref().filter(|decided| !decided.approved)?;
+    pub(super) fn denied_by_person(&self, index: usize) -> Option<Option<String>> {
+        let denied = self.call(index).approval_decision.as_ref().filter(|decided| !decided.approved)?;
         Some(denied.reason.clone())
     }
 }
@@ -55,119 +55,119 @@ impl Run {
 
 impl Deciding<'_> {
     /// Lets a call run that nothing keeps from it but the resource that it uses.
-    pub(super) fn start(&mut self, place: usize) {
-        self.call_mut(place).has_passed = true;
-        match self.run.calls[place].run_by {
+    pub(super) fn start(&mut self, index: usize) {
+        self.call_mut(index).has_passed = true;
+        match self.run.call(index).run_by {
             Some(RunBy::Server | RunBy::Mcp) => {
-                if self.run.calls[place].edited.is_some() {
-                    self.show_input(place);
+                if self.run.call(index).edited.is_some() {
+                    self.show_input(index);
                 }
-                self.stand_in_line(place);
+                self.start_or_queue(index);
             }
-            Some(RunBy::Browser) => self.park(place),
-            None => self.fail(place, ToolError::internal("There is no such tool.")),
+            Some(RunBy::Browser) => self.park(index),
+            None => self.fail(index, ToolError::internal("There is no such tool.")),
         }
     }
 
-    fn stand_in_line(&mut self, place: usize) {
-        if self.deny_by_newest_rules(place) {
+    fn start_or_queue(&mut self, index: usize) {
+        if self.deny_by_newest_rules(index) {
             return;
         }
-        let call = &self.run.calls[place];
+        let call = self.run.call(index);
+        let id = call.id.clone();
         let Some(found) = self.context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
             // Tools come and go while a call waits.
-            self.run.absent.entry(call.id.clone()).or_insert(self.context.now);
+            self.run.absent.entry(id).or_insert(self.context.now);
             return;
         };
-        self.run.absent.remove(&call.id);
         let resource = found.spec().resource.as_ref();
         let key = resource.and_then(|resource| resource.key(call.effective_input(), self.context.owner));
-        let id = call.id.clone();
+        self.run.absent.remove(&id);
         match key {
             Some(key) => {
-                self.call_mut(place).resource = Some(key.clone());
+                self.call_mut(index).resource = Some(key.clone());
                 self.effects.before.lock_requests.push((id, key));
             }
             None => {
                 self.run.repeated.remove(&id);
-                self.execute(place);
+                self.execute(index);
             }
         }
     }
 
     /// Other tools are there than before: calls that waited for theirs go on.
-    pub(super) fn find_tools(&mut self) {
-        for place in self.run.step_places() {
-            if self.run.absent.contains_key(&self.run.calls[place].id) {
-                self.stand_in_line(place);
+    pub(super) fn on_tools_changed(&mut self) {
+        for index in self.run.step_indexes() {
+            if self.run.absent.contains_key(&self.run.call(index).id) {
+                self.start_or_queue(index);
             }
         }
     }
 
     /// The calls that have waited longest for their tools have waited long enough, and fail.
-    pub(super) fn give_up_on_tools(&mut self) {
+    pub(super) fn on_tools_missed(&mut self) {
         let Some(first) = self.run.absent.values().min().copied() else { return };
         let missed: Vec<ToolCallId> =
             self.run.absent.extract_if(.., |_, since| *since == first).map(|(id, _)| id).collect();
-        for place in self.run.step_places() {
-            let id = self.run.calls[place].id.clone();
-            if !missed.contains(&id) || self.run.calls[place].state().is_final() {
+        for index in self.run.step_indexes() {
+            let id = self.run.call(index).id.clone();
+            if !missed.contains(&id) || self.run.call(index).state().is_final() {
                 continue;
             }
             self.run.repeated.remove(&id);
-            let tool = &self.run.calls[place].tool;
-            let words = format!("The tool {tool} is not there any more, so the call did not run.");
-            self.conclude(place, Err(ToolError::new(ErrorType::Network, words)));
+            let tool = &self.run.call(index).tool;
+            let text = format!("The tool {tool} is not there any more, so the call did not run.");
+            self.settle(index, Err(ToolError::new(ErrorType::Network, text)));
         }
     }
 
-    fn execute(&mut self, place: usize) {
-        self.change(place, CallState::Executing);
-        self.effects.after.execute.push(self.run.calls[place].id.clone());
+    fn execute(&mut self, index: usize) {
+        self.change(index, CallState::Executing);
+        self.effects.after.execute.push(self.run.call(index).id.clone());
     }
 
     /// It is a call's turn to use its resource. Whoever asks keeps the lock if the call is to be executed, and only then.
-    pub(super) fn take_turn(&mut self, call: &ToolCallId) {
-        let Some(place) = self.run.place_of(call) else { return };
-        if !(self.run.calls[place].is_queued() || self.run.repeated.remove(call)) {
+    pub(super) fn on_lock_granted(&mut self, call: &ToolCallId) {
+        let Some(index) = self.run.index_of(call) else { return };
+        if !(self.run.call(index).is_queued() || self.run.repeated.remove(call)) {
             return;
         }
-        if self.deny_by_newest_rules(place) {
+        if self.deny_by_newest_rules(index) {
             return;
         }
-        self.execute(place);
+        self.execute(index);
     }
 
     /// A call does not get its resource.
-    pub(super) fn miss_turn(&mut self, call: &ToolCallId, error: ToolError) {
-        let Some(place) = self.run.place_of(call) else { return };
-        if !(self.run.calls[place].is_queued() || self.run.repeated.remove(call)) {
+    pub(super) fn on_lock_timed_out(&mut self, call: &ToolCallId, error: ToolError) {
+        let Some(index) = self.run.index_of(call) else { return };
+        if !(self.run.call(index).is_queued() || self.run.repeated.remove(call)) {
             return;
         }
-        self.conclude(place, Err(error));
+        self.settle(index, Err(error));
     }
 
-    fn park(&mut self, place: usize) {
-        if self.deny_by_newest_rules(place) {
+    fn park(&mut self, index: usize) {
+        if self.deny_by_newest_rules(index) {
             return;
         }
         if self.run.is_full(self.context) {
-            return self.fail(place, too_many_wait(self.context));
+            return self.fail(index, too_many_wait(self.context));
         }
-        self.change(place, CallState::Executing);
-        self.call_mut(place).expires = Some(expiry(self.context));
-        self.effects.after.park.push(self.run.calls[place].id.clone());
-        self.show_input(place);
+        self.change(index, CallState::Executing);
+        self.call_mut(index).expires = Some(expiry(self.context));
+        self.effects.after.park.push(self.run.call(index).id.clone());
+        self.show_input(index);
     }
 
     /// What becomes of a step's calls whose process ended: those that may be repeated run again, the others have failed.
-    pub(super) fn take_up_calls(&mut self) {
-        for place in self.run.step_places() {
-            let call = &self.run.calls[place];
+    pub(super) fn resume_calls(&mut self) {
+        for index in self.run.step_indexes() {
+            let call = self.run.call(index);
             if *call.state() == CallState::Scheduled && call.has_passed {
-                self.stand_in_line(place);
-            } else if is_at_work(&self.run.calls[place]) {
-                self.take_up_call(place);
+                self.start_or_queue(index);
+            } else if is_at_work(self.run.call(index)) {
+                self.resume_call(index);
             }
         }
         let waits = self.run.calls.iter().filter(|call| call.accepts_answer());
@@ -176,82 +176,82 @@ impl Deciding<'_> {
 
     /// Calls that ran when the process ended have failed.
     pub(super) fn fail_cut_off_calls(&mut self) {
-        for place in self.run.step_places() {
-            if is_at_work(&self.run.calls[place]) {
-                self.fail(place, ToolError::internal(CUT_OFF));
+        for index in self.run.step_indexes() {
+            if is_at_work(self.run.call(index)) {
+                self.fail(index, ToolError::internal(CUT_OFF));
             }
         }
     }
 
-    fn take_up_call(&mut self, place: usize) {
-        let call = &self.run.calls[place];
+    fn resume_call(&mut self, index: usize) {
+        let call = self.run.call(index);
         let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
         let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));
         if call.times_run() > retries as usize {
-            return self.fail(place, ToolError::internal(CUT_OFF));
+            return self.fail(index, ToolError::internal(CUT_OFF));
         }
         self.run.repeated.insert(call.id.clone());
-        self.stand_in_line(place);
+        self.start_or_queue(index);
     }
 
     /// A call that failed runs again, unless the newest rules deny it. Whether it does.
-    pub(super) fn repeat(&mut self, call: &ToolCallId) -> bool {
-        let Some(place) = self.run.place_of(call).filter(|&place| is_at_work(&self.run.calls[place])) else {
+    pub(super) fn on_retry(&mut self, call: &ToolCallId) -> bool {
+        let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) else {
             return false;
         };
-        if self.deny_by_newest_rules(place) {
-            self.withdraw_elicitations(place);
+        if self.deny_by_newest_rules(index) {
+            self.withdraw_elicitations(index);
             return false;
         }
-        self.change(place, CallState::Executing);
+        self.change(index, CallState::Executing);
         true
     }
 
     /// A running call shows partial output.
-    pub(super) fn report(&mut self, call: &ToolCallId, output: Value) {
-        if let Some(place) = self.run.place_of(call).filter(|&place| is_at_work(&self.run.calls[place])) {
-            self.show_output(place, output, Some(true));
+    pub(super) fn on_report(&mut self, call: &ToolCallId, output: Value) {
+        if let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) {
+            self.show_output(index, output, Some(true));
         }
     }
 
     /// A call of the server or of an MCP server has ended.
-    pub(super) fn settle(&mut self, call: &ToolCallId, outcome: Result<Value, ToolError>) {
-        if let Some(place) = self.run.place_of(call).filter(|&place| is_at_work(&self.run.calls[place])) {
-            self.conclude(place, outcome);
+    pub(super) fn on_settled(&mut self, call: &ToolCallId, outcome: Result<Value, ToolError>) {
+        if let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) {
+            self.settle(index, outcome);
         }
     }
 
-    fn conclude(&mut self, place: usize, outcome: Result<Value, ToolError>) {
-        self.withdraw_elicitations(place);
+    fn settle(&mut self, index: usize, outcome: Result<Value, ToolError>) {
+        self.withdraw_elicitations(index);
         match outcome {
-            Ok(output) => self.succeed(place, output),
+            Ok(output) => self.succeed(index, output),
             Err(error) => {
                 let error_type = error.error_type;
                 let strategy = self.context.rules.error_policy.of(error_type);
-                self.fail(place, error);
+                self.fail(index, error);
                 if strategy == ErrorStrategy::FailRun {
-                    let tool = self.run.calls[place].tool.clone();
-                    self.end(Ending::ToolFailed { tool, error_type });
+                    let tool = self.run.call(index).tool.clone();
+                    self.end_run(Ending::ToolFailed { tool, error_type });
                 }
             }
         }
     }
 
-    pub(super) fn succeed(&mut self, place: usize, output: Value) {
-        self.change(place, CallState::Success { output: output.clone() });
-        self.show_output(place, output, None);
+    pub(super) fn succeed(&mut self, index: usize, output: Value) {
+        self.change(index, CallState::Success { output: output.clone() });
+        self.show_output(index, output, None);
     }
 
-    pub(super) fn fail(&mut self, place: usize, error: ToolError) {
+    pub(super) fn fail(&mut self, index: usize, error: ToolError) {
         let ToolError { error_type, text, retry_after: _ } = error;
-        self.change(place, CallState::Error { error_type, error_text: text.clone() });
-        self.show_error(place, text);
+        self.change(index, CallState::Error { error_type, error_text: text.clone() });
+        self.show_error(index, text);
     }
 
-    pub(super) fn fail_input(&mut self, place: usize, error_text: String) {
+    pub(super) fn fail_input(&mut self, index: usize, error_text: String) {
         let error_type = ErrorType::InvalidFormat;
-        self.change(place, CallState::Error { error_type, error_text: error_text.clone() });
-        let call = &self.run.calls[place];
+        self.change(index, CallState::Error { error_type, error_text: error_text.clone() });
+        let call = self.run.call(index);
         let chunk = UiChunk::ToolInputError {
             tool_call_id: call.id.clone(),
             tool_name: call.tool.clone(),
@@ -274,26 +274,26 @@ impl Deciding<'_> {
             return;
         }
         if self.run.state.step >= self.context.limits.steps {
-            return self.end(Ending::StepLimit);
+            return self.end_run(Ending::StepLimit);
         }
         let (bytes, limit) = (self.run.chat_bytes(self.context), self.context.limits.chat_bytes);
         if bytes > limit {
-            return self.end(Ending::ChatLimit { bytes, limit });
+            return self.end_run(Ending::ChatLimit { bytes, limit });
         }
         self.publish(UiChunk::FinishStep);
         self.begin_step();
     }
 
     /// Brings a call into a state.
-    pub(super) fn change(&mut self, place: usize, state: CallState) {
+    pub(super) fn change(&mut self, index: usize, state: CallState) {
         let now = self.context.now;
-        self.call_mut(place).enter(state, now);
+        self.call_mut(index).enter(state, now);
     }
 
     // === what readers see ===
 
-    pub(super) fn show_input(&mut self, place: usize) {
-        let call = &self.run.calls[place];
+    pub(super) fn show_input(&mut self, index: usize) {
+        let call = self.run.call(index);
         let chunk = UiChunk::ToolInputAvailable {
             tool_call_id: call.id.clone(),
             tool_name: call.tool.clone(),
@@ -307,49 +307,49 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    fn show_output(&mut self, place: usize, output: Value, preliminary: Option<bool>) {
+    fn show_output(&mut self, index: usize, output: Value, preliminary: Option<bool>) {
         let chunk = UiChunk::ToolOutputAvailable {
-            tool_call_id: self.run.calls[place].id.clone(),
+            tool_call_id: self.run.call(index).id.clone(),
             output,
             preliminary,
             provider_executed: None,
             provider_metadata: None,
             tool_metadata: None,
-            dynamic: dynamic(&self.run.calls[place]),
+            dynamic: dynamic(self.run.call(index)),
         };
         self.publish(chunk);
     }
 
     /// A person's denial is shown when the call could have run, so that it is known then whether a browser's call is still to be run.
-    pub(super) fn show_denial_by_person(&mut self, place: usize) {
-        if let Some(reason) = self.run.denied_by_person(place) {
-            self.show_denial(place, reason);
+    pub(super) fn show_denial_by_person(&mut self, index: usize) {
+        if let Some(reason) = self.run.denied_by_person(index) {
+            self.show_denial(index, reason);
         }
     }
 
     /// Stock clients take a denial for unfinished, and never post again, where the step has a call that they still wait for; there it
     /// is told as an error.
-    pub(super) fn show_denial(&mut self, place: usize, reason: Option<String>) {
+    pub(super) fn show_denial(&mut self, index: usize, reason: Option<String>) {
         let error_text = Cancelled::Denied { reason: reason.clone() }.text();
         let more_to_come = self.run.step_calls().any(|call| {
             call.awaits_approval() || (call.run_by == Some(RunBy::Browser) && !call.state().is_final())
         });
         if more_to_come {
-            self.show_error(place, error_text);
+            self.show_error(index, error_text);
         } else {
-            let (tool_call_id, dynamic) = (self.run.calls[place].id.clone(), dynamic(&self.run.calls[place]));
+            let (tool_call_id, dynamic) = (self.run.call(index).id.clone(), dynamic(self.run.call(index)));
             self.publish(UiChunk::ToolOutputDenied { tool_call_id, error_text, dynamic });
         }
     }
 
-    pub(super) fn show_error(&mut self, place: usize, error_text: String) {
+    pub(super) fn show_error(&mut self, index: usize, error_text: String) {
         let chunk = UiChunk::ToolOutputError {
-            tool_call_id: self.run.calls[place].id.clone(),
+            tool_call_id: self.run.call(index).id.clone(),
             error_text,
             provider_executed: None,
             provider_metadata: None,
             tool_metadata: None,
-            dynamic: dynamic(&self.run.calls[place]),
+            dynamic: dynamic(self.run.call(index)),
         };
         self.publish(chunk);
     }

@@ -611,9 +611,9 @@ fn a_question_that_nobody_needs_any_more_takes_no_answer_while_its_call_is_in_li
 fn a_call_that_runs_again_after_a_crash_is_not_forgotten_because_its_readers_were_sent_away() {
     let mut play = Play::new();
     play.calls(&[("again", "{}")]).asks("call_1").let_go();
-    assert!(play.run.is_detached() && play.run.is_bound());
+    assert!(play.run.is_detached() && play.run.is_pinned());
     play.dies();
-    assert!(!play.run.is_detached() && !play.run.is_bound());
+    assert!(!play.run.is_detached() && !play.run.is_pinned());
 }
 
 #[test]
@@ -674,7 +674,8 @@ fn a_message_says_how_long_each_of_its_calls_ran_and_not_how_long_it_waited() {
     assert_eq!(play.durations(), expected);
     // A tab that was away is told the same.
     let message = play.run.snapshot();
-    let healed = heal_finished(&message, &shown_by(&message.parts[..1]), |_| true).expect("it is behind");
+    let healed =
+        reconcile_finished(&message, &client_view(&message.parts[..1]), |_| true).expect("it is behind");
     let Some(UiChunk::Finish { message_metadata: Some(metadata), .. }) = healed.last() else {
         panic!("no finish: {healed:?}");
     };

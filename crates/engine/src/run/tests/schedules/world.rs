@@ -271,7 +271,7 @@ impl World {
     /// A run that was let go is forgotten until somebody comes; nothing may be lost by that.
     pub fn let_rest(&mut self) {
         let Some(live) = &self.live else { return };
-        if self.run.is_detached() && !self.run.is_bound() {
+        if self.run.is_detached() && !self.run.is_pinned() {
             assert!(live.jobs.is_empty() && live.places.is_empty() && !live.listens, "something is at work");
             let before = self.run.snapshot();
             self.die(Death::Driver);

@@ -1,7 +1,7 @@
 //! Where a client that posts a message again is to go on reading.
 //!
 //! A stock client shows the message as it was when its stream ended. Text and inputs that it has must not come again, outcomes
-//! that it has not must. The unit is the step: what the client shows of its last step says which mark of the log it has reached.
+//! that it has not must. The unit is the step: what the client shows of its last step says which checkpoint of the log it has reached.
 
 use fermata_protocol::{FinishReason, ToolPart, ToolState, UiChunk, UiMessage, UiPart, outcome, replay};
 use serde_json::json;
@@ -10,23 +10,23 @@ use super::Run;
 
 /// What a client is sent to catch up: first these chunks, then the log after `after`.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Healing {
-    pub prelude: Vec<UiChunk>,
+pub(crate) struct Reconciliation {
+    pub prologue: Vec<UiChunk>,
     pub after: u64,
 }
 
 /// What a client shows of the message, as far as it matters here.
-pub(crate) struct Shown<'a> {
+pub(crate) struct ClientView<'a> {
     steps: u32,
     /// The calls of its last step.
     calls: Vec<&'a ToolPart>,
 }
 
 /// What the parts of a posted message show.
-pub(crate) fn shown_by(parts: &[UiPart]) -> Shown<'_> {
+pub(crate) fn client_view(parts: &[UiPart]) -> ClientView<'_> {
     let steps = parts.iter().filter(|part| **part == UiPart::StepStart).count();
     let last = parts.iter().rposition(|part| *part == UiPart::StepStart).map_or(0, |start| start + 1);
-    Shown {
+    ClientView {
         steps: u32::try_from(steps).unwrap_or(u32::MAX),
         calls: parts[last..].iter().filter_map(UiPart::as_tool).collect(),
     }
@@ -34,7 +34,7 @@ pub(crate) fn shown_by(parts: &[UiPart]) -> Shown<'_> {
 
 impl Run {
     /// Where a client that shows this goes on reading; `None` where it shows something that never was.
-    pub fn healing(&self, shown: &Shown<'_>) -> Option<Healing> {
+    pub fn reconcile(&self, shown: &ClientView<'_>) -> Option<Reconciliation> {
         // A client that still shows a question has not seen the gate open.
         let before_the_gate = shown.calls.iter().any(|part| match part.state {
             ToolState::ApprovalRequested { .. }
@@ -45,39 +45,42 @@ impl Run {
             | ToolState::OutputError { .. }
             | ToolState::OutputDenied { .. } => false,
         });
-        let marks = || self.state.marks.iter().rev().filter(|mark| mark.step == shown.steps);
-        let mark = marks().find(|mark| !before_the_gate || !mark.open).or_else(|| marks().next_back())?;
+        let checkpoints =
+            || self.state.checkpoints.iter().rev().filter(|checkpoint| checkpoint.step == shown.steps);
+        let checkpoint = checkpoints()
+            .find(|checkpoint| !before_the_gate || !checkpoint.open)
+            .or_else(|| checkpoints().next_back())?;
         let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
-        let mut prelude = vec![start];
-        if mark.open {
-            // Within an open gate outcomes may stand before the mark that this client was not there for.
-            prelude.extend(self.outcomes_unseen(shown, mark.seq));
+        let mut prologue = vec![start];
+        if checkpoint.open {
+            // Within an open gate outcomes may stand before the checkpoint that this client was not there for.
+            prologue.extend(self.outcomes_unseen(shown, checkpoint.seq));
         }
-        Some(Healing { prelude, after: mark.seq })
+        Some(Reconciliation { prologue, after: checkpoint.seq })
     }
 
-    fn outcomes_unseen(&self, shown: &Shown<'_>, mark: u64) -> Vec<UiChunk> {
+    fn outcomes_unseen(&self, shown: &ClientView<'_>, checkpoint: u64) -> Vec<UiChunk> {
         let message = self.snapshot();
         shown
             .calls
             .iter()
             .filter(|part| part_of(&message, part).is_some_and(|known| !shows_outcome(part, known)))
-            .filter(|part| self.settled_at.get(&part.tool_call_id).is_some_and(|&seq| seq <= mark))
+            .filter(|part| self.settled_at.get(&part.tool_call_id).is_some_and(|&seq| seq <= checkpoint))
             .filter_map(|part| part_of(&message, part).and_then(outcome))
             .collect()
     }
 
     /// Whether the client shows all there is.
-    pub fn is_shown(&self, shown: &Shown<'_>) -> bool {
+    pub fn is_up_to_date(&self, shown: &ClientView<'_>) -> bool {
         shown.steps >= self.state.step && all_outcomes_shown(&self.snapshot(), shown)
     }
 }
 
 /// What a client is sent that shows an older state of a message that is finished; `None` where it shows all there is. A browser runs
 /// what it reads as `tool-input-available`, so an edited input is shown again only where `on_server` says that it is safe.
-pub(crate) fn heal_finished(
+pub(crate) fn reconcile_finished(
     message: &UiMessage,
-    shown: &Shown<'_>,
+    shown: &ClientView<'_>,
     on_server: impl Fn(&str) -> bool,
 ) -> Option<Vec<UiChunk>> {
     let steps = message.parts.iter().filter(|part| **part == UiPart::StepStart).count();
@@ -128,7 +131,7 @@ fn ends_in_calls(message: &UiMessage) -> bool {
 }
 
 /// Whether a client claims an outcome or a decision for a call that this message knows and that waits for none.
-pub(crate) fn claims_settled_call(message: &UiMessage, shown: &Shown<'_>) -> bool {
+pub(crate) fn claims_settled_call(message: &UiMessage, shown: &ClientView<'_>) -> bool {
     shown.calls.iter().any(|part| {
         let claims = match &part.state {
             ToolState::OutputAvailable { .. }
@@ -146,7 +149,7 @@ pub(crate) fn claims_settled_call(message: &UiMessage, shown: &Shown<'_>) -> boo
     })
 }
 
-fn all_outcomes_shown(message: &UiMessage, shown: &Shown<'_>) -> bool {
+fn all_outcomes_shown(message: &UiMessage, shown: &ClientView<'_>) -> bool {
     shown.calls.iter().all(|part| part_of(message, part).is_none_or(|known| shows_outcome(part, known)))
 }
 
