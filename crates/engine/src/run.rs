@@ -2,7 +2,7 @@
 //!
 //! The active run tells the run which [`Event`] has happened and performs the [`Effects`] that follow from it.
 //!
-//! What is deliberately absent: time (events bring it), ids (the [`Context`] makes them), the log's bytes, the model.
+//! Deliberately absent are time (events bring it), ids (the [`Context`] makes them), the log's bytes, the model.
 //! Invariants: nothing is published before `start` or after `finish`; every text part is closed before `finish-step`; no call of a
 //! step runs while one of them waits for a decision; a call that has its outcome never changes again.
 
@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
-pub(crate) use answers::{Given, Rejected};
+pub(crate) use answers::{AnswerSource, Rejected};
 pub(crate) use effects::{BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
@@ -55,19 +55,19 @@ pub(crate) struct Run {
     /// All calls of the run, in the order the model made them.
     pub calls: Vec<Call>,
     assembler: Assembler,
-    /// What calls of the run have asked the person. Never saved: a question lives no longer than the process.
+    /// The questions that calls of the run have asked the user. They are never saved: a question lives no longer than the process.
     elicited: Vec<Elicited>,
-    /// Calls that ran when the process ended and wait for their turn to run again.
+    /// The calls that ran when the process ended and wait to run again.
     repeated: BTreeSet<ToolCallId>,
-    /// Calls that wait for their tool to be there, and since when: an MCP server may come up after the chats that use it.
+    /// The calls that wait for their tools, each with the time since when: an MCP server may come up after the chats that use it.
     absent: BTreeMap<ToolCallId, Timestamp>,
-    /// Where in the log each call got its outcome.
+    /// The position in the log at which each call got its outcome.
     settled_at: HashMap<ToolCallId, u64>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
     open_step: speaking::OpenStep,
 }
 
-/// What a run was asked for. It never changes, and is saved once.
+/// The settings of the request that began a run. They never change, and are saved once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunSettings {
@@ -79,18 +79,18 @@ pub(crate) struct RunSettings {
     pub tool_choice: Option<ToolChoice>,
 }
 
-/// What of a run is saved as one piece each time; the calls, the log and the message are saved apart, as they grow.
+/// The part of a run that is saved as one piece each time. The calls, the log and the message are saved apart, as they grow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunState {
-    /// Of which the major version is saved, which is all that the run goes by and that earlier versions read.
+    /// Only the major version is saved: the run depends on no more, and earlier versions read no more.
     #[serde(serialize_with = "major_version")]
     pub profile: Profile,
     pub hold: Duration,
     pub phase: Phase,
-    /// The model calls so far.
+    /// The number of times that the model was asked.
     pub step: u32,
-    /// The place in the log of the newest chunk; 0 before the first.
+    /// The position in the log of the newest chunk; 0 before the first.
     pub seq: u64,
     pub usage: Option<Usage>,
     #[serde(rename = "marks")]
@@ -100,17 +100,17 @@ pub(crate) struct RunState {
     texts: u32,
 }
 
-/// What the run is waiting for.
+/// The phase of a run's current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
-    /// For the model.
+    /// The run waits for the model.
     Speaking,
-    /// For decisions about the step's calls: the gate is closed.
+    /// The run waits for decisions about the step's calls: the gate is closed.
     Deciding,
-    /// For the outcomes of the step's calls: the gate is open, or lets each call pass by itself.
+    /// The run waits for the outcomes of the step's calls: the gate is open, or lets each call pass by itself.
     Working,
-    /// For nothing.
+    /// The run waits for nothing.
     Over,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Checkpoint {
     pub open: bool,
 }
 
-/// What a run is made from.
+/// The request for a new run.
 pub(crate) struct RunRequest {
     pub id: RunId,
     pub message: MessageId,
@@ -146,10 +146,10 @@ pub(crate) struct SavedRun {
     pub log: Vec<(u64, UiChunk)>,
 }
 
-/// How far the log jumps where a process ended in the middle of a step: more than any step publishes.
+/// The number of positions that the log skips if a process ended in the middle of a step: more than any step publishes.
 pub(crate) const RECOVERY_GAP: u64 = 1 << 32;
 
-/// What a run may look at when it decides.
+/// The facts that a run may look at when it decides.
 #[derive(Clone)]
 pub(crate) struct Context<'a> {
     pub now: Timestamp,
@@ -158,15 +158,15 @@ pub(crate) struct Context<'a> {
     pub rules: &'a Rules,
     /// The policy that is in force by now, which may be newer than the step's: what it denies does not run.
     pub newest: Arc<dyn Policy>,
-    /// Whose chat it is: who answers, decides.
+    /// The owner of the chat. Whoever answers decides in the owner's name.
     pub owner: &'a Owner,
     pub limits: &'a Limits,
     pub expire: Duration,
-    /// What a person has allowed for always in this chat.
+    /// The tools that a person has allowed for always in this chat.
     pub grants: &'a Grants,
-    /// Bytes of the chat's other messages, as JSON.
+    /// The size of the chat's other messages, in bytes of JSON.
     pub other_bytes: usize,
-    /// Where the request comes from that has the run decide, if one does and it is known.
+    /// The address of the request that has the run decide, if there is one and it is known.
     pub address: Option<IpAddr>,
 }
 
@@ -182,7 +182,7 @@ struct Deciding<'a> {
 // === impl Run ===
 
 impl Run {
-    /// A run that has not begun.
+    /// Returns a run that has not begun.
     pub fn new(request: RunRequest, now: Timestamp) -> Self {
         let settings = RunSettings {
             started: now,
@@ -218,10 +218,10 @@ impl Run {
         }
     }
 
-    /// A run as it was saved, its message folded anew from its log.
+    /// Returns a run as it was saved. Its message is folded again from its log.
     ///
     /// # Errors
-    /// Where the log does not fold: it was written by something else.
+    /// If the log cannot be folded into a message, because something else has written it.
     pub fn restore(saved: SavedRun) -> Result<Self, AssembleError> {
         let SavedRun { id, message, settings, state, calls, log } = saved;
         let mut run = Self {
@@ -259,17 +259,17 @@ impl Run {
         effects.after.next == Next::AskModel || !calls.is_empty()
     }
 
-    /// The message as it stands.
+    /// Returns the message as it stands.
     pub fn snapshot(&self) -> UiMessage {
         self.assembler.snapshot()
     }
 
-    /// How large the chat is with the message as it stands, as JSON.
+    /// Returns the size of the chat with the message as it stands, in bytes of JSON.
     fn chat_bytes(&self, context: &Context<'_>) -> usize {
         context.other_bytes + json_bytes(&self.snapshot())
     }
 
-    /// Whether nothing of the run is at work: it goes on only when somebody answers.
+    /// Returns whether nothing of the run is at work, so that it continues only when somebody answers.
     pub fn is_waiting(&self) -> bool {
         match self.state.phase {
             Phase::Deciding => true,
@@ -286,34 +286,34 @@ impl Run {
         }
     }
 
-    /// Whether something lives in this process that a run taken up from what was saved would lack.
+    /// Returns whether the run has something in this process that is not saved.
     pub fn is_pinned(&self) -> bool {
         self.elicitations().next().is_some()
     }
 
-    /// Whether nobody follows it and nothing of it lives in this process only: what was saved is all there is.
+    /// Returns whether the run can be dropped from memory: its readers were detached, and everything of it is saved.
     pub fn is_unloadable(&self) -> bool {
         self.is_detached() && !self.is_pinned()
     }
 
-    /// When the first of what waits for somebody expires.
+    /// Returns the time at which the first call or question that waits for an answer expires.
     pub fn expires(&self) -> Option<Timestamp> {
         self.expiry().into_iter().chain(self.first_question_ends()).min()
     }
 
-    /// When the run ends because nobody came.
+    /// Returns the time at which the run ends if nobody answers.
     pub fn expiry(&self) -> Option<Timestamp> {
         let calls = self.calls.iter().filter(|call| call.awaits_answer());
         let questions = self.elicitations().filter(|asked| asked.expiry_ends == ExpiryEnds::Run);
         calls.filter_map(|call| call.expires).chain(questions.map(|asked| asked.expires)).min()
     }
 
-    /// The calls that wait for somebody.
+    /// Returns the calls that wait for an answer.
     pub fn pending(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| call.awaits_answer())
     }
 
-    /// What the next step must or may call. A call that is forced is forced in the first step only, or the run would never end.
+    /// Returns which tools the next step may or must call. A call is forced in the first step only, or the run would never end.
     pub fn tool_choice(&self) -> Option<&ToolChoice> {
         self.settings
             .tool_choice
@@ -348,12 +348,12 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// What is to be done with a run whose process ended: a step that was cut off is asked for again, and a call that ran is run again
-    /// only where that does no harm.
+    /// Resumes a run whose process ended. A step that was cut off is asked for again, and a call that ran is run again only if that does
+    /// no harm.
     fn resume(&mut self) {
         match self.run.state.phase {
             Phase::Speaking => {
-                // Readers may have seen more of the step than was saved; their places must not be taken for new ones.
+                // Readers may have seen more of the step than was saved; their positions must not be used again.
                 self.run.state.seq += RECOVERY_GAP;
                 self.effects.after.next = Next::AskModel;
             }
@@ -369,7 +369,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Ends a run that no process has got on with.
+    /// Ends a run with which no process has made progress.
     fn give_up(&mut self) {
         if self.run.state.phase == Phase::Speaking || self.run.step_calls().any(is_at_work) {
             // As when it is resumed: readers may have seen more than was saved.
@@ -416,7 +416,7 @@ fn major_version<S: serde::Serializer>(profile: &Profile, serializer: S) -> Resu
     serializer.serialize_u8(profile.major())
 }
 
-/// So much later, or as late as there is.
+/// Returns the later time, or the latest there is.
 fn later(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

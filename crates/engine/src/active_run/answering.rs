@@ -9,7 +9,7 @@ use futures::FutureExt;
 use super::{ActiveRun, ParkedGauge, performing::context};
 use crate::{
     AnswerError,
-    run::{Context, Event, Given, Rejected},
+    run::{AnswerSource, Context, Event, Rejected},
     store::Change,
 };
 
@@ -85,7 +85,7 @@ impl ActiveRun {
     pub async fn answer(
         &mut self,
         answers: &[Answer],
-        given: Given,
+        source: AnswerSource,
         address: Option<IpAddr>,
     ) -> Result<Vec<Receipt>, AnswerError> {
         let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
@@ -100,7 +100,7 @@ impl ActiveRun {
                 return Err(rejected.into());
             }
         };
-        if given == Given::Aside
+        if source == AnswerSource::Aside
             && let Some((_, first)) = valid.denied.first()
         {
             let reason = first.reason.clone().unwrap_or_else(|| "A rule denies this call by now.".into());
@@ -113,7 +113,7 @@ impl ActiveRun {
             self.release(&id);
         }
         if !answers.calls.is_empty() || !answers.elicitations.is_empty() {
-            self.apply(Event::Answered(answers, given)).await?;
+            self.apply(Event::Answered(answers, source)).await?;
         }
         Ok(valid.receipts)
     }

@@ -7,7 +7,7 @@ use fermata_protocol::{PostedMessage, Profile};
 use super::ActiveRun;
 use crate::{
     AnswerError, Following, Reader, SubmitError,
-    run::{Event, Given, claims_settled_call, client_view},
+    run::{AnswerSource, Event, claims_settled_call, client_view},
     run_log::Start,
     store::Change,
 };
@@ -49,7 +49,7 @@ impl ActiveRun {
         self.record.profile = profile;
         self.unsaved.push(Change::Posted { profile });
         self.apply(Event::Followed { profile, hold }).await?;
-        self.answer(&answers, Given::InMessage, address).await.map_err(|error| match error {
+        self.answer(&answers, AnswerSource::InMessage, address).await.map_err(|error| match error {
             AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
             AnswerError::TooLarge(text) => SubmitError::TooLarge(text),
             other => SubmitError::Invalid(other.to_string()),

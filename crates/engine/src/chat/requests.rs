@@ -10,7 +10,7 @@ use crate::{
     answer_batch::{AnswerBatch, Checked},
     errors::RequestError,
     request::{Answered, Delete, EndGrant, FindAnswered, Grants, Rejoin, Resume, Stop, View},
-    run::{Ending, Event, Given, Rejected, asker_in, detach_chunks},
+    run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
     run_log::Writer,
     store::{Change, StoreError},
     view::{Detail, Outline, SHORT_CHAT},
@@ -39,7 +39,7 @@ impl Handle for FindAnswered {
         // Nothing of the run is pending, so its calls can only repeat what they were answered, or refuse it.
         if let Chat::Active(active) = &mut actor.state {
             let live = active.own_answers(&answer.answers);
-            receipts.extend(active.answer(&live, Given::Aside, answer.address).await?);
+            receipts.extend(active.answer(&live, AnswerSource::Aside, answer.address).await?);
         }
         Ok(Answered::Repeated(receipts))
     }
@@ -264,7 +264,7 @@ impl ChatActor {
                 Checked::Unknown => return Ok(None),
             }
         }
-        receipts.extend(active.answer(&live, Given::Aside, batch.address).await?);
+        receipts.extend(active.answer(&live, AnswerSource::Aside, batch.address).await?);
         Ok(Some(receipts))
     }
 

@@ -1,4 +1,4 @@
-//! Whether a run works, waits, or waits without readers, and from which time on.
+//! The activity of a run: it works, it waits, or it waits without readers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Checkpoint, Context, Deciding, Phase, Run, later};
 
-/// Whether a run works or waits. It is computed after each event.
+/// The activity of a run, computed after each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "SavedActivity", into = "SavedActivity")]
 pub(crate) enum Activity {

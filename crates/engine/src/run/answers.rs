@@ -1,4 +1,4 @@
-//! What browsers and people say about calls: validated first, as a whole, and then applied.
+//! The answers of browsers and people to calls: validated first, as a whole, and then applied.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -36,31 +36,31 @@ pub(crate) struct ValidAnswers {
     pub address: Option<IpAddr>,
 }
 
-/// How an answer came.
+/// The way in which an answer came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
-    /// In the message of the run, posted again: whoever reads the response shows it already.
+pub(crate) enum AnswerSource {
+    /// The answer came in the run's message, posted again. The client that reads the response shows it already.
     InMessage,
-    /// By a request of its own.
+    /// The answer came by a request of its own.
     Aside,
 }
 
 /// A valid reply to a question of a call's own: the question's index, and the reply.
 pub(crate) type ValidReply = (usize, ElicitAction, Option<Value>);
 
-/// What an answer is about.
+/// The subject of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The place of a call in [`Run::calls`].
+    /// The index of a call in [`Run::calls`].
     Call(usize),
-    /// The place of a question among those that the run's calls have asked.
+    /// The index of a question among those that the run's calls have asked.
     Elicitation(usize),
 }
 
-/// Why none of a batch is taken.
+/// The reason why no answer of a batch is accepted.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Rejected {
-    /// No such call in this run.
+    /// The run has no such call or question.
     Unknown(AnswerTarget),
     Refused {
         refusal: Refusal,
@@ -70,14 +70,14 @@ pub(crate) enum Rejected {
     },
     /// Two answers of the batch are about one call.
     Twice(ToolCallId),
-    /// The edited input may not run; what is to be noted of it.
+    /// A rule denies the edited input. This is the entry for the audit log.
     Denied(Box<AuditEvent>),
     /// The output is larger than allowed.
     TooLarge(String),
 }
 
 impl Run {
-    /// What an answer is about.
+    /// Finds the subject of an answer.
     pub fn find(&self, target: &AnswerTarget) -> Option<Found> {
         let call = |is_it: &dyn Fn(&Call) -> bool| self.calls.iter().position(is_it).map(Found::Call);
         match target {
@@ -91,7 +91,7 @@ impl Run {
         }
     }
 
-    /// The place of the call that an answer is about.
+    /// Returns the index of the call that an answer is about.
     pub fn find_call(&self, target: &AnswerTarget) -> Option<usize> {
         match self.find(target)? {
             Found::Call(index) => Some(index),
@@ -99,8 +99,8 @@ impl Run {
         }
     }
 
-    /// The inputs and contents of a batch that are to be checked before it may be taken, each with what is said of one that does not fit.
-    /// None of a batch that is refused whatever they are.
+    /// Returns the inputs and contents of a batch that have to be checked before it is accepted, each with the text for one that does not
+    /// fit. Of a batch that is rejected anyway it returns none.
     pub fn inputs_to_check(&self, answers: &[Answer], context: &Context<'_>) -> Vec<(Check, &'static str)> {
         let Ok(Validation { answers, .. }) = self.validate(answers, context) else { return Vec::new() };
         let edits = answers.calls.into_iter().filter_map(|(index, kind)| {
@@ -159,14 +159,14 @@ impl Run {
     fn call_of(&self, about: Found) -> usize {
         match about {
             Found::Call(index) => index,
-            Found::Elicitation(nth) => self.elicited[nth].index,
+            Found::Elicitation(nth) => self.elicited[nth].asker,
         }
     }
 
     /// Returns the reply to a call's own question that an answer is, or `None` if the same was given before.
     fn validate_reply(&self, nth: usize, answer: &AnswerKind) -> Result<Option<ValidReply>, Rejected> {
-        let Elicited { index, state, .. } = &self.elicited[nth];
-        let refused = |refusal| Rejected::of(refusal, self.call(*index));
+        let Elicited { asker, state, .. } = &self.elicited[nth];
+        let refused = |refusal| Rejected::of(refusal, self.call(*asker));
         let AnswerKind::Elicited { action, content } = answer else {
             return Err(refused(Refusal::WrongAnswer));
         };
@@ -195,8 +195,8 @@ impl Run {
         }
     }
 
-    /// Whether the chat may have what these answers add to it. An error of a page's is always taken: it is how a call ends whose output
-    /// was too much.
+    /// Checks that the chat does not become too large by these answers. A page's error text is always accepted, because with it a call
+    /// ends whose output was too large.
     fn check_room(&self, answers: &[(usize, AnswerKind)], context: &Context<'_>) -> Result<(), Rejected> {
         let added = |(_, answer): &(usize, AnswerKind)| match answer {
             AnswerKind::Output { output } => output.to_string().len(),
@@ -231,7 +231,7 @@ impl Run {
         Err(Rejected::Denied(Box::new(AuditEvent { decided_by, address, ..event })))
     }
 
-    /// What the givers are told: the states that the calls come into, before anything has run.
+    /// Returns the receipts of a batch. They have the states that the calls come into before anything has run.
     fn receipts(
         &self,
         indexes: &[usize],
@@ -267,8 +267,8 @@ impl Run {
             .collect()
     }
 
-    /// Those of a posted message's answers that a call of this run waits for, each call once. A decision has to name the question
-    /// that was put about its call.
+    /// Returns the answers of a posted message that calls of this run wait for, one for each call. A decision has to name the approval
+    /// request of its call.
     pub fn new_answers(&self, parts: &[UiPart]) -> Vec<Answer> {
         let mut seen = BTreeSet::new();
         let mut waited_for = |part: &ToolPart| {
@@ -297,7 +297,7 @@ impl Deciding<'_> {
     pub(super) fn on_answers(
         &mut self,
         ValidAnswers { calls, elicitations, address }: ValidAnswers,
-        given: Given,
+        source: AnswerSource,
     ) {
         self.address = address;
         let was_open = self.run.state.phase == Phase::Working;
@@ -316,7 +316,7 @@ impl Deciding<'_> {
                     denied.extend((!approved).then_some(index));
                     let decided =
                         ApprovalDecision { by: self.context.owner.clone(), approved, reason, always };
-                    self.note_decision(index, decided, given);
+                    self.note_decision(index, decided, source);
                 }
             }
         }
@@ -326,7 +326,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// A person has edited what would run: it waits for them as edited, until what they said about it counts.
+    /// Applies a person's edit of the input. The call waits with the edited input until the person's decision counts.
     fn edit(&mut self, index: usize, input: Value) {
         if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
             self.call_mut(index).policy_decision =
@@ -339,7 +339,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// The browser has run a call.
+    /// Settles a call that the browser has run.
     pub(super) fn apply_output(&mut self, index: usize, answer: AnswerKind) {
         self.call_mut(index).answer = Some(answer.clone());
         match answer {
@@ -349,12 +349,12 @@ impl Deciding<'_> {
         }
     }
 
-    fn note_decision(&mut self, index: usize, decided: ApprovalDecision, given: Given) {
+    fn note_decision(&mut self, index: usize, decided: ApprovalDecision, source: AnswerSource) {
         let always = decided.approved && decided.always;
         self.effects.commit.decisions.push(index);
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
         self.audit(event, index, decided.reason.clone());
-        self.decide_call(index, decided, given);
+        self.decide_call(index, decided, source);
         // What the tool is now is what is allowed; of one that is away nobody knows.
         let tool = self.run.call(index).tool.clone();
         let Some(found) = self.context.toolbox.find(&tool).filter(|_| always) else { return };
@@ -372,7 +372,7 @@ impl Deciding<'_> {
             let (by, address) = (self.context.owner.clone(), self.address);
             self.effects.commit.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
             let decided = ApprovalDecision { by, approved: true, reason: None, always: false };
-            self.decide_call(sibling, decided, Given::Aside);
+            self.decide_call(sibling, decided, AnswerSource::Aside);
         }
     }
 
@@ -387,7 +387,7 @@ impl Deciding<'_> {
         ));
     }
 
-    fn decide_call(&mut self, index: usize, decided: ApprovalDecision, given: Given) {
+    fn decide_call(&mut self, index: usize, decided: ApprovalDecision, source: AnswerSource) {
         let state = if decided.approved {
             CallState::Scheduled
         } else {
@@ -396,7 +396,7 @@ impl Deciding<'_> {
         if let Some(question) =
             self.run.call(index).approval_request.as_ref().map(|question| question.id.clone())
         {
-            self.show_decision(question, &decided, given);
+            self.show_decision(question, &decided, source);
         }
         self.call_mut(index).approval_decision = Some(decided);
         if *self.run.call(index).state() != state {
@@ -404,16 +404,16 @@ impl Deciding<'_> {
         }
     }
 
-    /// Whoever else follows the run sees that a question is answered, also while others of its step are not.
-    fn show_decision(&mut self, question: ApprovalId, decided: &ApprovalDecision, given: Given) {
-        if given == Given::InMessage {
+    /// Shows a decision to all readers, even if the gate still waits for other decisions.
+    fn show_decision(&mut self, question: ApprovalId, decided: &ApprovalDecision, source: AnswerSource) {
+        if source == AnswerSource::InMessage {
             self.run.assembler.decide(&question, decided.approved, decided.reason.as_deref());
             return;
         }
         self.show_response(question, decided.approved, decided.reason.clone());
     }
 
-    /// A rule has taken a question off the person: whoever shows it sees that it is answered.
+    /// Shows that a rule has denied a call about which a person was asked.
     pub(super) fn refuse_question(&mut self, index: usize, reason: Option<String>) {
         if let Some(question) =
             self.run.call(index).approval_request.as_ref().map(|question| question.id.clone())
@@ -434,7 +434,7 @@ impl Deciding<'_> {
     }
 }
 
-/// The answer in a part that a stock client posts again: an outcome or a decision, which it does not mark as new.
+/// Returns the answer in a part that a stock client posts again: an outcome or a decision, which it does not mark as new.
 fn answer_in(part: &ToolPart) -> Option<Answer> {
     let of = AnswerTarget::Call(part.tool_call_id.clone());
     match &part.state {
@@ -486,7 +486,7 @@ fn within(limit: usize, bytes: usize) -> Result<(), Rejected> {
 }
 
 impl Rejected {
-    /// A refusal of an answer to this call.
+    /// Returns the rejection of an answer to this call.
     pub fn of(refusal: Refusal, call: &Call) -> Self {
         Self::Refused { refusal, call: call.id.clone(), tool: call.tool.clone(), state: call.state().name() }
     }

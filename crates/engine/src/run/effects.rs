@@ -1,4 +1,4 @@
-//! What follows from an event, in the order in which it is performed.
+//! The effects of an event on the rest of the program, in the order in which they are performed.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,8 @@ use fermata_tools::{AuditEvent, Check, ElicitationReply, Grant, ResourceKey};
 
 use super::Ending;
 
-/// What follows from an event: first what is done before the commit, then the commit, then what is done after it. Within a group the
-/// order is that of the fields. So whatever a reader has seen is saved if it had to be, and a browser that is fast meets a call that
-/// is pending already.
+/// The effects of an event. They are performed in the order of the fields, here and within each group. So everything that a reader has
+/// seen is saved if it had to be, and a browser that is fast finds the call pending.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub before: BeforeCommit,
@@ -17,7 +16,8 @@ pub(crate) struct Effects {
     pub after: AfterCommit,
 }
 
-/// What is begun before anything is saved. Its results are the next events, and those that are there at once share the commit.
+/// The effects that are performed before anything is saved. Their results are the next events, and results that are there at once share
+/// the commit.
 #[derive(Debug, Default)]
 pub(crate) struct BeforeCommit {
     /// Inputs of the model to be checked before anything is decided about their calls. The results are [`Event::InputsChecked`].
@@ -32,7 +32,7 @@ pub(crate) struct BeforeCommit {
     pub lock_requests: Vec<(ToolCallId, ResourceKey)>,
 }
 
-/// What is saved, in one commit, before anything else is done.
+/// The changes that are saved, all in one commit.
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
     /// `true` if the run's own state and its log are saved.
@@ -49,7 +49,7 @@ pub(crate) struct Commit {
     pub is_progress: bool,
 }
 
-/// What is done as soon as the commit is made.
+/// The effects that are performed after the commit.
 #[derive(Debug, Default)]
 pub(crate) struct AfterCommit {
     /// Calls that no longer wait although nobody answered them.
@@ -62,14 +62,14 @@ pub(crate) struct AfterCommit {
     pub publish: Vec<(u64, UiChunk)>,
     /// The replies to tools that have asked the user something.
     pub replies: Vec<(ElicitationId, ElicitationReply)>,
+    pub next: Next,
     /// `true` if the call of [`Event::Retries`](super::Event::Retries) may run again.
     pub may_retry: bool,
     /// The id of the question of [`Event::Elicits`](super::Event::Elicits), or the reply if it cannot be asked.
     pub elicited: Option<Result<ElicitationId, ElicitationReply>>,
-    pub next: Next,
 }
 
-/// How a run goes on once everything else is done.
+/// The next step of a run after an event.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) enum Next {
     /// Something else has to happen first.

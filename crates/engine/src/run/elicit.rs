@@ -1,7 +1,7 @@
-//! What tools ask the person while they run.
+//! The questions that tools ask the user while they run.
 //!
-//! A question is parked like a call: it holds the stream, is let go and expires. It lives as long as its call and this process: a run
-//! that another process takes up withdraws what the last one left open.
+//! A question is parked like a call: it holds the stream and expires. It lives as long as its call and this process: a run that another
+//! process resumes withdraws the questions that the last one left open.
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
 use fermata_tools::{Elicitation, ElicitationRecord, ElicitationReply};
@@ -18,68 +18,68 @@ const ELICITATION: &str = "data-elicitation";
 #[derive(Clone, Debug)]
 pub(crate) struct Elicited {
     pub id: ElicitationId,
-    /// The place in [`Run::calls`] of the call that asks.
-    pub index: usize,
+    /// The index in [`Run::calls`] of the call that asks.
+    pub asker: usize,
     pub question: Elicitation,
     pub state: ElicitState,
     pub since: Timestamp,
     pub expires: Timestamp,
-    /// What that ends.
+    /// The scope of the expiry.
     pub expiry_ends: ExpiryEnds,
 }
 
-/// What ends when nobody has answered a question in time.
+/// The thing that ends when nobody has answered a question in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpiryEnds {
-    /// The run, like the expiry of a call.
+    /// The run ends, as when a call expires.
     Run,
-    /// The question alone, because its call keeps others from a resource.
+    /// The question alone ends, because its call keeps others from a resource.
     Question,
 }
 
-/// How far a question is.
+/// The state of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ElicitState {
     Pending,
     Answered(ElicitAction, Option<Value>),
-    /// Nobody waits for an answer any more, for this reason where it is not the end of the call.
+    /// Nobody waits for an answer any more, for this reason unless the call has ended.
     Withdrawn(Option<String>),
 }
 
 impl Run {
-    /// When the first question ends by itself that keeps others from a resource.
+    /// Returns the time at which the first question ends that keeps other calls from a resource.
     pub fn first_question_ends(&self) -> Option<Timestamp> {
         let ending = self.elicitations().filter(|elicited| elicited.expiry_ends == ExpiryEnds::Question);
         ending.map(|elicited| elicited.expires).min()
     }
 
-    /// The questions that wait for an answer.
+    /// Returns the questions that wait for an answer.
     pub fn elicitations(&self) -> impl Iterator<Item = &Elicited> {
         self.elicited.iter().filter(|elicited| elicited.state == ElicitState::Pending)
     }
 
-    /// The same, as their readers may see them.
+    /// Returns the questions that wait for an answer, in the form for readers.
     pub fn pending_questions(&self) -> impl Iterator<Item = Pending> {
         self.elicitations().map(|elicited| Pending::Elicitation {
             id: elicited.id.clone(),
-            call: Box::new(self.call(elicited.index).clone()),
+            call: Box::new(self.call(elicited.asker).clone()),
             question: elicited.question.clone(),
             since: elicited.since,
             expires: elicited.expires,
         })
     }
 
-    /// Whether the call waits for an answer to a question that is its own, or may be.
+    /// Returns whether the call waits for an answer to a question that it has asked, or may have asked.
     pub(super) fn elicits(&self, index: usize) -> bool {
         let id = &self.call(index).id;
         self.elicitations()
-            .any(|elicited| elicited.index == index || elicited.question.other_candidates.contains(id))
+            .any(|elicited| elicited.asker == index || elicited.question.other_candidates.contains(id))
     }
 
     fn other_asker(&self, nth: usize) -> Option<usize> {
-        let Elicited { index, question, .. } = &self.elicited[nth];
+        let Elicited { asker, question, .. } = &self.elicited[nth];
         let mut others =
-            self.calls.iter().enumerate().filter(|(other, call)| other != index && is_at_work(call));
+            self.calls.iter().enumerate().filter(|(other, call)| other != asker && is_at_work(call));
         others.find(|(_, call)| question.other_candidates.contains(&call.id)).map(|(other, _)| other)
     }
 }
@@ -87,10 +87,10 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// A running call asks the person something.
+    /// Asks the user the question of a running call.
     ///
     /// # Errors
-    /// It cannot be asked; what the tool is told.
+    /// If the question cannot be asked. The error is the reply to the tool.
     pub(super) fn on_elicitation(
         &mut self,
         call: &ToolCallId,
@@ -117,7 +117,7 @@ impl Deciding<'_> {
         let id = ElicitationId::new(self.context.ids.next("elic_"));
         self.run.elicited.push(Elicited {
             id: id.clone(),
-            index,
+            asker: index,
             question,
             state: ElicitState::Pending,
             since: self.context.now,
@@ -128,7 +128,7 @@ impl Deciding<'_> {
         Ok(id)
     }
 
-    /// Nobody has answered the first of these questions in time, and others wait for what its call keeps.
+    /// Withdraws the questions that nobody has answered in time and whose calls keep others from a resource.
     pub(super) fn on_question_timed_out(&mut self) {
         let Some(first) = self.run.first_question_ends() else { return };
         let limit = humantime::format_duration(self.context.limits.elicit_timeout);
@@ -144,11 +144,11 @@ impl Deciding<'_> {
         }
     }
 
-    /// Takes an answer that was judged.
+    /// Applies a reply that was validated.
     pub(super) fn apply_reply(&mut self, nth: usize, action: ElicitAction, content: Option<Value>) {
-        let Elicited { id, index, .. } = &self.run.elicited[nth];
-        let (to, index, by) = (id.clone(), *index, self.context.owner.clone());
-        self.call_mut(index).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
+        let Elicited { id, asker, .. } = &self.run.elicited[nth];
+        let (to, asker, by) = (id.clone(), *asker, self.context.owner.clone());
+        self.call_mut(asker).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
         let reply = match action {
             ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),
             ElicitAction::Decline => ElicitationReply::Decline,
@@ -159,7 +159,7 @@ impl Deciding<'_> {
         self.show_elicitation(nth);
     }
 
-    /// The tool does not want to know any more.
+    /// Withdraws a question whose tool no longer waits for the reply.
     pub(super) fn on_withdrawal(&mut self, id: &ElicitationId) {
         let Some(nth) = self.run.elicited.iter().position(|elicited| elicited.id == *id) else { return };
         if self.run.elicited[nth].state == ElicitState::Pending && self.run.state.phase != Phase::Over {
@@ -167,15 +167,15 @@ impl Deciding<'_> {
         }
     }
 
-    /// The call has ended around its questions: they are withdrawn, unless another call may be the one that asks.
+    /// Withdraws the questions of a call that has ended, unless another call may have asked them.
     pub(super) fn withdraw_elicitations(&mut self, index: usize) {
         for nth in 0..self.run.elicited.len() {
-            if self.run.elicited[nth].index != index || self.run.elicited[nth].state != ElicitState::Pending {
+            if self.run.elicited[nth].asker != index || self.run.elicited[nth].state != ElicitState::Pending {
                 continue;
             }
             match self.run.other_asker(nth) {
                 Some(other) => {
-                    self.run.elicited[nth].index = other;
+                    self.run.elicited[nth].asker = other;
                     self.show_elicitation(nth);
                 }
                 None => self.withdraw_elicitation(nth, None),
@@ -194,10 +194,10 @@ impl Deciding<'_> {
     }
 
     fn show_elicitation(&mut self, nth: usize) {
-        let Elicited { id, index, question, state, .. } = &self.run.elicited[nth];
+        let Elicited { id, asker, question, state, .. } = &self.run.elicited[nth];
         let mut data = json!({
             "elicitationId": id,
-            "toolCallId": &self.run.call(*index).id,
+            "toolCallId": &self.run.call(*asker).id,
             "message": question.message,
             "requestedSchema": question.requested_schema,
             "state": state.name(),
@@ -212,7 +212,7 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    /// Withdraws what a process that ended has left open.
+    /// Withdraws the questions that a process which ended has left open.
     pub(super) fn withdraw_orphans(&mut self) {
         for part in self.run.snapshot().parts {
             let UiPart::Data(part) = part else { continue };
@@ -226,7 +226,7 @@ impl Deciding<'_> {
     }
 }
 
-/// The call that a message shows as the one that asked this question.
+/// Returns the call that has asked this question according to a message.
 pub(crate) fn asker_in(message: &UiMessage, id: &ElicitationId) -> Option<ToolCallId> {
     message.parts.iter().find_map(|part| match part {
         UiPart::Data(part) if part.kind == ELICITATION && part.id.as_deref() == Some(id.as_str()) => {
@@ -247,7 +247,7 @@ fn elicitation_chunk(id: &str, data: Value) -> UiChunk {
 }
 
 impl ElicitState {
-    /// The name in the data part.
+    /// Returns the name of the state in the data part.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pending => "pending",

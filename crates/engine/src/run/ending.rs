@@ -1,4 +1,4 @@
-//! How a run ends, and how its readers are sent away while it does not.
+//! The end of a run, and the chunks for readers that are detached before it.
 //!
 //! A run that ended must leave no stock client that posts again by itself: every open call gets an outcome, the message never ends
 //! in a step of calls, and `finish` carries metadata.
@@ -11,14 +11,14 @@ use serde_json::{Map, Value, json};
 use super::{Context, Deciding, Next, Phase, Run};
 use crate::model::ModelError;
 
-/// How a run ended.
+/// The way in which a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ending {
-    /// The model had said all, or the answer was cut off, which the reason tells.
+    /// The model had said everything, or its answer was cut off; the reason says which.
     Finished(FinishReason),
-    /// Somebody stopped it.
+    /// Somebody stopped the run.
     Stopped,
-    /// Somebody went on without it.
+    /// The user went on without the run.
     Superseded,
     /// Nobody answered in time.
     Expired,
@@ -26,31 +26,31 @@ pub(crate) enum Ending {
     StepLimit,
     /// The model said more in one step than it may.
     OutputLimit {
-        /// How much that is.
+        /// The limit that was exceeded.
         bytes: usize,
     },
     /// The chat has become larger than it may be.
     ChatLimit {
-        /// How large it is.
+        /// The size of the chat.
         bytes: usize,
-        /// How large it may be.
+        /// The size that a chat may have.
         limit: usize,
     },
     /// The model failed.
     Failed(ModelError),
-    /// Each process that worked on it ended, or failed, before it got on.
+    /// Each process that worked on the run ended, or failed, before it made progress.
     CrashLoop,
     /// A tool failed in a way that the settings do not let a run survive.
     ToolFailed {
-        /// Which.
+        /// The name of the tool.
         tool: String,
-        /// How.
+        /// The kind of the failure.
         error_type: ErrorType,
     },
 }
 
 impl Ending {
-    /// For the operator and the database.
+    /// Returns the name of the ending for the operator and the database.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Finished(_) => "finished",
@@ -67,7 +67,7 @@ impl Ending {
 }
 
 impl Ending {
-    /// What a client is told of a run that failed.
+    /// Returns the text for clients if the run failed.
     pub fn public(&self) -> Option<String> {
         match self {
             Self::Failed(error) => Some(error.public().into()),
@@ -104,12 +104,12 @@ impl Run {
         metadata
     }
 
-    /// Whether a waiting call's time is over.
+    /// Returns whether a call has waited for its answer for too long.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expiry().is_some_and(|expires| expires <= now)
     }
 
-    /// Whether the message is worth keeping: a step that never said anything is not.
+    /// Returns whether the message is worth keeping. A step in which the model said nothing is not.
     pub fn has_content(&self) -> bool {
         self.snapshot().parts.iter().any(|part| *part != UiPart::StepStart)
     }
@@ -118,7 +118,7 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// The model had said all, or its answer was cut off and every call of it has its outcome.
+    /// Ends the run because the model had said everything, or because its answer was cut off and every call of it has its outcome.
     pub(super) fn finish(&mut self, reason: FinishReason) {
         self.publish(UiChunk::FinishStep);
         self.end_in_a_step_without_calls();
@@ -147,7 +147,7 @@ impl Deciding<'_> {
         self.close(ending);
     }
 
-    /// Stock clients post again after a message that ends in a step of calls.
+    /// Makes a step without calls the last one, because stock clients post again after a message that ends in a step of calls.
     fn end_in_a_step_without_calls(&mut self) {
         if self.run.step_calls().next().is_some() {
             self.publish(UiChunk::StartStep);
@@ -155,8 +155,8 @@ impl Deciding<'_> {
         }
     }
 
-    /// Ends the run because the person goes on without it, taking the outputs that came along. In the record only: any chunk but
-    /// `abort` would double the message in the client that went on.
+    /// Ends the run because the user goes on without it, and keeps the outputs that came along. Only the saved message has them: any chunk
+    /// but `abort` would double the message in the client that went on.
     pub(super) fn on_superseded(&mut self, outputs: &[Answer]) {
         self.close_part();
         self.abandon_arguments();
@@ -184,7 +184,7 @@ impl Deciding<'_> {
             let unheard = self
                 .run
                 .elicitations()
-                .any(|asked| asked.index == index && asked.expires <= self.context.now);
+                .any(|asked| asked.asker == index && asked.expires <= self.context.now);
             self.withdraw_elicitations(index);
             if self.run.state.phase == Phase::Deciding
                 && let Some(reason) = self.run.denied_by_person(index)
@@ -209,8 +209,8 @@ impl Deciding<'_> {
         self.publish(UiChunk::Finish { finish_reason: Some(reason), message_metadata });
     }
 
-    /// A call that is neither asked nor settled keeps a stock client from ever posting again, so it is asked about too; the gate does
-    /// not wait for that answer.
+    /// Asks also about the calls that the gate withholds: a call that is neither asked about nor settled keeps a stock client from ever
+    /// posting again. The gate does not wait for these answers.
     pub(super) fn ask_for_withheld_calls(&mut self) {
         for index in self.run.step_indexes() {
             if *self.run.call(index).state() == CallState::Scheduled
@@ -223,7 +223,7 @@ impl Deciding<'_> {
     }
 }
 
-/// What readers are told last that are sent away while calls wait. It is not in the log, because the message is not finished.
+/// Returns the last chunks for readers that are detached while calls wait. They are not in the log, because the message is not finished.
 pub(crate) fn detach_chunks() -> Vec<UiChunk> {
     vec![
         UiChunk::FinishStep,
@@ -231,14 +231,14 @@ pub(crate) fn detach_chunks() -> Vec<UiChunk> {
     ]
 }
 
-/// What readers are told last whose server ends: clients come back, and none posts by itself.
+/// Returns the last chunks for readers of a server that ends. Clients come back, and none posts by itself.
 pub(crate) fn shutting_down() -> Vec<UiChunk> {
     vec![UiChunk::Error {
         error_text: "The server is shutting down. Load the chat again in a moment.".into(),
     }]
 }
 
-/// How long a call took that ran to its end, by its id. Not that of one that was cancelled meanwhile: it never came to an end.
+/// Returns how long a call took that ran to its end, by its id. A call that was cancelled meanwhile never came to an end.
 fn duration(call: &Call) -> Option<(String, Value)> {
     let ran_to_its_end = matches!(call.state(), CallState::Success { .. } | CallState::Error { .. });
     let ran_for = call.ran_for().filter(|_| ran_to_its_end)?;

@@ -1,4 +1,4 @@
-//! Everything that can happen to a run, and the one door through which it is told.
+//! Everything that can happen to a run, and [`Run::apply`], the only way to change one.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Context, Deciding, Effects, Ending, Next, Phase, Run, RunState,
-    answers::{Given, ValidAnswers},
+    answers::{AnswerSource, ValidAnswers},
 };
 use crate::model::{ModelError, ModelEvent};
 
@@ -20,7 +20,7 @@ pub(crate) enum Event {
     Begun,
     /// This process has restored the run from what another one saved.
     Resumed,
-    /// No process that resumed the run got on with it.
+    /// No process that resumed the run made progress with it.
     GivenUp,
     /// The model has sent these events.
     Model(Vec<ModelEvent>),
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     /// A call of the server or of an MCP server has ended.
     Settled(ToolCallId, Result<Value, ToolError>),
     /// Answers came that [`Run::validate`] has accepted.
-    Answered(ValidAnswers, Given),
+    Answered(ValidAnswers, AnswerSource),
     /// Calls were approved that the newest rules deny.
     ApprovalsDenied(Vec<(usize, PolicyDecision)>),
     /// Other tools are there than before.
@@ -62,7 +62,7 @@ pub(crate) enum Event {
     Ended(Ending),
 }
 
-/// What is saved of a run besides its calls, its message and its log.
+/// The part of a run that is saved besides its calls, its message and its log.
 #[derive(PartialEq)]
 struct Saved {
     state: RunState,
@@ -137,7 +137,7 @@ impl Deciding<'_> {
             }
             Event::Withdrawn(id) => self.on_withdrawal(&id),
             Event::Settled(call, outcome) => self.on_settled(&call, outcome),
-            Event::Answered(answers, given) => self.on_answers(answers, given),
+            Event::Answered(answers, source) => self.on_answers(answers, source),
             Event::ApprovalsDenied(denied) => self.on_approvals_denied(denied),
             Event::ToolsChanged => self.on_tools_changed(),
             Event::ToolsMissed => self.on_tools_missed(),

@@ -14,15 +14,16 @@ use serde_json::Value;
 use super::{Activity, Context, Deciding, Phase, Run, later, speaking::MadeCall};
 use crate::step_collector::InvalidArguments;
 
-/// What a person is told who is asked because of `chain`.
+/// The reason that a person reads who is asked because of `chain`.
 const CHAIN_ASKS: &str = "a tool's result asked for this";
 
-/// What is added to the reason of a denial that keeps a call from running again.
+/// The addition to the reason of a denial that keeps a call from running again.
 const RAN_BEFORE: &str = "The call had begun to run before that, and may have had its effect.";
 
 impl Run {
-    /// What the policy says, then what the turn has seen, then what a person has said for always. Nothing outvotes a denial; what the turn has
-    /// seen is asked about whatever was said for always, and so is what a rule asks about, unless the rule says otherwise.
+    /// Returns the decision about a call: first the policy counts, then what the run's tools have returned, then what a person has allowed
+    /// for always. Nothing outvotes a denial. A grant does not answer a question because of `chain`, nor one that a rule asks, unless the
+    /// rule says otherwise.
     fn policy_decision(&self, tool: &ToolSpec, input: &Value, context: &Context<'_>) -> PolicyDecision {
         let policy = &context.rules.policy;
         let policy_decision = policy.decide(context.owner, tool, input);
@@ -45,7 +46,7 @@ impl Run {
         policy_decision
     }
 
-    /// Whether a call that waits for a person is one that "always", said of its tool by now, answers.
+    /// Returns whether a call that waits for a person is decided if its tool is allowed for always.
     pub(super) fn is_answered_by_always(&self, index: usize, context: &Context<'_>) -> bool {
         let call = self.call(index);
         let is_of_chain = call
@@ -61,8 +62,8 @@ impl Run {
         policy_decision.decision == Decision::Ask && policy.honors_grants(&policy_decision)
     }
 
-    /// What the newest rules say about a call with this input, if that is a denial. Nothing else counts by now, because the step's own
-    /// rules have decided whether a person is asked. A tool that is away is ruled by what the call knows of it.
+    /// Returns the decision of the newest rules about a call with this input, if it is a denial. Nothing else counts, because the step's own
+    /// rules have decided whether a person is asked. If the tool is not there, the call says what is known of it.
     pub(super) fn newest_denial(
         &self,
         index: usize,
@@ -91,7 +92,7 @@ impl Run {
         (policy_decision.decision == Decision::Deny).then_some(policy_decision)
     }
 
-    /// Whether the model may have been led on by what a tool told it.
+    /// Returns whether the model may have been influenced by the result of a tool.
     fn chain_asks(&self, context: &Context<'_>) -> bool {
         let has_told = |call: &Call| match call.state() {
             CallState::Success { .. } => true,
@@ -107,7 +108,7 @@ impl Run {
             && self.calls.iter().any(has_told)
     }
 
-    /// Whether no further call of the chat may wait for somebody.
+    /// Returns whether no further call of the chat may wait for an answer.
     pub(super) fn is_full(&self, context: &Context<'_>) -> bool {
         self.pending().count() >= context.limits.parked_calls
     }
@@ -133,7 +134,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Takes one call as the model made it, and rules on it.
+    /// Applies the policy to a call as the model made it.
     fn accept_call(&mut self, MadeCall { index, is_bare, input }: MadeCall) {
         if is_bare {
             // A question needs an input to show, and clients read it from the deltas.
@@ -160,7 +161,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// What the policy says about a valid call, as the state it comes into.
+    /// Applies the policy to a valid call, and returns the state that the call comes into.
     fn apply_policy(&mut self, index: usize) -> CallState {
         let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };
@@ -188,7 +189,7 @@ impl Deciding<'_> {
         true
     }
 
-    /// A rule denies a call that the step's own rules had let pass or had asked about.
+    /// Settles a call that a rule denies by now, although the step's own rules had let it pass or had asked about it.
     pub(super) fn settle_as_denied(&mut self, index: usize, policy_decision: PolicyDecision) {
         let id = self.run.call(index).id.clone();
         self.run.absent.remove(&id);
@@ -210,7 +211,7 @@ impl Deciding<'_> {
         self.show_denial(index, reason);
     }
 
-    /// Tells of the calls that the policy denies: at once, and without a question.
+    /// Shows the calls that the policy denies, at once and without a question.
     fn settle_denied_by_policy(&mut self) {
         for index in self.run.step_indexes() {
             if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
@@ -266,7 +267,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Nobody needs an answer any more to a question that the gate did not wait for.
+    /// Withdraws a question that the gate did not wait for.
     fn withdraw_question(&mut self, index: usize) {
         if self.run.call(index).accepts_decision() {
             self.effects.after.release.push(self.run.call(index).id.clone());

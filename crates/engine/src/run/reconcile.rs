@@ -1,4 +1,4 @@
-//! Where a client that posts a message again is to go on reading.
+//! The position from which a client that posts a message again continues to read.
 //!
 //! A stock client shows the message as it was when its stream ended. Text and inputs that it has must not come again, outcomes
 //! that it has not must. The unit is the step: what the client shows of its last step says which checkpoint of the log it has reached.
@@ -8,21 +8,21 @@ use serde_json::json;
 
 use super::Run;
 
-/// What a client is sent to catch up: first these chunks, then the log after `after`.
+/// The chunks that bring a client up to date: first the prologue, then the log after `after`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Reconciliation {
     pub prologue: Vec<UiChunk>,
     pub after: u64,
 }
 
-/// What a client shows of the message, as far as it matters here.
+/// A client's view of the message, as far as it matters here.
 pub(crate) struct ClientView<'a> {
     steps: u32,
     /// The calls of its last step.
     calls: Vec<&'a ToolPart>,
 }
 
-/// What the parts of a posted message show.
+/// Returns the view of the client that posted these parts.
 pub(crate) fn client_view(parts: &[UiPart]) -> ClientView<'_> {
     let steps = parts.iter().filter(|part| **part == UiPart::StepStart).count();
     let last = parts.iter().rposition(|part| *part == UiPart::StepStart).map_or(0, |start| start + 1);
@@ -33,7 +33,7 @@ pub(crate) fn client_view(parts: &[UiPart]) -> ClientView<'_> {
 }
 
 impl Run {
-    /// Where a client that shows this goes on reading; `None` where it shows something that never was.
+    /// Returns how a client with this view continues to read, or `None` if it shows something that never was.
     pub fn reconcile(&self, shown: &ClientView<'_>) -> Option<Reconciliation> {
         // A client that still shows a question has not seen the gate open.
         let before_the_gate = shown.calls.iter().any(|part| match part.state {
@@ -70,14 +70,14 @@ impl Run {
             .collect()
     }
 
-    /// Whether the client shows all there is.
+    /// Returns whether the client shows the whole message.
     pub fn is_up_to_date(&self, shown: &ClientView<'_>) -> bool {
         shown.steps >= self.state.step && all_outcomes_shown(&self.snapshot(), shown)
     }
 }
 
-/// What a client is sent that shows an older state of a message that is finished; `None` where it shows all there is. A browser runs
-/// what it reads as `tool-input-available`, so an edited input is shown again only where `on_server` says that it is safe.
+/// Returns the chunks for a client that shows an older state of a finished message, or `None` if it shows the whole message. A browser
+/// runs the calls that it reads as `tool-input-available`, so an edited input is shown again only if `on_server` says that it is safe.
 pub(crate) fn reconcile_finished(
     message: &UiMessage,
     shown: &ClientView<'_>,
@@ -108,7 +108,7 @@ pub(crate) fn reconcile_finished(
     Some(chunks)
 }
 
-/// The input that ran, where the client shows another.
+/// Returns the input that ran, if the client shows another.
 fn edited_input(shown: &ToolPart, known: &ToolPart) -> Option<UiChunk> {
     let input = known.state.input().filter(|input| shown.state.input() != Some(*input))?;
     known.approval.as_ref().filter(|approval| approval.approved == Some(true))?;
@@ -124,13 +124,13 @@ fn edited_input(shown: &ToolPart, known: &ToolPart) -> Option<UiChunk> {
     })
 }
 
-/// Whether a stock client would post again after this message.
+/// Returns whether a stock client would post again after this message.
 fn ends_in_calls(message: &UiMessage) -> bool {
     let last_step = message.parts.rsplit(|part| *part == UiPart::StepStart).next();
     last_step.is_some_and(|parts| parts.iter().any(|part| part.as_tool().is_some()))
 }
 
-/// Whether a client claims an outcome or a decision for a call that this message knows and that waits for none.
+/// Returns whether a client claims an outcome or a decision for a call of this message that does not wait for one.
 pub(crate) fn claims_settled_call(message: &UiMessage, shown: &ClientView<'_>) -> bool {
     shown.calls.iter().any(|part| {
         let claims = match &part.state {

@@ -61,7 +61,7 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Takes an event of the model's stream.
+    /// Shows an event of the model's stream, and decides about the calls if the answer has ended.
     pub(super) fn on_model_event(&mut self, event: ModelEvent) {
         if self.run.state.phase != Phase::Speaking || self.run.is_checking() {
             return;
@@ -140,7 +140,7 @@ impl Deciding<'_> {
         self.run.calls.push(call);
     }
 
-    /// Takes the calls of an answer that has ended. If it was cut off, they have failed, and the run is over.
+    /// Has the inputs checked of an answer that has ended. If it was cut off, its calls have failed, and the run is over.
     fn complete_answer(&mut self, step: CollectedStep) {
         self.run.count(step.usage);
         let (reason, cut_off) = (step.finish_reason, step.cut_off());
@@ -179,7 +179,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Takes the results of checking the inputs of the step's calls, and decides about the calls.
+    /// Decides about the step's calls, whose inputs were checked.
     pub(super) fn on_inputs_checked(&mut self, results: Vec<(ToolCallId, Result<(), InputError>)>) {
         let mut made = std::mem::take(&mut self.run.open_step.checking);
         if made.is_empty() {

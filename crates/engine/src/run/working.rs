@@ -1,7 +1,7 @@
-//! Calls that may run: they stand in line for what they use, run or are parked, report, and get their outcome.
+//! Calls that may run: they queue for their resources, run or are parked, report, and get their outcome.
 //!
-//! A call that uses a resource stays `scheduled` until it is its turn, and whoever drives the run keeps the lock while it runs. Invariant:
-//! a call is begun once, except where it declares that it may be repeated and the process ended around it.
+//! A call that uses a resource stays `scheduled` until it has the lock, and the active run keeps the lock while the call runs. Invariant:
+//! a call is begun once, unless it may be repeated and the process ended while it ran.
 
 use std::time::Duration;
 
@@ -18,22 +18,22 @@ use super::{
     speaking::dynamic,
 };
 
-/// What is said of a call that ran while the process ended.
+/// The error text of a call that ran while the process ended.
 const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";
 
 impl Run {
-    /// Whether calls wait for their tools to be there.
+    /// Returns whether calls wait for tools that are not there.
     pub fn waits_for_tools(&self) -> bool {
         !self.absent.is_empty()
     }
 
-    /// When the first of them has waited long enough.
+    /// Returns the time at which the first of them has waited as long as it may.
     pub fn tools_missed(&self, limit: Duration) -> Option<Timestamp> {
         self.absent.values().min().map(|since| later(*since, limit))
     }
 
-    /// What the model is told to do about a call of this run that failed, besides what went wrong. Of a browser's call only the page
-    /// knows.
+    /// Returns the hint for the model about a call that failed, which it reads besides the error. For a browser's call only the page could
+    /// give one.
     pub fn hint(&self, call: &ToolCallId, error_policy: &ErrorPolicy) -> Option<&'static str> {
         let call = &self.calls[self.index_of(call)?];
         let CallState::Error { error_type, .. } = call.state() else { return None };
@@ -44,7 +44,7 @@ impl Run {
         self.calls.iter().position(|known| known.id == *call)
     }
 
-    /// The reason that a person gave for denying the call, where one has.
+    /// Returns the reason that a person gave for denying the call, if a person has denied it.
     pub(super) fn denied_by_person(&self, index: usize) -> Option<Option<String>> {
         let denied = self.call(index).approval_decision.as_ref().filter(|decided| !decided.approved)?;
         Some(denied.reason.clone())
@@ -54,7 +54,7 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Lets a call run that nothing keeps from it but the resource that it uses.
+    /// Starts a call that only its resource can keep waiting.
     pub(super) fn start(&mut self, index: usize) {
         self.call_mut(index).has_passed = true;
         match self.run.call(index).run_by {
@@ -95,7 +95,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Other tools are there than before: calls that waited for theirs go on.
+    /// Lets calls continue whose tools are there by now.
     pub(super) fn on_tools_changed(&mut self) {
         for index in self.run.step_indexes() {
             if self.run.absent.contains_key(&self.run.call(index).id) {
@@ -104,7 +104,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// The calls that have waited longest for their tools have waited long enough, and fail.
+    /// Fails the calls that have waited longest for their tools.
     pub(super) fn on_tools_missed(&mut self) {
         let Some(first) = self.run.absent.values().min().copied() else { return };
         let missed: Vec<ToolCallId> =
@@ -126,7 +126,7 @@ impl Deciding<'_> {
         self.effects.after.execute.push(self.run.call(index).id.clone());
     }
 
-    /// It is a call's turn to use its resource. Whoever asks keeps the lock if the call is to be executed, and only then.
+    /// Executes a call whose resource is locked for it. The caller keeps the lock only if the call is among those to be executed.
     pub(super) fn on_lock_granted(&mut self, call: &ToolCallId) {
         let Some(index) = self.run.index_of(call) else { return };
         if !(self.run.call(index).is_queued() || self.run.repeated.remove(call)) {
@@ -138,7 +138,7 @@ impl Deciding<'_> {
         self.execute(index);
     }
 
-    /// A call does not get its resource.
+    /// Fails a call that does not get its resource.
     pub(super) fn on_lock_timed_out(&mut self, call: &ToolCallId, error: ToolError) {
         let Some(index) = self.run.index_of(call) else { return };
         if !(self.run.call(index).is_queued() || self.run.repeated.remove(call)) {
@@ -160,7 +160,7 @@ impl Deciding<'_> {
         self.show_input(index);
     }
 
-    /// What becomes of a step's calls whose process ended: those that may be repeated run again, the others have failed.
+    /// Resumes the calls of a step whose process ended: those that may be repeated run again, the others have failed.
     pub(super) fn resume_calls(&mut self) {
         for index in self.run.step_indexes() {
             let call = self.run.call(index);
@@ -174,7 +174,7 @@ impl Deciding<'_> {
         self.effects.after.park.extend(waits.map(|call| call.id.clone()));
     }
 
-    /// Calls that ran when the process ended have failed.
+    /// Fails the calls that ran when the process ended.
     pub(super) fn fail_cut_off_calls(&mut self) {
         for index in self.run.step_indexes() {
             if is_at_work(self.run.call(index)) {
@@ -194,7 +194,7 @@ impl Deciding<'_> {
         self.start_or_queue(index);
     }
 
-    /// A call that failed runs again, unless the newest rules deny it. Whether it does.
+    /// Lets a call that failed run again, unless the newest rules deny it. Returns whether it runs.
     pub(super) fn on_retry(&mut self, call: &ToolCallId) -> bool {
         let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) else {
             return false;
@@ -207,14 +207,14 @@ impl Deciding<'_> {
         true
     }
 
-    /// A running call shows partial output.
+    /// Shows the partial output of a running call.
     pub(super) fn on_report(&mut self, call: &ToolCallId, output: Value) {
         if let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) {
             self.show_output(index, output, Some(true));
         }
     }
 
-    /// A call of the server or of an MCP server has ended.
+    /// Settles a call of the server or of an MCP server that has ended.
     pub(super) fn on_settled(&mut self, call: &ToolCallId, outcome: Result<Value, ToolError>) {
         if let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) {
             self.settle(index, outcome);
@@ -266,7 +266,7 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    /// When every call of the step has its outcome, the model is told, unless it has been asked often enough.
+    /// Completes the step if every call of it has its outcome: the model is asked for the next step, unless it was asked often enough.
     pub(super) fn complete_step_if_settled(&mut self) {
         if self.run.state.phase != Phase::Working
             || !self.run.step_calls().all(|call| call.state().is_final())
@@ -290,7 +290,7 @@ impl Deciding<'_> {
         self.call_mut(index).enter(state, now);
     }
 
-    // === what readers see ===
+    // === chunks for readers ===
 
     pub(super) fn show_input(&mut self, index: usize) {
         let call = self.run.call(index);
@@ -320,15 +320,16 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    /// A person's denial is shown when the call could have run, so that it is known then whether a browser's call is still to be run.
+    /// Shows a person's denial. That is done when the call could have run, because it is known then whether a browser's call is still to
+    /// be run.
     pub(super) fn show_denial_by_person(&mut self, index: usize) {
         if let Some(reason) = self.run.denied_by_person(index) {
             self.show_denial(index, reason);
         }
     }
 
-    /// Stock clients take a denial for unfinished, and never post again, where the step has a call that they still wait for; there it
-    /// is told as an error.
+    /// Shows a denial. Stock clients take a denial for unfinished, and never post again, if the step has a call that they still wait for; in
+    /// that case they are shown an error.
     pub(super) fn show_denial(&mut self, index: usize, reason: Option<String>) {
         let error_text = Cancelled::Denied { reason: reason.clone() }.text();
         let more_to_come = self.run.step_calls().any(|call| {

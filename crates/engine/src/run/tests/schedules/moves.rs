@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// As the driver after everything that happens.
+    /// As the active run does after every event.
     fn keep_time(&mut self) {
         if self.live.is_none() {
             return;
@@ -280,7 +280,7 @@ impl World {
         self.run.tools_missed(limit).is_some_and(|missed| missed <= self.now)
     }
 
-    /// As the driver does before it waits.
+    /// As the active run does before it waits.
     fn look_for_tools(&mut self) {
         if self.live.is_some() && self.run.waits_for_tools() {
             self.goes_by_what_is_new();

@@ -78,7 +78,7 @@ impl World {
             .iter()
             .map(|(place, kind)| (self.run.calls[*place].id.clone(), kind.clone()))
             .collect();
-        self.apply(Event::Answered(valid, Given::Aside));
+        self.apply(Event::Answered(valid, AnswerSource::Aside));
         if self.live.is_none() {
             // The process died around it, or the run is over: whether it was acknowledged is not known.
             return;

@@ -1,6 +1,6 @@
-//! What stands around a run, as the driver keeps it: a database, a log, a lot, lines, running tools, a model that is listened to.
+//! What stands around a run, as the active run keeps it: a database, a log, pending calls, queues, running tools, a model that is listened to.
 //!
-//! Effects are done in the driver's order, and the process can end between any two of them. Then the run is taken up again from what
+//! Effects are performed in the order of the active run, and the process can end between any two of them. Then the run is taken up again from what
 //! the database holds.
 
 use std::{
@@ -165,7 +165,7 @@ impl World {
         self.perform(effects);
     }
 
-    /// As the driver: in this order.
+    /// Performs effects in the order of the active run.
     pub fn perform(&mut self, effects: Effects) {
         if self.live.is_none() {
             assert!(
@@ -334,7 +334,7 @@ impl World {
         self.scene.grants.extend(effects.commit.grants.iter().cloned());
     }
 
-    /// As the driver, which cannot run what it does not have.
+    /// As the active run, which cannot run a tool that it does not have.
     fn execute(&mut self, call: &ToolCallId) {
         let live = self.live.as_mut().unwrap();
         let known = self.run.calls.iter().find(|known| known.id == *call).unwrap();
