@@ -10,7 +10,11 @@ use fermata_tools::{Checker, Owner, PendingCalls, Receipt};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use crate::{AnswerError, request, settings::Limits};
+use crate::{
+    AnswerError,
+    request::{self, ChatRequest},
+    settings::Limits,
+};
 
 /// Answers for calls and questions of one chat.
 pub(crate) struct AnswerBatch {
@@ -37,6 +41,22 @@ pub(crate) enum Checked {
     DoesNotFit(String),
     /// The schema of one of them is not known.
     Unknown,
+}
+
+/// Looks what has become of calls and questions for which no answer could be handed over.
+pub(crate) struct FindAnswered(pub request::Answer);
+
+/// What [`FindAnswered`] has found.
+pub(crate) enum Answered {
+    /// All of the answers were given before.
+    Repeated(Vec<Receipt>),
+    /// Some of the calls and questions wait for an answer, which can be handed over.
+    Pending(RunPin),
+}
+
+impl ChatRequest for FindAnswered {
+    type Reply = Answered;
+    type Error = AnswerError;
 }
 
 // === impl RunPin ===

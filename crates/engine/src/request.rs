@@ -10,8 +10,7 @@ use fermata_tools::{Owner, Receipt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, answer_batch::RunPin,
-    errors::RequestError, view::Detail,
+    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, errors::RequestError, view::Detail,
 };
 
 /// Something that is asked of a chat's actor.
@@ -72,17 +71,6 @@ pub(crate) struct Answer {
     #[serde(default)]
     pub address: Option<IpAddr>,
     pub answers: Vec<fermata_protocol::Answer>,
-}
-
-/// Looks what has become of calls and questions for which no answer could be handed over.
-pub(crate) struct FindAnswered(pub Answer);
-
-/// What [`FindAnswered`] has found.
-pub(crate) enum Answered {
-    /// All of the answers were given before.
-    Repeated(Vec<Receipt>),
-    /// Some of the calls and questions wait for an answer, which can be handed over.
-    Pending(RunPin),
 }
 
 /// Follows the open run, from its start or after an event.
@@ -181,11 +169,6 @@ chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound));
-
-impl ChatRequest for FindAnswered {
-    type Reply = Answered;
-    type Error = AnswerError;
-}
 
 impl From<Box<Submission>> for Request {
     fn from(submission: Box<Submission>) -> Self {

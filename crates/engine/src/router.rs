@@ -22,11 +22,11 @@ use recovery::Recovery;
 
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, Unavailable,
-    answer_batch::AnswerBatch,
+    answer_batch::{AnswerBatch, Answered, FindAnswered},
     chat::{ChatActor, Delivered, Handle, Message},
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
     mailbox::{Full, Mailboxes},
-    request::{Answer, Answered, FindAnswered, RemoteRequest},
+    request::{Answer, RemoteRequest},
     services::Services,
     store::{InstanceId, StoreError},
 };

@@ -7,9 +7,9 @@ use super::{Chat, ChatActor, Handle};
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, Pending, ReadError,
     active_run::read_chunks,
-    answer_batch::{AnswerBatch, Checked},
+    answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     errors::RequestError,
-    request::{Answered, Delete, EndGrant, FindAnswered, Grants, Rejoin, Resume, Stop, View},
+    request::{Delete, EndGrant, Grants, Rejoin, Resume, Stop, View},
     run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
     run_log::Writer,
     store::{Change, StoreError},
