@@ -345,9 +345,7 @@ impl ActiveRun {
         }
         if self.timers.hold.is_over() {
             self.apply(Event::HoldEnded).await?;
-            self.log.end(detach_chunks());
-            // A reader that comes later, perhaps at once, follows the same run in a log that goes on.
-            self.log = self.log.reopen();
+            self.log.detach_readers(detach_chunks());
         }
         Ok(())
     }

@@ -26,24 +26,34 @@ const BATCH_BYTES: usize = 64 * 1024;
 pub(crate) struct RunLog {
     run: RunId,
     // Held for a few copies of pointers at a time, or of as many chunks as go into a letter; shared with nobody but this run's readers.
-    inner: Mutex<Inner>,
+    entries: Mutex<Entries>,
     grown: Notify,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Entries {
     entries: Vec<Entry>,
+    detachments: Vec<Detachment>,
     ending: Option<Ending>,
 }
 
-/// How a log ends.
+/// A point at which the readers of that time were sent away. The log goes on for later ones.
+#[derive(Debug)]
+struct Detachment {
+    /// The number of entries that they read.
+    entries: usize,
+    /// The chunks that they are sent last.
+    last: Arc<[UiChunk]>,
+}
+
+/// The end of a log for a reader.
 #[derive(Clone, Debug)]
 pub(crate) enum Ending {
-    /// Its readers are sent these last.
+    /// The reader is sent these chunks last.
     Closed(Arc<[UiChunk]>),
     /// The run goes on elsewhere.
     Moved,
-    /// The same, but the readers of this process are sent these last, because it ends.
+    /// As [`Ending::Moved`], because this process ends: the readers in it are sent these chunks last.
     Leaving(Arc<[UiChunk]>),
 }
 
@@ -79,8 +89,9 @@ pub(crate) struct Writer {
 impl Writer {
     /// An empty log.
     pub fn new(run: RunId) -> Self {
-        let inner = Mutex::new(Inner { entries: Vec::new(), ending: None });
-        Self { log: Arc::new(RunLog { run, inner, grown: Notify::new() }), staged: Vec::new(), saved: 0 }
+        let entries = Entries { entries: Vec::new(), detachments: Vec::new(), ending: None };
+        let log = RunLog { run, entries: Mutex::new(entries), grown: Notify::new() };
+        Self { log: Arc::new(log), staged: Vec::new(), saved: 0 }
     }
 
     /// A log as it was saved.
@@ -114,8 +125,8 @@ impl Writer {
     /// What has not been saved yet, staged or published, and the place of the first of it. Places have gaps only where a process
     /// ended, and what it left is saved.
     pub fn unsaved(&self) -> (u64, Vec<String>) {
-        let inner = self.log.lock();
-        let mut unsaved = inner.entries[self.saved..].iter().chain(&self.staged).peekable();
+        let log = self.log.lock();
+        let mut unsaved = log.entries[self.saved..].iter().chain(&self.staged).peekable();
         let first = unsaved.peek().map_or(1, |entry| entry.seq);
         (first, unsaved.map(Entry::to_record).collect())
     }
@@ -149,36 +160,37 @@ impl Writer {
         self.saved = self.log.lock().entries.len() + self.staged.len();
     }
 
-    /// Ends the log; the readers of this moment are sent these chunks first.
+    /// Sends the readers of this moment away, with these chunks as their last. The log goes on for later readers.
+    pub fn detach_readers(&mut self, last: Vec<UiChunk>) {
+        let mut log = self.log.lock();
+        let entries = log.entries.len();
+        log.detachments.push(Detachment { entries, last: last.into() });
+        drop(log);
+        self.log.grown.notify_waiters();
+    }
+
+    /// Ends the log; its readers are sent these chunks last.
     pub fn end(&mut self, last: Vec<UiChunk>) {
         self.end_as(Ending::Closed(last.into()));
     }
 
-    /// Ends the log, and the readers of this moment ask where the run is now.
+    /// Ends the log; its readers look for their run elsewhere.
     pub fn end_moved(&mut self) {
         self.end_as(Ending::Moved);
     }
 
-    /// Ends the log because the process ends: its readers here are sent these last, and those elsewhere ask where the run is now.
+    /// Ends the log because this process ends: its readers here are sent these chunks last, and those of replicas look for their run.
     pub fn leave(&mut self, last: Vec<UiChunk>) {
         self.end_as(Ending::Leaving(last.into()));
     }
 
     fn end_as(&mut self, ending: Ending) {
-        let mut inner = self.log.lock();
-        if inner.ending.is_none() {
-            inner.ending = Some(ending);
-            drop(inner);
+        let mut log = self.log.lock();
+        if log.ending.is_none() {
+            log.ending = Some(ending);
+            drop(log);
             self.log.grown.notify_waiters();
         }
-    }
-
-    /// The same log for later readers, after it has ended for those of its time.
-    pub fn reopen(&self) -> Self {
-        let mut writer = Self::new(self.log.run.clone());
-        writer.saved = self.saved;
-        writer.log.lock().entries.clone_from(&self.log.lock().entries);
-        writer
     }
 
     /// A reader that begins there.
@@ -207,8 +219,8 @@ impl Drop for Writer {
 // === impl RunLog ===
 
 impl RunLog {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose log it is.
@@ -216,31 +228,32 @@ impl RunLog {
         &self.run
     }
 
-    /// What follows a place: its chunks as they are saved, about as many as fit into one letter, or how the log ended; waits where there
-    /// is neither. Cancel safe.
-    pub async fn after(&self, place: u64) -> Result<Vec<(u64, String)>, Ending> {
+    /// Waits for the chunks after a position, for a reader that began after so many detachments. Returns them as they are saved, about as
+    /// many as fit into one message, or how the log ended for that reader. Cancel safe.
+    pub async fn after(&self, place: u64, detachments: usize) -> Result<Vec<(u64, String)>, Ending> {
         loop {
             let grown = self.grown.notified();
             tokio::pin!(grown);
             // Registered before looking, so that what is appended in between is not missed.
             grown.as_mut().enable();
             {
-                let inner = self.lock();
-                let next = inner.entries.partition_point(|entry| entry.seq <= place);
-                let mut size = 0;
-                let fitting = inner.entries[next..].iter().map(|entry| (entry.seq, entry.to_record()));
-                let batch: Vec<_> = fitting
-                    .take_while(|(_, text)| {
-                        let fits = size < BATCH_BYTES;
-                        size += text.len();
-                        fits
-                    })
-                    .collect();
+                let log = self.lock();
+                let readable = log.readable(detachments);
+                let next = readable.partition_point(|entry| entry.seq <= place);
+                let (mut batch, mut size) = (Vec::new(), 0);
+                for entry in &readable[next..] {
+                    if size >= BATCH_BYTES {
+                        break;
+                    }
+                    let text = entry.to_record();
+                    size += text.len();
+                    batch.push((entry.seq, text));
+                }
                 if !batch.is_empty() {
                     return Ok(batch);
                 }
-                if let Some(ending) = &inner.ending {
-                    return Err(ending.clone());
+                if let Some(ending) = log.ending(detachments) {
+                    return Err(ending);
                 }
             }
             grown.await;
@@ -260,18 +273,38 @@ impl RunLog {
     ///
     /// A place that is not in the log was lost with the process that gave it, or is in the middle of words that were put together.
     pub fn go_on_after(&self, profile: Profile, place: u64) -> Option<Start> {
-        let inner = self.lock();
-        let next = inner.entries.partition_point(|entry| entry.seq <= place);
-        let read = &inner.entries[..next];
+        let log = self.lock();
+        let next = log.entries.partition_point(|entry| entry.seq <= place);
+        let read = &log.entries[..next];
         let Some(before) = read.last() else { return Some(Start::default()) };
         let is_cut_off = before.role == Role::StepBegins
-            || inner.entries.get(next).is_some_and(|entry| entry.role == Role::Words);
+            || log.entries.get(next).is_some_and(|entry| entry.role == Role::Words);
         if before.seq == place || !is_cut_off {
             // What is lost outside the model's words are reports, each of which stands for those before it.
             return Some(Start { after: place, prelude: Vec::new() });
         }
         let step = read.iter().rfind(|entry| entry.role == Role::StepBegins)?;
         (profile >= Profile::V7).then(|| Start { after: step.seq, prelude: vec![UiChunk::ResetStep] })
+    }
+}
+
+// === impl Entries ===
+
+impl Entries {
+    /// Returns the entries for a reader that began after so many detachments.
+    fn readable(&self, detachments: usize) -> &[Entry] {
+        match self.detachments.get(detachments) {
+            Some(detachment) => &self.entries[..detachment.entries],
+            None => &self.entries,
+        }
+    }
+
+    /// Returns the end of the log for a reader that began after so many detachments, if it has come.
+    fn ending(&self, detachments: usize) -> Option<Ending> {
+        match self.detachments.get(detachments) {
+            Some(detachment) => Some(Ending::Closed(detachment.last.clone())),
+            None => self.ending.clone(),
+        }
     }
 }
 
@@ -470,12 +503,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_ended_for_its_readers_goes_on_for_later_ones() {
+    async fn readers_that_were_sent_away_end_and_the_log_goes_on_for_later_ones() {
         let mut log = Writer::new(RunId::new("r"));
         log.append(&[delta(1)]);
         let mut early = log.read(Profile::V6, Start::default());
-        log.end(Vec::new());
-        let mut log = log.reopen();
+        log.detach_readers(Vec::new());
         let mut late = log.read(Profile::V6, Start::default());
         log.append(&[delta(2)]);
         assert!(text(early.next().await).contains("<1>"));

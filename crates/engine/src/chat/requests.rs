@@ -75,14 +75,11 @@ impl Handle for Rejoin {
         };
         active.claim().await?;
         let Some(start) = active.log.log().go_on_after(profile, position) else { return Ok(None) };
-        let reader = if active.run.is_detached() {
+        let reader = active.log.read(profile, start);
+        if active.run.is_detached() {
             // The other readers were sent away before this one came.
-            let mut left = active.log.reopen();
-            left.end(detach_chunks());
-            left.read(profile, start)
-        } else {
-            active.log.read(profile, start)
-        };
+            active.log.detach_readers(detach_chunks());
+        }
         Ok(Some(active.follow(reader)))
     }
 }

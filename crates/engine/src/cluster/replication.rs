@@ -36,10 +36,13 @@ const MAX_IDLE_CHECKS: u32 = 3;
 #[derive(Default)]
 pub(super) struct Replication {
     // Both are held for a few instructions or for encoding the chunks of a message, never across an await.
-    outgoing: Mutex<HashMap<(usize, InstanceId), Outgoing>>,
+    outgoing: Mutex<HashMap<OutgoingKey, Outgoing>>,
     replicas: Mutex<HashMap<(InstanceId, Number), Replica>>,
     next: AtomicU64,
 }
+
+/// A log, by its address, the number of detachments before its readers began, and the instance that it is replicated to.
+type OutgoingKey = (usize, usize, InstanceId);
 
 /// A log of this instance that is replicated to another one.
 struct Outgoing {
@@ -68,9 +71,9 @@ pub(super) enum Part {
 impl OutgoingReply<'_> {
     /// Returns a reader of a run in the form in which a reply carries it; its log is replicated after the reply.
     pub fn export_reader(&mut self, following: Following) -> ReaderMessage {
-        let (log, profile, Start { after, prelude }) = following.reader.beginning();
-        if let Some(log) = log {
-            let (replicated, replicate) = Replication::replicate(self.cluster, log, &self.to);
+        let (profile, Start { after, prelude }) = following.reader.start();
+        if let Some((log, detachments)) = following.reader.log() {
+            let (replicated, replicate) = Replication::replicate(self.cluster, log, detachments, &self.to);
             self.log = Some(replicated);
             self.replicate = replicate.map(FutureExt::boxed);
         }
@@ -83,11 +86,12 @@ impl Replication {
     fn replicate(
         cluster: &Arc<Cluster>,
         log: &Arc<RunLog>,
+        detachments: usize,
         to: &InstanceId,
     ) -> (ReplicatedLog, Option<impl Future<Output = ()> + use<>>) {
         let logs = &cluster.logs;
         // The address identifies the log for as long as the future holds it.
-        let key = (Arc::as_ptr(log) as usize, to.clone());
+        let key = (Arc::as_ptr(log) as usize, detachments, to.clone());
         let mut outgoing = lock(&logs.outgoing);
         let known = outgoing.get(&key).map(|known| known.number);
         let number = known.unwrap_or_else(|| logs.next.fetch_add(1, Ordering::Relaxed));
@@ -108,7 +112,7 @@ impl Replication {
             tokio::select! {
                 () = unfollowed.cancelled() => {}
                 () = stopping.cancelled() => {}
-                () = send_log(&cluster, &log, &key.1, number) => {}
+                () = send_log(&cluster, &log, detachments, &key.2, number) => {}
             }
             let mut outgoing = lock(&cluster.logs.outgoing);
             // The log may have begun to be replicated anew meanwhile.
@@ -121,7 +125,7 @@ impl Replication {
 
     /// Ends the replication of a log that is no longer read.
     pub fn unfollow(&self, number: Number, from: &InstanceId) {
-        lock(&self.outgoing).retain(|(_, to), known| {
+        lock(&self.outgoing).retain(|(_, _, to), known| {
             let is_unfollowed = to == from && known.number == number;
             if is_unfollowed {
                 known.unfollowed.cancel();
@@ -131,11 +135,13 @@ impl Replication {
     }
 }
 
-async fn send_log(cluster: &Cluster, log: &RunLog, to: &InstanceId, number: Number) {
+async fn send_log(cluster: &Cluster, log: &RunLog, detachments: usize, to: &InstanceId, number: Number) {
     let (mut position, mut part) = (0, 0);
     loop {
         let from = cluster.instance().clone();
-        let next = tokio::time::timeout(SIGN_INTERVAL, log.after(position)).await.unwrap_or(Ok(Vec::new()));
+        let next = tokio::time::timeout(SIGN_INTERVAL, log.after(position, detachments))
+            .await
+            .unwrap_or(Ok(Vec::new()));
         let (message, is_last) = match next {
             Ok(chunks) => {
                 position = chunks.last().map_or(position, |(seq, _)| *seq);

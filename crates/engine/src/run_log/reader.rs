@@ -50,6 +50,8 @@ enum Source {
         next: usize,
         /// The place up to which the reader has the log.
         seq: u64,
+        /// The number of detachments before the reader began.
+        detachments: usize,
     },
     /// Nothing but the prelude.
     Nothing(RunId),
@@ -66,8 +68,12 @@ enum Ready {
 impl Reader {
     /// A reader of a log.
     pub(crate) fn new(log: Arc<RunLog>, profile: Profile, start: Start) -> Self {
-        let next = log.lock().entries.partition_point(|entry| entry.seq <= start.after);
-        Self::reading(Source::Log { log, next, seq: start.after }, profile, start.prelude)
+        let (next, detachments) = {
+            let log = log.lock();
+            let next = log.entries.partition_point(|entry| entry.seq <= start.after);
+            (next, log.detachments.len())
+        };
+        Self::reading(Source::Log { log, next, seq: start.after, detachments }, profile, start.prelude)
     }
 
     /// A stream that is all known: these chunks and the end.
@@ -80,12 +86,16 @@ impl Reader {
         Self { locator: Some(Arc::new(locator)), ..self }
     }
 
-    /// The log it reads, and where it begins in it.
-    pub(crate) fn beginning(&self) -> (Option<&Arc<RunLog>>, Profile, Start) {
-        let start = Start { after: self.place(), prelude: self.prelude.clone() };
+    /// Returns where the reader begins, for a replica that it reads at another instance.
+    pub(crate) fn start(&self) -> (Profile, Start) {
+        (self.profile, Start { after: self.place(), prelude: self.prelude.clone() })
+    }
+
+    /// Returns the log that it reads, and the number of detachments before it began.
+    pub(crate) fn log(&self) -> Option<(&Arc<RunLog>, usize)> {
         match &self.source {
-            Source::Log { log, .. } => (Some(log), self.profile, start),
-            Source::Nothing(_) => (None, self.profile, start),
+            Source::Log { log, detachments, .. } => Some((log, *detachments)),
+            Source::Nothing(_) => None,
         }
     }
 
@@ -137,11 +147,12 @@ impl Reader {
     }
 
     fn take_ready(&mut self, log: &RunLog) -> Ready {
-        let Source::Log { next, seq, .. } = &mut self.source else { return Ready::Nothing };
-        let inner = log.lock();
+        let Source::Log { next, seq, detachments, .. } = &mut self.source else { return Ready::Nothing };
+        let log = log.lock();
+        let readable = log.readable(*detachments);
         let mut frames: Vec<Bytes> = Vec::new();
         let mut size = 0;
-        for entry in &inner.entries[*next..] {
+        for entry in readable.get(*next..).unwrap_or_default() {
             if size >= BATCH_BYTES {
                 break;
             }
@@ -157,13 +168,12 @@ impl Reader {
             }
         }
         if frames.is_empty() {
-            return inner
-                .ending
-                .clone()
-                .filter(|_| *next == inner.entries.len())
-                .map_or(Ready::Nothing, Ready::End);
+            return match log.ending(*detachments) {
+                Some(ending) if *next >= readable.len() => Ready::End(ending),
+                Some(_) | None => Ready::Nothing,
+            };
         }
-        drop(inner);
+        drop(log);
         Ready::Bytes(join(frames, size))
     }
 
