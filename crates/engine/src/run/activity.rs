@@ -64,7 +64,7 @@ impl Run {
         let is_known = if is_waiting {
             self.state.checkpoints.last() == Some(&checkpoint)
         } else {
-            // A page may answer its own call by posting, whatever else of the step is at work: once is enough for it to find its place.
+            // A page may answer its own call by posting, whatever else of the step is at work. One checkpoint is enough for that.
             !self.step_calls().any(Call::awaits_answer)
                 || self
                     .state
@@ -105,7 +105,7 @@ impl Run {
 
 impl Deciding<'_> {
     /// Does what any event may have made possible: calls that may run begin, a step whose calls are all settled is completed, and it is
-    /// noted whether the run waits. Doing it again changes nothing.
+    /// noted whether the run waits. Partial outputs alone make no checkpoint, because they are not saved by themselves.
     pub(super) fn advance(&mut self) {
         match self.run.state.phase {
             Phase::Deciding if !self.run.step_calls().any(Call::awaits_approval) => {
@@ -119,12 +119,11 @@ impl Deciding<'_> {
         if self.effects.after.publish.is_empty() || self.effects.after.publishes_lasting_chunks() {
             self.run.note_checkpoint(is_waiting);
         }
-        self.run.state.activity = match self.run.state.activity {
-            _ if !is_waiting => Activity::Working,
-            Activity::Working => Activity::Waiting { since: self.context.now },
-            Activity::Waiting { since } => Activity::Waiting { since },
-            Activity::Detached { since } => Activity::Detached { since },
-        };
+        if !is_waiting {
+            self.run.state.activity = Activity::Working;
+        } else if self.run.state.activity == Activity::Working {
+            self.run.state.activity = Activity::Waiting { since: self.context.now };
+        }
     }
 
     /// Detaches the readers while calls wait.

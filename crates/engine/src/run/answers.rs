@@ -109,10 +109,13 @@ impl Run {
             Some((found.check_of(input), "The edited input does not fit the schema"))
         });
         let contents = answers.elicitations.into_iter().filter_map(|(nth, action, content)| {
+            if action != ElicitAction::Accept {
+                return None;
+            }
             let content = content.unwrap_or_else(|| Value::Object(Map::new()));
             let schema = self.elicited[nth].question.requested_schema.clone();
             let check = AnswerSchema::of_elicitation(schema).check(content);
-            (action == ElicitAction::Accept).then_some((check, "The content does not fit what was asked for"))
+            Some((check, "The content does not fit what was asked for"))
         });
         edits.chain(contents).collect()
     }
@@ -271,15 +274,19 @@ impl Run {
     /// request of its call.
     pub fn new_answers(&self, parts: &[UiPart]) -> Vec<Answer> {
         let mut seen = BTreeSet::new();
-        let mut waited_for = |part: &ToolPart| {
-            let answer = answer_in(part)?;
-            let index =
-                self.find_call(&answer.of).filter(|&index| self.call(index).id == part.tool_call_id)?;
-            let new =
-                self.call(index).validate_answer(&answer.kind) == Ok(ValidAnswer::New) && seen.insert(index);
-            new.then_some(answer)
-        };
-        parts.iter().filter_map(UiPart::as_tool).filter_map(&mut waited_for).collect()
+        let mut answers = Vec::new();
+        for part in parts.iter().filter_map(UiPart::as_tool) {
+            let Some(answer) = answer_in(part) else { continue };
+            let Some(index) = self.find_call(&answer.of) else { continue };
+            let call = self.call(index);
+            if call.id == part.tool_call_id
+                && call.validate_answer(&answer.kind) == Ok(ValidAnswer::New)
+                && seen.insert(index)
+            {
+                answers.push(answer);
+            }
+        }
+        answers
     }
 }
 
@@ -310,10 +317,11 @@ impl Deciding<'_> {
                 AnswerKind::Elicited { .. } => {}
                 AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.apply_output(index, answer),
                 AnswerKind::Decision { approved, reason, always, input } => {
-                    if let Some(input) = input.filter(|_| approved) {
+                    if !approved {
+                        denied.push(index);
+                    } else if let Some(input) = input {
                         self.edit(index, input);
                     }
-                    denied.extend((!approved).then_some(index));
                     let decided =
                         ApprovalDecision { by: self.context.owner.clone(), approved, reason, always };
                     self.note_decision(index, decided, source);
@@ -321,8 +329,10 @@ impl Deciding<'_> {
             }
         }
         // A closed gate shows what was denied when it opens.
-        for index in denied.into_iter().filter(|_| was_open) {
-            self.show_denial_by_person(index);
+        if was_open {
+            for index in denied {
+                self.show_denial_by_person(index);
+            }
         }
     }
 
@@ -355,9 +365,12 @@ impl Deciding<'_> {
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
         self.audit(event, index, decided.reason.clone());
         self.decide_call(index, decided, source);
-        // What the tool is now is what is allowed; of one that is away nobody knows.
+        if !always {
+            return;
+        }
+        // The tool is allowed as it is now. Nobody knows what a tool is that is not there.
         let tool = self.run.call(index).tool.clone();
-        let Some(found) = self.context.toolbox.find(&tool).filter(|_| always) else { return };
+        let Some(found) = self.context.toolbox.find(&tool) else { return };
         self.effects.commit.grants.push((tool.clone(), Grant::of(found.spec(), self.context.now)));
         self.audit(AuditAction::Granted, index, None);
         for sibling in self.run.step_indexes() {
@@ -378,13 +391,8 @@ impl Deciding<'_> {
 
     fn audit(&mut self, event: AuditAction, index: usize, reason: Option<String>) {
         let (by, address) = (self.context.owner.clone(), self.address);
-        self.effects.commit.audit.push(AuditEvent::by_person(
-            event,
-            self.run.call(index),
-            by,
-            address,
-            reason,
-        ));
+        let event = AuditEvent::by_person(event, self.run.call(index), by, address, reason);
+        self.effects.commit.audit.push(event);
     }
 
     fn decide_call(&mut self, index: usize, decided: ApprovalDecision, source: AnswerSource) {

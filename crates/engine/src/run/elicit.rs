@@ -96,10 +96,11 @@ impl Deciding<'_> {
         call: &ToolCallId,
         question: Elicitation,
     ) -> Result<ElicitationId, ElicitationReply> {
-        let index = self.run.calls.iter().position(|known| known.id == *call && is_at_work(known));
-        let Some(index) = index.filter(|_| self.run.state.phase == Phase::Working) else {
+        if self.run.state.phase != Phase::Working {
             return Err(ElicitationReply::Cancel);
-        };
+        }
+        let asker = self.run.calls.iter().position(|known| known.id == *call && is_at_work(known));
+        let Some(asker) = asker else { return Err(ElicitationReply::Cancel) };
         let most = self.context.limits.parked_calls;
         if self.run.pending().count() + self.run.elicitations().count() >= most {
             let reason = format!("{most} calls and questions of the chat wait already (max_parked_calls).");
@@ -117,7 +118,7 @@ impl Deciding<'_> {
         let id = ElicitationId::new(self.context.ids.next("elic_"));
         self.run.elicited.push(Elicited {
             id: id.clone(),
-            asker: index,
+            asker,
             question,
             state: ElicitState::Pending,
             since: self.context.now,
@@ -216,8 +217,8 @@ impl Deciding<'_> {
     pub(super) fn withdraw_orphans(&mut self) {
         for part in self.run.snapshot().parts {
             let UiPart::Data(part) = part else { continue };
-            let Some(id) = part.id.filter(|_| part.kind == ELICITATION) else { continue };
-            if part.data["state"] == ElicitState::Pending.name() {
+            let Some(id) = part.id else { continue };
+            if part.kind == ELICITATION && part.data["state"] == ElicitState::Pending.name() {
                 let mut data = part.data;
                 data["state"] = ElicitState::Withdrawn(None).name().into();
                 self.publish(elicitation_chunk(&id, data));

@@ -240,8 +240,10 @@ pub(crate) fn shutting_down() -> Vec<UiChunk> {
 
 /// Returns how long a call took that ran to its end, by its id. A call that was cancelled meanwhile never came to an end.
 fn duration(call: &Call) -> Option<(String, Value)> {
-    let ran_to_its_end = matches!(call.state(), CallState::Success { .. } | CallState::Error { .. });
-    let ran_for = call.ran_for().filter(|_| ran_to_its_end)?;
+    if !matches!(call.state(), CallState::Success { .. } | CallState::Error { .. }) {
+        return None;
+    }
+    let ran_for = call.ran_for()?;
     let milliseconds = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
     Some((call.id.to_string(), json!({ "durationMs": milliseconds })))
 }

@@ -53,10 +53,10 @@ impl Run {
             .policy_decision
             .as_ref()
             .is_some_and(|policy_decision| policy_decision.by == DecisionSource::Chain);
-        let Some(found) = context.toolbox.find(&call.tool).filter(|_| call.awaits_approval() && !is_of_chain)
-        else {
+        if !call.awaits_approval() || is_of_chain {
             return false;
-        };
+        }
+        let Some(found) = context.toolbox.find(&call.tool) else { return false };
         let policy = &context.rules.policy;
         let policy_decision = policy.decide(context.owner, found.spec(), call.effective_input());
         policy_decision.decision == Decision::Ask && policy.honors_grants(&policy_decision)
@@ -89,7 +89,7 @@ impl Run {
                 input,
             ),
         };
-        (policy_decision.decision == Decision::Deny).then_some(policy_decision)
+        if policy_decision.decision == Decision::Deny { Some(policy_decision) } else { None }
     }
 
     /// Returns whether the model may have been influenced by the result of a tool.

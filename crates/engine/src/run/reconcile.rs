@@ -91,7 +91,9 @@ pub(crate) fn reconcile_finished(
     let mut chunks = vec![UiChunk::Start { message_id: Some(message.id.clone()), message_metadata: None }];
     for part in &shown.calls {
         let Some(known) = part_of(message, part) else { continue };
-        chunks.extend(edited_input(part, known).filter(|_| on_server(known.name.as_str())));
+        if on_server(known.name.as_str()) {
+            chunks.extend(edited_input(part, known));
+        }
         chunks.extend(outcome(known));
     }
     chunks.push(UiChunk::FinishStep);

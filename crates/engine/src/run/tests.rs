@@ -971,7 +971,7 @@ fn expiry_is_told_as_expiry_and_ends_the_run() {
 }
 
 #[test]
-fn a_batch_is_judged_as_a_whole_and_changes_nothing() {
+fn a_batch_is_validated_as_a_whole_and_changes_nothing() {
     let mut play = Play::new();
     play.calls(&[("note", "{}"), ("where", "{}")]);
     let twice = play.refusal(&[decision("call_1", true), decision("call_1", true)]);

@@ -37,7 +37,10 @@ impl Run {
     pub fn hint(&self, call: &ToolCallId, error_policy: &ErrorPolicy) -> Option<&'static str> {
         let call = &self.calls[self.index_of(call)?];
         let CallState::Error { error_type, .. } = call.state() else { return None };
-        error_policy.of(*error_type).hint(*error_type).filter(|_| call.runs_on_server())
+        if !call.runs_on_server() {
+            return None;
+        }
+        error_policy.of(*error_type).hint(*error_type)
     }
 
     fn index_of(&self, call: &ToolCallId) -> Option<usize> {
@@ -132,10 +135,9 @@ impl Deciding<'_> {
         if !(self.run.call(index).is_queued() || self.run.repeated.remove(call)) {
             return;
         }
-        if self.deny_by_newest_rules(index) {
-            return;
+        if !self.deny_by_newest_rules(index) {
+            self.execute(index);
         }
-        self.execute(index);
     }
 
     /// Fails a call that does not get its resource.
@@ -166,7 +168,7 @@ impl Deciding<'_> {
             let call = self.run.call(index);
             if *call.state() == CallState::Scheduled && call.has_passed {
                 self.start_or_queue(index);
-            } else if is_at_work(self.run.call(index)) {
+            } else if is_at_work(call) {
                 self.resume_call(index);
             }
         }
