@@ -404,21 +404,20 @@ impl Deciding<'_> {
         if let Some(question) =
             self.run.call(index).approval_request.as_ref().map(|question| question.id.clone())
         {
-            self.show_decision(question, &decided, source);
+            match source {
+                AnswerSource::InMessage => {
+                    self.run.assembler.decide(&question, decided.approved, decided.reason.as_deref());
+                }
+                // All readers see the decision, even if the gate still waits for others.
+                AnswerSource::Aside => {
+                    self.show_response(question, decided.approved, decided.reason.clone());
+                }
+            }
         }
         self.call_mut(index).approval_decision = Some(decided);
         if *self.run.call(index).state() != state {
             self.change(index, state);
         }
-    }
-
-    /// Shows a decision to all readers, even if the gate still waits for other decisions.
-    fn show_decision(&mut self, question: ApprovalId, decided: &ApprovalDecision, source: AnswerSource) {
-        if source == AnswerSource::InMessage {
-            self.run.assembler.decide(&question, decided.approved, decided.reason.as_deref());
-            return;
-        }
-        self.show_response(question, decided.approved, decided.reason.clone());
     }
 
     /// Shows that a rule has denied a call about which a person was asked.

@@ -82,18 +82,16 @@ impl Run {
         deciding.advance();
         let mut effects = deciding.effects;
         // Everything that changed is saved, so no decision has to ask for it.
-        effects.commit.run = self.is_saved_with(&effects) && self.has_changed(saved, &effects);
+        effects.commit.run = self.has_to_be_saved(saved, &effects);
         effects
     }
 
-    /// Returns whether the run's state may be saved after these effects. It is never saved in the middle of the model's answer: a step
-    /// that is cut off is asked for again, and must have left nothing.
-    fn is_saved_with(&self, effects: &Effects) -> bool {
-        self.state.phase != Phase::Speaking || effects.after.next == Next::AskModel
-    }
-
-    /// Returns whether the run has to be saved after an event with these effects. Partial outputs alone are not saved.
-    fn has_changed(&self, saved: Saved, effects: &Effects) -> bool {
+    /// Returns whether the run has to be saved after an event with these effects. Partial outputs alone are not saved, nor is anything in
+    /// the middle of the model's answer: a step that is cut off is asked for again, and must have left nothing.
+    fn has_to_be_saved(&self, saved: Saved, effects: &Effects) -> bool {
+        if self.state.phase == Phase::Speaking && effects.after.next != Next::AskModel {
+            return false;
+        }
         let published = effects.after.publish.len() as u64;
         let mut now = Saved::of(self);
         if now.state.seq == saved.state.seq + published {

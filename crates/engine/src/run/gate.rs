@@ -126,10 +126,20 @@ impl Deciding<'_> {
         for call in made {
             self.accept_call(call);
         }
-        self.settle_denied_by_policy();
+        for index in self.run.step_indexes() {
+            // A denial by the policy is shown at once, and without a question.
+            if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
+                self.run.call(index).state()
+            {
+                let reason = reason.clone();
+                self.show_denial(index, reason);
+            }
+        }
         for index in self.run.step_indexes() {
             if self.run.call(index).awaits_approval() {
-                self.ask_person(index);
+                self.put_question(index, true);
+                self.call_mut(index).expires = Some(expiry(self.context));
+                self.effects.after.park.push(self.run.call(index).id.clone());
             }
         }
     }
@@ -211,24 +221,6 @@ impl Deciding<'_> {
         self.show_denial(index, reason);
     }
 
-    /// Shows the calls that the policy denies, at once and without a question.
-    fn settle_denied_by_policy(&mut self) {
-        for index in self.run.step_indexes() {
-            if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
-                self.run.call(index).state()
-            {
-                let reason = reason.clone();
-                self.show_denial(index, reason);
-            }
-        }
-    }
-
-    fn ask_person(&mut self, index: usize) {
-        self.put_question(index, true);
-        self.call_mut(index).expires = Some(expiry(self.context));
-        self.effects.after.park.push(self.run.call(index).id.clone());
-    }
-
     /// Shows a question about a call.
     pub(super) fn put_question(&mut self, index: usize, required: bool) {
         let id = ApprovalId::new(self.context.ids.next("appr_"));
@@ -252,7 +244,10 @@ impl Deciding<'_> {
         // The hold begins anew with what waits behind the gate.
         self.run.state.activity = Activity::Working;
         for index in self.run.step_indexes() {
-            self.withdraw_question(index);
+            // Nobody needs an answer any more to a question that the gate did not wait for.
+            if self.run.call(index).accepts_decision() {
+                self.effects.after.release.push(self.run.call(index).id.clone());
+            }
             self.show_denial_by_person(index);
         }
         self.start_decided();
@@ -264,13 +259,6 @@ impl Deciding<'_> {
             if *call.state() == CallState::Scheduled && !call.has_passed {
                 self.start(index);
             }
-        }
-    }
-
-    /// Withdraws a question that the gate did not wait for.
-    fn withdraw_question(&mut self, index: usize) {
-        if self.run.call(index).accepts_decision() {
-            self.effects.after.release.push(self.run.call(index).id.clone());
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Deciding, Ending, Phase, Run};
 use crate::{
-    model::{ModelEvent, Usage},
+    model::ModelEvent,
     step_collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
         StepLimits, UrlSource,
@@ -42,14 +42,6 @@ impl Run {
     /// Returns whether the model has ended its step and the inputs of its calls are being checked.
     pub fn is_checking(&self) -> bool {
         !self.open_step.checking.is_empty()
-    }
-
-    fn count(&mut self, usage: Option<Usage>) {
-        let Some(usage) = usage else { return };
-        let total = self.state.usage.get_or_insert_default();
-        total.input_tokens += usage.input_tokens;
-        total.output_tokens += usage.output_tokens;
-        total.total_tokens += usage.total_tokens;
     }
 
     fn next_part_id(&mut self, kind: &str) -> String {
@@ -142,7 +134,12 @@ impl Deciding<'_> {
 
     /// Has the inputs checked of an answer that has ended. If it was cut off, its calls have failed, and the run is over.
     fn complete_answer(&mut self, step: CollectedStep) {
-        self.run.count(step.usage);
+        if let Some(usage) = step.usage {
+            let total = self.run.state.usage.get_or_insert_default();
+            total.input_tokens += usage.input_tokens;
+            total.output_tokens += usage.output_tokens;
+            total.total_tokens += usage.total_tokens;
+        }
         let (reason, cut_off) = (step.finish_reason, step.cut_off());
         let calls: Vec<_> =
             std::mem::take(&mut self.run.open_step).calls.into_iter().zip(step.calls).collect();

@@ -169,7 +169,14 @@ impl Deciding<'_> {
             if *call.state() == CallState::Scheduled && call.has_passed {
                 self.start_or_queue(index);
             } else if is_at_work(call) {
-                self.resume_call(index);
+                let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
+                let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));
+                if call.times_run() > retries as usize {
+                    self.fail(index, ToolError::internal(CUT_OFF));
+                } else {
+                    self.run.repeated.insert(call.id.clone());
+                    self.start_or_queue(index);
+                }
             }
         }
         let waits = self.run.calls.iter().filter(|call| call.accepts_answer());
@@ -183,17 +190,6 @@ impl Deciding<'_> {
                 self.fail(index, ToolError::internal(CUT_OFF));
             }
         }
-    }
-
-    fn resume_call(&mut self, index: usize) {
-        let call = self.run.call(index);
-        let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
-        let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));
-        if call.times_run() > retries as usize {
-            return self.fail(index, ToolError::internal(CUT_OFF));
-        }
-        self.run.repeated.insert(call.id.clone());
-        self.start_or_queue(index);
     }
 
     /// Lets a call that failed run again, unless the newest rules deny it. Returns whether it runs.
