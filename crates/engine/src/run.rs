@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
-pub(crate) use answers::{AnswerSource, Rejected};
+pub(crate) use answers::{AnswerSource, Rejected, Validation};
 pub(crate) use effects::{BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};

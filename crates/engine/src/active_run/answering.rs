@@ -9,7 +9,7 @@ use futures::FutureExt;
 use super::{ActiveRun, ParkedGauge, performing::context};
 use crate::{
     AnswerError,
-    run::{AnswerSource, Context, Event, Rejected},
+    run::{AnswerSource, Context, Event, Rejected, Validation},
     store::Change,
 };
 
@@ -65,11 +65,6 @@ impl ActiveRun {
         }
     }
 
-    /// Returns whether an endpoint finds this target.
-    pub fn is_pending(&self, target: &AnswerTarget) -> bool {
-        self.pending.contains(target)
-    }
-
     /// Returns the answers that are to calls and questions of the run.
     pub fn own_answers(&self, answers: &[Answer]) -> Vec<Answer> {
         answers.iter().filter(|answer| self.run.find(&answer.of).is_some()).cloned().collect()
@@ -88,18 +83,7 @@ impl ActiveRun {
         source: AnswerSource,
         address: Option<IpAddr>,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
-        let valid = match self.run.validate(answers, &Context { address, ..context }) {
-            Ok(valid) => valid,
-            Err(rejected) => {
-                if let Rejected::Denied(event) = &rejected {
-                    let (owner, run) = (self.record.owner.clone(), Some(self.run.id.clone()));
-                    let audit = Change::Audit { owner, run, event: event.clone() };
-                    self.record.commit(&self.services, vec![audit]).await?;
-                }
-                return Err(rejected.into());
-            }
-        };
+        let valid = self.validate(answers, address).await?;
         if source == AnswerSource::Aside
             && let Some((_, first)) = valid.denied.first()
         {
@@ -116,6 +100,35 @@ impl ActiveRun {
             self.apply(Event::Answered(answers, source)).await?;
         }
         Ok(valid.receipts)
+    }
+
+    /// Returns the receipts for answers that were all given before, or `None` if one of them is new.
+    pub async fn repeat(
+        &mut self,
+        answers: &[Answer],
+        address: Option<IpAddr>,
+    ) -> Result<Option<Vec<Receipt>>, AnswerError> {
+        let valid = self.validate(answers, address).await?;
+        let is_new = !valid.answers.calls.is_empty() || !valid.answers.elicitations.is_empty();
+        Ok(if is_new { None } else { Some(valid.receipts) })
+    }
+
+    async fn validate(
+        &mut self,
+        answers: &[Answer],
+        address: Option<IpAddr>,
+    ) -> Result<Validation, AnswerError> {
+        let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
+        let rejected = match self.run.validate(answers, &Context { address, ..context }) {
+            Ok(valid) => return Ok(valid),
+            Err(rejected) => rejected,
+        };
+        if let Rejected::Denied(event) = &rejected {
+            let (owner, run) = (self.record.owner.clone(), Some(self.run.id.clone()));
+            let audit = Change::Audit { owner, run, event: event.clone() };
+            self.record.commit(&self.services, vec![audit]).await?;
+        }
+        Err(rejected.into())
     }
 }
 

@@ -24,22 +24,17 @@ impl Handle for FindAnswered {
         }
         // This parks what waits for an answer.
         actor.activate().await?;
-        let mut receipts = Vec::with_capacity(answer.answers.len());
-        for answer in &answer.answers {
-            if let Chat::Active(active) = &mut actor.state
-                && active.run.find(&answer.of).is_some()
-            {
-                if active.is_pending(&answer.of) {
-                    return Ok(Answered::Pending(active.pin.clone()));
-                }
-            } else {
-                receipts.push(actor.repeat_answer(answer).await?);
-            }
-        }
-        // Nothing of the run is pending, so its calls can only repeat what they were answered, or refuse it.
+        let mut receipts = actor.repeat_settled(&answer.answers).await?;
         if let Chat::Active(active) = &mut actor.state {
             let live = active.own_answers(&answer.answers);
-            receipts.extend(active.answer(&live, AnswerSource::Aside, answer.address).await?);
+            match active.repeat(&live, answer.address).await? {
+                Some(repeated) => receipts.extend(repeated),
+                None => {
+                    // Another answer to these calls may be on its way, and may be refused.
+                    active.park_again(&answer.answers);
+                    return Ok(Answered::Pending(active.pin.clone()));
+                }
+            }
         }
         Ok(Answered::Repeated(receipts))
     }
@@ -246,12 +241,7 @@ impl ChatActor {
         active.record.verify_if_in_doubt(&self.services).await?;
         let live = active.own_answers(&batch.answers);
         // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
-        let mut receipts = Vec::with_capacity(batch.answers.len());
-        for answer in &batch.answers {
-            if self.active().is_none_or(|active| active.run.find(&answer.of).is_none()) {
-                receipts.push(self.repeat_answer(answer).await?);
-            }
-        }
+        let mut receipts = self.repeat_settled(&batch.answers).await?;
         let Chat::Active(active) = &mut self.state else { return Ok(None) };
         // An error besides an input that does not fit is the more important one.
         if active.needs_check(&live) {
@@ -263,6 +253,17 @@ impl ChatActor {
         }
         receipts.extend(active.answer(&live, AnswerSource::Aside, batch.address).await?);
         Ok(Some(receipts))
+    }
+
+    /// Returns the receipts for those answers that are to calls of runs that are over.
+    async fn repeat_settled(&mut self, answers: &[CallAnswer]) -> Result<Vec<Receipt>, AnswerError> {
+        let mut receipts = Vec::with_capacity(answers.len());
+        for answer in answers {
+            if self.active().is_none_or(|active| active.run.find(&answer.of).is_none()) {
+                receipts.push(self.repeat_answer(answer).await?);
+            }
+        }
+        Ok(receipts)
     }
 
     /// Returns the receipt for an answer to a call of a run that is over, if it is the answer that the call was given.

@@ -1,5 +1,6 @@
 //! Chats as their users see them, through the engine's public API: no HTTP, no SQL, no waiting (time is paused).
 
+mod answers;
 mod attempts;
 mod clocks;
 mod heartbeat;
