@@ -188,6 +188,11 @@ pub struct Approval {
 // === impl UiPart ===
 
 impl UiPart {
+    /// Creates a text that is complete.
+    pub(crate) fn text(text: &str) -> Self {
+        Self::Text { text: text.to_owned(), streaming: None, provider_metadata: None, extra: Map::new() }
+    }
+
     /// Returns the text of a text part, and `None` for other parts.
     pub fn as_text(&self) -> Option<&str> {
         match self {

@@ -1,6 +1,6 @@
 //! Reads `POST /api/chat`.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     BodyError, ChatBody, ClientOptions, Posted, PostedMessage, RequestError, ToolChoice, Trigger,
@@ -108,17 +108,13 @@ fn parts(fields: &Fields<'_>) -> Result<(&'static str, Vec<UiPart>), RequestErro
     let content = fields.value("content");
     match (fields.list("parts")?, content) {
         (Some([]), Some(content)) | (None, Some(content)) => match content {
-            Value::String(text) => Ok(("content", vec![text_part(text)])),
+            Value::String(text) => Ok(("content", vec![UiPart::text(text)])),
             Value::Array(items) => Ok(("content", read_parts(&fields.path("content"), items)?)),
             other => Err(wrong(&fields.path("content"), other, "a string or a list of parts")),
         },
         (Some(items), _) => Ok(("parts", read_parts(&fields.path("parts"), items)?)),
         (None, None) => Err(missing(&fields.path("parts"), "a list of parts (or `content` a string)")),
     }
-}
-
-pub(super) fn text_part(text: &str) -> UiPart {
-    UiPart::Text { text: text.to_owned(), streaming: None, provider_metadata: None, extra: Map::new() }
 }
 
 fn read_parts(path: &str, items: &[Value]) -> Result<Vec<UiPart>, RequestError> {

@@ -12,7 +12,7 @@ const ANY_IMAGE: &str = "image/*";
 /// The part that this one would be in the AI SDK's form.
 pub(super) fn part(fields: &Map<String, Value>) -> Option<UiPart> {
     match fields.get("type")?.as_str()? {
-        "input_text" => Some(super::chat::text_part(fields.get("text")?.as_str()?)),
+        "input_text" => Some(UiPart::text(fields.get("text")?.as_str()?)),
         "image_url" | "input_image" => image(fields.get("image_url")?),
         _ => None,
     }
