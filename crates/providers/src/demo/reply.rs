@@ -12,7 +12,7 @@ use super::{
     sample,
     tell::tell,
     wish::{ChartKind, Wish},
-    words::{Before, Words, words},
+    words::{Before, Words, note, words},
 };
 
 /// What a page posts so that there is a tool to ask for the location.
@@ -167,13 +167,6 @@ fn greeting(said: &str, tools: &[ModelTool], words: &dyn Words) -> String {
 
 fn find<'a>(name: &str, tools: &'a [ModelTool]) -> Option<&'a ModelTool> {
     tools.iter().find(|tool| tool.name.eq_ignore_ascii_case(name))
-}
-
-/// The note the demo proposes, before anybody edits it.
-pub(super) fn note(text: &str, words: &dyn Words) -> Value {
-    let text = if text.is_empty() { words.some_note() } else { text };
-    let title: String = text.split_whitespace().take(5).collect::<Vec<_>>().join(" ");
-    json!({"title": title, "body": text})
 }
 
 fn location_tool(tools: &[ModelTool]) -> Option<&ModelTool> {

@@ -4,9 +4,8 @@ use fermata_engine::model::ModelCall;
 use serde_json::{Map, Value};
 
 use super::{
-    reply::note,
     wish::Wish,
-    words::{Picked, Words},
+    words::{Picked, Words, note},
 };
 
 /// How much of a tool's result is repeated.

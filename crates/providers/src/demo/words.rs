@@ -105,6 +105,13 @@ pub(super) fn words(language: Language) -> &'static dyn Words {
     }
 }
 
+/// The note the demo proposes, before anybody edits it.
+pub(super) fn note(text: &str, words: &dyn Words) -> Value {
+    let text = if text.is_empty() { words.some_note() } else { text };
+    let title: String = text.split_whitespace().take(5).collect::<Vec<_>>().join(" ");
+    json!({"title": title, "body": text})
+}
+
 /// How many cups of each of three teas were sold from January to June. Made up, and the same in every language.
 const SOLD: [[i64; 6]; 3] =
     [[120, 135, 150, 170, 210, 240], [180, 175, 160, 140, 120, 105], [60, 72, 95, 130, 150, 165]];
