@@ -1,14 +1,13 @@
-//! The database that a store is kept in, its connections and its transactions.
+//! The database that a store is kept in.
 //!
 //! PostgreSQL undoes one of two transactions that are in each other's way. The work that is handed in is then done again from its
 //! beginning, so it may be done several times.
 
 use fermata_engine::store::StoreError;
-use sqlx::{Postgres, Sqlite, pool::PoolConnection};
 
 use crate::{
-    connection::Connection,
-    error::{Fault, failed},
+    connection::{PooledConnection, Transaction},
+    error::Fault,
     postgres::{self, PostgresDatabase},
     sqlite::SqliteDatabase,
 };
@@ -18,18 +17,6 @@ use crate::{
 pub enum Backend {
     Sqlite(SqliteDatabase),
     Postgres(PostgresDatabase),
-}
-
-/// A connection that goes back to its pool when it is dropped.
-pub enum PooledConnection {
-    Sqlite(PoolConnection<Sqlite>),
-    Postgres(PoolConnection<Postgres>),
-}
-
-/// A transaction, which the database undoes if it is dropped before it is committed.
-pub enum Transaction {
-    Sqlite(sqlx::Transaction<'static, Sqlite>),
-    Postgres(sqlx::Transaction<'static, Postgres>),
 }
 
 // === impl Backend ===
@@ -89,50 +76,6 @@ impl Backend {
         match self {
             Self::Sqlite(database) => database.close().await,
             Self::Postgres(database) => database.close().await,
-        }
-    }
-}
-
-// === impl PooledConnection ===
-
-impl PooledConnection {
-    pub fn get(&mut self) -> Connection<'_> {
-        match self {
-            Self::Sqlite(connection) => Connection::Sqlite(connection),
-            Self::Postgres(connection) => Connection::Postgres(connection),
-        }
-    }
-}
-
-// === impl Transaction ===
-
-impl Transaction {
-    pub fn get(&mut self) -> Connection<'_> {
-        match self {
-            Self::Sqlite(transaction) => Connection::Sqlite(transaction),
-            Self::Postgres(transaction) => Connection::Postgres(transaction),
-        }
-    }
-
-    pub async fn commit(self) -> Result<(), Fault> {
-        match self {
-            Self::Sqlite(transaction) => transaction.commit().await.map_err(failed),
-            Self::Postgres(transaction) => transaction.commit().await.map_err(failed),
-        }
-    }
-
-    /// Commits like [`Transaction::commit`]. If PostgreSQL does not answer, the error is [`StoreError::Unclear`], because it may have heard
-    /// the request.
-    pub async fn commit_or_unclear(self) -> Result<(), Fault> {
-        let is_remote = match self {
-            Self::Sqlite(_) => false,
-            Self::Postgres(_) => true,
-        };
-        match self.commit().await {
-            Err(Fault::Store(StoreError::Unavailable(text))) if is_remote => {
-                Err(StoreError::Unclear(text).into())
-            }
-            other => other,
         }
     }
 }

@@ -1,11 +1,13 @@
-//! A connection to either database, and the queries that run on it.
+//! A connection to either database, its transactions, and the queries that run on it.
 //!
 //! A query is sqlx's own, of the database to which the connection leads. A value can be bound and a row can be read only if both
 //! drivers know its type, so the compiler checks each query for both databases, and a value may be written differently in each of them, as
 //! [`Text`](crate::text::Text) is.
 
+use fermata_engine::store::StoreError;
 use sqlx::{
     Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
+    pool::PoolConnection,
     postgres::{PgArguments, PgRow},
     query::Query as SqlxQuery,
     sqlite::{SqliteArguments, SqliteRow},
@@ -17,6 +19,18 @@ use crate::error::{Fault, failed};
 pub enum Connection<'a> {
     Sqlite(&'a mut SqliteConnection),
     Postgres(&'a mut PgConnection),
+}
+
+/// A connection that goes back to its pool when it is dropped.
+pub enum PooledConnection {
+    Sqlite(PoolConnection<Sqlite>),
+    Postgres(PoolConnection<Postgres>),
+}
+
+/// A transaction, which the database undoes if it is dropped before it is committed.
+pub enum Transaction {
+    Sqlite(sqlx::Transaction<'static, Sqlite>),
+    Postgres(sqlx::Transaction<'static, Postgres>),
 }
 
 /// A query whose values are being bound.
@@ -48,6 +62,50 @@ impl Connection<'_> {
         match self {
             Self::Sqlite(connection) => Query::Sqlite(connection, sqlx::query(sql)),
             Self::Postgres(connection) => Query::Postgres(connection, sqlx::query(sql)),
+        }
+    }
+}
+
+// === impl PooledConnection ===
+
+impl PooledConnection {
+    pub fn get(&mut self) -> Connection<'_> {
+        match self {
+            Self::Sqlite(connection) => Connection::Sqlite(connection),
+            Self::Postgres(connection) => Connection::Postgres(connection),
+        }
+    }
+}
+
+// === impl Transaction ===
+
+impl Transaction {
+    pub fn get(&mut self) -> Connection<'_> {
+        match self {
+            Self::Sqlite(transaction) => Connection::Sqlite(transaction),
+            Self::Postgres(transaction) => Connection::Postgres(transaction),
+        }
+    }
+
+    pub async fn commit(self) -> Result<(), Fault> {
+        match self {
+            Self::Sqlite(transaction) => transaction.commit().await.map_err(failed),
+            Self::Postgres(transaction) => transaction.commit().await.map_err(failed),
+        }
+    }
+
+    /// Commits like [`Transaction::commit`]. If PostgreSQL does not answer, the error is [`StoreError::Unclear`], because it may have heard
+    /// the request.
+    pub async fn commit_or_unclear(self) -> Result<(), Fault> {
+        let is_remote = match self {
+            Self::Sqlite(_) => false,
+            Self::Postgres(_) => true,
+        };
+        match self.commit().await {
+            Err(Fault::Store(StoreError::Unavailable(text))) if is_remote => {
+                Err(StoreError::Unclear(text).into())
+            }
+            other => other,
         }
     }
 }

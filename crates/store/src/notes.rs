@@ -6,25 +6,15 @@ use fermata_engine::store::{StoreError, page::whole_microseconds};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 
-use crate::{backend::Backend, queries::notes};
+use crate::{
+    backend::Backend,
+    queries::notes::{self, Note},
+};
 
 /// The notes of all owners; each sees only their own.
 #[derive(Clone)]
 pub struct Notes {
     backend: Backend,
-}
-
-/// A note.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Note {
-    /// The id, which is unique among the owner's notes.
-    pub id: String,
-    /// The title.
-    pub title: String,
-    /// The text.
-    pub body: String,
-    /// The time at which the note was written.
-    pub created_at: Timestamp,
 }
 
 /// The reason for which a note is not written.

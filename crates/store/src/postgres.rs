@@ -12,7 +12,7 @@ use sqlx::{PgPool, Postgres, Transaction};
 
 use crate::{
     OpenError, OpenOptions,
-    backend::PooledConnection,
+    connection::PooledConnection,
     error::{Fault, failed},
 };
 use sessions::Sessions;
@@ -83,6 +83,11 @@ impl PostgresDatabase {
     pub async fn end_session(&self, instance: &InstanceId) {
         self.sessions.end(instance).await;
     }
+}
+
+/// True if the URL names a PostgreSQL database.
+pub fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres:") || url.starts_with("postgresql:")
 }
 
 /// Does the work, and does it again if the database has undone it because of another transaction.

@@ -3,17 +3,22 @@
 //! Two versions of the program may share a database while one replaces the other, so a migration that this version does not know is no
 //! fault by itself. The table `schema_floor` says which migration a program has to know.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
-
-use crate::database::Migrated;
 
 /// The table in which sqlx notes the migrations that were applied.
 const APPLIED: &str = "_sqlx_migrations";
 
 /// Finds the oldest migration that a program has to know.
 pub const FLOOR: &str = "select migration from schema_floor";
+
+/// The migrations that were applied to bring a database up to date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// The number and the name of each migration that was applied, in order; empty if none was missing.
+    pub applied: Vec<String>,
+}
 
 /// A connection to a database that is migrated.
 pub trait Schema: Migrate + Send + Sized {
@@ -99,6 +104,17 @@ fn migrator(ours: &'static Migrator) -> Migrator {
         ignore_missing: true,
         locking: false,
         ..Migrator::DEFAULT
+    }
+}
+
+// === impl Migrated ===
+
+impl fmt::Display for Migrated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.applied.is_empty() {
+            return f.write_str("the database is up to date; there was nothing to do");
+        }
+        write!(f, "applied {}", self.applied.join(", "))
     }
 }
 

@@ -16,9 +16,9 @@ use jiff::Timestamp;
 
 use crate::{
     Notes, OpenError, OpenOptions,
-    backend::{Backend, PooledConnection},
-    database::is_postgres,
-    postgres::PostgresDatabase,
+    backend::Backend,
+    connection::PooledConnection,
+    postgres::{PostgresDatabase, is_postgres},
     queries::{
         audit, calls, changes, chats, clock_marks, cluster_keys, instances, locks, messages, owners, runs,
     },

@@ -1,14 +1,27 @@
 //! Notes as rows.
 
 use fermata_tools::Owner;
+use jiff::Timestamp;
 
 use crate::{
-    Note,
     column::{count, json, read_time, time},
     connection::Connection,
     error::Fault,
     text::{Text, text},
 };
+
+/// A note.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Note {
+    /// The id, which is unique among the owner's notes.
+    pub id: String,
+    /// The title.
+    pub title: String,
+    /// The text.
+    pub body: String,
+    /// The time at which the note was written.
+    pub created_at: Timestamp,
+}
 
 const SEARCH_IN_SQLITE: &str = "select id, title, body, created_at from notes
      where owner = $1
