@@ -1,6 +1,6 @@
 //! A tool call, from the model's request to its outcome, and the validation of answers to it.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use fermata_protocol::{AnswerKind, ApprovalId, ElicitAction, ElicitationId, ToolCallId};
 use jiff::Timestamp;
@@ -9,14 +9,9 @@ use serde_json::Value;
 
 pub use state::{CallState, Cancelled, StateName, Transition};
 
-use crate::{Decision, PolicyDecision, ResourceKey};
+use crate::{Decision, Owner, PolicyDecision, ResourceKey};
 
 mod state;
-
-/// The name of the user that a chat, its runs and its notes belong to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Owner(Box<str>);
 
 /// The kind of party that runs a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,31 +154,6 @@ impl RunBy {
             Self::Mcp => "mcp",
             Self::Browser => "browser",
         }
-    }
-}
-
-// === impl Owner ===
-
-impl Owner {
-    /// Creates an owner from a user name.
-    pub fn new(name: impl Into<Box<str>>) -> Self {
-        Self(name.into())
-    }
-
-    /// Returns the owner that all chats belong to on a server without authentication.
-    pub fn anyone() -> Self {
-        Self::new("anyone")
-    }
-
-    /// Returns the user name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -17,9 +17,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use crate::{
-    InputError,
+    registered_tool::RegisteredTool,
     schema::{self, Meter, Metered, MeteredJson, Prices, SchemaFault, Weight},
-    toolbox::RegisteredTool,
 };
 
 /// The limit on the steps of checks that are made at once; they take about a millisecond.
@@ -66,6 +65,11 @@ pub struct Check {
 /// The schema of an input that a person has edited, or of the content with which a person answers a question. Cheap to clone.
 #[derive(Clone)]
 pub struct AnswerSchema(Schema);
+
+/// A description of how an input violates its schema, for the model and the person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InputError(pub String);
 
 #[derive(Clone)]
 enum Schema {

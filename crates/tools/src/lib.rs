@@ -8,14 +8,17 @@ mod call;
 mod checker;
 mod confirmation;
 mod context;
+mod decision;
 mod execution;
 mod failure;
 mod field;
 mod lock_queue;
 mod matcher;
+mod owner;
 mod pattern;
 mod pending_calls;
 mod policy;
+mod registered_tool;
 mod resource;
 mod schema;
 mod tool;
@@ -23,22 +26,21 @@ mod toolbox;
 
 pub use audit::{AuditAction, AuditEvent, input_hash};
 pub use call::{
-    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, ElicitationRecord, Owner, Receipt,
-    Refusal, RunBy, StateName, Transition, ValidAnswer,
+    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, ElicitationRecord, Receipt, Refusal,
+    RunBy, StateName, Transition, ValidAnswer,
 };
-pub use checker::{AnswerSchema, Check, Checker};
+pub use checker::{AnswerSchema, Check, Checker, InputError};
 pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
 pub use context::{CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
+pub use decision::{Decision, DecisionSource, PolicyDecision};
 pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError};
 pub use lock_queue::{Guard, LockQueue, Waiter};
 pub use matcher::{Decimal, Folder, HostName, HostPattern, Matcher, Side, TextRegex};
+pub use owner::Owner;
 pub use pattern::Pattern;
 pub use pending_calls::{PendingCall, PendingCalls};
-pub use policy::{
-    ApprovalMode, ChainMode, Condition, Decision, DecisionSource, DefaultPolicy, GateMode, Policy,
-    PolicyDecision, Rule, RulePolicy,
-};
+pub use policy::{ApprovalMode, ChainMode, Condition, DefaultPolicy, GateMode, Policy, Rule, RulePolicy};
 pub use resource::{NamedBy, Resource, ResourceKey, ResourcePart};
 pub use tool::{Tool, ToolSettings, ToolSpec, TypedTool, typed};
-pub use toolbox::{InputError, PostedLimits, ToolRef, Toolbox, ToolboxError};
+pub use toolbox::{PostedLimits, ToolRef, Toolbox, ToolboxError};

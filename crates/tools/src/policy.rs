@@ -5,49 +5,9 @@ use serde_json::Value;
 
 pub use rules::{Condition, Rule, RulePolicy};
 
-use crate::{Owner, ToolSpec};
+use crate::{DecisionSource, Owner, PolicyDecision, ToolSpec};
 
 mod rules;
-
-/// The outcome of a policy for a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Decision {
-    /// The call runs without approval.
-    Allow,
-    /// The call needs a person's approval.
-    Ask,
-    /// The call never runs.
-    Deny,
-}
-
-/// A policy's decision about a call, with its reason and its source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolicyDecision {
-    /// The outcome.
-    pub decision: Decision,
-    /// The reason, as a text for the model and the person.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub reason: Option<String>,
-    /// The part of the policy that decided.
-    pub by: DecisionSource,
-}
-
-/// The part of a policy that decided about a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DecisionSource {
-    /// The tool's own default.
-    Default,
-    /// A rule, by its number, counted from 1.
-    Rule(usize),
-    /// The approval mode `auto`, which allows what would need approval.
-    Auto,
-    /// The setting `chain = "ask"`, because the model had seen a tool's result in this turn.
-    Chain,
-    /// A person's earlier "always" in the chat.
-    Always,
-}
 
 /// The condition under which the calls of a step may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,16 +1,14 @@
 //! The tools of a run, by name.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fermata_protocol::PostedTool;
 use serde_json::Value;
 
 use crate::{
-    AnswerSchema, Check, Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec,
-    schema::{self, SchemaFault, Weight},
+    AnswerSchema, Check, ErrorType, InputError, Tool, ToolError, ToolSpec,
+    registered_tool::RegisteredTool,
+    schema::{self, SchemaFault},
 };
 
 /// The limit on the description of a browser's tool, in bytes.
@@ -25,16 +23,6 @@ const MOST_SUBSCHEMAS: u64 = 100_000;
 pub struct Toolbox {
     server: Arc<BTreeMap<String, Arc<RegisteredTool>>>,
     browser: Arc<BTreeMap<String, Arc<RegisteredTool>>>,
-}
-
-/// A tool with what was derived from its schema.
-pub(crate) struct RegisteredTool {
-    pub spec: ToolSpec,
-    /// The implementation; `None` for a browser's tool.
-    pub tool: Option<Arc<dyn Tool>>,
-    /// The key of the tool's validator in the cache of [`crate::Checker`].
-    pub key: OnceLock<[u8; 32]>,
-    weight: OnceLock<Result<Weight, SchemaFault>>,
 }
 
 /// The limits on all tools of one post together.
@@ -58,11 +46,6 @@ struct PostedCost {
 /// A tool in a [`Toolbox`].
 #[derive(Clone, Copy)]
 pub struct ToolRef<'a>(pub(crate) &'a Arc<RegisteredTool>);
-
-/// A description of how an input violates its schema, for the model and the person.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InputError(pub String);
 
 /// The reason why a tool cannot be added to a [`Toolbox`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +88,7 @@ impl Toolbox {
                 continue;
             }
             let registered = RegisteredTool::new(spec, Some(tool));
-            match registered.check() {
+            match check(&registered) {
                 Ok(()) => _ = server.insert(registered.spec.name.clone(), Arc::new(registered)),
                 Err(error) => errors.push(error),
             }
@@ -136,7 +119,7 @@ impl Toolbox {
                 return Err(ToolboxError::NameTaken(tool.name.clone()));
             }
             let registered = RegisteredTool::of_browser(tool);
-            registered.check()?;
+            check(&registered)?;
             cost.add(&registered, limits)?;
             if let Some(earlier) = browser.insert(tool.name.clone(), Arc::new(registered)) {
                 return Err(ToolboxError::NameTaken(earlier.spec.name.clone()));
@@ -213,49 +196,22 @@ impl<'a> ToolRef<'a> {
     }
 }
 
-// === impl RegisteredTool ===
-
-impl RegisteredTool {
-    fn new(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Self {
-        Self { spec, tool, key: OnceLock::new(), weight: OnceLock::new() }
+/// Checks the name and the schema of a tool.
+fn check(tool: &RegisteredTool) -> Result<(), ToolboxError> {
+    let spec = &tool.spec;
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(is_allowed) {
+        return Err(ToolboxError::BadName(spec.name.clone()));
     }
-
-    fn of_browser(tool: &PostedTool) -> Self {
-        let spec = ToolSpec {
-            name: tool.name.clone(),
-            description: tool.description.clone().unwrap_or_default(),
-            input_schema: tool.input_schema.clone(),
-            run_by: RunBy::Browser,
-            server: None,
-            policy: Decision::Allow,
-            resource: None,
-            timeout: None,
-            repeatable: false,
-        };
-        Self::new(spec, None)
+    if spec.input_schema.get("type") != Some(&Value::from("object")) {
+        let reason = "it must have \"type\": \"object\"".into();
+        return Err(ToolboxError::BadSchema { name: spec.name.clone(), reason });
     }
-
-    /// Returns the cost of the schema, which is determined once.
-    pub fn weight(&self) -> &Result<Weight, SchemaFault> {
-        self.weight.get_or_init(|| schema::weigh(&self.spec.input_schema))
-    }
-
-    fn check(&self) -> Result<(), ToolboxError> {
-        let spec = &self.spec;
-        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(is_allowed) {
-            return Err(ToolboxError::BadName(spec.name.clone()));
-        }
-        if spec.input_schema.get("type") != Some(&Value::from("object")) {
-            let reason = "it must have \"type\": \"object\"".into();
-            return Err(ToolboxError::BadSchema { name: spec.name.clone(), reason });
-        }
-        match self.weight() {
-            Ok(_) => Ok(()),
-            Err(SchemaFault::Dialect(_)) if self.tool.is_some() => Ok(()),
-            Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
-                Err(ToolboxError::BadSchema { name: spec.name.clone(), reason: reason.clone() })
-            }
+    match tool.weight() {
+        Ok(_) => Ok(()),
+        Err(SchemaFault::Dialect(_)) if tool.tool.is_some() => Ok(()),
+        Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
+            Err(ToolboxError::BadSchema { name: spec.name.clone(), reason: reason.clone() })
         }
     }
 }

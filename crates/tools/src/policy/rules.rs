@@ -4,8 +4,10 @@
 
 use serde_json::Value;
 
-use super::{ApprovalMode, Decision, DecisionSource, DefaultPolicy, Policy, PolicyDecision};
-use crate::{Matcher, Owner, Pattern, RunBy, Side, ToolSpec, field};
+use super::{ApprovalMode, DefaultPolicy, Policy};
+use crate::{
+    Decision, DecisionSource, Matcher, Owner, Pattern, PolicyDecision, RunBy, Side, ToolSpec, field,
+};
 
 /// A rule. It applies to the calls that meet all of its conditions; every call meets a condition that is `None`.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,48 @@
+//! A tool with what was derived from its schema.
+
+use std::sync::{Arc, OnceLock};
+
+use fermata_protocol::PostedTool;
+
+use crate::{
+    Decision, RunBy, Tool, ToolSpec,
+    schema::{self, SchemaFault, Weight},
+};
+
+/// A tool with what was derived from its schema.
+pub(crate) struct RegisteredTool {
+    pub spec: ToolSpec,
+    /// The implementation; `None` for a browser's tool.
+    pub tool: Option<Arc<dyn Tool>>,
+    /// The key of the tool's validator in the cache of [`crate::Checker`].
+    pub key: OnceLock<[u8; 32]>,
+    weight: OnceLock<Result<Weight, SchemaFault>>,
+}
+
+// === impl RegisteredTool ===
+
+impl RegisteredTool {
+    pub fn new(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Self {
+        Self { spec, tool, key: OnceLock::new(), weight: OnceLock::new() }
+    }
+
+    pub fn of_browser(tool: &PostedTool) -> Self {
+        let spec = ToolSpec {
+            name: tool.name.clone(),
+            description: tool.description.clone().unwrap_or_default(),
+            input_schema: tool.input_schema.clone(),
+            run_by: RunBy::Browser,
+            server: None,
+            policy: Decision::Allow,
+            resource: None,
+            timeout: None,
+            repeatable: false,
+        };
+        Self::new(spec, None)
+    }
+
+    /// Returns the cost of the schema, which is determined once.
+    pub fn weight(&self) -> &Result<Weight, SchemaFault> {
+        self.weight.get_or_init(|| schema::weigh(&self.spec.input_schema))
+    }
+}
