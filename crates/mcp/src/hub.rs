@@ -14,8 +14,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::ServerConfig,
     names::assign_names,
-    server::{Server, Servers, State},
-    supervisor::{ConfiguredConnector, Connector, Publish, Supervisor},
+    server::Server,
+    servers::Servers,
+    session::State,
+    sessions::Sessions,
+    supervisor::{ConfiguredConnector, Connector, Publish},
     tool::McpTool,
 };
 
@@ -49,7 +52,7 @@ struct HubState {
 
 struct RunningServer {
     config: ServerConfig,
-    server: Arc<Server>,
+    sessions: Arc<Sessions>,
     stop: CancellationToken,
     /// Cancelled when the server has ended.
     ended: CancellationToken,
@@ -114,18 +117,19 @@ impl Hub {
         let mut starting = Vec::new();
         for (name, config) in servers {
             let connector = connector(&name, &config);
-            let server = Arc::new(Server::new(name.clone(), &config, connector));
-            let running = RunningServer::new(config, server.clone());
+            let server = Arc::new(Server::new(name.clone(), &config));
+            let sessions = Arc::new(Sessions::new(server, connector));
+            let running = RunningServer::new(config, sessions.clone());
             let predecessor_ended = leaving.get(&name).map(|leaving| leaving.ended.clone());
-            starting.push((server, running.stop.clone(), running.ended.clone(), predecessor_ended));
+            starting.push((sessions, running.stop.clone(), running.ended.clone(), predecessor_ended));
             state.servers.insert(name, running);
         }
         // This comes before the supervisors start and the old servers end: a server may list its tools immediately, and a call
         // that waits for a server that ends looks for its successor.
         self.catalog.set_servers(state.servers());
-        for (server, stop, ended, predecessor_ended) in starting {
-            let publish = Some(self.catalog.publish());
-            let supervisor = Supervisor::new(server.clone(), server.shared.clone(), publish, stop.clone());
+        for (sessions, stop, ended, predecessor_ended) in starting {
+            let supervisor =
+                sessions.supervisor(sessions.shared.clone(), Some(self.catalog.publish()), stop.clone());
             let ended = ended.drop_guard();
             state.supervisors.spawn(async move {
                 let _ended = ended;
@@ -135,7 +139,7 @@ impl Hub {
                 }
                 tokio::join!(supervisor.run(), async {
                     stop.cancelled().await;
-                    server.sessions.close().await;
+                    sessions.close().await;
                 });
             });
         }
@@ -149,8 +153,8 @@ impl Hub {
     pub async fn ready(&self, at_most: Duration) -> bool {
         let servers = self.state().servers();
         let all_started = async {
-            for server in servers.values() {
-                server.shared.wait_until_started().await;
+            for sessions in servers.values() {
+                sessions.shared.wait_until_started().await;
             }
         };
         timeout(at_most, all_started).await.is_ok()
@@ -181,8 +185,8 @@ impl Drop for Hub {
         // would wait for ever.
         self.catalog.servers.replace(BTreeMap::new());
         for running in self.state().servers.values() {
-            running.server.shared.set_state(State::Ended);
-            running.server.sessions.abort();
+            running.sessions.shared.set_state(State::Ended);
+            running.sessions.abort();
         }
     }
 }
@@ -190,16 +194,16 @@ impl Drop for Hub {
 // === impl HubState ===
 
 impl HubState {
-    fn servers(&self) -> BTreeMap<String, Arc<Server>> {
-        self.servers.iter().map(|(name, running)| (name.clone(), running.server.clone())).collect()
+    fn servers(&self) -> BTreeMap<String, Arc<Sessions>> {
+        self.servers.iter().map(|(name, running)| (name.clone(), running.sessions.clone())).collect()
     }
 }
 
 // === impl RunningServer ===
 
 impl RunningServer {
-    fn new(config: ServerConfig, server: Arc<Server>) -> Self {
-        Self { config, server, stop: CancellationToken::new(), ended: CancellationToken::new() }
+    fn new(config: ServerConfig, sessions: Arc<Sessions>) -> Self {
+        Self { config, sessions, stop: CancellationToken::new(), ended: CancellationToken::new() }
     }
 }
 
@@ -230,7 +234,7 @@ impl ToolCatalog {
     }
 
     /// Replaces the servers. The tools that are listed under their names stay.
-    fn set_servers(&self, servers: BTreeMap<String, Arc<Server>>) {
+    fn set_servers(&self, servers: BTreeMap<String, Arc<Sessions>>) {
         let mut lists = self.lists();
         let mut has_changed = false;
         lists.retain(|name, tools| {
@@ -240,8 +244,8 @@ impl ToolCatalog {
         });
         // The policies of listed tools change if their annotations are now trusted, or are no longer trusted.
         for name in lists.keys() {
-            let trust_before = self.servers.get(name).map(|server| server.trusts_annotations);
-            let trust_now = servers.get(name).map(|server| server.trusts_annotations);
+            let trust_before = self.servers.get(name).map(|sessions| sessions.server.trusts_annotations);
+            let trust_now = servers.get(name).map(|sessions| sessions.server.trusts_annotations);
             has_changed |= trust_before != trust_now;
         }
         self.servers.replace(servers);

@@ -20,6 +20,8 @@ mod listing;
 mod names;
 mod program;
 mod server;
+mod servers;
+mod session;
 mod sessions;
 mod supervisor;
 mod tool;

@@ -1,4 +1,4 @@
-//! The sessions of a server that serve one chat or one owner. They are started when a call needs them and ended when they are
+//! The sessions of a server. Those that serve one chat or one owner are started when a call needs them and ended when they are
 //! not used for some time.
 //!
 //! A server that is a program has one process per session. This module does not decide which calls need such a session.
@@ -13,8 +13,7 @@ use std::{
     time::Duration,
 };
 
-use fermata_protocol::ChatId;
-use fermata_tools::{CallContext, Owner};
+use fermata_tools::CallContext;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -23,24 +22,19 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    server::{Server, Session, State},
-    supervisor::Supervisor,
+    server::{Scope, Server},
+    session::{Connection, Session, State},
+    supervisor::{Connector, Publish, Supervisor},
 };
 
-/// The calls that a session serves.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Scope {
-    /// The calls of all owners.
-    Shared,
-    /// The calls of one owner.
-    Owner(String),
-    /// The calls of one chat. The first field is its owner.
-    Chat(String, ChatId),
-}
-
-/// The sessions of one server, except for the shared one.
-#[derive(Default)]
+/// The sessions of one server.
 pub(crate) struct Sessions {
+    pub(crate) server: Arc<Server>,
+    /// Opens connections to the server.
+    connector: Arc<dyn Connector>,
+    /// The session that lists the tools. It also serves the calls that need no session of their chat or owner.
+    pub(crate) shared: Arc<Session>,
+    /// The sessions that serve one chat or one owner.
     table: Mutex<SessionTable>,
     /// Notifies when a session has ended or a call no longer uses one.
     freed: Notify,
@@ -65,56 +59,77 @@ struct ScopedSession {
     unused_since: Mutex<Instant>,
 }
 
-/// The use of a session by one call. It ends when this is dropped.
-pub(crate) struct SessionGuard {
-    server: Arc<Server>,
-    scoped: Arc<ScopedSession>,
+/// The session over which a call is made.
+pub(crate) struct AcquiredSession {
+    pub(crate) scope: Scope,
+    pub(crate) connection: Connection,
+    /// Keeps the session open while the call uses it. The shared session needs no guard.
+    _guard: Option<SessionGuard>,
 }
 
-// === impl Scope ===
-
-impl Scope {
-    pub(crate) fn of_chat(context: &CallContext) -> Self {
-        Self::Chat(context.owner.as_str().to_owned(), context.chat.clone())
-    }
-
-    pub(crate) fn of_owner(owner: &Owner) -> Self {
-        Self::Owner(owner.as_str().to_owned())
-    }
+/// The use of a session by one call. It ends when this is dropped.
+pub(crate) struct SessionGuard {
+    sessions: Arc<Sessions>,
+    scoped: Arc<ScopedSession>,
 }
 
 // === impl Sessions ===
 
 impl Sessions {
+    pub(crate) fn new(server: Arc<Server>, connector: Arc<dyn Connector>) -> Self {
+        Self { server, connector, shared: Arc::default(), table: Mutex::default(), freed: Notify::new() }
+    }
+
+    /// Returns the supervisor that keeps a session connected. It has not started yet.
+    pub(crate) fn supervisor(
+        &self,
+        session: Arc<Session>,
+        publish: Option<Publish>,
+        stop: CancellationToken,
+    ) -> Supervisor {
+        Supervisor::new(self.server.clone(), self.connector.clone(), session, publish, stop)
+    }
+
+    /// Waits until a session for the call is connected, without a time limit. Returns `None` if the server ends.
+    pub(crate) async fn acquire_session(self: &Arc<Self>, context: &CallContext) -> Option<AcquiredSession> {
+        let scope = self.server.scope(context);
+        let guard = match scope {
+            Scope::Shared => None,
+            Scope::Owner(_) | Scope::Chat(..) => Some(self.acquire(&scope, context).await?),
+        };
+        let session = match &guard {
+            Some(guard) => guard.session(),
+            None => &self.shared,
+        };
+        let _waiting = context.waits_for(format!("the MCP server {} was not connected", self.server.name));
+        let connection = session.connection().await?;
+        Some(AcquiredSession { scope, connection, _guard: guard })
+    }
+
     /// Returns the session for this scope. If there is none, this waits until there is room for it and starts it. Returns `None`
     /// after [`Sessions::close`].
-    pub(crate) async fn acquire(
-        server: &Arc<Server>,
-        scope: &Scope,
-        context: &CallContext,
-    ) -> Option<SessionGuard> {
-        let sessions = &server.sessions;
+    async fn acquire(self: &Arc<Self>, scope: &Scope, context: &CallContext) -> Option<SessionGuard> {
         let mut waiting = None;
         loop {
-            let freed = sessions.freed.notified();
+            let freed = self.freed.notified();
             tokio::pin!(freed);
             // Sessions that are freed after this point are noticed.
             freed.as_mut().enable();
             {
-                let mut table = sessions.table();
+                let mut table = self.table();
                 if table.closed {
                     return None;
                 }
-                if let Some(scoped) = table.find_or_start(server, scope) {
+                if let Some(scoped) = table.find_or_start(self, scope) {
                     scoped.uses.send_modify(|uses| *uses += 1);
-                    return Some(SessionGuard { server: server.clone(), scoped });
+                    return Some(SessionGuard { sessions: self.clone(), scoped });
                 }
                 table.make_room();
             }
             if waiting.is_none() {
                 waiting = Some(context.waits_for(format!(
                     "all {} processes of the MCP server {} (max_processes) were in use by other chats",
-                    server.max_processes, server.name
+                    self.server.max_processes, self.server.name
                 )));
             }
             freed.await;
@@ -172,11 +187,11 @@ impl Sessions {
 
 impl SessionTable {
     /// Returns the session for this scope, and starts it if there is none. Returns `None` if there is no room for it.
-    fn find_or_start(&mut self, server: &Arc<Server>, scope: &Scope) -> Option<Arc<ScopedSession>> {
+    fn find_or_start(&mut self, sessions: &Arc<Sessions>, scope: &Scope) -> Option<Arc<ScopedSession>> {
         if let Some(scoped) = self.sessions.get(scope) {
             return Some(scoped.clone());
         }
-        if self.sessions.len() + self.ending >= server.max_processes {
+        if self.sessions.len() + self.ending >= sessions.server.max_processes {
             return None;
         }
         let scoped = Arc::new(ScopedSession {
@@ -187,8 +202,12 @@ impl SessionTable {
         });
         self.sessions.insert(scope.clone(), scoped.clone());
         while self.tasks.try_join_next().is_some() {}
-        self.tasks.spawn(run_session(server.clone(), scope.clone(), scoped.clone()));
-        tracing::debug!(server = server.name, ?scope, "another session with an MCP server is started");
+        self.tasks.spawn(run_session(sessions.clone(), scope.clone(), scoped.clone()));
+        tracing::debug!(
+            server = sessions.server.name,
+            ?scope,
+            "another session with an MCP server is started"
+        );
         Some(scoped)
     }
 
@@ -213,21 +232,21 @@ impl SessionTable {
 }
 
 /// Runs a session until it is ended or has not been used for the idle timeout.
-async fn run_session(server: Arc<Server>, scope: Scope, scoped: Arc<ScopedSession>) {
-    let supervisor = Supervisor::new(server.clone(), scoped.session.clone(), None, scoped.stop.clone());
+async fn run_session(sessions: Arc<Sessions>, scope: Scope, scoped: Arc<ScopedSession>) {
+    let supervisor = sessions.supervisor(scoped.session.clone(), None, scoped.stop.clone());
     let end_when_idle = async {
         loop {
             tokio::select! {
                 () = scoped.stop.cancelled() => break,
-                () = scoped.wait_until_unused_for(server.idle_timeout) => {}
+                () = scoped.wait_until_unused_for(sessions.server.idle_timeout) => {}
             }
-            if server.sessions.retire_if_unused(&scope, &scoped) {
+            if sessions.retire_if_unused(&scope, &scoped) {
                 break;
             }
         }
     };
     tokio::join!(supervisor.run(), end_when_idle);
-    server.sessions.session_ended();
+    sessions.session_ended();
 }
 
 // === impl ScopedSession ===
@@ -266,6 +285,6 @@ impl Drop for SessionGuard {
     fn drop(&mut self) {
         *self.scoped.unused_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.scoped.uses.send_modify(|uses| *uses -= 1);
-        self.server.sessions.freed.notify_waiters();
+        self.sessions.freed.notify_waiters();
     }
 }

@@ -24,7 +24,8 @@ use crate::{
     link::{Link, MonitoredTransport},
     listing::list_tools,
     program::{Pipes, Program, log_stderr},
-    server::{Connection, Server, Session, State},
+    server::Server,
+    session::{Connection, Session, State},
 };
 
 /// The pause before the first attempt to reconnect. Each further pause is twice as long.
@@ -64,6 +65,7 @@ pub(crate) type Publish = Arc<dyn Fn(&Arc<Server>, Vec<Tool>) + Send + Sync>;
 /// Keeps one session with a server connected.
 pub(crate) struct Supervisor {
     server: Arc<Server>,
+    connector: Arc<dyn Connector>,
     session: Arc<Session>,
     /// Receives the tools that the session lists. Only the shared session of a server publishes its tools.
     publish: Option<Publish>,
@@ -77,11 +79,12 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     pub(crate) fn new(
         server: Arc<Server>,
+        connector: Arc<dyn Connector>,
         session: Arc<Session>,
         publish: Option<Publish>,
         stop: CancellationToken,
     ) -> Self {
-        Self { server, session, publish, stop, last_warning: None }
+        Self { server, connector, session, publish, stop, last_warning: None }
     }
 
     /// Keeps the session connected until the `stop` token is cancelled.
@@ -134,7 +137,7 @@ impl Supervisor {
 
     async fn start(&self, link: &Link) -> Result<LiveConnection, ConnectError> {
         let client = Client::new(self.server.clone(), link.clone());
-        let live = self.server.connector.connect(client, link).await?;
+        let live = self.connector.connect(client, link).await?;
         self.refresh_tools(&live, link).await?;
         Ok(live)
     }

@@ -19,7 +19,10 @@ use tokio::task::unconstrained;
 use crate::{
     calls::OpenCallGuard,
     failure::{CallFailure, call_failure, connection_lost, invalid_response, response_too_large},
-    server::{AcquiredSession, Connection, Server, Servers},
+    server::Server,
+    servers::Servers,
+    session::Connection,
+    sessions::AcquiredSession,
 };
 
 /// The length to which the text of a failed tool is cut, in characters.
@@ -51,7 +54,7 @@ impl McpTool {
         name: String,
         listed: &rmcp::model::Tool,
     ) -> Self {
-        let is_trusted = servers.get(&server).is_some_and(|server| server.trusts_annotations);
+        let is_trusted = servers.get(&server).is_some_and(|sessions| sessions.server.trusts_annotations);
         let spec = ToolSpec {
             name,
             description: listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default().into(),
