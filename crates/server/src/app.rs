@@ -2,12 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use axum::extract::FromRef;
 use fermata_engine::{Engine, EngineParts, Limits, Mail, Model, Settings};
 use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisMail};
 
 use crate::{
     auth::{Auth, operators::Operators},
+    client::TrustedProxies,
     config::{Config, Origin},
     extract::BodyLimits,
     ids::{RandomIds, SystemClock},
@@ -23,8 +25,8 @@ pub struct App(Arc<Parts>);
 /// The parts of an [`App`]. Its methods document them.
 struct Parts {
     engine: Engine,
-    auth: Auth,
-    operators: Operators,
+    auth: Arc<Auth>,
+    operators: Arc<Operators>,
     body_limits: BodyLimits,
     readers: Readers,
     cors_origins: Vec<Origin>,
@@ -85,14 +87,14 @@ impl App {
             ids: Arc::new(RandomIds),
             settings: settings(config),
         })?;
-        let auth = Auth::build(config);
+        let auth = Arc::new(Auth::build(config));
         let (mcp, ()) = tokio::join!(start_mcp(config, &engine), auth.prepare());
         let parts = Parts {
             engine,
             mcp,
             database,
             auth,
-            operators: Operators::build(config),
+            operators: Arc::new(Operators::build(config)),
             body_limits: BodyLimits::of(config),
             readers: Readers::new(config.readers_per_owner),
             cors_origins: config.cors_origins.to_vec(),
@@ -131,18 +133,13 @@ impl App {
     }
 
     /// Returns the part that identifies owners.
-    pub fn auth(&self) -> &Auth {
+    pub fn auth(&self) -> &Arc<Auth> {
         &self.0.auth
     }
 
     /// Returns the access rules for the metrics.
-    pub fn operators(&self) -> &Operators {
+    pub fn operators(&self) -> &Arc<Operators> {
         &self.0.operators
-    }
-
-    /// Returns the limits on request bodies.
-    pub fn body_limits(&self) -> &BodyLimits {
-        &self.0.body_limits
     }
 
     /// Returns the counter of the streams that each owner reads.
@@ -163,6 +160,26 @@ impl App {
     /// Returns the name of the model that answers.
     pub fn model(&self) -> &str {
         &self.0.model
+    }
+}
+
+// The extractors know only the part of an app that they need.
+
+impl FromRef<App> for Arc<Auth> {
+    fn from_ref(app: &App) -> Self {
+        app.0.auth.clone()
+    }
+}
+
+impl FromRef<App> for TrustedProxies {
+    fn from_ref(app: &App) -> Self {
+        app.0.auth.proxies().clone()
+    }
+}
+
+impl FromRef<App> for BodyLimits {
+    fn from_ref(app: &App) -> Self {
+        app.0.body_limits.clone()
     }
 }
 

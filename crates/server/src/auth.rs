@@ -17,7 +17,7 @@ use std::{
 };
 
 use axum::{
-    extract::{FromRequestParts, Request, State},
+    extract::{FromRef, FromRequestParts, Request, State},
     http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
     middleware::Next,
     response::Response,
@@ -28,7 +28,6 @@ use subtle::ConstantTimeEq;
 
 use self::{failures::Failures, jwt::Jwt, local::LocalOnly, proxied::ProxiedUser};
 use crate::{
-    App,
     client::{Client, TrustedProxies},
     config::{AuthKind, Config, Token},
     error::{ApiError, Code},
@@ -87,9 +86,6 @@ enum Suspicion {
     /// The request may be a guess. It is logged and counted.
     Guess,
 }
-
-/// The limit on the name of an owner, in characters.
-const LONGEST_NAME: usize = 255;
 
 // === impl Auth ===
 
@@ -233,19 +229,6 @@ fn is_same(secret: &SecretString, given: &str) -> bool {
     secret.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
 }
 
-/// Returns the owner with this name, or a predicate that says what is wrong with the name.
-pub(crate) fn read_owner(name: &str) -> Result<Owner, &'static str> {
-    if name.trim().is_empty() {
-        Err("is empty")
-    } else if name.chars().nth(LONGEST_NAME).is_some() {
-        Err("is longer than 255 characters")
-    } else if name.chars().any(char::is_control) {
-        Err("has a control character")
-    } else {
-        Ok(Owner::new(name))
-    }
-}
-
 // === impl Refusal ===
 
 impl Refusal {
@@ -276,20 +259,24 @@ impl Refusal {
 ///
 /// This applies only to a server without authentication. On any other, such a request reveals nothing that belongs to an owner.
 pub async fn keep_foreign_pages_out(
-    State(app): State<App>,
+    State(auth): State<Arc<Auth>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    if let AuthMethod::None(local) = &app.auth().method {
+    if let AuthMethod::None(local) = &auth.method {
         local.admit_visitor(request.headers())?;
     }
     Ok(next.run(request).await)
 }
 
 /// Identifies the owner of a request for its handler, or answers with an error.
-pub async fn identify(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
+pub async fn identify(
+    State(auth): State<Arc<Auth>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
-    match app.auth().identify(&parts.headers, &parts.extensions).await {
+    match auth.identify(&parts.headers, &parts.extensions).await {
         Ok(owner) => {
             parts.extensions.insert(Identity(owner));
             Ok(next.run(Request::from_parts(parts, body)).await)
@@ -303,14 +290,18 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
 
 // === impl Identity ===
 
-impl FromRequestParts<App> for Identity {
+impl<S> FromRequestParts<S> for Identity
+where
+    Arc<Auth>: FromRef<S>,
+    S: Send + Sync,
+{
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match parts.extensions.get::<Self>() {
             Some(identity) => Ok(identity.clone()),
             // A route without the middleware `identify` is protected all the same.
-            None => app.auth().identify(&parts.headers, &parts.extensions).await.map(Self),
+            None => Arc::<Auth>::from_ref(state).identify(&parts.headers, &parts.extensions).await.map(Self),
         }
     }
 }

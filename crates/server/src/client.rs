@@ -3,19 +3,20 @@
 //! Only this module determines it. Behind a proxy that the operator trusts, it is the address in the proxy's `x-forwarded-for`; on any other
 //! connection the header is ignored.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts},
+    extract::{ConnectInfo, FromRef, FromRequestParts},
     http::{Extensions, HeaderMap, request::Parts},
 };
 use ipnet::IpNet;
 
-use crate::App;
-
-/// The networks of the proxies whose headers are trusted.
+/// The networks of the proxies whose headers are trusted. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct TrustedProxies(Vec<IpNet>);
+pub struct TrustedProxies(Arc<[IpNet]>);
 
 /// The sender of a request. Both addresses are `None` if a program mounts the router without [`ConnectInfo`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 impl TrustedProxies {
     /// Trusts the proxies in these networks.
     pub fn new(networks: Vec<IpNet>) -> Self {
-        Self(networks)
+        Self(networks.into())
     }
 
     /// Returns whether headers on connections from this address are trusted.
@@ -55,11 +56,15 @@ impl Client {
     }
 }
 
-impl FromRequestParts<App> for Client {
+impl<S> FromRequestParts<S> for Client
+where
+    TrustedProxies: FromRef<S>,
+    S: Send + Sync,
+{
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Self::Rejection> {
-        Ok(Self::of(&parts.extensions, &parts.headers, app.auth().proxies()))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self::of(&parts.extensions, &parts.headers, &TrustedProxies::from_ref(state)))
     }
 }
 

@@ -18,7 +18,7 @@ use fermata_tools::StateName;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::serve::Full;
+use crate::{quote::shortened, serve::Full};
 
 /// The kind of an error, which clients can tell apart by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -367,14 +367,6 @@ impl From<ReadError> for ApiError {
             ReadError::NotFound => Self::new(Code::NotFound, error.to_string()),
             ReadError::Unavailable(unavailable) => unavailable.into(),
         }
-    }
-}
-
-/// Quotes a text of a client for a sentence. A long text is cut.
-pub(crate) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(40) {
-        Some((end, _)) => format!("{:?}", format!("{}…", &text[..end])),
-        None => format!("{text:?}"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
-    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    extract::{FromRef, FromRequest, FromRequestParts, Path, Query, Request},
     http::{HeaderMap, header, request::Parts},
 };
 use fermata_protocol::{BodyError, ChatId, InvalidId, Measure, NODE_BYTES, Posted, measure};
@@ -19,7 +19,6 @@ use tokio::{
 };
 
 use crate::{
-    App,
     config::Config,
     error::{ApiError, Code},
 };
@@ -147,12 +146,16 @@ fn out_of_memory() -> ApiError {
 
 // === impl ApiJson ===
 
-impl<T: Posted> FromRequest<App> for ApiJson<T> {
+impl<T: Posted, S> FromRequest<S> for ApiJson<T>
+where
+    BodyLimits: FromRef<S>,
+    S: Send + Sync,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let limits = app.body_limits();
-        let (bytes, mut reservation) = read_body(request, limits).await?;
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let limits = BodyLimits::from_ref(state);
+        let (bytes, mut reservation) = read_body(request, &limits).await?;
         let measure = limits.check(&bytes)?;
         limits.memory.reserve(&mut reservation, measure.nodes.saturating_mul(NODE_BYTES)).await?;
         match T::from_json(&bytes) {

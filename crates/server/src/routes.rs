@@ -54,9 +54,10 @@ pub fn site(app: App, demo: Demo) -> Router {
 
 /// Returns the router for the operators' own address.
 pub fn operators_site(app: App) -> Router {
+    let guards = (app.auth().clone(), app.operators().clone());
     let numbers = Router::new()
         .route("/metrics", get(operators::metrics))
-        .route_layer(middleware::from_fn_with_state(app.clone(), auth::operators::guard_own_address));
+        .route_layer(middleware::from_fn_with_state(guards, auth::operators::guard_own_address));
     let api = numbers.route("/healthz", get(operators::healthz)).route("/readyz", get(operators::readyz));
     with_common_layers(api.fallback(not_found).method_not_allowed_fallback(method_not_allowed))
         .layer(CatchPanicLayer::custom(ApiError::of_panic))
@@ -87,20 +88,21 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(grants::delete)) //              DELETE /api/chat/{id}/grants/{tool}
         .routes(routes!(chats::list)) //                 GET    /api/chats
         .routes(routes!(tools::list)) //                 GET    /api/tools
-        .route_layer(middleware::from_fn_with_state(app.clone(), auth::identify));
+        .route_layer(middleware::from_fn_with_state(app.auth().clone(), auth::identify));
     let pages = OpenApiRouter::new()
         // These are opened by people.
         .routes(routes!(page::welcome)) //               GET    /
         .routes(routes!(page::curl)) //                  GET    /curl
         .merge(demo::routes(demo)) //                    GET    /assistant-ui, /assets/…, each only where it is built
         .route_layer(demo::compression())
-        .route_layer(middleware::from_fn_with_state(app.clone(), auth::keep_foreign_pages_out));
+        .route_layer(middleware::from_fn_with_state(app.auth().clone(), auth::keep_foreign_pages_out));
     let description = OpenApiRouter::new()
         .routes(routes!(operators::openapi)) //          GET    /openapi.json
-        .route_layer(middleware::from_fn_with_state(app.clone(), auth::keep_foreign_pages_out));
+        .route_layer(middleware::from_fn_with_state(app.auth().clone(), auth::keep_foreign_pages_out));
+    let guards = (app.auth().clone(), app.operators().clone());
     let numbers = OpenApiRouter::new()
         .routes(routes!(operators::metrics)) //          GET    /metrics
-        .route_layer(middleware::from_fn_with_state(app.clone(), auth::operators::guard));
+        .route_layer(middleware::from_fn_with_state(guards, auth::operators::guard));
     OpenApiRouter::with_openapi(schema::head())
         .merge(api)
         .merge(pages)

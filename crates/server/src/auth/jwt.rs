@@ -16,9 +16,8 @@ use serde_json::Value;
 use super::{
     Refusal, bearer,
     key_set::{KeySet, NoKeys},
-    read_owner,
 };
-use crate::config::Config;
+use crate::{config::Config, owner::read_owner};
 
 /// The tolerance for differences between the clocks of the issuer and of this machine, in seconds.
 const LEEWAY: u64 = 30;

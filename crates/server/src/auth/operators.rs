@@ -3,6 +3,8 @@
 //! Metrics reveal how much a deployment is used and with which tools, which its users should not see. So if users are authenticated, the
 //! metrics are available only at the operators' own address, or with the operator's token.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     http::{Extensions, HeaderMap, header},
@@ -11,9 +13,8 @@ use axum::{
 };
 use secrecy::SecretString;
 
-use super::{AuthMethod, Refusal, bearer, is_same};
+use super::{Auth, AuthMethod, Refusal, bearer, is_same};
 use crate::{
-    App,
     auth::local::LocalOnly,
     client::Client,
     config::{AuthKind, Config},
@@ -46,10 +47,13 @@ impl Operators {
 }
 
 /// Guards the metrics at the main address.
-pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let operators = app.operators();
-    match (&operators.token, &app.auth().method) {
-        (Some(token), _) => check_token(&app, token, request.headers(), request.extensions()).await?,
+pub async fn guard(
+    State((auth, operators)): State<(Arc<Auth>, Arc<Operators>)>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    match (&operators.token, &auth.method) {
+        (Some(token), _) => check_token(&auth, token, request.headers(), request.extensions()).await?,
         (None, AuthMethod::None(local)) if operators.is_open => local.admit_visitor(request.headers())?,
         (None, _) => {
             return Err(ApiError::new(
@@ -64,20 +68,19 @@ pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Resu
 
 /// Guards the metrics at the operators' own address, which are available to everyone who can reach it unless a token is set.
 pub async fn guard_own_address(
-    State(app): State<App>,
+    State((auth, operators)): State<(Arc<Auth>, Arc<Operators>)>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let operators = app.operators();
     match &operators.token {
-        Some(token) => check_token(&app, token, request.headers(), request.extensions()).await?,
+        Some(token) => check_token(&auth, token, request.headers(), request.extensions()).await?,
         None => operators.local.admit_visitor(request.headers())?,
     }
     Ok(next.run(request).await)
 }
 
 async fn check_token(
-    app: &App,
+    auth: &Auth,
     token: &SecretString,
     headers: &HeaderMap,
     extensions: &Extensions,
@@ -91,5 +94,5 @@ async fn check_token(
     } else {
         Refusal::anonymous(detail)
     };
-    Err(app.auth().refuse(refusal, Client::of(extensions, headers, app.auth().proxies())).await)
+    Err(auth.refuse(refusal, Client::of(extensions, headers, auth.proxies())).await)
 }

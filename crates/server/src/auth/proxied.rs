@@ -6,11 +6,12 @@
 use axum::http::{HeaderMap, HeaderName, header};
 use fermata_tools::Owner;
 
-use super::{Refusal, read_owner};
+use super::Refusal;
 use crate::{
     client::{Client, TrustedProxies},
     config::Origin,
     error::{ApiError, Code},
+    owner::read_owner,
 };
 
 /// The header in which a proxy names the owner of a request.

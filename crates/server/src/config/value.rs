@@ -14,7 +14,7 @@ use fermata_store::ClusterKey;
 use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{auth::read_owner, error::shortened};
+use crate::{owner::read_owner, quote::shortened};
 
 /// A kind of value.
 pub(super) trait Value: Sized {
