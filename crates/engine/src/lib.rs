@@ -17,6 +17,7 @@ mod ids;
 pub mod mail;
 mod mailbox;
 pub mod model;
+mod position;
 mod post;
 mod prompt;
 mod record;

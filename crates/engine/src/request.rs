@@ -10,7 +10,8 @@ use fermata_tools::{Owner, Receipt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, errors::RequestError, view::Detail,
+    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, errors::RequestError,
+    position::Position, view::Detail,
 };
 
 /// Something that is asked of a chat's actor.
@@ -86,7 +87,7 @@ pub(crate) struct Rejoin {
     pub owner: Owner,
     pub run: RunId,
     #[serde(rename = "place")]
-    pub position: u64,
+    pub position: Position,
     pub profile: Profile,
 }
 
@@ -210,8 +211,13 @@ mod tests {
                 r#"{"view":{"owner":"ada","detail":"in_pages"}}"#,
             ),
             (
-                Rejoin { owner: owner.clone(), run: RunId::new("r"), position: 7, profile: Profile::V6 }
-                    .into(),
+                Rejoin {
+                    owner: owner.clone(),
+                    run: RunId::new("r"),
+                    position: 7.into(),
+                    profile: Profile::V6,
+                }
+                .into(),
                 r#"{"rejoin":{"owner":"ada","run":"r","place":7,"profile":6}}"#,
             ),
             (

@@ -44,7 +44,7 @@ pub(crate) use ending::{Ending, detach_chunks, shutting_down};
 pub(crate) use event::Event;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
 
-use crate::{Ids, Limits, Rules, model::Usage, store::json_bytes};
+use crate::{Ids, Limits, Rules, model::Usage, position::Position, store::json_bytes};
 
 /// A run.
 pub(crate) struct Run {
@@ -62,7 +62,7 @@ pub(crate) struct Run {
     /// The calls that wait for their tools, each with the time since when: an MCP server may come up after the chats that use it.
     absent: BTreeMap<ToolCallId, Timestamp>,
     /// The position in the log at which each call got its outcome.
-    settled_at: HashMap<ToolCallId, u64>,
+    settled_at: HashMap<ToolCallId, Position>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
     open_step: speaking::OpenStep,
 }
@@ -90,8 +90,9 @@ pub(crate) struct RunState {
     pub phase: Phase,
     /// The number of times that the model was asked.
     pub step: u32,
-    /// The position in the log of the newest chunk; 0 before the first.
-    pub seq: u64,
+    /// The position of the newest chunk in the log.
+    #[serde(rename = "seq")]
+    pub position: Position,
     pub usage: Option<Usage>,
     #[serde(rename = "marks")]
     pub checkpoints: Vec<Checkpoint>,
@@ -118,7 +119,8 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     pub step: u32,
-    pub seq: u64,
+    #[serde(rename = "seq")]
+    pub position: Position,
     /// `true` if the gate was open.
     pub open: bool,
 }
@@ -143,11 +145,8 @@ pub(crate) struct SavedRun {
     pub settings: RunSettings,
     pub state: RunState,
     pub calls: Vec<Call>,
-    pub log: Vec<(u64, UiChunk)>,
+    pub log: Vec<(Position, UiChunk)>,
 }
-
-/// The number of positions that the log skips if a process ended in the middle of a step: more than any step publishes.
-pub(crate) const RECOVERY_GAP: u64 = 1 << 32;
 
 /// The facts that a run may look at when it decides.
 #[derive(Clone)]
@@ -197,7 +196,7 @@ impl Run {
             hold: request.hold,
             phase: Phase::Speaking,
             step: 0,
-            seq: 0,
+            position: Position::START,
             usage: None,
             checkpoints: Vec::new(),
             activity: Activity::Working,
@@ -237,9 +236,9 @@ impl Run {
             settled_at: HashMap::new(),
             open_step: speaking::OpenStep::default(),
         };
-        for (seq, chunk) in &log {
+        for (position, chunk) in &log {
             run.assembler.apply(chunk)?;
-            run.note_outcome(*seq, chunk);
+            run.note_outcome(*position, chunk);
         }
         for call in &run.calls {
             if let (Some(question), Some(decided)) = (&call.approval_request, &call.approval_decision) {
@@ -334,13 +333,13 @@ impl Run {
         (0..self.calls.len()).filter(|&index| self.call(index).step == step).collect()
     }
 
-    fn note_outcome(&mut self, seq: u64, chunk: &UiChunk) {
+    fn note_outcome(&mut self, position: Position, chunk: &UiChunk) {
         if let UiChunk::ToolOutputAvailable { tool_call_id, preliminary: None | Some(false), .. }
         | UiChunk::ToolOutputError { tool_call_id, .. }
         | UiChunk::ToolOutputDenied { tool_call_id, .. }
         | UiChunk::ToolInputError { tool_call_id, .. } = chunk
         {
-            self.settled_at.insert(tool_call_id.clone(), seq);
+            self.settled_at.insert(tool_call_id.clone(), position);
         }
     }
 }
@@ -354,13 +353,13 @@ impl Deciding<'_> {
         match self.run.state.phase {
             Phase::Speaking => {
                 // Readers may have seen more of the step than was saved; their positions must not be used again.
-                self.run.state.seq += RECOVERY_GAP;
+                self.run.state.position = self.run.state.position.next_epoch();
                 self.effects.after.next = Next::AskModel;
             }
             Phase::Deciding | Phase::Working => {
                 if self.run.step_calls().any(is_at_work) {
                     // What a running call shows is never saved by itself, so the same holds of its reports.
-                    self.run.state.seq += RECOVERY_GAP;
+                    self.run.state.position = self.run.state.position.next_epoch();
                 }
                 self.withdraw_orphans();
                 self.resume_calls();
@@ -373,7 +372,7 @@ impl Deciding<'_> {
     fn give_up(&mut self) {
         if self.run.state.phase == Phase::Speaking || self.run.step_calls().any(is_at_work) {
             // As when it is resumed: readers may have seen more than was saved.
-            self.run.state.seq += RECOVERY_GAP;
+            self.run.state.position = self.run.state.position.next_epoch();
         }
         self.withdraw_orphans();
         self.fail_cut_off_calls();
@@ -398,9 +397,9 @@ impl Deciding<'_> {
             debug_assert!(false, "{error}: {chunk:?}");
             tracing::error!(run = %self.run.id, %error, "a chunk does not fit into the message");
         }
-        self.run.state.seq += 1;
-        self.run.note_outcome(self.run.state.seq, &chunk);
-        self.effects.after.publish.push((self.run.state.seq, chunk));
+        self.run.state.position = self.run.state.position.next();
+        self.run.note_outcome(self.run.state.position, &chunk);
+        self.effects.after.publish.push((self.run.state.position, chunk));
     }
 
     fn begin_step(&mut self) {

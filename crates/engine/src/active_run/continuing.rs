@@ -43,7 +43,7 @@ impl ActiveRun {
         }
         let reconciliation = self.run.reconcile(&view).ok_or_else(SubmitError::nothing_new)?;
         // The reader is opened first, because the answers may be the end of the run.
-        let start = Start { after: reconciliation.after, prelude: reconciliation.prologue };
+        let start = Start { after: reconciliation.after, prologue: reconciliation.prologue };
         let following = self.follow(self.log.read(profile, start));
         // The post brings its own hold and client version; the run's other settings stay.
         self.record.profile = profile;

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
 use crate::{
     answer_batch::AnswerBatch,
+    position::Position,
     record::Record,
-    run::{Ending, Event, RECOVERY_GAP, Run, RunSettings, RunState, SavedRun},
+    run::{Ending, Event, Run, RunSettings, RunState, SavedRun},
     run_log::Writer,
     services::Services,
     store::{Change, RunRecord, StoreError, json_bytes},
@@ -104,10 +105,10 @@ fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
 }
 
 /// Returns the chunks of a log as it was saved.
-pub(crate) fn read_chunks(chunks: &[(u64, String)]) -> Result<Vec<(u64, UiChunk)>, StoreError> {
+pub(crate) fn read_chunks(chunks: &[(u64, String)]) -> Result<Vec<(Position, UiChunk)>, StoreError> {
     let mut read = Vec::with_capacity(chunks.len());
-    for (seq, text) in chunks {
-        read.push((*seq, UiChunk::from_record(text).map_err(corrupt)?));
+    for (position, text) in chunks {
+        read.push(((*position).into(), UiChunk::from_record(text).map_err(corrupt)?));
     }
     Ok(read)
 }
@@ -126,7 +127,7 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
         changes.push(Change::PutMessage(Box::new(message)));
     }
     if let Some(last) = Ending::CrashLoop.public() {
-        let first = position_after(&saved.state, &saved.chunks);
+        let first = position_after(&saved.state, &saved.chunks).into();
         let chunks = vec![UiChunk::Error { error_text: last }.to_record()];
         changes.push(Change::AppendChunks { run: run.clone(), first, chunks });
     }
@@ -142,11 +143,11 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
 }
 
 /// Returns a position that no reader has seen anything at, of a log of which only what is saved is known.
-fn position_after(state: &serde_json::Value, chunks: &[(u64, String)]) -> u64 {
+fn position_after(state: &serde_json::Value, chunks: &[(u64, String)]) -> Position {
     let saved = chunks.last().map_or(0, |(last, _)| *last);
-    // Each process that resumed the run has jumped ahead, and saved where to.
+    // Each process that recovered the run has begun an epoch, and saved it.
     let reached = state["seq"].as_u64().unwrap_or(0).max(saved);
-    reached.saturating_add(RECOVERY_GAP)
+    Position::from(reached).next_epoch().next()
 }
 
 /// Settles the calls of a message that are open in it: as their rows say, or as cancelled if they are open there, too.

@@ -90,8 +90,8 @@ impl ActiveRun {
         }
         if let Some(ending) = ending {
             // A reader that looks for its run after this reads the rest of it.
-            for (first, chunks) in self.log.unsaved_whole() {
-                changes.push(Change::AppendChunks { run: run.id.clone(), first, chunks });
+            for (first, chunks) in self.log.unsaved_joined() {
+                changes.push(Change::AppendChunks { run: run.id.clone(), first: first.into(), chunks });
             }
             changes.push(Change::CloseRun { run: run.id.clone(), outcome: ending.name() });
         } else if commit.run {
@@ -107,7 +107,7 @@ impl ActiveRun {
                 attempts: self.attempts,
             });
             let (first, chunks) = self.log.unsaved();
-            changes.push(Change::AppendChunks { run: run.id.clone(), first, chunks });
+            changes.push(Change::AppendChunks { run: run.id.clone(), first: first.into(), chunks });
         }
         Ok(changes)
     }

@@ -7,7 +7,7 @@ use fermata_protocol::{ChatId, Profile, RunId, UiChunk};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{request::Request, store::InstanceId};
+use crate::{position::Position, request::Request, store::InstanceId};
 
 /// A number that its sender gives to a call, or to a replicated log.
 pub(crate) type Number = u64;
@@ -39,7 +39,7 @@ pub(crate) enum Message {
         log: Number,
         from: InstanceId,
         part: u64,
-        chunks: Vec<(u64, String)>,
+        chunks: Vec<(Position, String)>,
     },
     /// The end of a replicated log: the last chunks for its readers, or `None` if the run goes on elsewhere.
     End {
@@ -73,9 +73,10 @@ pub(crate) struct ReplicatedLog {
 pub(crate) struct ReaderMessage {
     pub run: RunId,
     pub profile: Profile,
-    pub after: u64,
-    pub prelude: Vec<UiChunk>,
-    /// The log that the reader reads; `None` if the prelude is all.
+    pub after: Position,
+    #[serde(rename = "prelude")]
+    pub prologue: Vec<UiChunk>,
+    /// The log that the reader reads; `None` if the prologue is all.
     #[serde(rename = "feed")]
     pub log: Option<ReplicatedLog>,
 }
@@ -116,7 +117,7 @@ mod tests {
                 r#"{"reply":{"number":1,"result":null,"feed":{"from":"a","feed":5,"run":"r","is_new":true}}}"#,
             ),
             (
-                Message::Chunks { log, from: a.clone(), part: 0, chunks: vec![(1, "{}".into())] },
+                Message::Chunks { log, from: a.clone(), part: 0, chunks: vec![(1.into(), "{}".into())] },
                 r#"{"feed":{"feed":5,"from":"a","part":0,"chunks":[[1,"{}"]]}}"#,
             ),
             (

@@ -23,7 +23,8 @@ use super::{
 };
 use crate::{
     Following, Reader,
-    run_log::{Ending, RunLog, Start, Writer},
+    position::Position,
+    run_log::{LogEnd, RunLog, Start, Writer},
     store::InstanceId,
 };
 
@@ -62,7 +63,7 @@ struct Replica {
 
 /// The content of a message of a replicated log.
 pub(super) enum Part {
-    Chunks(Vec<(u64, String)>),
+    Chunks(Vec<(Position, String)>),
     End(Option<Vec<UiChunk>>),
 }
 
@@ -71,13 +72,13 @@ pub(super) enum Part {
 impl OutgoingReply<'_> {
     /// Returns a reader of a run in the form in which a reply carries it; its log is replicated after the reply.
     pub fn export_reader(&mut self, following: Following) -> ReaderMessage {
-        let (profile, Start { after, prelude }) = following.reader.start();
+        let (profile, Start { after, prologue }) = following.reader.start();
         if let Some((log, detachments)) = following.reader.log() {
             let (replicated, replicate) = Replication::replicate(self.cluster, log, detachments, &self.to);
             self.log = Some(replicated);
             self.replicate = replicate.map(FutureExt::boxed);
         }
-        ReaderMessage { run: following.run, profile, after, prelude, log: self.log.clone() }
+        ReaderMessage { run: following.run, profile, after, prologue, log: self.log.clone() }
     }
 }
 
@@ -136,7 +137,7 @@ impl Replication {
 }
 
 async fn send_log(cluster: &Cluster, log: &RunLog, detachments: usize, to: &InstanceId, number: Number) {
-    let (mut position, mut part) = (0, 0);
+    let (mut position, mut part) = (Position::START, 0);
     loop {
         let from = cluster.instance().clone();
         let next = tokio::time::timeout(SIGN_INTERVAL, log.after(position, detachments))
@@ -144,13 +145,13 @@ async fn send_log(cluster: &Cluster, log: &RunLog, detachments: usize, to: &Inst
             .unwrap_or(Ok(Vec::new()));
         let (message, is_last) = match next {
             Ok(chunks) => {
-                position = chunks.last().map_or(position, |(seq, _)| *seq);
+                position = chunks.last().map_or(position, |(last, _)| *last);
                 (Message::Chunks { log: number, from, part, chunks }, false)
             }
-            Err(Ending::Closed(last)) => {
+            Err(LogEnd::Closed(last)) => {
                 (Message::End { log: number, from, part, last: Some(last.to_vec()) }, true)
             }
-            Err(Ending::Moved | Ending::Leaving(_)) => {
+            Err(LogEnd::Moved | LogEnd::Leaving(_)) => {
                 (Message::End { log: number, from, part, last: None }, true)
             }
         };
@@ -166,9 +167,9 @@ async fn send_log(cluster: &Cluster, log: &RunLog, detachments: usize, to: &Inst
 impl Cluster {
     /// Returns a reader that came with a reply. If its replica has ended meanwhile, the reader looks for its run again.
     pub fn import_reader(&self, message: ReaderMessage) -> Reader {
-        let ReaderMessage { run, profile, after, prelude, log } = message;
-        let Some(log) = log else { return Reader::of(run, profile, prelude) };
-        let start = Start { after, prelude };
+        let ReaderMessage { run, profile, after, prologue, log } = message;
+        let Some(log) = log else { return Reader::of(run, profile, prologue) };
+        let start = Start { after, prologue };
         match lock(&self.logs.replicas).get_mut(&(log.from, log.number)) {
             Some(replica) => {
                 replica.idle_checks = 0;
@@ -265,11 +266,11 @@ impl Replication {
 
 impl Replica {
     /// Appends chunks. Returns `false` if one of them cannot be read.
-    fn append(&mut self, chunks: &[(u64, String)]) -> bool {
+    fn append(&mut self, chunks: &[(Position, String)]) -> bool {
         let mut read = Vec::with_capacity(chunks.len());
-        for (seq, text) in chunks {
+        for (position, text) in chunks {
             let Ok(chunk) = UiChunk::from_record(text) else { return false };
-            read.push((*seq, chunk));
+            read.push((*position, chunk));
         }
         self.writer.stage(&read);
         self.writer.publish();

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Router;
 use crate::{
-    Following, ReadError, Reader, Unavailable, cluster::ReaderMessage, request::Rejoin,
+    Following, ReadError, Reader, Unavailable, cluster::ReaderMessage, position::Position, request::Rejoin,
     run_log::StreamLocator, store::StoreError,
 };
 
@@ -40,7 +40,7 @@ impl ChatLocator {
         Following { chat: self.chat.clone(), run, reader: reader.located_by(self.clone()) }
     }
 
-    async fn find(self, run: RunId, position: u64, profile: Profile) -> Option<Reader> {
+    async fn find(self, run: RunId, position: Position, profile: Profile) -> Option<Reader> {
         let give_up_at = Instant::now() + REJOIN_TIMEOUT;
         loop {
             let rejoin = Rejoin { owner: self.owner.clone(), run: run.clone(), position, profile };
@@ -63,7 +63,7 @@ impl ChatLocator {
 }
 
 impl StreamLocator for ChatLocator {
-    fn locate(&self, run: RunId, position: u64, profile: Profile) -> BoxFuture<'static, Option<Reader>> {
+    fn locate(&self, run: RunId, position: Position, profile: Profile) -> BoxFuture<'static, Option<Reader>> {
         self.clone().find(run, position, profile).boxed()
     }
 }

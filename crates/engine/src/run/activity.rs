@@ -58,7 +58,7 @@ impl Run {
     fn note_checkpoint(&mut self, is_waiting: bool) {
         let checkpoint = Checkpoint {
             step: self.state.step,
-            seq: self.state.seq,
+            position: self.state.position,
             open: self.state.phase == Phase::Working,
         };
         let is_known = if is_waiting {

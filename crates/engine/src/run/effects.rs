@@ -7,6 +7,8 @@ use fermata_tools::{AuditEvent, Check, ElicitationReply, Grant, ResourceKey};
 
 use super::Ending;
 
+use crate::position::Position;
+
 /// The effects of an event. They are performed in the order of the fields, here and within each group. So everything that a reader has
 /// seen is saved if it had to be, and a browser that is fast finds the call pending.
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ pub(crate) struct AfterCommit {
     /// Calls that run from now on, in the model's order.
     pub execute: Vec<ToolCallId>,
     /// The chunks that readers are shown, with their positions in the log.
-    pub publish: Vec<(u64, UiChunk)>,
+    pub publish: Vec<(Position, UiChunk)>,
     /// The replies to tools that have asked the user something.
     pub replies: Vec<(ElicitationId, ElicitationReply)>,
     pub next: Next,

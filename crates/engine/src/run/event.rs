@@ -92,10 +92,10 @@ impl Run {
         if self.state.phase == Phase::Speaking && effects.after.next != Next::AskModel {
             return false;
         }
-        let published = effects.after.publish.len() as u64;
+        let published = effects.after.publish.len();
         let mut now = Saved::of(self);
-        if now.state.seq == saved.state.seq + published {
-            now.state.seq = saved.state.seq;
+        if now.state.position == saved.state.position.plus(published) {
+            now.state.position = saved.state.position;
         }
         now != saved || effects.after.publishes_lasting_chunks() || !effects.commit.calls.is_empty()
     }

@@ -7,12 +7,13 @@ use fermata_protocol::{FinishReason, ToolPart, ToolState, UiChunk, UiMessage, Ui
 use serde_json::json;
 
 use super::Run;
+use crate::position::Position;
 
 /// The chunks that bring a client up to date: first the prologue, then the log after `after`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Reconciliation {
     pub prologue: Vec<UiChunk>,
-    pub after: u64,
+    pub after: Position,
 }
 
 /// A client's view of the message, as far as it matters here.
@@ -54,18 +55,20 @@ impl Run {
         let mut prologue = vec![start];
         if checkpoint.open {
             // Within an open gate outcomes may stand before the checkpoint that this client was not there for.
-            prologue.extend(self.outcomes_unseen(shown, checkpoint.seq));
+            prologue.extend(self.outcomes_unseen(shown, checkpoint.position));
         }
-        Some(Reconciliation { prologue, after: checkpoint.seq })
+        Some(Reconciliation { prologue, after: checkpoint.position })
     }
 
-    fn outcomes_unseen(&self, shown: &ClientView<'_>, checkpoint: u64) -> Vec<UiChunk> {
+    fn outcomes_unseen(&self, shown: &ClientView<'_>, checkpoint: Position) -> Vec<UiChunk> {
         let message = self.snapshot();
         shown
             .calls
             .iter()
             .filter(|part| part_of(&message, part).is_some_and(|known| !shows_outcome(part, known)))
-            .filter(|part| self.settled_at.get(&part.tool_call_id).is_some_and(|&seq| seq <= checkpoint))
+            .filter(|part| {
+                self.settled_at.get(&part.tool_call_id).is_some_and(|&position| position <= checkpoint)
+            })
             .filter_map(|part| part_of(&message, part).and_then(outcome))
             .collect()
     }

@@ -113,7 +113,7 @@ struct Play {
     scene: Scene,
     now: Timestamp,
     /// All that readers were shown.
-    log: Vec<(u64, UiChunk)>,
+    log: Vec<(Position, UiChunk)>,
     /// The effects of the last event.
     effects: Effects,
     transcript: String,
@@ -1044,11 +1044,11 @@ fn a_call_that_ran_when_the_process_ended_is_not_run_again() {
 #[test]
 fn a_step_that_was_cut_off_is_asked_for_again_and_its_places_are_not_reused() {
     let mut play = Play::new();
-    let before = play.run.state.seq;
+    let before = play.run.state.position;
     play.apply("taken up", Event::Resumed).check(expect![[r#"
         > taken up
         save
         ask
     "#]]);
-    assert!(play.run.state.seq > before + 1_000_000);
+    assert!(play.run.state.position > before.plus(1_000_000));
 }

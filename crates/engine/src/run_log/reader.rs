@@ -1,7 +1,7 @@
-//! Those who read a log: a response, a reconnect, a second tab. Each costs a place.
+//! The readers of a log: a response, a reconnect, a second tab. Each costs a position.
 //!
-//! A reader outlives its log. Where the run has moved, to another driver or another instance, it asks its [`StreamLocator`] for the log in which
-//! the run goes on, and the response that it fills stays open.
+//! A reader outlives its log. If the run has moved, to another chat actor or another instance, the reader asks its [`StreamLocator`] for the
+//! log in which the run goes on, and the response that it fills stays open.
 
 use std::{fmt, mem, sync::Arc};
 
@@ -9,76 +9,74 @@ use bytes::{Bytes, BytesMut};
 use fermata_protocol::{DONE, Profile, RunId, UiChunk, encode_ephemeral};
 use futures::future::BoxFuture;
 
-use super::{BATCH_BYTES, Ending, RunLog};
+use super::{BATCH_BYTES, LogEnd, RunLog};
+use crate::position::Position;
 
-/// No chunk of a log stands here: who names it reads from the start.
-const NO_PLACE: u64 = 0;
-
-/// One reader of a run.
+/// A reader of a run.
 pub struct Reader {
-    source: Source,
+    content: Content,
     profile: Profile,
     /// Chunks for this reader alone, before the log.
-    prelude: Vec<UiChunk>,
-    /// How many chunks of its own the reader has been sent.
+    prologue: Vec<UiChunk>,
+    /// The number of chunks that the reader was sent besides the log's.
     own: u32,
     locator: Option<Arc<dyn StreamLocator>>,
-    /// Where the run goes on, once somebody says so.
+    /// The search for the log in which the run goes on.
     moving: Option<BoxFuture<'static, Option<Reader>>>,
     done: bool,
 }
 
-/// Where a reader begins.
+/// The beginning of a reader.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Start {
-    /// The place in the log that it has read up to.
-    pub after: u64,
-    /// Chunks for it alone, before the log.
-    pub prelude: Vec<UiChunk>,
+    /// The position in the log that it has read up to.
+    pub after: Position,
+    /// Chunks for this reader alone, before the log.
+    pub prologue: Vec<UiChunk>,
 }
 
 /// Finds the log in which a run goes on after its log has moved.
 pub(crate) trait StreamLocator: Send + Sync {
     /// Returns a reader of the run that goes on after a position; `None` if there is none, or if the profile has no way to go on there.
-    fn locate(&self, run: RunId, position: u64, profile: Profile) -> BoxFuture<'static, Option<Reader>>;
+    fn locate(&self, run: RunId, position: Position, profile: Profile) -> BoxFuture<'static, Option<Reader>>;
 }
 
-enum Source {
+enum Content {
     Log {
         log: Arc<RunLog>,
-        /// How many entries were looked at.
+        /// The number of entries that the reader has looked at.
         next: usize,
-        /// The place up to which the reader has the log.
-        seq: u64,
+        /// The position up to which the reader has read the log.
+        position: Position,
         /// The number of detachments before the reader began.
         detachments: usize,
     },
-    /// Nothing but the prelude.
+    /// Nothing but the prologue.
     Nothing(RunId),
 }
 
 enum Ready {
     Bytes(Bytes),
-    End(Ending),
+    End(LogEnd),
     Nothing,
 }
 
 // === impl Reader ===
 
 impl Reader {
-    /// A reader of a log.
+    /// Returns a reader of a log.
     pub(crate) fn new(log: Arc<RunLog>, profile: Profile, start: Start) -> Self {
         let (next, detachments) = {
             let log = log.lock();
-            let next = log.entries.partition_point(|entry| entry.seq <= start.after);
+            let next = log.entries.partition_point(|entry| entry.position <= start.after);
             (next, log.detachments.len())
         };
-        Self::reading(Source::Log { log, next, seq: start.after, detachments }, profile, start.prelude)
+        Self::reading(Content::Log { log, next, position: start.after, detachments }, profile, start.prologue)
     }
 
-    /// A stream that is all known: these chunks and the end.
+    /// Returns a reader of these chunks and nothing else.
     pub(crate) fn of(run: RunId, profile: Profile, chunks: Vec<UiChunk>) -> Self {
-        Self::reading(Source::Nothing(run), profile, chunks)
+        Self::reading(Content::Nothing(run), profile, chunks)
     }
 
     /// Returns the reader with a locator that it asks when its log has moved.
@@ -88,24 +86,24 @@ impl Reader {
 
     /// Returns where the reader begins, for a replica that it reads at another instance.
     pub(crate) fn start(&self) -> (Profile, Start) {
-        (self.profile, Start { after: self.place(), prelude: self.prelude.clone() })
+        (self.profile, Start { after: self.position(), prologue: self.prologue.clone() })
     }
 
     /// Returns the log that it reads, and the number of detachments before it began.
     pub(crate) fn log(&self) -> Option<(&Arc<RunLog>, usize)> {
-        match &self.source {
-            Source::Log { log, detachments, .. } => Some((log, *detachments)),
-            Source::Nothing(_) => None,
+        match &self.content {
+            Content::Log { log, detachments, .. } => Some((log, *detachments)),
+            Content::Nothing(_) => None,
         }
     }
 
-    fn reading(source: Source, profile: Profile, prelude: Vec<UiChunk>) -> Self {
-        Self { source, profile, prelude, own: 0, locator: None, moving: None, done: false }
+    fn reading(content: Content, profile: Profile, prologue: Vec<UiChunk>) -> Self {
+        Self { content, profile, prologue, own: 0, locator: None, moving: None, done: false }
     }
 
-    /// All that is ready, as one piece of an event stream; waits where nothing is. `None` after `[DONE]`.
+    /// Waits until something is ready, and returns all that is, as one piece of an event stream; `None` after `[DONE]`.
     ///
-    /// Cancel safe: a call that is dropped has taken nothing.
+    /// Cancel safe: dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Bytes> {
         if self.done {
             return None;
@@ -115,18 +113,18 @@ impl Reader {
                 let there = moving.await;
                 self.moving = None;
                 match there {
-                    Some(there) => (self.source, self.prelude) = (there.source, there.prelude),
+                    Some(there) => (self.content, self.prologue) = (there.content, there.prologue),
                     None => return Some(self.finish(&[lost()])),
                 }
             }
-            if !self.prelude.is_empty() {
+            if !self.prologue.is_empty() {
                 let mut batch = BytesMut::new();
-                for chunk in mem::take(&mut self.prelude) {
-                    self.push_own(&chunk, NO_PLACE, &mut batch);
+                for chunk in mem::take(&mut self.prologue) {
+                    self.push_own(&chunk, Position::START, &mut batch);
                 }
                 return Some(batch.freeze());
             }
-            let Source::Log { log, .. } = &self.source else { return Some(self.finish(&[])) };
+            let Content::Log { log, .. } = &self.content else { return Some(self.finish(&[])) };
             let log = log.clone();
             let grown = log.grown.notified();
             tokio::pin!(grown);
@@ -134,10 +132,10 @@ impl Reader {
             grown.as_mut().enable();
             match self.take_ready(&log) {
                 Ready::Bytes(bytes) => return Some(bytes),
-                Ready::End(Ending::Closed(last) | Ending::Leaving(last)) => return Some(self.finish(&last)),
-                Ready::End(Ending::Moved) => match &self.locator {
+                Ready::End(LogEnd::Closed(last) | LogEnd::Leaving(last)) => return Some(self.finish(&last)),
+                Ready::End(LogEnd::Moved) => match &self.locator {
                     Some(locator) => {
-                        self.moving = Some(locator.locate(log.run.clone(), self.place(), self.profile));
+                        self.moving = Some(locator.locate(log.run.clone(), self.position(), self.profile));
                     }
                     None => return Some(self.finish(&[lost()])),
                 },
@@ -147,7 +145,9 @@ impl Reader {
     }
 
     fn take_ready(&mut self, log: &RunLog) -> Ready {
-        let Source::Log { next, seq, detachments, .. } = &mut self.source else { return Ready::Nothing };
+        let Content::Log { next, position, detachments, .. } = &mut self.content else {
+            return Ready::Nothing;
+        };
         let log = log.lock();
         let readable = log.readable(*detachments);
         let mut frames: Vec<Bytes> = Vec::new();
@@ -157,11 +157,11 @@ impl Reader {
                 break;
             }
             *next += 1;
-            if entry.seq <= *seq {
-                // A log that is copied from elsewhere may come up to the reader's place only now.
+            if entry.position <= *position {
+                // A replica may reach the reader's position only now.
                 continue;
             }
-            *seq = entry.seq;
+            *position = entry.position;
             if let Some(bytes) = entry.frames.get(self.profile) {
                 size += bytes.len();
                 frames.push(bytes.clone());
@@ -180,30 +180,30 @@ impl Reader {
     fn finish(&mut self, last: &[UiChunk]) -> Bytes {
         let mut batch = BytesMut::new();
         for chunk in last {
-            self.push_own(chunk, self.place(), &mut batch);
+            self.push_own(chunk, self.position(), &mut batch);
         }
         batch.extend_from_slice(DONE);
         self.done = true;
         batch.freeze()
     }
 
-    /// Chunks of its own carry the place up to which the reader has the log, so that it can go on from there; before the log they carry
-    /// none, because nobody else could give them to it again.
-    fn push_own(&mut self, chunk: &UiChunk, place: u64, batch: &mut BytesMut) {
+    /// Adds a chunk for this reader alone. It carries the position up to which the reader has read the log, so that it can go on from there;
+    /// before the log it carries the start, because no other reader could be sent it again.
+    fn push_own(&mut self, chunk: &UiChunk, position: Position, batch: &mut BytesMut) {
         self.own += 1;
-        let run = match &self.source {
-            Source::Log { log, .. } => &log.run,
-            Source::Nothing(run) => run,
+        let run = match &self.content {
+            Content::Log { log, .. } => &log.run,
+            Content::Nothing(run) => run,
         };
-        if let Some(bytes) = encode_ephemeral(run, place, self.own, self.profile, chunk) {
+        if let Some(bytes) = encode_ephemeral(run, position.into(), self.own, self.profile, chunk) {
             batch.extend_from_slice(&bytes);
         }
     }
 
-    fn place(&self) -> u64 {
-        match &self.source {
-            Source::Log { seq, .. } => *seq,
-            Source::Nothing(_) => NO_PLACE,
+    fn position(&self) -> Position {
+        match &self.content {
+            Content::Log { position, .. } => *position,
+            Content::Nothing(_) => Position::START,
         }
     }
 }
@@ -212,12 +212,12 @@ impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader")
             .field("profile", &self.profile)
-            .field("place", &self.place())
+            .field("position", &self.position())
             .finish_non_exhaustive()
     }
 }
 
-/// What a reader is told whose run cannot be followed any further.
+/// Returns the last chunk for a reader whose run cannot be followed any further.
 pub(super) fn lost() -> UiChunk {
     UiChunk::Error { error_text: "The server lost this run. Load the chat again.".into() }
 }

@@ -587,9 +587,9 @@ fn what_was_shown_by_a_call_that_ran_while_the_process_ended_leaves_its_place_to
     play.apply("call_1 shows", Event::Reported(vec![(call, json!({"progress": 1}))]));
     let (shown, _) = play.log.last().cloned().unwrap();
     play.log.truncate(saved);
-    play.run.state.seq = play.log.last().unwrap().0;
+    play.run.state.position = play.log.last().unwrap().0;
     play.dies().settle("call_1", Ok(json!("done")));
-    let since: Vec<u64> = play.log[saved..].iter().map(|(seq, _)| *seq).collect();
+    let since: Vec<Position> = play.log[saved..].iter().map(|(seq, _)| *seq).collect();
     assert!(!since.is_empty() && since.iter().all(|seq| *seq > shown), "{since:?}");
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Facts {
 /// A reader that comes back whenever it is cut off, with the place that it has reached.
 #[derive(Default)]
 pub(super) struct LoyalReader {
-    seen: Vec<(u64, UiChunk)>,
+    seen: Vec<(Position, UiChunk)>,
     is_away: bool,
 }
 
@@ -134,7 +134,7 @@ impl Facts {
     }
 
     /// What readers are shown as an outcome, or as a browser's permission to run a call, is saved.
-    pub fn check_shown(&self, shown: &[(u64, UiChunk)], saved: &[Call]) {
+    pub fn check_shown(&self, shown: &[(Position, UiChunk)], saved: &[Call]) {
         for (_, chunk) in shown {
             if let Some(id) = settled_by(chunk) {
                 let call = saved.iter().find(|call| call.id == *id).unwrap();
@@ -195,7 +195,7 @@ impl Facts {
     }
 
     /// What holds of a whole log: its places grow, and each call has one outcome in it.
-    pub fn check_log(&self, log: &[(u64, UiChunk)]) {
+    pub fn check_log(&self, log: &[(Position, UiChunk)]) {
         assert!(log.windows(2).all(|pair| pair[0].0 < pair[1].0), "places grow");
         let mut settled = BTreeSet::new();
         for id in log.iter().filter_map(|(_, chunk)| settled_by(chunk)) {
@@ -210,7 +210,7 @@ impl Facts {
 // === impl LoyalReader ===
 
 impl LoyalReader {
-    pub fn reads(&mut self, chunks: &[(u64, UiChunk)]) {
+    pub fn reads(&mut self, chunks: &[(Position, UiChunk)]) {
         if !self.is_away {
             self.seen.extend(chunks.iter().cloned());
         }
@@ -221,7 +221,7 @@ impl LoyalReader {
     }
 
     /// Goes on after the last chunk that it has seen, where the log has it, and otherwise reads from the start.
-    pub fn comes_back(&mut self, log: &[(u64, UiChunk)]) {
+    pub fn comes_back(&mut self, log: &[(Position, UiChunk)]) {
         if !std::mem::take(&mut self.is_away) {
             return assert_eq!(self.seen, log);
         }
@@ -235,7 +235,7 @@ impl LoyalReader {
 }
 
 /// The message that a reader from the start has, with the decisions that only the record knows.
-pub(super) fn fold(log: &[(u64, UiChunk)], run: &Run) -> Assembler {
+pub(super) fn fold(log: &[(Position, UiChunk)], run: &Run) -> Assembler {
     let mut reader = Assembler::new(run.message.clone());
     for (_, chunk) in log {
         reader.apply(chunk).unwrap();

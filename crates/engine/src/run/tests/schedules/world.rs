@@ -52,8 +52,8 @@ pub(super) struct World {
 #[derive(Default)]
 pub(super) struct Live {
     /// What readers can read.
-    pub log: Vec<(u64, UiChunk)>,
-    staged: Vec<(u64, UiChunk)>,
+    pub log: Vec<(Position, UiChunk)>,
+    staged: Vec<(Position, UiChunk)>,
     /// How much of the log is saved.
     saved: usize,
     pub pending_calls: BTreeSet<ToolCallId>,
@@ -92,7 +92,7 @@ struct Saved {
     settings: RunSettings,
     state: RunState,
     calls: Vec<Call>,
-    log: Vec<(u64, UiChunk)>,
+    log: Vec<(Position, UiChunk)>,
     is_over: bool,
 }
 
@@ -191,7 +191,7 @@ impl World {
     fn check_saved(&self) {
         let Some(saved) = self.saved.as_ref().filter(|saved| !saved.is_over) else { return };
         if self.run.state.phase != Phase::Speaking {
-            let expected = RunState { seq: saved.state.seq, ..self.run.state.clone() };
+            let expected = RunState { position: saved.state.position, ..self.run.state.clone() };
             assert_eq!(saved.state, expected, "the state has changed and is not saved");
         }
     }
@@ -283,7 +283,7 @@ impl World {
     /// Some take but a moment.
     fn check_inputs(&mut self, effects: &mut Effects) {
         let context = self.scene.context(self.now);
-        if self.run.state.seq.is_multiple_of(2) {
+        if u64::from(self.run.state.position).is_multiple_of(2) {
             return check_inputs(&mut self.run, &context, effects);
         }
         let live = self.live.as_mut().unwrap();
@@ -327,7 +327,10 @@ impl World {
         } else if effects.commit.run {
             saved.state = state;
             let unsaved: Vec<_> = live.log[live.saved..].iter().chain(&live.staged).cloned().collect();
-            assert!(unsaved.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0), "a gap within what is saved");
+            assert!(
+                unsaved.windows(2).all(|pair| pair[0].0.next() == pair[1].0),
+                "a gap within what is saved"
+            );
             saved.log.extend(unsaved);
             live.saved = live.log.len() + live.staged.len();
         }
@@ -372,7 +375,7 @@ impl Live {
 
 impl Saved {
     /// As it comes out of the database.
-    fn load(&self) -> (SavedRun, Vec<(u64, UiChunk)>) {
+    fn load(&self) -> (SavedRun, Vec<(Position, UiChunk)>) {
         let log: Vec<_> = self
             .log
             .iter()
