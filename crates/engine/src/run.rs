@@ -8,6 +8,7 @@
 
 mod activity;
 mod answers;
+mod closing;
 mod effects;
 mod elicit;
 mod ending;

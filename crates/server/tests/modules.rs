@@ -40,12 +40,6 @@ const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         crate_name: "engine",
-        file: "run/effects.rs",
-        from: "run/ending.rs",
-        reason: "the effects of an event name the ending, and the ending of a run has effects",
-    },
-    Exception {
-        crate_name: "engine",
         file: "runner/hooks.rs",
         from: "runner/step.rs",
         reason: "a hook gets the step that calls it",

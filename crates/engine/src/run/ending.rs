@@ -1,14 +1,8 @@
-//! The end of a run, and the chunks for readers that are detached before it.
-//!
-//! A run that ended must leave no stock client that posts again by itself: every open call gets an outcome, the message never ends
-//! in a step of calls, and `finish` carries metadata.
+//! The ways in which a run ends, and the last chunks of its readers.
 
-use fermata_protocol::{Answer, FinishReason, UiChunk, UiPart};
-use fermata_tools::{Call, CallState, Cancelled, ErrorType};
-use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use fermata_protocol::{FinishReason, UiChunk};
+use fermata_tools::ErrorType;
 
-use super::{Context, Deciding, Next, Phase, Run};
 use crate::model::ModelError;
 
 /// The way in which a run ended.
@@ -49,6 +43,8 @@ pub(crate) enum Ending {
     },
 }
 
+// === impl Ending ===
+
 impl Ending {
     /// Returns the name of the ending for the operator and the database.
     pub fn name(&self) -> &'static str {
@@ -64,9 +60,7 @@ impl Ending {
             Self::CrashLoop => "crash_loop",
         }
     }
-}
 
-impl Ending {
     /// Returns the text for clients if the run failed.
     pub fn public(&self) -> Option<String> {
         match self {
@@ -89,140 +83,6 @@ impl Ending {
     }
 }
 
-impl Run {
-    fn metadata(&self, context: &Context<'_>) -> Value {
-        let took = context.now.duration_since(self.settings.started).as_millis().max(0);
-        let took = u64::try_from(took).unwrap_or(u64::MAX);
-        let mut metadata = json!({ "model": self.settings.model, "durationMs": took });
-        if let Some(usage) = self.state.usage {
-            metadata["usage"] = json!(usage);
-        }
-        let calls: Map<String, Value> = self.calls.iter().filter_map(duration).collect();
-        if !calls.is_empty() {
-            metadata["calls"] = Value::Object(calls);
-        }
-        metadata
-    }
-
-    /// Returns whether a call has waited for its answer for too long.
-    pub fn is_expired(&self, now: Timestamp) -> bool {
-        self.expiry().is_some_and(|expires| expires <= now)
-    }
-
-    /// Returns whether the message is worth keeping. A step in which the model said nothing is not.
-    pub fn has_content(&self) -> bool {
-        self.snapshot().parts.iter().any(|part| *part != UiPart::StepStart)
-    }
-}
-
-// === impl Deciding ===
-
-impl Deciding<'_> {
-    /// Ends the run because the model had said everything, or because its answer was cut off and every call of it has its outcome.
-    pub(super) fn finish(&mut self, reason: FinishReason) {
-        self.publish(UiChunk::FinishStep);
-        self.end_in_a_step_without_calls();
-        self.publish_finish(reason);
-        self.close(Ending::Finished(reason));
-    }
-
-    /// Ends the run, whatever it is doing.
-    pub(super) fn end_run(&mut self, ending: Ending) {
-        if self.run.state.phase == Phase::Over {
-            return;
-        }
-        self.close_part();
-        self.abandon_arguments();
-        self.cancel_open_calls(&ending);
-        self.publish(UiChunk::FinishStep);
-        if let Some(error_text) = ending.public() {
-            self.publish(UiChunk::Error { error_text });
-            return self.close(ending);
-        }
-        self.end_in_a_step_without_calls();
-        if ending == Ending::Stopped {
-            self.publish(UiChunk::Abort { reason: Some("The run was stopped.".into()) });
-        }
-        self.publish_finish(FinishReason::Other);
-        self.close(ending);
-    }
-
-    /// Makes a step without calls the last one, because stock clients post again after a message that ends in a step of calls.
-    fn end_in_a_step_without_calls(&mut self) {
-        if self.run.step_calls().next().is_some() {
-            self.publish(UiChunk::StartStep);
-            self.publish(UiChunk::FinishStep);
-        }
-    }
-
-    /// Ends the run because the user goes on without it, and keeps the outputs that came along. Only the saved message has them: any chunk
-    /// but `abort` would double the message in the client that went on.
-    pub(super) fn on_superseded(&mut self, outputs: &[Answer]) {
-        self.close_part();
-        self.abandon_arguments();
-        for Answer { of, kind } in outputs {
-            let index = self.run.find_call(of).filter(|&index| self.run.call(index).is_parked());
-            if let Some(index) = index {
-                self.effects.after.release.push(self.run.call(index).id.clone());
-                self.apply_output(index, kind.clone());
-            }
-        }
-        self.cancel_open_calls(&Ending::Superseded);
-        // Of all this the readers see nothing.
-        self.effects.after.publish.clear();
-        self.publish(UiChunk::Abort { reason: Some("The conversation went on.".into()) });
-        self.close(Ending::Superseded);
-    }
-
-    fn close(&mut self, ending: Ending) {
-        self.run.state.phase = Phase::Over;
-        self.effects.after.next = Next::Close(ending);
-    }
-
-    fn cancel_open_calls(&mut self, ending: &Ending) {
-        for index in self.run.step_indexes() {
-            let unheard = self
-                .run
-                .elicitations()
-                .any(|asked| asked.asker == index && asked.expires <= self.context.now);
-            self.withdraw_elicitations(index);
-            if self.run.state.phase == Phase::Deciding
-                && let Some(reason) = self.run.denied_by_person(index)
-            {
-                self.show_error(index, Cancelled::Denied { reason }.text());
-            }
-            if self.run.call(index).state().is_final() {
-                continue;
-            }
-            if self.run.call(index).accepts_answer() {
-                self.effects.after.release.push(self.run.call(index).id.clone());
-            }
-            let cancelled = why(self.run.call(index), unheard, ending, self.context);
-            let text = cancelled.text();
-            self.change(index, CallState::Cancelled { cancelled });
-            self.show_error(index, text);
-        }
-    }
-
-    fn publish_finish(&mut self, reason: FinishReason) {
-        let message_metadata = Some(self.run.metadata(self.context));
-        self.publish(UiChunk::Finish { finish_reason: Some(reason), message_metadata });
-    }
-
-    /// Asks also about the calls that the gate withholds: a call that is neither asked about nor settled keeps a stock client from ever
-    /// posting again. The gate does not wait for these answers.
-    pub(super) fn ask_for_withheld_calls(&mut self) {
-        for index in self.run.step_indexes() {
-            if *self.run.call(index).state() == CallState::Scheduled
-                && self.run.call(index).approval_request.is_none()
-            {
-                self.put_question(index, false);
-                self.effects.after.park.push(self.run.call(index).id.clone());
-            }
-        }
-    }
-}
-
 /// Returns the last chunks for readers that are detached while calls wait. They are not in the log, because the message is not finished.
 pub(crate) fn detach_chunks() -> Vec<UiChunk> {
     vec![
@@ -236,31 +96,4 @@ pub(crate) fn shutting_down() -> Vec<UiChunk> {
     vec![UiChunk::Error {
         error_text: "The server is shutting down. Load the chat again in a moment.".into(),
     }]
-}
-
-/// Returns how long a call took that ran to its end, by its id. A call that was cancelled meanwhile never came to an end.
-fn duration(call: &Call) -> Option<(String, Value)> {
-    if !matches!(call.state(), CallState::Success { .. } | CallState::Error { .. }) {
-        return None;
-    }
-    let ran_for = call.ran_for()?;
-    let milliseconds = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
-    Some((call.id.to_string(), json!({ "durationMs": milliseconds })))
-}
-
-fn why(call: &Call, unheard: bool, ending: &Ending, context: &Context<'_>) -> Cancelled {
-    let is_over = |expires: Timestamp| expires <= context.now;
-    match ending {
-        Ending::Stopped => Cancelled::Stopped,
-        Ending::Superseded => Cancelled::Superseded,
-        Ending::Expired if unheard || call.expires.is_some_and(is_over) => Cancelled::Expired,
-        Ending::Expired
-        | Ending::Finished(_)
-        | Ending::StepLimit
-        | Ending::OutputLimit { .. }
-        | Ending::ChatLimit { .. }
-        | Ending::Failed(_)
-        | Ending::CrashLoop
-        | Ending::ToolFailed { .. } => Cancelled::RunEnded,
-    }
 }
