@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     AnswerError,
-    request::{self, ChatRequest},
+    request::{AnswerRequest, ChatRequest},
     settings::Limits,
 };
 
@@ -44,7 +44,7 @@ pub(crate) enum Checked {
 }
 
 /// Looks what has become of calls and questions for which no answer could be handed over.
-pub(crate) struct FindAnswered(pub request::Answer);
+pub(crate) struct FindAnswered(pub AnswerRequest);
 
 /// What [`FindAnswered`] has found.
 pub(crate) enum Answered {
@@ -73,7 +73,7 @@ impl RunPin {
 impl AnswerBatch {
     /// Hands answers over, if one of their targets is pending, and returns the receiver of the reply.
     pub async fn hand_over(
-        answer: &request::Answer,
+        answer: &AnswerRequest,
         pending: &PendingCalls<Self>,
         checker: &Arc<Checker>,
         limits: &Limits,

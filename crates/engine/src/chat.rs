@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use fermata_tools::Owner;
 
-pub(crate) use delivery::{Delivered, Handle, Message};
+pub(crate) use delivery::{ActorMessage, Delivered, Handle};
 
 use crate::{
     active_run::{ActiveRun, Happening, Resumption},
@@ -31,7 +31,7 @@ const MAX_ATTEMPTS: usize = 5;
 /// The actor of a chat.
 pub(crate) struct ChatActor {
     services: Arc<Services>,
-    mailbox: Mailbox<Message>,
+    mailbox: Mailbox<ActorMessage>,
     state: Chat,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum End {
 // === impl ChatActor ===
 
 impl ChatActor {
-    pub fn new(services: Arc<Services>, mailbox: Mailbox<Message>) -> Self {
+    pub fn new(services: Arc<Services>, mailbox: Mailbox<ActorMessage>) -> Self {
         Self { services, mailbox, state: Chat::Unread }
     }
 
@@ -141,7 +141,7 @@ impl ChatActor {
     }
 
     /// Handles a message. If another instance has changed the chat just before, the chat is read again and the message tried again.
-    async fn handle(&mut self, mut message: Message) -> Result<(), StoreError> {
+    async fn handle(&mut self, mut message: ActorMessage) -> Result<(), StoreError> {
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -149,7 +149,7 @@ impl ChatActor {
                 self.read().await?;
             }
             if let Chat::Elsewhere(owner) = &self.state {
-                if let Message::Request(request) = message {
+                if let ActorMessage::Request(request) = message {
                     request.send_back(owner.clone());
                 }
                 // It may be another instance the next time.
@@ -163,15 +163,15 @@ impl ChatActor {
         }
     }
 
-    async fn attempt(&mut self, message: &mut Message, is_last: bool) -> Result<(), StoreError> {
+    async fn attempt(&mut self, message: &mut ActorMessage, is_last: bool) -> Result<(), StoreError> {
         if let Chat::Active(active) = &mut self.state {
             // Reading makes no commit, which would tell that another instance has gone on with the run.
             active.record.verify_if_in_doubt(&self.services).await?;
         }
         match message {
-            Message::Request(request) => request.handle(self, is_last).await,
-            Message::Wake => self.activate().await,
-            Message::Verify => self.verify().await,
+            ActorMessage::Request(request) => request.handle(self, is_last).await,
+            ActorMessage::Wake => self.activate().await,
+            ActorMessage::Verify => self.verify().await,
         }
     }
 

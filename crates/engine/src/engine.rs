@@ -134,7 +134,7 @@ impl Engine {
         address: Option<IpAddr>,
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        let answer = request::Answer { owner: owner.clone(), address, answers };
+        let answer = request::AnswerRequest { owner: owner.clone(), address, answers };
         self.router.answer(chat, answer).await
     }
 

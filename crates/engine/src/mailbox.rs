@@ -22,11 +22,11 @@ const CAPACITY: usize = 256;
 
 /// The mailboxes of all chats that have an actor.
 pub(crate) struct Mailboxes<M> {
-    by_chat: Arc<DashMap<ChatId, Entry<M>>>,
+    by_chat: Arc<DashMap<ChatId, ActorEntry<M>>>,
 }
 
 /// A chat that has an actor.
-struct Entry<M> {
+struct ActorEntry<M> {
     sender: mpsc::Sender<M>,
     /// The user to whom the chat belongs, once the actor has read it.
     owner: Option<Owner>,
@@ -55,7 +55,7 @@ impl<M> Mailboxes<M> {
     /// Returns the message if the mailbox is full.
     pub fn send(&self, chat: &ChatId, message: M, start: impl FnOnce(Mailbox<M>)) -> Result<(), Full<M>> {
         // The entry stays locked until the message is in the mailbox, so that the actor cannot leave in between.
-        let closed = || Entry { sender: mpsc::channel(1).0, owner: None, pending: PendingCalls::new() };
+        let closed = || ActorEntry { sender: mpsc::channel(1).0, owner: None, pending: PendingCalls::new() };
         let mut entry = self.by_chat.entry(chat.clone()).or_insert_with(closed);
         match entry.sender.try_send(message) {
             Ok(()) => Ok(()),
@@ -64,7 +64,7 @@ impl<M> Mailboxes<M> {
                 let (sender, messages) = mpsc::channel(CAPACITY);
                 let _ = sender.try_send(message);
                 let pending = PendingCalls::new();
-                *entry = Entry { sender, owner: None, pending: pending.clone() };
+                *entry = ActorEntry { sender, owner: None, pending: pending.clone() };
                 start(Mailbox { chat: chat.clone(), pending, messages, mailboxes: self.clone() });
                 Ok(())
             }

@@ -5,7 +5,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use fermata_protocol::{ChatBody, ChatId, EventId, Profile, RunId};
+use fermata_protocol::{Answer, ChatBody, ChatId, EventId, Profile, RunId};
 use fermata_tools::{Owner, Receipt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -41,7 +41,8 @@ pub(crate) trait RemoteRequest:
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
     Submit(Box<Submission>),
-    Answer(Answer),
+    #[serde(rename = "answer")]
+    AnswerRequest(AnswerRequest),
     Resume(Resume),
     Rejoin(Rejoin),
     Stop(Stop),
@@ -67,11 +68,11 @@ pub struct Submission {
 
 /// Answers to pending calls, of which all are accepted or none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerRequest {
     pub owner: Owner,
     #[serde(default)]
     pub address: Option<IpAddr>,
-    pub answers: Vec<fermata_protocol::Answer>,
+    pub answers: Vec<Answer>,
 }
 
 /// Follows the open run, from its start or after an event.
@@ -162,7 +163,7 @@ macro_rules! chat_request {
     };
 }
 
-chat_request!(Answer -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
+chat_request!(AnswerRequest -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
 chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None));
 chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None));
 chat_request!(Stop -> (), ReadError, if denied Ok(()));
@@ -204,7 +205,11 @@ mod tests {
     #[test]
     fn requests_keep_the_form_that_other_versions_read() {
         let owner = Owner::new("ada");
-        let requests: [(Request, &str); 4] = [
+        let requests: [(Request, &str); 5] = [
+            (
+                AnswerRequest { owner: owner.clone(), address: None, answers: Vec::new() }.into(),
+                r#"{"answer":{"owner":"ada","address":null,"answers":[]}}"#,
+            ),
             (Stop { owner: owner.clone() }.into(), r#"{"stop":{"owner":"ada"}}"#),
             (
                 View { owner: owner.clone(), detail: Detail::InPages }.into(),

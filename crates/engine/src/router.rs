@@ -23,10 +23,10 @@ use recovery::Recovery;
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, Unavailable,
     answer_batch::{AnswerBatch, Answered, FindAnswered},
-    chat::{ChatActor, Delivered, Handle, Message},
+    chat::{ActorMessage, ChatActor, Delivered, Handle},
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
     mailbox::{Full, Mailboxes},
-    request::{Answer, RemoteRequest},
+    request::{AnswerRequest, RemoteRequest},
     services::Services,
     store::{InstanceId, StoreError},
 };
@@ -42,7 +42,7 @@ const MAX_REJOINING: usize = 64;
 pub(crate) struct Router {
     services: Arc<Services>,
     cluster: Arc<Cluster>,
-    mailboxes: Mailboxes<Message>,
+    mailboxes: Mailboxes<ActorMessage>,
     recovery: Recovery,
     rejoining: Semaphore,
 }
@@ -120,10 +120,10 @@ impl Router {
     pub async fn answer(
         self: &Arc<Self>,
         chat: &ChatId,
-        answer: Answer,
+        answer: AnswerRequest,
     ) -> Result<Vec<Receipt>, AnswerError> {
         let mut known_owner = match self.locate(chat, &answer.owner).await? {
-            Location::Denied => return Answer::denied(),
+            Location::Denied => return AnswerRequest::denied(),
             Location::Here => None,
             Location::Elsewhere(owner) => Some(owner),
         };
@@ -148,7 +148,7 @@ impl Router {
     async fn answer_here(
         self: &Arc<Self>,
         chat: &ChatId,
-        answer: &Answer,
+        answer: &AnswerRequest,
         deadline: Instant,
     ) -> Result<Result<Vec<Receipt>, InstanceId>, AnswerError> {
         let Services { checker, settings, .. } = &*self.services;
@@ -223,7 +223,7 @@ impl Router {
         chat: &ChatId,
         request: R,
     ) -> Result<Delivered<R>, R::Error> {
-        let (message, reply) = Message::request(request);
+        let (message, reply) = ActorMessage::request(request);
         self.send(chat, message);
         // A request that finds no room is replied to, too.
         match reply.await {
@@ -234,7 +234,7 @@ impl Router {
     }
 
     /// Puts a message into the mailbox of the chat's actor. Returns `false` if it is full; a request is refused as busy then.
-    fn send(self: &Arc<Self>, chat: &ChatId, message: Message) -> bool {
+    fn send(self: &Arc<Self>, chat: &ChatId, message: ActorMessage) -> bool {
         let start = |mailbox| {
             let router = self.clone();
             self.services.shutdown.tasks.spawn(async move {
@@ -245,7 +245,7 @@ impl Router {
         match self.mailboxes.send(chat, message, start) {
             Ok(()) => true,
             Err(Full(message)) => {
-                if let Message::Request(request) = message {
+                if let ActorMessage::Request(request) = message {
                     request.refuse_as_busy();
                 }
                 false

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A message to a chat actor.
-pub(crate) enum Message {
+pub(crate) enum ActorMessage {
     Request(Box<dyn Deliver>),
     /// A deadline may have passed, or the open run may have no owner.
     Wake,
@@ -52,9 +52,9 @@ struct Delivery<R: ChatRequest> {
     reply: Option<oneshot::Sender<Delivered<R>>>,
 }
 
-// === impl Message ===
+// === impl ActorMessage ===
 
-impl Message {
+impl ActorMessage {
     /// Returns the message of a request, and the receiver of its reply. The receiver fails if the actor fails.
     pub fn request<R: Handle>(request: R) -> (Self, oneshot::Receiver<Delivered<R>>) {
         let (reply, receiver) = oneshot::channel();

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Router;
 use crate::{
-    chat::{End, Message},
+    chat::{ActorMessage, End},
     mailbox::Mailbox,
     services::Services,
     store::{ClockMark, StoreError},
@@ -54,7 +54,7 @@ pub(super) struct OnEnd {
 // === impl OnEnd ===
 
 impl OnEnd {
-    pub fn new(router: &Arc<Router>, mailbox: &Mailbox<Message>) -> Self {
+    pub fn new(router: &Arc<Router>, mailbox: &Mailbox<ActorMessage>) -> Self {
         // Unless the actor says otherwise, it has panicked.
         Self { router: router.clone(), chat: mailbox.chat.clone(), end: End::Retry }
     }
@@ -126,7 +126,7 @@ impl Router {
         chats.extend(std::mem::take(&mut *self.recovery.requeued()));
         for chat in chats {
             // The messages that fill a mailbox need not touch the run, so the chat is woken again with the next sweep.
-            if !self.send(&chat, Message::Wake) {
+            if !self.send(&chat, ActorMessage::Wake) {
                 self.recovery.requeued().insert(chat);
             }
         }
@@ -147,7 +147,7 @@ impl Router {
             for chat in self.mailboxes.chats() {
                 // If the mailbox is full, this is dropped: the epoch was raised before, and an actor compares it before each message that
                 // waits there.
-                self.send(&chat, Message::Verify);
+                self.send(&chat, ActorMessage::Verify);
             }
         }
     }

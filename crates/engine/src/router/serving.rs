@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::{OWNER_TIMEOUT, RemoteReply, Router};
 use crate::{
-    chat::{Delivered, Handle, Message},
+    chat::{ActorMessage, Delivered, Handle},
     cluster::{IncomingCall, OutgoingReply},
-    request::{Answer, RemoteRequest, Request},
+    request::{AnswerRequest, RemoteRequest, Request},
 };
 
 impl Router {
@@ -33,7 +33,7 @@ impl Router {
             // Nothing new begins here any more.
             Request::Submit(_) if self.services.shutdown.draining.is_cancelled() => None,
             Request::Submit(request) => self.serve_here(&chat, request, &mut reply).await,
-            Request::Answer(request) => self.serve_answer(&chat, &request).await,
+            Request::AnswerRequest(request) => self.serve_answer(&chat, &request).await,
             Request::Resume(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Rejoin(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Stop(request) => self.serve_here(&chat, request, &mut reply).await,
@@ -60,13 +60,13 @@ impl Router {
         if self.is_closed_to(chat) {
             return None;
         }
-        let (message, delivered) = Message::request(request);
+        let (message, delivered) = ActorMessage::request(request);
         self.send(chat, message);
         let Ok(Delivered::Reply(result)) = delivered.await else { return None };
         write(chat, &result.map(|value| value.export(reply)))
     }
 
-    async fn serve_answer(self: &Arc<Self>, chat: &ChatId, answer: &Answer) -> Option<Box<RawValue>> {
+    async fn serve_answer(self: &Arc<Self>, chat: &ChatId, answer: &AnswerRequest) -> Option<Box<RawValue>> {
         if self.is_closed_to(chat) {
             return None;
         }
