@@ -28,7 +28,7 @@ use tracing::{Instrument, Span};
 
 use running_tools::{RunningTools, ToolEvent};
 use spans::CallSpans;
-use timers::{Timers, in_time};
+use timers::{Timers, instant_of};
 
 use crate::{
     answer_batch::{AnswerBatch, RunPin},
@@ -373,7 +373,7 @@ impl ActiveRun {
             self.timers.hold.ends(),
             self.timers.question.ends(),
             self.timers.tools.ends(),
-            self.run.expiry().map(|expires| in_time(expires, reached)),
+            self.run.expiry().map(|expires| instant_of(expires, reached)),
             self.model_deadline(),
         ];
         // The monotonic clock may not reach further, so a later deadline is looked at again then.

@@ -1,15 +1,16 @@
-//! The deployment's clock: the one place in the engine that knows what time it is.
+//! The deployment's clock: the one place in the engine that knows the time.
 //!
-//! The time comes from a source: from the database, if it has a clock that all instances share, or else from this machine. The source is
-//! asked with each heartbeat. In between, time goes on by the monotonic clock.
+//! The time comes from a source: the clock of the database if all instances share one, and the clock of this machine otherwise. The
+//! source is read with each heartbeat. Between two heartbeats, time goes on by the monotonic clock.
 //!
-//! There are two answers. [`DeploymentClock::now`] is what is stored and shown. [`DeploymentClock::reached`] is a time that has certainly
-//! come: whatever is destroyed because it is old, or settled because nobody came, goes by it. They are the same unless the source leaps
-//! ahead, which a clock that was set wrong does as well as one that was set right, and a machine that was off or asleep. Then `now` follows
-//! at once, so that what is stored is never older than it looks, and `reached` goes on as before until the source has gone on for an hour.
+//! The clock gives two times. [`DeploymentClock::now`] is the time that is stored and shown. [`DeploymentClock::reached`] is a time that
+//! has certainly come; everything irreversible, such as deleting what is old or settling calls that were never answered, is decided by it.
+//! The two are equal unless the source leaps ahead. It leaps if it is set wrong, but also if it is set right, or if the machine was off or
+//! asleep. After a leap, `now` follows the source at once, so that what is stored is never older than it looks, and `reached` goes on as
+//! before until the source has gone on for an hour.
 //!
-//! Invariants: `reached` is never later than `now`. Neither follows a source that was set back, so nothing that waits for a time
-//! waits for longer than it was to. Until the source was heard for the first time, nothing is over.
+//! Invariants: `reached` is never later than `now`. Neither follows a source that was set back, so no wait becomes longer than it was
+//! meant to be. Before the source is first read, nothing is over.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -19,14 +20,14 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use crate::store::{ClockMark, Joined};
+use crate::store::{ClockMark, InstanceId, Joined};
 
-/// By how much the source may differ from what the monotonic clock says without being doubted.
+/// The difference between the source and the monotonic clock up to which the source is not doubted.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
-/// For how long a server may have been off without its clock being doubted when it starts.
-const OFF: SignedDuration = SignedDuration::from_hours(24);
-/// For how long a source that has leapt ahead has to go on before it is believed.
-const DOUBT: SignedDuration = SignedDuration::from_hours(1);
+/// The time for which a server may have been off without its clock being doubted when it starts.
+const BELIEVED_DOWNTIME: SignedDuration = SignedDuration::from_hours(24);
+/// The time for which a source that has leapt ahead has to go on before it is believed.
+const DOUBT_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 
 /// The clock of this machine, which may be wrong.
 pub trait Clock: Send + Sync {
@@ -36,29 +37,31 @@ pub trait Clock: Send + Sync {
 
 /// The clock that all instances of a deployment go by.
 pub(crate) struct DeploymentClock {
-    own: Arc<dyn Clock>,
+    machine_clock: Arc<dyn Clock>,
+    /// This instance, for the log.
+    instance: InstanceId,
     // Held for a copy or a change.
-    known: Mutex<Known>,
+    state: Mutex<ClockState>,
 }
 
-/// The state of the clock when the source was last heard.
+/// The state of the clock at one moment.
 #[derive(Clone, Copy)]
-struct Known {
+struct ClockState {
     /// The moment at which `now` and `reached` were right.
-    at: Instant,
+    as_of: Instant,
     now: Timestamp,
     reached: Timestamp,
-    source: Source,
+    source: SourceState,
     /// The difference that the operator was last warned of: this machine's clock minus the database's.
-    told: Option<SignedDuration>,
+    warned_difference: Option<SignedDuration>,
 }
 
-/// The source's time, compared with `reached`.
+/// The state of the source, compared with `reached`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Unheard,
+enum SourceState {
+    Unread,
     Agrees,
-    /// It has leapt ahead, to this time.
+    /// The source has leapt ahead, to this time.
     Ahead(Timestamp),
     Behind,
 }
@@ -66,169 +69,188 @@ enum Source {
 // === impl DeploymentClock ===
 
 impl DeploymentClock {
-    /// A clock that has not heard of its source yet.
-    pub fn new(own: Arc<dyn Clock>) -> Self {
-        let known = Known {
-            at: Instant::now(),
-            now: own.now(),
+    /// Creates a clock whose source has not been read yet.
+    pub fn new(machine_clock: Arc<dyn Clock>, instance: InstanceId) -> Self {
+        let state = ClockState {
+            as_of: Instant::now(),
+            now: machine_clock.now(),
             reached: Timestamp::UNIX_EPOCH,
-            source: Source::Unheard,
-            told: None,
+            source: SourceState::Unread,
+            warned_difference: None,
         };
-        Self { own, known: Mutex::new(known) }
+        Self { machine_clock, instance, state: Mutex::new(state) }
     }
 
     /// Returns the time that is stored and shown.
     pub fn now(&self) -> Timestamp {
-        self.lock().later().now
+        self.lock().advanced().now
     }
 
-    /// Returns a time that has certainly come; what is old or expired is judged by it.
+    /// Returns a time that has certainly come; it decides what is old or expired.
     pub fn reached(&self) -> Timestamp {
-        self.lock().later().reached
+        self.lock().advanced().reached
     }
 
-    /// What is kept of it for the next start, once there is something.
+    /// Returns the mark that is saved for the next start; `None` before the source was first read.
     pub fn mark(&self) -> Option<ClockMark> {
-        let known = self.lock().later();
-        let doubted = match known.source {
-            Source::Unheard => return None,
-            Source::Ahead(leapt_to) => Some(leapt_to),
-            Source::Agrees | Source::Behind => None,
+        let state = self.lock().advanced();
+        let doubted = match state.source {
+            SourceState::Unread => return None,
+            SourceState::Ahead(leapt_to) => Some(leapt_to),
+            SourceState::Agrees | SourceState::Behind => None,
         };
-        Some(ClockMark { reached: known.reached, doubted })
+        Some(ClockMark { reached: state.reached, doubted })
     }
 
-    /// Notes what the store has told first, which was asked at this time.
+    /// Starts the clock with the store's answer to a join that was sent at `asked`.
     pub fn start(&self, joined: &Joined, asked: Instant) {
-        let source = joined.now.unwrap_or_else(|| self.own.now());
-        let reached = joined.mark.map_or(source, |mark| believed(&mark, source));
-        let mut known = self.lock();
-        *known = Known { at: Instant::now(), now: source, reached, source: Source::Unheard, told: None };
-        self.compare(&mut known, joined.now, asked, OFF);
+        let source = joined.now.unwrap_or_else(|| self.machine_clock.now());
+        let reached = joined.mark.map_or(source, |mark| reached_by(&mark, source));
+        let mut state = self.lock();
+        *state = ClockState {
+            as_of: Instant::now(),
+            now: source,
+            reached,
+            source: SourceState::Unread,
+            warned_difference: None,
+        };
+        self.read_source(&mut state, joined.now, asked, BELIEVED_DOWNTIME);
     }
 
-    /// Notes what a heartbeat has told that was sent at this time: the database's time, if it has a clock.
-    pub fn observe(&self, told: Option<Timestamp>, asked: Instant) {
-        let mut known = self.lock();
-        *known = known.later();
-        self.compare(&mut known, told, asked, TOLERANCE);
+    /// Reads the source with a heartbeat that was sent at `asked`. `database` is the database's time in the reply, if it has a clock.
+    pub fn observe(&self, database: Option<Timestamp>, asked: Instant) {
+        let mut state = self.lock();
+        *state = state.advanced();
+        self.read_source(&mut state, database, asked, TOLERANCE);
     }
 
-    fn compare(
+    fn read_source(
         &self,
-        known: &mut Known,
-        told: Option<Timestamp>,
+        state: &mut ClockState,
+        database: Option<Timestamp>,
         asked: Instant,
         ahead_at_most: SignedDuration,
     ) {
-        let own = self.own.now();
-        if let Some(database) = told {
-            known.compare_with_own(own, database);
+        let machine = self.machine_clock.now();
+        let (name, earliest, latest) = match database {
+            Some(database) => {
+                self.compare_machine(state, machine, database);
+                // The database may have read its clock at any moment since it was asked.
+                ("the database", database, later(database, asked.elapsed()))
+            }
+            None => ("this machine", machine, machine),
+        };
+        let before = state.source;
+        let ahead = earliest.duration_since(state.reached);
+        state.follow(earliest, latest, ahead_at_most);
+        let is_as_expected = before == SourceState::Unread && state.source == SourceState::Agrees;
+        if state.source != before && !is_as_expected {
+            self.log_source_state(state, name, earliest, ahead);
         }
-        let earliest = told.unwrap_or(own);
-        // The database has said its time at some moment since it was asked.
-        let latest = if told.is_some() { later(earliest, asked.elapsed()) } else { earliest };
-        let name = if told.is_some() { "the database" } else { "this machine" };
-        known.follow(name, earliest, latest, ahead_at_most);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Logs the new state of the source for the operator.
+    fn log_source_state(&self, state: &ClockState, name: &str, clock: Timestamp, ahead: SignedDuration) {
+        let (instance, difference, reached) = (&self.instance, rounded(ahead), state.reached);
+        match state.source {
+            SourceState::Unread | SourceState::Agrees => {
+                tracing::info!(%instance, %clock, "the clock of {name} is believed again")
+            }
+            SourceState::Ahead(_) => tracing::warn!(
+                %instance,
+                %clock,
+                expected = %reached,
+                "the clock of {name} is {difference} ahead of what was expected. If the server or the machine was off or asleep for so long, \
+                 nothing need be done; otherwise set the clock right within an hour. Until then nothing is forgotten and nothing expires \
+                 because of it"
+            ),
+            SourceState::Behind => tracing::warn!(
+                %instance,
+                %clock,
+                expected = %reached,
+                "the clock of {name} is {difference} behind the time that this database has seen. Set it right; until it has caught up, time \
+                 goes on from what was seen. If that was wrong, end all instances and delete the row in the table clock_marks"
+            ),
+        }
+    }
+
+    /// Warns the operator if this machine's clock differs from the database's, once for each new difference.
+    fn compare_machine(&self, state: &mut ClockState, machine: Timestamp, database: Timestamp) {
+        let instance = &self.instance;
+        let ahead = machine.duration_since(database);
+        if ahead.abs() <= TOLERANCE {
+            if state.warned_difference.take().is_some() {
+                tracing::info!(%instance, here = %machine, %database, "this machine's clock agrees with the database's again");
+            }
+            return;
+        }
+        if state.warned_difference.is_some_and(|warned| (ahead - warned).abs() <= TOLERANCE) {
+            return;
+        }
+        state.warned_difference = Some(ahead);
+        let (difference, direction) =
+            (rounded(ahead), if ahead.is_negative() { "behind" } else { "ahead of" });
+        tracing::warn!(
+            %instance,
+            here = %machine,
+            %database,
+            "this machine's clock is {difference} {direction} the database's, which is the one that counts for chats and calls. Set the wrong \
+             one right: tokens and what instances write to each other are still checked by this machine's"
+        );
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ClockState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Known ===
+// === impl ClockState ===
 
-impl Known {
-    /// The same now.
-    fn later(self) -> Self {
-        let passed = self.at.elapsed();
+impl ClockState {
+    /// Returns the state moved on to the present by the monotonic clock.
+    fn advanced(self) -> Self {
+        let passed = self.as_of.elapsed();
         Self {
-            at: self.at + passed,
+            as_of: self.as_of + passed,
             now: later(self.now, passed),
             reached: later(self.reached, passed),
             ..self
         }
     }
 
-    /// Follows the source, whose time is between these two.
-    fn follow(&mut self, name: &str, earliest: Timestamp, latest: Timestamp, ahead_at_most: SignedDuration) {
+    /// Follows the source, whose time is between `earliest` and `latest`. A source that is ahead by more than `ahead_at_most` is doubted.
+    fn follow(&mut self, earliest: Timestamp, latest: Timestamp, ahead_at_most: SignedDuration) {
         let ahead = earliest.duration_since(self.reached);
-        let before = self.source;
         if -ahead > TOLERANCE {
-            self.source = Source::Behind;
+            self.source = SourceState::Behind;
             self.now = self.reached;
         } else if ahead <= ahead_at_most {
-            self.source = Source::Agrees;
+            self.source = SourceState::Agrees;
             self.reached = self.reached.clamp(earliest, latest);
             self.now = self.reached;
         } else {
             let has_gone_on = earliest.duration_since(self.now).abs() <= TOLERANCE;
-            let leapt_to = match before {
-                Source::Ahead(leapt_to) if has_gone_on => leapt_to,
-                Source::Unheard | Source::Agrees | Source::Ahead(_) | Source::Behind => earliest,
+            let leapt_to = match self.source {
+                SourceState::Ahead(leapt_to) if has_gone_on => leapt_to,
+                SourceState::Unread | SourceState::Agrees | SourceState::Ahead(_) | SourceState::Behind => {
+                    earliest
+                }
             };
-            if earliest.duration_since(leapt_to) >= DOUBT {
-                self.source = Source::Agrees;
+            if earliest.duration_since(leapt_to) >= DOUBT_PERIOD {
+                self.source = SourceState::Agrees;
                 self.reached = earliest;
             } else {
-                self.source = Source::Ahead(leapt_to);
+                self.source = SourceState::Ahead(leapt_to);
             }
             self.now = earliest;
-        }
-        let is_as_expected = before == Source::Unheard && self.source == Source::Agrees;
-        if self.source != before && !is_as_expected {
-            self.tell(name, earliest, ahead);
-        }
-    }
-
-    /// Tells the operator how the source stands since now.
-    fn tell(&self, name: &str, source: Timestamp, ahead: SignedDuration) {
-        let (clock, apart, reached) = (source, rough(ahead), self.reached);
-        match self.source {
-            Source::Unheard | Source::Agrees => {
-                tracing::info!(%clock, "the clock of {name} is believed again")
-            }
-            Source::Ahead(_) => tracing::warn!(
-                %clock,
-                expected = %reached,
-                "the clock of {name} is {apart} ahead of what was expected. If the server or the machine was off or asleep for so long, nothing \
-                 need be done; otherwise set the clock right within an hour. Until then nothing is forgotten and nothing expires because of it"
-            ),
-            Source::Behind => tracing::warn!(
-                %clock,
-                expected = %reached,
-                "the clock of {name} is {apart} behind the time that this database has seen. Set it right; until it has caught up, time goes \
-                 on from what was seen. If that was wrong, end all instances and delete the row in the table clock_marks"
-            ),
-        }
-    }
-
-    /// Tells the operator if this machine's clock is not the database's.
-    fn compare_with_own(&mut self, own: Timestamp, database: Timestamp) {
-        let ahead = own.duration_since(database);
-        let (apart, way) = (rough(ahead), if ahead.is_negative() { "behind" } else { "ahead of" });
-        if ahead.abs() > TOLERANCE {
-            if self.told.is_none_or(|told| (ahead - told).abs() > TOLERANCE) {
-                self.told = Some(ahead);
-                tracing::warn!(
-                    here = %own,
-                    %database,
-                    "this machine's clock is {apart} {way} the database's, which is the one that counts for chats and calls. Set the wrong one \
-                     right: tokens and what instances write to each other are still checked by this machine's"
-                );
-            }
-        } else if self.told.take().is_some() {
-            tracing::info!(here = %own, %database, "this machine's clock agrees with the database's again");
         }
     }
 }
 
-/// What an earlier start has reached, where the clock says this now: a time that was doubted then is believed once the clock has gone on.
-fn believed(mark: &ClockMark, source: Timestamp) -> Timestamp {
+/// Returns the time that an earlier process reached. A leap that it doubted counts if the source has gone on for long enough since.
+fn reached_by(mark: &ClockMark, source: Timestamp) -> Timestamp {
     match mark.doubted {
-        Some(doubted) if source.duration_since(doubted) >= DOUBT => mark.reached.max(doubted),
+        Some(doubted) if source.duration_since(doubted) >= DOUBT_PERIOD => mark.reached.max(doubted),
         Some(_) | None => mark.reached,
     }
 }
@@ -237,8 +259,9 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
-fn rough(apart: SignedDuration) -> humantime::FormattedDuration {
-    humantime::format_duration(Duration::from_secs(apart.as_secs().unsigned_abs()))
+/// Returns the length of a difference in whole seconds, to be shown.
+fn rounded(difference: SignedDuration) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_secs(difference.as_secs().unsigned_abs()))
 }
 
 #[cfg(test)]

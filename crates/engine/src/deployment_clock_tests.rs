@@ -7,7 +7,7 @@ use super::*;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// A machine's clock that goes with tokio's paused one and can be set.
+/// A machine's clock that goes on with tokio's paused clock and can be set.
 struct Settable(Instant, AtomicI64);
 
 impl Clock for Settable {
@@ -29,7 +29,8 @@ struct Process {
 impl Process {
     fn new() -> Self {
         let own = Arc::new(Settable(Instant::now(), AtomicI64::new(0)));
-        Self { clock: DeploymentClock::new(own.clone()), own }
+        let instance = InstanceId::new("ins_1");
+        Self { clock: DeploymentClock::new(own.clone(), instance), own }
     }
 
     fn started(mark: Option<ClockMark>) -> Self {
@@ -38,7 +39,7 @@ impl Process {
         process
     }
 
-    /// One that finds what another has reached so many seconds after the machine's clock began.
+    /// Starts a process that finds the mark of another one, which reached so many seconds after the epoch.
     fn started_after(reached: u64) -> Self {
         Self::started(Some(ClockMark { reached: at(reached), doubted: None }))
     }
@@ -48,7 +49,7 @@ impl Process {
         self.clock.observe(None, Instant::now());
     }
 
-    /// Goes on for so long, with its heartbeats.
+    /// Lets so many seconds pass, with a heartbeat each minute.
     async fn goes_on(&self, seconds: u64) {
         for _ in 0..seconds / 60 {
             advance(Duration::from_secs(60)).await;
@@ -56,7 +57,7 @@ impl Process {
         }
     }
 
-    /// What time it is, and what is reached, in seconds after the day on which it started.
+    /// Returns `now` and `reached`, in seconds after the start of the machine's clock.
     fn times(&self) -> (i64, i64) {
         let seconds = |time: Timestamp| time.duration_since(at(DAY)).as_secs();
         (seconds(self.clock.now()), seconds(self.clock.reached()))

@@ -61,7 +61,7 @@ impl Engine {
             return Err(error);
         }
         let instance = InstanceId::new(parts.ids.next("ins_"));
-        let clock = Arc::new(DeploymentClock::new(parts.clock));
+        let clock = Arc::new(DeploymentClock::new(parts.clock, instance.clone()));
         let shutdown = Shutdown::default();
         let locks = if parts.mail.is_some() {
             ResourceLocks::of_cluster(parts.store.clone(), instance.clone(), shutdown.tasks.clone())

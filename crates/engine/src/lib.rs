@@ -1,7 +1,7 @@
-//! What happens next in a chat.
+//! The engine runs chats: it calls models, runs tools, waits for answers and keeps the log that readers follow.
 //!
-//! [`Engine`] is the whole of it from outside. Inside, a run decides without I/O, one driver per chat does what it
-//! says, and a run's log is what every reader follows. Models and databases are met as the ports [`Model`] and [`Store`].
+//! [`Engine`] is its interface. Inside, a run makes every decision without I/O, the chat's actor performs what the run has decided, and
+//! every reader follows the run's log. Models and databases are reached through the ports [`Model`] and [`Store`].
 
 mod active_run;
 mod answer_batch;

@@ -139,7 +139,7 @@ impl ActiveRun {
             return;
         };
         let lock = self.locks.remove(id);
-        self.tools.start(execution, lock, self.spans.of(id));
+        self.tools.start(execution, lock, self.spans.span(id));
     }
 
     pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {

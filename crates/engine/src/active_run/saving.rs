@@ -40,7 +40,7 @@ impl ActiveRun {
             }
         }
         for place in &commit.calls {
-            self.spans.note(&self.run.calls[*place]);
+            self.spans.record(&self.run.calls[*place]);
         }
         self.record.bytes += message_bytes;
         self.record.grants.extend(commit.grants.iter().cloned());

@@ -1,7 +1,7 @@
-//! What tracing and the metrics are told of models and calls.
+//! Spans and metrics of model calls and tool calls.
 //!
-//! One span for each model call, and one for each tool call, from the model's wish to the outcome, and an event in it for each state; names and attributes are those of
-//! OpenTelemetry's conventions for generative AI. Inputs and outputs are in the record, never in a span.
+//! Each model call has a span. Each tool call has one too, from the model's request for the call to its outcome, with an event for each
+//! state. Names and attributes follow OpenTelemetry's conventions for generative AI. Inputs and outputs are in the record, never in a span.
 
 use std::collections::HashMap;
 
@@ -19,34 +19,34 @@ pub(super) struct CallSpans {
 }
 
 impl CallSpans {
-    /// None yet.
+    /// Begins without spans.
     pub fn new(run: &Run) -> Self {
         Self { run: run.id.to_string(), spans: HashMap::new() }
     }
 
-    /// Tells of the state that a call has come into.
-    pub fn note(&mut self, call: &Call) {
+    /// Records the state that a call has entered, and ends the call's span if the state is final.
+    pub fn record(&mut self, call: &Call) {
         let run = self.run.as_str();
-        let span = self.spans.entry(call.id.clone()).or_insert_with(|| begin(run, call));
+        let span = self.spans.entry(call.id.clone()).or_insert_with(|| tool_span(run, call));
         let state = call.state().name();
-        span.in_scope(|| tracing::debug!(%state, since = %call.since(), "the call's state"));
+        span.in_scope(|| tracing::debug!(%state, since = %call.since(), "the call has entered a state"));
         if state.is_final() {
             if let Some(error_type) = call.state().error_type() {
                 span.record("error.type", error_type.as_str());
             }
             span.record("fermata.call.state", state.as_str());
             self.spans.remove(&call.id);
-            count(call);
+            count_outcome(call);
         }
     }
 
-    /// The span of a call that has no outcome yet.
-    pub fn of(&self, call: &ToolCallId) -> Span {
+    /// Returns the span of a call, or an empty one if the call has its outcome.
+    pub fn span(&self, call: &ToolCallId) -> Span {
         self.spans.get(call).cloned().unwrap_or_else(Span::none)
     }
 }
 
-/// The span of one model call.
+/// Creates the span of one model call.
 pub(super) fn model_span(model: &str, run: &Run) -> Span {
     tracing::info_span!(
         "chat",
@@ -58,7 +58,8 @@ pub(super) fn model_span(model: &str, run: &Run) -> Span {
     )
 }
 
-fn begin(run: &str, call: &Call) -> Span {
+/// Creates the span of one tool call.
+fn tool_span(run: &str, call: &Call) -> Span {
     tracing::info_span!(
         "execute_tool",
         gen_ai.operation.name = "execute_tool",
@@ -70,8 +71,8 @@ fn begin(run: &str, call: &Call) -> Span {
     )
 }
 
-/// The tool's name as a label of metrics. A label is kept for ever and shown to operators, so pages and models, which make up names
-/// as they like, share one each.
+/// Returns the label of the call's tool in metrics. Labels are kept for ever and shown to operators, so the tools of
+/// pages share one and unknown tools another: pages and models can make up any number of names.
 fn tool_label(call: &Call) -> String {
     match call.run_by {
         Some(RunBy::Server | RunBy::Mcp) => call.tool.clone(),
@@ -80,7 +81,7 @@ fn tool_label(call: &Call) -> String {
     }
 }
 
-fn count(call: &Call) {
+fn count_outcome(call: &Call) {
     let tool = tool_label(call);
     let state = call.state().name().as_str();
     let error_type = call.state().error_type().map_or("", |error_type| error_type.as_str());

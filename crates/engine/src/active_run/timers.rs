@@ -1,50 +1,51 @@
-//! What ends soon in a run that this process has in memory, by the monotonic clock.
+//! The deadlines of a run that this process has in memory, by the monotonic clock.
 //!
-//! Invariant: from when a time is first known, what is done to any other clock makes it come neither sooner nor later.
+//! Invariant: once a deadline is known, setting any other clock makes it come neither sooner nor later.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// The times of a run.
+/// The deadlines of a run.
 #[derive(Default)]
 pub(super) struct Timers {
-    /// When its readers are sent away.
+    /// The end of the hold, at which the run's readers are detached.
     pub hold: Timer,
-    /// When its first question ends that keeps others from a resource.
+    /// The end of the first question that keeps other calls from a resource.
     pub question: Timer,
-    /// When its calls have waited long enough for tools that are not there.
+    /// The end of the time for which calls wait for tools that are missing.
     pub tools: Timer,
 }
 
-/// A time, if there is one, and when it comes.
+/// A deadline, if there is one, as a time and as a moment of the monotonic clock.
 #[derive(Default)]
 pub(super) struct Timer(Option<(Timestamp, Instant)>);
 
 // === impl Timer ===
 
 impl Timer {
-    /// Counts to this time from now on, unless it does already.
+    /// Sets the deadline. If it is set to this time already, its moment does not change.
     pub fn set(&mut self, time: Option<Timestamp>, now: Timestamp) {
-        if self.0.map(|(known, _)| known) != time {
-            self.0 = time.map(|time| (time, in_time(time, now)));
+        if self.0.map(|(current, _)| current) != time {
+            self.0 = time.map(|time| (time, instant_of(time, now)));
         }
     }
 
-    /// When it comes.
+    /// Returns the moment of the deadline.
     pub fn ends(&self) -> Option<Instant> {
         self.0.map(|(_, ends)| ends)
     }
 
-    /// Whether it has come.
+    /// Returns whether the deadline has passed.
     pub fn is_over(&self) -> bool {
         self.ends().is_some_and(|ends| ends <= Instant::now())
     }
 }
 
-/// When this time comes, if it is this late now. Beyond a year it is looked at again then.
-pub(super) fn in_time(time: Timestamp, now: Timestamp) -> Instant {
+/// Returns the moment of the monotonic clock at which `time` comes if it is `now` at present, or a moment in a year if that is earlier,
+/// because the monotonic clock may not reach further.
+pub(super) fn instant_of(time: Timestamp, now: Timestamp) -> Instant {
     let left = Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO);
     Instant::now() + left.min(Duration::from_secs(366 * 24 * 3600))
 }

@@ -1,17 +1,17 @@
-//! How many runs of each owner this instance drives.
+//! The number of open runs of each user at this instance.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
 use dashmap::DashMap;
 use fermata_tools::Owner;
 
-/// How many runs of each owner this instance drives.
+/// Counts the open runs of each user at this instance.
 #[derive(Clone, Default)]
 pub(crate) struct OpenRuns {
     by_owner: Arc<DashMap<Owner, usize>>,
 }
 
-/// One of its owner's runs that this instance drives, counted until it is dropped.
+/// One open run of a user, which is counted until this is dropped.
 pub(crate) struct OpenRun {
     owner: Owner,
     runs: OpenRuns,
@@ -20,13 +20,13 @@ pub(crate) struct OpenRun {
 // === impl OpenRuns ===
 
 impl OpenRuns {
-    /// Counts one more run, whatever the limit.
+    /// Counts one more run, without regard to the limit.
     pub fn enter(&self, owner: &Owner) -> OpenRun {
         *self.by_owner.entry(owner.clone()).or_default() += 1;
-        OpenRun::counted(owner, self)
+        OpenRun::new(owner, self)
     }
 
-    /// Counts one more run unless the owner has that many, here and elsewhere.
+    /// Counts one more run, unless the user has as many as `limit` at this instance and elsewhere. Then the limit is returned as the error.
     pub fn try_enter(
         &self,
         owner: &Owner,
@@ -34,16 +34,18 @@ impl OpenRuns {
         elsewhere: usize,
     ) -> Result<OpenRun, usize> {
         let mut count = self.by_owner.entry(owner.clone()).or_default();
-        if let Some(limit) = limit.filter(|limit| *count + elsewhere >= limit.get()) {
+        if let Some(limit) = limit
+            && *count + elsewhere >= limit.get()
+        {
             return Err(limit.get());
         }
         *count += 1;
-        Ok(OpenRun::counted(owner, self))
+        Ok(OpenRun::new(owner, self))
     }
 }
 
 impl OpenRun {
-    fn counted(owner: &Owner, runs: &OpenRuns) -> Self {
+    fn new(owner: &Owner, runs: &OpenRuns) -> Self {
         metrics::gauge!("fermata_runs_open").increment(1);
         Self { owner: owner.clone(), runs: runs.clone() }
     }

@@ -1,6 +1,6 @@
-//! What may be replaced while an engine runs: the rules, and the tools that come and go.
+//! The parts of an engine that may be replaced while it runs: the rules, and the tools that come and go.
 //!
-//! Invariant: a step goes by one [`PolicySnapshot`] from its beginning to its end.
+//! Invariant: a step uses one [`PolicySnapshot`] from its beginning to its end.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use fermata_tools::{
 };
 use tokio::sync::watch;
 
-/// What decides about calls. A step keeps the rules that were in force when it began, but what the newest deny does not run.
+/// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does
+/// not run.
 #[derive(Clone)]
 pub struct Rules {
-    /// Allows, asks, denies.
+    /// Decides for each call: allow, ask a person, or deny.
     pub policy: Arc<dyn Policy>,
-    /// When the calls of a step may run.
+    /// The gate that the calls of a step pass before they run.
     pub gate: GateMode,
-    /// What becomes of calls after the first tool result of a turn.
+    /// The treatment of calls after the first tool result of a turn.
     pub chain: ChainMode,
-    /// What follows a failure.
+    /// The consequence of a failure, by its type.
     pub error_policy: ErrorPolicy,
-    /// What is set for tools by name; where several match, the later wins.
+    /// The settings of tools by name. If several patterns match a name, the later settings win.
     pub tools: Vec<(Pattern, ToolSettings)>,
 }
 
@@ -44,25 +45,27 @@ pub(crate) struct PolicySnapshot {
 // === impl Rules ===
 
 impl Rules {
-    /// The spec as what is set for its name wants it.
+    /// Applies the settings for a tool's name to its spec.
     fn adjust(&self, spec: &mut ToolSpec) {
         let name = spec.name.clone();
-        self.named(&name).for_each(|settings| settings.apply(spec));
+        for settings in self.settings_for(&name) {
+            settings.apply(spec);
+        }
     }
 
-    /// How often a call of a tool that is not there may run again, as far as the settings tell.
+    /// Returns the number of times that a call of a missing tool may run again, according to the settings alone.
     pub(crate) fn retries(&self, tool: &str) -> u32 {
-        let repeatable = self.named(tool).filter_map(|settings| settings.repeatable).last();
+        let repeatable = self.settings_for(tool).filter_map(|settings| settings.repeatable).last();
         if repeatable == Some(true) { MAX_RETRIES } else { 0 }
     }
 
-    fn named<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolSettings> {
+    fn settings_for<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolSettings> {
         self.tools.iter().filter(|(pattern, _)| pattern.matches(tool)).map(|(_, settings)| settings)
     }
 }
 
 impl Default for Rules {
-    /// Every tool's own default, the gate over whole steps, nothing set by name.
+    /// Returns the default rules: each tool's own policy, the gate over whole steps, and no settings by name.
     fn default() -> Self {
         Self {
             policy: Arc::new(DefaultPolicy),
@@ -94,7 +97,7 @@ impl Policies {
     /// Replaces the rules, and keeps the tools.
     pub fn set_rules(&self, rules: Rules) {
         self.current.send_modify(|current| {
-            // All tools were checked when they came, and rules cannot make one unusable.
+            // Each tool was checked when it was added, and rules cannot make one unusable.
             let (next, _) = PolicySnapshot::new(rules, current.own.clone(), current.others.clone());
             *current = Arc::new(next);
         });
