@@ -1,12 +1,12 @@
-//! What a model is told of a tool's output: the shapes that outputs come in, read.
+//! The content that a model gets for a tool's output.
 //!
-//! Pure: the same output and limit give the same content, so that a prompt never differs from the one before it in what
-//! both hold, and providers' caches stay warm. The record and the page keep the output as it came. Knows no provider:
-//! which files an API takes is for the provider's module to say.
+//! Outputs come in several shapes, which this module recognizes. It is pure: the same output and limit give the same content, so two
+//! prompts agree in what they share, and providers' caches stay warm. The record and the page keep the output as it came. This
+//! module knows no provider: each provider's module decides which files its API takes.
 //!
-//! Invariants: the content is never empty; no text in it is empty; each file has a URL that can be sent (`https:`, `http:`,
-//! or a data URL whose base64 is sound), because one that providers refuse would end the chat for good. Only what has a
-//! shape entirely is read as that shape; any other output is told as its JSON.
+//! Invariants: the content is never empty; no text in it is empty, unless the output is the empty text itself; each file has a URL that
+//! can be sent (`https:`, `http:`, or a data URL whose base64 is valid), because one that providers refuse would end the chat for good.
+//! An output is read as a shape only if all of it fits that shape; any other output is rendered as its JSON.
 
 mod limit;
 
@@ -18,53 +18,62 @@ use base64::{
 };
 use serde_json::{Map, Value};
 
-use self::limit::{bytes_of_text, within};
+use self::limit::{bytes_of_text, limited};
 use crate::model::ModelContent;
 
-/// What is told of a list of content with nothing in it.
-const NOTHING: &str = "(no output)";
+/// The text in place of content that has none.
+const NO_OUTPUT: &str = "(no output)";
 
-/// The only key, besides `value`, of what assistant-ui's tools give when they have something of their own for the model.
-const ENVELOPE: &str = "__aui_modelContent";
+/// The key of the content for the model in the results of assistant-ui's tools. Such a result has no other key than this and `value`.
+const ASSISTANT_UI_CONTENT: &str = "__aui_modelContent";
 
-/// The media type of what has none.
-const UNKNOWN: &str = "application/octet-stream";
+/// The media type of a file that names none.
+const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 
-/// Tools pad their base64, or do not.
+/// Decodes base64 with and without padding, because tools send both.
 const BASE64_ANY: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-type Object = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
-/// What a model is told of a tool's output.
+/// Returns the content that a model gets for a tool's output.
 ///
-/// Text is told as it is. Read are MCP results (`content`, `structuredContent`, `isError`), tool result outputs of the AI SDK
-/// (`type`, `value`) and assistant-ui's `__aui_modelContent`; any other output is told as its JSON. A text that is one
-/// image as a data URL is a file; a file that is text is told as text, and counts as such.
+/// Text stays as it is. Three shapes are recognized: MCP results (`content`, `structuredContent`, `isError`), tool result outputs of the
+/// AI SDK (`type`, `value`) and assistant-ui's `__aui_modelContent`; any other output is rendered as its JSON. A text that is one image
+/// as a data URL becomes a file. A file that is text becomes text and counts as such.
 ///
-/// Of more than `limit` bytes of text the middle is left out, and how much that was is told. Files do not count.
+/// If there are more than `limit` bytes of text, the middle is left out, and a note says how much that was. Files do not count.
 pub fn tool_content(output: &Value, limit: usize) -> Vec<ModelContent> {
-    let read = mcp_result(output).or_else(|| sdk_output(output)).or_else(|| envelope(output));
-    within(read.map_or_else(|| vec![plain(output)], something), limit)
+    let recognized =
+        mcp_result(output).or_else(|| sdk_output(output)).or_else(|| assistant_ui_result(output));
+    let content = match recognized {
+        Some(content) => non_empty(content),
+        None => vec![unshaped(output)],
+    };
+    limited(content, limit)
 }
 
-/// What a model is told in words that a call came to, at most `limit` bytes of them and a note.
-pub(crate) fn told(words: impl Into<String>, limit: usize) -> Vec<ModelContent> {
-    within(something(vec![ModelContent::Text(words.into())]), limit)
+/// Returns the tool-result text of a call that has no output, with at most `limit` bytes of it and a note.
+pub(crate) fn tool_result_text(text: impl Into<String>, limit: usize) -> Vec<ModelContent> {
+    limited(non_empty(vec![ModelContent::Text(text.into())]), limit)
 }
 
 // === the shapes ===
 
-fn plain(output: &Value) -> ModelContent {
+/// Renders an output of no known shape.
+fn unshaped(output: &Value) -> ModelContent {
     match output {
-        Value::String(words) => text_or_image(words),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => json(output),
+        Value::String(text) => text_or_image(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            json_text(output)
+        }
     }
 }
 
-/// The result of an MCP tool. What is structured is there in words too, by the protocol's own advice.
+/// Reads the result of an MCP tool. Structured content is rendered only if there is no text, because the protocol advises servers to send
+/// it as text too.
 fn mcp_result(output: &Value) -> Option<Vec<ModelContent>> {
     let result = output.as_object()?;
     let structured = result.get("structuredContent").filter(|structured| !structured.is_null());
@@ -73,71 +82,78 @@ fn mcp_result(output: &Value) -> Option<Vec<ModelContent>> {
         None if structured.is_some() => &[],
         None => return None,
     };
-    let of_the_protocol = result.iter().all(|(key, value)| match key.as_str() {
+    let has_only_mcp_fields = result.iter().all(|(key, value)| match key.as_str() {
         "content" | "structuredContent" => true,
         "isError" => value.is_boolean(),
         "resultType" => value.is_string(),
         "_meta" => value.is_object(),
         _ => false,
     });
-    if !of_the_protocol {
+    if !has_only_mcp_fields {
         return None;
     }
     let mut content = blocks.iter().map(mcp_block).collect::<Option<Vec<_>>>()?;
-    if let (Some(structured), false) = (structured, content.iter().any(|piece| bytes_of_text(piece) > 0)) {
-        content.push(json(structured));
+    let has_text = content.iter().any(|piece| bytes_of_text(piece) > 0);
+    if let Some(structured) = structured
+        && !has_text
+    {
+        content.push(json_text(structured));
     }
-    let failed = result.get("isError") == Some(&Value::Bool(true));
-    Some(if failed { failure(content) } else { content })
+    let has_failed = result.get("isError") == Some(&Value::Bool(true));
+    Some(if has_failed { as_failure(content) } else { content })
 }
 
 fn mcp_block(block: &Value) -> Option<ModelContent> {
     let block = block.as_object()?;
-    let has = |keys: &[&str]| has_only(block, &[keys, &["type", "annotations", "_meta"]].concat());
-    match text(block, "type")? {
-        "text" if has(&["text"]) => Some(text_or_image(text(block, "text")?)),
-        "image" | "audio" if has(&["data", "mimeType"]) => {
-            Some(file(text(block, "mimeType")?, text(block, "data")?, None))
+    let has_only_mcp = |keys: &[&str]| has_only(block, &[keys, &["type", "annotations", "_meta"]].concat());
+    match string_field(block, "type")? {
+        "text" if has_only_mcp(&["text"]) => Some(text_or_image(string_field(block, "text")?)),
+        "image" | "audio" if has_only_mcp(&["data", "mimeType"]) => {
+            Some(file_from_data(string_field(block, "mimeType")?, string_field(block, "data")?, None))
         }
-        "resource" if has(&["resource"]) => mcp_resource(block.get("resource")?.as_object()?),
-        "resource_link" if has(&["uri", "name", "title", "description", "mimeType", "size", "icons"]) => {
+        "resource" if has_only_mcp(&["resource"]) => mcp_resource(block.get("resource")?.as_object()?),
+        "resource_link"
+            if has_only_mcp(&["uri", "name", "title", "description", "mimeType", "size", "icons"]) =>
+        {
             mcp_link(block)
         }
         _ => None,
     }
 }
 
-fn mcp_resource(resource: &Object) -> Option<ModelContent> {
-    let uri = text(resource, "uri")?;
+fn mcp_resource(resource: &JsonObject) -> Option<ModelContent> {
+    let uri = string_field(resource, "uri")?;
     match (resource.get("text"), resource.get("blob")) {
-        (Some(Value::String(words)), None) => Some(named_text(uri, words)),
+        (Some(Value::String(text)), None) => Some(named_text(uri, text)),
         (None, Some(Value::String(data))) => {
-            let media_type = text(resource, "mimeType").unwrap_or_default();
-            Some(file(media_type, data, Some(uri)))
+            let media_type = string_field(resource, "mimeType").unwrap_or_default();
+            Some(file_from_data(media_type, data, Some(uri)))
         }
         _ => None,
     }
 }
 
-fn mcp_link(link: &Object) -> Option<ModelContent> {
-    let (uri, name) = (text(link, "uri")?, text(link, "name")?);
-    let media_type = text(link, "mimeType").map(|kind| format!(" ({kind})")).unwrap_or_default();
-    let about = text(link, "description").map(|about| format!(": {about}")).unwrap_or_default();
-    Some(ModelContent::Text(format!("[resource {name}{media_type} at {uri}]{about}")))
+fn mcp_link(link: &JsonObject) -> Option<ModelContent> {
+    let (uri, name) = (string_field(link, "uri")?, string_field(link, "name")?);
+    let media_type =
+        string_field(link, "mimeType").map(|media_type| format!(" ({media_type})")).unwrap_or_default();
+    let description =
+        string_field(link, "description").map(|description| format!(": {description}")).unwrap_or_default();
+    Some(ModelContent::Text(format!("[resource {name}{media_type} at {uri}]{description}")))
 }
 
-/// What a tool's `toModelOutput` gives in the AI SDK, versions 5 to 7.
+/// Reads a tool result output of the AI SDK, versions 5 to 7, which a tool's `toModelOutput` returns.
 fn sdk_output(output: &Value) -> Option<Vec<ModelContent>> {
     let fields = output.as_object()?;
-    let (kind, value) = (text(fields, "type")?, fields.get("value")?);
-    if !sdk_fields(fields, &["type", "value"]) {
+    let (output_type, value) = (string_field(fields, "type")?, fields.get("value")?);
+    if !has_only_sdk_fields(fields, &["type", "value"]) {
         return None;
     }
-    match (kind, value) {
-        ("text", Value::String(words)) => Some(vec![text_or_image(words)]),
-        ("error-text", Value::String(words)) => Some(failure(vec![text_or_image(words)])),
-        ("json", value) => Some(vec![json(value)]),
-        ("error-json", value) => Some(failure(vec![json(value)])),
+    match (output_type, value) {
+        ("text", Value::String(text)) => Some(vec![text_or_image(text)]),
+        ("error-text", Value::String(text)) => Some(as_failure(vec![text_or_image(text)])),
+        ("json", value) => Some(vec![json_text(value)]),
+        ("error-json", value) => Some(as_failure(vec![json_text(value)])),
         ("content", Value::Array(parts)) => parts.iter().map(sdk_part).collect(),
         _ => None,
     }
@@ -145,106 +161,116 @@ fn sdk_output(output: &Value) -> Option<Vec<ModelContent>> {
 
 fn sdk_part(part: &Value) -> Option<ModelContent> {
     let part = part.as_object()?;
-    let has = |keys: &[&str]| sdk_fields(part, &[keys, &["type"]].concat());
-    let filename = text(part, "filename");
-    match text(part, "type")? {
-        "text" if has(&["text"]) => Some(text_or_image(text(part, "text")?)),
-        "media" | "image-data" | "file-data" if has(&["data", "mediaType", "filename"]) => {
-            Some(file(text(part, "mediaType")?, text(part, "data")?, filename))
+    let has_only_sdk = |keys: &[&str]| has_only_sdk_fields(part, &[keys, &["type"]].concat());
+    let filename = string_field(part, "filename");
+    match string_field(part, "type")? {
+        "text" if has_only_sdk(&["text"]) => Some(text_or_image(string_field(part, "text")?)),
+        "media" | "image-data" | "file-data" if has_only_sdk(&["data", "mediaType", "filename"]) => {
+            Some(file_from_data(string_field(part, "mediaType")?, string_field(part, "data")?, filename))
         }
-        "image-url" if has(&["url", "mediaType"]) => {
-            Some(remote(text(part, "mediaType").unwrap_or("image/*"), text(part, "url")?, None))
+        "image-url" if has_only_sdk(&["url", "mediaType"]) => {
+            let media_type = string_field(part, "mediaType").unwrap_or("image/*");
+            Some(file_from_url(media_type, string_field(part, "url")?, None))
         }
-        "file-url" if has(&["url", "mediaType", "filename"]) => {
-            Some(remote(text(part, "mediaType").unwrap_or_default(), text(part, "url")?, filename))
+        "file-url" if has_only_sdk(&["url", "mediaType", "filename"]) => {
+            let media_type = string_field(part, "mediaType").unwrap_or_default();
+            Some(file_from_url(media_type, string_field(part, "url")?, filename))
         }
-        "file" if has(&["data", "mediaType", "filename"]) => {
-            sdk_file(text(part, "mediaType")?, part.get("data")?.as_object()?, filename)
-        }
-        _ => None,
-    }
-}
-
-/// A file as version 7 has it, which says of the data what it is.
-fn sdk_file(media_type: &str, data: &Object, filename: Option<&str>) -> Option<ModelContent> {
-    match text(data, "type")? {
-        "data" => Some(file(media_type, text(data, "data")?, filename)),
-        "url" => Some(remote(media_type, text(data, "url")?, filename)),
-        "text" => {
-            let words = text(data, "text")?;
-            Some(filename.map_or_else(|| ModelContent::Text(words.into()), |name| named_text(name, words)))
+        "file" if has_only_sdk(&["data", "mediaType", "filename"]) => {
+            sdk_file(string_field(part, "mediaType")?, part.get("data")?.as_object()?, filename)
         }
         _ => None,
     }
 }
 
-/// What a tool of assistant-ui gave, with what it has for the model beside it.
-fn envelope(output: &Value) -> Option<Vec<ModelContent>> {
+/// Reads a file of the AI SDK's version 7, whose data is tagged with its type.
+fn sdk_file(media_type: &str, data: &JsonObject, filename: Option<&str>) -> Option<ModelContent> {
+    match string_field(data, "type")? {
+        "data" => Some(file_from_data(media_type, string_field(data, "data")?, filename)),
+        "url" => Some(file_from_url(media_type, string_field(data, "url")?, filename)),
+        "text" => Some(text_file(filename, string_field(data, "text")?)),
+        _ => None,
+    }
+}
+
+/// Reads the result of an assistant-ui tool that has content for the model beside its value.
+fn assistant_ui_result(output: &Value) -> Option<Vec<ModelContent>> {
     let fields = output.as_object()?;
-    let parts = fields.get(ENVELOPE)?.as_array()?;
-    if !has_only(fields, &[ENVELOPE, "value"]) {
+    let parts = fields.get(ASSISTANT_UI_CONTENT)?.as_array()?;
+    if !has_only(fields, &[ASSISTANT_UI_CONTENT, "value"]) {
         return None;
     }
-    parts.iter().map(envelope_part).collect()
+    parts.iter().map(assistant_ui_part).collect()
 }
 
-fn envelope_part(part: &Value) -> Option<ModelContent> {
+fn assistant_ui_part(part: &Value) -> Option<ModelContent> {
     let part = part.as_object()?;
-    match text(part, "type")? {
-        "text" if has_only(part, &["type", "text"]) => Some(text_or_image(text(part, "text")?)),
+    match string_field(part, "type")? {
+        "text" if has_only(part, &["type", "text"]) => Some(text_or_image(string_field(part, "text")?)),
         "file" if has_only(part, &["type", "data", "mediaType", "filename"]) => {
-            Some(file(text(part, "mediaType")?, text(part, "data")?, text(part, "filename")))
+            let (media_type, data) = (string_field(part, "mediaType")?, string_field(part, "data")?);
+            Some(file_from_data(media_type, data, string_field(part, "filename")))
         }
         _ => None,
     }
 }
 
-fn text<'a>(fields: &'a Object, key: &str) -> Option<&'a str> {
+fn string_field<'a>(fields: &'a JsonObject, key: &str) -> Option<&'a str> {
     fields.get(key)?.as_str()
 }
 
-fn has_only(fields: &Object, keys: &[&str]) -> bool {
+fn has_only(fields: &JsonObject, keys: &[&str]) -> bool {
     fields.keys().all(|key| keys.contains(&key.as_str()))
 }
 
-/// Whether there is nothing else but what any object of the AI SDK may have.
-fn sdk_fields(fields: &Object, keys: &[&str]) -> bool {
-    let options = |value: &Value| value.is_object() || value.is_null();
-    has_only(fields, &[keys, &["providerOptions"]].concat())
-        && fields.get("providerOptions").is_none_or(options)
+/// Returns whether an object has no other fields than these and the options that any object of the AI SDK may have.
+fn has_only_sdk_fields(fields: &JsonObject, keys: &[&str]) -> bool {
+    let are_options_valid = match fields.get("providerOptions") {
+        Some(options) => options.is_object() || options.is_null(),
+        None => true,
+    };
+    are_options_valid && has_only(fields, &[keys, &["providerOptions"]].concat())
 }
 
 // === pieces of content ===
 
-fn json(value: &Value) -> ModelContent {
+fn json_text(value: &Value) -> ModelContent {
     ModelContent::Text(value.to_string())
 }
 
-fn named_text(name: &str, words: &str) -> ModelContent {
-    ModelContent::Text(format!("[{name}]\n{words}"))
+fn named_text(name: &str, text: &str) -> ModelContent {
+    ModelContent::Text(format!("[{name}]\n{text}"))
 }
 
-/// What there is, or that there is nothing.
-fn something(mut content: Vec<ModelContent>) -> Vec<ModelContent> {
-    content.retain(says_something);
+/// Returns a file that is text as text, with its name if it has one.
+fn text_file(name: Option<&str>, text: &str) -> ModelContent {
+    match name {
+        Some(name) => named_text(name, text),
+        None => ModelContent::Text(text.to_owned()),
+    }
+}
+
+/// Removes blank texts. If nothing is left, the content says so.
+fn non_empty(mut content: Vec<ModelContent>) -> Vec<ModelContent> {
+    content.retain(|piece| !is_blank(piece));
     if content.is_empty() {
-        content.push(ModelContent::Text(NOTHING.into()));
+        content.push(ModelContent::Text(NO_OUTPUT.into()));
     }
     content
 }
 
-fn says_something(piece: &ModelContent) -> bool {
+fn is_blank(piece: &ModelContent) -> bool {
     match piece {
-        ModelContent::Text(words) => !words.trim().is_empty(),
-        ModelContent::File { .. } => true,
+        ModelContent::Text(text) => text.trim().is_empty(),
+        ModelContent::File { .. } => false,
     }
 }
 
-/// In the words that a failed call is told in.
-fn failure(mut content: Vec<ModelContent>) -> Vec<ModelContent> {
-    content.retain(says_something);
+/// Marks content as that of a failed call, as the text of every failed call is marked.
+fn as_failure(mut content: Vec<ModelContent>) -> Vec<ModelContent> {
+    content.retain(|piece| !is_blank(piece));
     match content.first_mut() {
-        Some(ModelContent::Text(words)) => words.insert_str(0, "Error: "),
+        Some(ModelContent::Text(text)) => text.insert_str(0, "Error: "),
         Some(ModelContent::File { .. }) | None => {
             content.insert(0, ModelContent::Text("Error: the tool says that it failed.".into()));
         }
@@ -252,38 +278,40 @@ fn failure(mut content: Vec<ModelContent>) -> Vec<ModelContent> {
     content
 }
 
-/// Words, unless they are an image.
-fn text_or_image(words: &str) -> ModelContent {
-    let image = || {
-        let (media_type, data) = base64_url(words.trim())?;
-        let media_type = media_type.starts_with("image/").then(|| essence(media_type))?;
-        decoded(media_type, data, None)
-    };
-    image().unwrap_or_else(|| ModelContent::Text(words.to_owned()))
+/// Returns a text that is an image as a data URL as a file, and any other text as it is.
+fn text_or_image(text: &str) -> ModelContent {
+    if let Some((media_type, data)) = base64_url(text.trim())
+        && media_type.starts_with("image/")
+        && let Some(image) = decoded(essence(media_type), data, None)
+    {
+        return image;
+    }
+    ModelContent::Text(text.to_owned())
 }
 
-/// A file by its data: base64, or a URL where a tool puts one in that place.
-fn file(media_type: &str, data: &str, name: Option<&str>) -> ModelContent {
+/// Returns a file by its data, which is base64, or a URL because some tools put one there.
+fn file_from_data(media_type: &str, data: &str, name: Option<&str>) -> ModelContent {
     if is_web(data) || data.starts_with("data:") {
-        return remote(media_type, data, name);
+        return file_from_url(media_type, data, name);
     }
     let media_type = essence(media_type);
     decoded(media_type, data, name).unwrap_or_else(|| unreadable(media_type, name, "its data cannot be read"))
 }
 
-/// A file by its URL.
-fn remote(media_type: &str, url: &str, name: Option<&str>) -> ModelContent {
+/// Returns a file by its URL.
+fn file_from_url(media_type: &str, url: &str, name: Option<&str>) -> ModelContent {
     let given = essence(media_type);
     if is_web(url) {
         let (media_type, url) = (given.to_owned(), url.to_owned());
         return ModelContent::File { media_type, url, filename: name.map(ToOwned::to_owned) };
     }
-    let Some((said, data)) = base64_url(url) else {
-        // A page's own `blob:` or `file:` is nothing that anybody else could open.
+    let Some((url_media_type, data)) = base64_url(url) else {
+        // The `blob:` and `file:` URLs of a page cannot be opened anywhere else.
         let why = if url.starts_with("data:") { "its data cannot be read" } else { "its URL leads nowhere" };
         return unreadable(given, name, why);
     };
-    let media_type = if given.ends_with("/*") || given == UNKNOWN { essence(said) } else { given };
+    let is_unspecific = given.ends_with("/*") || given == UNKNOWN_MEDIA_TYPE;
+    let media_type = if is_unspecific { essence(url_media_type) } else { given };
     decoded(media_type, data, name).unwrap_or_else(|| unreadable(media_type, name, "its data cannot be read"))
 }
 
@@ -291,22 +319,23 @@ fn is_web(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://")
 }
 
-/// Media type and data of a data URL in base64.
+/// Returns the media type and the data of a data URL in base64.
 fn base64_url(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     Some((head.strip_suffix(";base64")?, data))
 }
 
-/// Text where it is text, otherwise a file. None without sound data.
+/// Decodes base64: into text if it is text by its media type and its bytes, into a file otherwise. Returns `None` if the data is not
+/// valid or empty.
 fn decoded(media_type: &str, data: &str, name: Option<&str>) -> Option<ModelContent> {
     let bytes = BASE64_ANY.decode(data.split_ascii_whitespace().collect::<String>()).ok()?;
     if bytes.is_empty() {
         return None;
     }
-    if let (true, Ok(words)) = (is_text(media_type), std::str::from_utf8(&bytes)) {
-        return Some(
-            name.map_or_else(|| ModelContent::Text(words.to_owned()), |name| named_text(name, words)),
-        );
+    if is_text(media_type)
+        && let Ok(text) = std::str::from_utf8(&bytes)
+    {
+        return Some(text_file(name, text));
     }
     Some(ModelContent::File {
         media_type: media_type.to_owned(),
@@ -319,19 +348,19 @@ fn unreadable(media_type: &str, name: Option<&str>, why: &str) -> ModelContent {
     ModelContent::Text(format!("[{} ({media_type}): {why}]", name.unwrap_or("a file")))
 }
 
-/// A media type without its parameters, as it can stand in a data URL.
+/// Returns a media type without its parameters, in a form that can stand in a data URL.
 fn essence(media_type: &str) -> &str {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
-    let fit = |b: u8| b.is_ascii_alphanumeric() || b"/!#$&-^_.+*".contains(&b);
-    if essence.contains('/') && essence.bytes().all(fit) { essence } else { UNKNOWN }
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"/!#$&-^_.+*".contains(&b);
+    if essence.contains('/') && essence.bytes().all(is_allowed) { essence } else { UNKNOWN_MEDIA_TYPE }
 }
 
 fn is_text(media_type: &str) -> bool {
     let media_type = media_type.to_ascii_lowercase();
-    let structured = ["json", "xml", "yaml"].iter().any(|syntax| {
+    let has_text_syntax = ["json", "xml", "yaml"].iter().any(|syntax| {
         media_type.strip_suffix(syntax).is_some_and(|rest| rest.ends_with('+') || rest == "application/")
     });
-    structured || media_type.starts_with("text/") || media_type == "application/javascript"
+    has_text_syntax || media_type.starts_with("text/") || media_type == "application/javascript"
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Each shape of an output, what only looks like one, and how much of it is told.
+//! Tests of each shape of an output, of outputs that only look like one, and of the limit.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::*;
 
 const ENOUGH: usize = 10_000;
 
-/// A picture as tools have it, and the URL that it becomes.
+/// The data of an image as tools return it, and the URL that it becomes.
 const PNG: &str = "iVBORw0KGgo=";
 const PNG_URL: &str = "data:image/png;base64,iVBORw0KGgo=";
 
@@ -56,7 +56,7 @@ fn a_list_with_nothing_in_it_is_told_as_nothing() {
         json!({"type": "content", "value": []}),
         json!({"__aui_modelContent": [], "value": {"id": 1}}),
     ] {
-        assert_eq!(read(output.clone()), [words(NOTHING)], "{output}");
+        assert_eq!(read(output.clone()), [words(NO_OUTPUT)], "{output}");
     }
 }
 
@@ -118,7 +118,7 @@ fn what_is_structured_is_not_told_twice() {
     {
         assert_eq!(read(content), [words("{\"temp\":22.5}")]);
     }
-    assert_eq!(read(json!({"content": [], "structuredContent": null})), [words(NOTHING)]);
+    assert_eq!(read(json!({"content": [], "structuredContent": null})), [words(NO_OUTPUT)]);
     let picture = json!([{"type": "image", "data": PNG, "mimeType": "image/png"}]);
     let without_words = json!({"content": picture, "structuredContent": structured});
     assert_eq!(read(without_words), [image(), words("{\"temp\":22.5}")]);
@@ -178,7 +178,7 @@ fn an_sdk_output_is_its_value() {
         named("image/*", "https://a.b/c.jpg", None),
         named("application/pdf", "data:application/pdf;base64,JVBERi0=", Some("a.pdf")),
         named("application/pdf", "https://a.b/c.pdf", None),
-        named(UNKNOWN, "https://a.b/c", None),
+        named(UNKNOWN_MEDIA_TYPE, "https://a.b/c", None),
         image(),
         named("image/png", "https://a.b/c.png", None),
         words("[a.txt]\nhi"),
@@ -240,7 +240,10 @@ fn a_file_that_no_provider_could_read_is_described() {
     assert_eq!(url("blob:http://a/b"), [words("[a file (image/*): its URL leads nowhere]")]);
     assert_eq!(url(PNG_URL), [image()]);
     let odd = json!({"content": [{"type": "image", "data": PNG, "mimeType": "image/\u{e9},x"}]});
-    assert_eq!(read(odd), [named(UNKNOWN, "data:application/octet-stream;base64,iVBORw0KGgo=", None)]);
+    assert_eq!(
+        read(odd),
+        [named(UNKNOWN_MEDIA_TYPE, "data:application/octet-stream;base64,iVBORw0KGgo=", None)]
+    );
 }
 
 #[test]
@@ -250,7 +253,7 @@ fn the_middle_of_too_much_text_is_left_out() {
     assert_eq!(tool_content(&json!("abcdefghij"), 9), [words("abcdef"), note(1), words("hij")]);
     assert_eq!(tool_content(&json!("aaaaaéééé"), 9), [words("aaaaa"), note(6), words("é")]);
     assert_eq!(tool_content(&json!("abc"), 0), [note(3)]);
-    assert_eq!(told("abcdefghij", 9), [words("abcdef"), note(1), words("hij")]);
+    assert_eq!(tool_result_text("abcdefghij", 9), [words("abcdef"), note(1), words("hij")]);
 }
 
 #[test]
@@ -268,7 +271,7 @@ fn the_texts_of_an_output_count_together_and_its_files_do_not() {
     assert_eq!(tool_content(&output, 9), kept);
 }
 
-/// Texts and keys in which the shapes are found more often than by chance.
+/// Generates texts and keys that form the known shapes more often than by chance.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![
@@ -288,7 +291,7 @@ fn word() -> impl Strategy<Value = String> {
             "url",
             "structuredContent",
             "isError",
-            ENVELOPE,
+            ASSISTANT_UI_CONTENT,
             PNG,
             PNG_URL,
             "image/png",
@@ -317,7 +320,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Outputs of a known shape around anything.
+/// Generates outputs of a known shape around any JSON.
 fn any_output() -> impl Strategy<Value = Value> {
     let block = prop_oneof![
         word().prop_map(|text| json!({"type": "text", "text": text})),
@@ -335,7 +338,7 @@ fn any_output() -> impl Strategy<Value = Value> {
         prop::collection::vec(block, 0..5).prop_map(|content| json!({"content": content, "isError": true})),
         prop::collection::vec(part.clone(), 0..5)
             .prop_map(|value| json!({"type": "content", "value": value})),
-        prop::collection::vec(part, 0..5).prop_map(|parts| json!({ENVELOPE: parts, "value": 1})),
+        prop::collection::vec(part, 0..5).prop_map(|parts| json!({ASSISTANT_UI_CONTENT: parts, "value": 1})),
     ]
 }
 

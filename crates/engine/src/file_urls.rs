@@ -1,9 +1,9 @@
-//! Which files by URL a model is handed.
+//! The rule for files that models get by URL.
 //!
-//! A provider fetches what it is handed, and one that the operator runs does so inside the operator's network. Whoever could name any
-//! URL there would read through it what only that network can. So a URL is handed on only if it leads to where the settings allow, and
-//! then as the parser wrote it, because parsers disagree about odd spellings. Names are not looked up: what a public name resolves to is
-//! for the provider to check.
+//! A provider fetches the URLs that it gets, and a provider that the operator runs does so inside the operator's network. A user who could
+//! name any URL would read, through the provider, what only that network can reach. So a URL is passed on only if the settings allow its
+//! host. It is passed on as the parser wrote it, because parsers disagree about odd spellings. Names are not resolved: the provider has to
+//! check the addresses of public names.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,45 +11,45 @@ use url::{Host, Url};
 
 use crate::model::{ModelContent, ModelMessage};
 
-/// Which files by URL a model is handed. Data URLs always are: they lead nowhere.
+/// The files that a model gets by URL. Data URLs are always passed on, because nothing has to be fetched for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FileUrls {
-    /// None.
+    /// No files but those of data URLs.
     Data,
-    /// Those of `https:` that do not lead to private addresses or names.
+    /// Files of `https:` URLs that do not lead to private addresses or names.
     #[default]
     Https,
-    /// Those of `https:` and `http:` at these hosts, private or not; `*.example.com` is any name below `example.com`.
+    /// Files of `https:` and `http:` URLs at these hosts, private or not; `*.example.com` is any name below `example.com`.
     Hosts(Vec<String>),
 }
 
-/// Why a URL is not handed on.
+/// The reason for which a URL is not passed on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileUrlRefusal {
-    /// It is none.
+    /// The text is not a URL.
     #[error("its URL leads nowhere")]
     Unreadable,
-    /// Of its scheme none is handed on.
+    /// No URL with this scheme is passed on.
     #[error("its URL begins with {0}:")]
     Scheme(String),
-    /// Where it leads is private.
+    /// The host is private.
     #[error("its URL leads to {0}, which is private")]
     Private(String),
-    /// Where it leads is not among what the operator allows.
+    /// The host is not among those that the operator allows.
     #[error("its URL leads to {0}")]
     Host(String),
 }
 
-/// How much of a URL a model is told that is not handed the file, in characters.
-const TOLD: usize = 300;
+/// The number of characters of a URL that a model gets if it does not get the file.
+const SHOWN_CHARACTERS: usize = 300;
 
 // === impl FileUrls ===
 
 impl FileUrls {
-    /// Checks a URL. Returns it as it is to be handed on.
+    /// Checks a URL. Returns it as it is to be passed on.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Returns an error if the URL is not to be passed on.
     pub fn check(&self, url: &str) -> Result<String, FileUrlRefusal> {
         if is_data(url) {
             return Ok(url.to_owned());
@@ -57,22 +57,22 @@ impl FileUrls {
         let parsed = Url::parse(url).map_err(|_| FileUrlRefusal::Unreadable)?;
         let scheme = || FileUrlRefusal::Scheme(parsed.scheme().to_owned());
         let Some(host) = parsed.host() else { return Err(scheme()) };
-        let is_handed_on = match (self, parsed.scheme()) {
+        let is_allowed = match (self, parsed.scheme()) {
             (Self::Https, "https") if is_private(&host) => {
                 return Err(FileUrlRefusal::Private(host.to_string()));
             }
             (Self::Https, "https") => true,
             (Self::Hosts(hosts), "https" | "http") => {
                 let host = host.to_string();
-                hosts.iter().any(|known| is_at(known, &host))
+                hosts.iter().any(|allowed| matches_host(allowed, &host))
             }
             (Self::Data, "https" | "http") => false,
             (Self::Https | Self::Data | Self::Hosts(_), _) => return Err(scheme()),
         };
-        if is_handed_on { Ok(parsed.into()) } else { Err(FileUrlRefusal::Host(host.to_string())) }
+        if is_allowed { Ok(parsed.into()) } else { Err(FileUrlRefusal::Host(host.to_string())) }
     }
 
-    /// What a sender can do whose file is not handed on, and what the operator.
+    /// Returns the hint for a sender whose file is refused: what the sender can do, and what the operator can do.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Data => "Send it as a data URL: this server takes no others (file_urls = \"data\").",
@@ -85,19 +85,21 @@ impl FileUrls {
         }
     }
 
-    /// The messages as a model may be told them: in place of a file that is not handed on stands where it is, as text.
-    pub(crate) fn applied_to(&self, messages: &mut [ModelMessage]) {
+    /// Applies the rule to all files of the messages: a file that is refused is replaced by a text with its URL.
+    pub(crate) fn apply_to_messages(&self, messages: &mut [ModelMessage]) {
         for message in messages {
             match message {
                 ModelMessage::User(content) | ModelMessage::Tool { content, .. } => {
-                    content.iter_mut().for_each(|piece| self.apply(piece));
+                    for piece in content {
+                        self.apply(piece);
+                    }
                 }
                 ModelMessage::System(_) | ModelMessage::Assistant { .. } => {}
             }
         }
     }
 
-    /// The same for one piece of content.
+    /// Applies the rule to one piece of content: a file that is refused is replaced by a text with its URL.
     pub(crate) fn apply(&self, piece: &mut ModelContent) {
         let ModelContent::File { media_type, url, filename } = piece else { return };
         if is_data(url) {
@@ -107,7 +109,7 @@ impl FileUrls {
             Ok(as_parsed) => *url = as_parsed,
             Err(refusal) => {
                 let name = filename.as_deref().unwrap_or("a file");
-                let link: String = url.chars().take(TOLD).collect();
+                let link: String = url.chars().take(SHOWN_CHARACTERS).collect();
                 *piece =
                     ModelContent::Text(format!("[{name} ({media_type}) at {link} is not shown: {refusal}]"));
             }
@@ -115,13 +117,14 @@ impl FileUrls {
     }
 }
 
-/// Reads a host as a URL has it: in lower case, an address in its usual spelling. `*.` may stand before a name.
+/// Parses a host and returns it as a parsed URL has it: in lower case, and an address in its usual spelling. `*.` may precede a name.
+/// Returns `None` if the text is not a host.
 pub fn parse_host(text: &str) -> Option<String> {
-    let (below, name) = match text.strip_prefix("*.") {
+    let (wildcard, name) = match text.strip_prefix("*.") {
         Some(name) => ("*.", name),
         None => ("", text),
     };
-    Some(format!("{below}{}", Host::parse(name).ok()?))
+    Some(format!("{wildcard}{}", Host::parse(name).ok()?))
 }
 
 fn is_data(url: &str) -> bool {
@@ -129,31 +132,32 @@ fn is_data(url: &str) -> bool {
     url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
 }
 
-fn is_at(known: &str, host: &str) -> bool {
+fn matches_host(allowed: &str, host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
-    match known.strip_prefix('*') {
-        Some(end) => host.ends_with(end),
-        None => host == known,
+    match allowed.strip_prefix('*') {
+        Some(suffix) => host.ends_with(suffix),
+        None => host == allowed,
     }
 }
 
-/// Whether only the network of whoever fetches it has it.
+/// Returns whether a host can be reached only from inside the network of the provider that fetches from it.
 fn is_private(host: &Host<&str>) -> bool {
-    const PRIVATE_ENDS: [&str; 8] =
+    const PRIVATE_SUFFIXES: [&str; 8] =
         ["localhost", "local", "internal", "intranet", "home", "lan", "corp", "home.arpa"];
     match host {
         Host::Domain(name) => {
             let name = name.strip_suffix('.').unwrap_or(name);
-            let has_end = |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.ends_with('.'));
-            // A name of one word is looked up in the network's own domain.
-            !name.contains('.') || PRIVATE_ENDS.iter().any(has_end)
+            let has_suffix =
+                |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.'));
+            // A name without a dot is looked up in the network's own domain.
+            !name.contains('.') || PRIVATE_SUFFIXES.iter().any(has_suffix)
         }
         Host::Ipv4(address) => is_private_v4(*address),
         Host::Ipv6(address) => is_private_v6(*address),
     }
 }
 
-/// All but what is routed over the Internet; the blocks are those of IANA's registry of special-purpose addresses.
+/// Returns whether an address is not routed over the Internet, by the blocks of IANA's registry of special-purpose addresses.
 fn is_private_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     address.is_private()
@@ -165,8 +169,8 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
-    // Of what is global, the blocks that carry an address of version 4, and those for documentation. What is not global has
-    // loopback, link-local and unique local addresses, and those that are mapped to version 4.
+    // Among the global addresses, the blocks that carry an address of version 4 and those for documentation count as private. The addresses
+    // that are not global include loopback, link-local and unique local addresses, and those that are mapped to version 4.
     let is_global = (0x2000..=0x3fff).contains(&a);
     !is_global || a == 0x2002 || a == 0x3fff || (a == 0x2001 && (b < 0x0200 || b == 0x0db8))
 }
@@ -177,28 +181,28 @@ mod tests {
 
     fn refused(files: &FileUrls, urls: &[&str]) {
         for url in urls {
-            assert!(files.check(url).is_err(), "{url} was handed on as {:?}", files.check(url));
+            assert!(files.check(url).is_err(), "{url} was passed on as {:?}", files.check(url));
         }
     }
 
     #[test]
-    fn public_files_are_handed_on_as_the_parser_wrote_them() {
-        for (url, handed_on) in [
+    fn public_files_are_passed_on_as_the_parser_wrote_them() {
+        for (url, passed_on) in [
             ("https://example.com/a.png?b=c#d", "https://example.com/a.png?b=c#d"),
             ("HTTPS://Example.COM:8443/a b", "https://example.com:8443/a%20b"),
             ("https://1.1.1.1/a", "https://1.1.1.1/a"),
             ("https://[2606:4700::1111]/a", "https://[2606:4700::1111]/a"),
-            // Others take the backslash for a part of the name before an @, and go to the address behind it.
+            // Other parsers read the backslash as a part of the name before an @, and go to the address behind it.
             ("https://example.com\\@127.0.0.1/", "https://example.com/@127.0.0.1/"),
             ("data:image/png;base64,AAAA", "data:image/png;base64,AAAA"),
             ("DATA:,x", "DATA:,x"),
         ] {
-            assert_eq!(FileUrls::Https.check(url).as_deref(), Ok(handed_on), "{url}");
+            assert_eq!(FileUrls::Https.check(url).as_deref(), Ok(passed_on), "{url}");
         }
     }
 
     #[test]
-    fn no_spelling_of_a_private_address_is_handed_on() {
+    fn no_spelling_of_a_private_address_is_passed_on() {
         refused(
             &FileUrls::Https,
             &[
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_https_is_handed_on_unless_the_operator_names_the_host() {
+    fn only_https_is_passed_on_unless_the_operator_names_the_host() {
         let other =
             ["http://example.com/a", "file:///etc/passwd", "gopher://example.com/", "ftp://example.com/a"];
         let nothing = [
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_handed_on_is_told_as_its_address() {
+    fn a_file_that_is_not_passed_on_becomes_a_text_with_its_address() {
         let file = |url: &str| ModelContent::File {
             media_type: "image/png".into(),
             url: url.into(),
@@ -291,11 +295,11 @@ mod tests {
         };
         let mut messages =
             [ModelMessage::User(vec![file("http://127.0.0.1:6379/x"), file("https://example.com/b")])];
-        FileUrls::Https.applied_to(&mut messages);
-        let told = "[a.png (image/png) at http://127.0.0.1:6379/x is not shown: its URL begins with http:]";
+        FileUrls::Https.apply_to_messages(&mut messages);
+        let text = "[a.png (image/png) at http://127.0.0.1:6379/x is not shown: its URL begins with http:]";
         assert_eq!(
             messages,
-            [ModelMessage::User(vec![ModelContent::Text(told.into()), file("https://example.com/b")])]
+            [ModelMessage::User(vec![ModelContent::Text(text.into()), file("https://example.com/b")])]
         );
     }
 }

@@ -1,7 +1,7 @@
 //! The port to models.
 //!
-//! A provider turns [`ModelRequest`] into its own words and its answer into [`ModelEvent`]s. Retries before the first event
-//! are the provider's; after it, an error ends the step. [`ModelEvent::Alive`] does not count as one here.
+//! A provider translates a [`ModelRequest`] into the request of its API, and the API's answer into [`ModelEvent`]s. The provider retries
+//! until the first event; after it, an error ends the step. [`ModelEvent::Alive`] does not count as an event here.
 
 use async_trait::async_trait;
 use fermata_tools::{ErrorPolicy, ErrorType};
@@ -10,35 +10,34 @@ use serde_json::{Map, Value};
 
 pub use crate::content::tool_content;
 
-/// A model that can be asked for one step.
+/// A model that answers one step at a time.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// The model's name, as messages' metadata carry it.
+    /// Returns the model's name, which stands in the metadata of messages.
     fn name(&self) -> &str;
 
-    /// Asks for one step. Dropping the stream, or the future before it, ends the request upstream.
+    /// Requests one step. Dropping the future or the stream ends the request to the provider.
     ///
     /// # Errors
-    /// Where nothing came, neither of the answer nor a sign of life. After [`ModelEvent::Alive`], an answer that cannot be
-    /// had is an error in the stream.
+    /// Returns an error if the model failed before any event, [`ModelEvent::Alive`] included. A later failure is an error in the stream.
     async fn stream(
         &self,
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError>;
 }
 
-/// One question to a model: the conversation so far, always paired.
+/// A request for one step: the conversation so far, in which every call is paired with its result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelRequest {
     /// The conversation. Every call in it has exactly one result, right after the message that made it.
     pub messages: Vec<ModelMessage>,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Vec<ModelTool>,
-    /// Whether it must.
+    /// The requirement to call a tool, or not to call any.
     pub tool_choice: Option<fermata_protocol::ToolChoice>,
     /// Settings by the AI SDK's names (`temperature`, `maxOutputTokens`, …), as the client sent them.
     pub settings: Map<String, Value>,
-    /// Which failures are worth asking again for: those with [`ErrorStrategy::Retry`](fermata_tools::ErrorStrategy::Retry).
+    /// The failures after which the request is worth repeating are those with [`ErrorStrategy::Retry`](fermata_tools::ErrorStrategy::Retry).
     pub error_policy: ErrorPolicy,
 }
 
@@ -47,108 +46,108 @@ pub struct ModelRequest {
 pub enum ModelMessage {
     /// Instructions.
     System(String),
-    /// What the person said and showed.
+    /// The text and files of the user.
     User(Vec<ModelContent>),
-    /// What the model said and called.
+    /// An answer of the model.
     Assistant {
-        /// Its reasoning.
+        /// The reasoning of the answer.
         reasoning: String,
-        /// Its words.
+        /// The text of the answer.
         text: String,
-        /// Its calls.
+        /// The tool calls of the answer.
         calls: Vec<ModelCall>,
     },
     /// The result of one call.
     Tool {
-        /// Which call.
+        /// The id of the call.
         call_id: String,
-        /// Its tool.
+        /// The name of the tool.
         tool: String,
-        /// What came of it, as the model is told; never empty.
+        /// The result as the model gets it; never empty.
         content: Vec<ModelContent>,
     },
 }
 
-/// A piece of what a model is told: by the person, or by a tool.
+/// A piece of content from the user or from a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelContent {
-    /// Words.
+    /// A text.
     Text(String),
     /// A file by URL or data URL.
     File {
-        /// IANA media type.
+        /// The IANA media type.
         media_type: String,
-        /// `https:` or `data:`.
+        /// The URL: `https:`, `data:`, or `http:` if the settings allow its host.
         url: String,
-        /// Its name.
+        /// The name of the file.
         filename: Option<String>,
     },
 }
 
-/// A call as the model is told of it.
+/// A tool call in a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelCall {
-    /// 1 to 40 characters, unique in the request.
+    /// The id: 1 to 40 characters, unique in the request.
     pub id: String,
-    /// `[A-Za-z0-9_-]{1,64}`.
+    /// The name of the tool: `[A-Za-z0-9_-]{1,64}`.
     pub tool: String,
-    /// The input, an object.
+    /// The input, which is an object.
     pub input: Value,
 }
 
-/// A tool as the model is told of it.
+/// A tool that is offered to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelTool {
-    /// `[A-Za-z0-9_-]{1,64}`.
+    /// The name: `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
-    /// What it does.
+    /// The description of the tool.
     pub description: String,
-    /// JSON Schema of its input, `type: object`.
+    /// The JSON Schema of the input, with `type: object`.
     pub input_schema: Value,
 }
 
-/// What a model says, bit by bit.
+/// One event of the stream in which a model answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
-    /// The provider says that it is still at work. No part of the answer: it only shows that waiting is not in vain.
+    /// The provider reports that it is still at work. This is no part of the answer.
     Alive,
-    /// Words.
+    /// More of the answer's text.
     Text(String),
-    /// Reasoning.
+    /// More of the answer's reasoning.
     Reasoning(String),
-    /// A call begins. `key` tells the calls of the step apart and is the provider module's own.
+    /// A call begins. The provider's module chooses its `key`, which distinguishes the calls of the step.
     CallStart {
-        /// Which call of the step.
+        /// The key of the call.
         key: usize,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
     /// More of a call's arguments, as raw JSON text cut anywhere.
     CallDelta {
-        /// Which call of the step.
+        /// The key of the call.
         key: usize,
-        /// The text.
+        /// The piece of JSON text.
         arguments: String,
     },
-    /// A file the model made.
+    /// The model made a file.
     File {
-        /// IANA media type.
+        /// The IANA media type.
         media_type: String,
-        /// Data URL.
+        /// The file as a data URL.
         url: String,
     },
-    /// Where the model has something from.
+    /// The model names a source of its answer.
     Source {
-        /// The URL.
+        /// The URL of the source.
         url: String,
-        /// Its title.
+        /// The title of the source.
         title: Option<String>,
     },
-    /// The step is over. A stream that ends without this was broken off.
+    /// The step is complete. A stream that ends without this event was broken off.
     Finished {
-        /// Why.
+        /// The reason why the answer ended.
         reason: fermata_protocol::FinishReason,
-        /// What it cost, where the provider said so.
+        /// The tokens of the step, if the provider counted them.
         usage: Option<Usage>,
     },
 }
@@ -157,43 +156,42 @@ pub enum ModelEvent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Read.
+    /// The tokens that the model read.
     pub input_tokens: u64,
-    /// Written.
+    /// The tokens that the model wrote.
     pub output_tokens: u64,
-    /// Both, as the provider counts.
+    /// Both together, as the provider counts them.
     pub total_tokens: u64,
 }
 
-/// Why a model gave no answer, or not all of it. `Display` is for the operator's log; what a client reads is
-/// [`ModelError::public`].
+/// The reason why a model gave no answer, or not all of it. `Display` is for the operator's log; clients read [`ModelError::public`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// The provider refused the key.
     #[error("the provider refused the credentials: {0}")]
     Auth(String),
-    /// Too much was asked for, also after the retries.
+    /// The provider still limited the rate after the retries.
     #[error("the provider limits the rate: {0}")]
     RateLimit(String),
-    /// The provider did not take the request.
+    /// The provider refused the request.
     #[error("the provider refused the request: {0}")]
     Refused(String),
-    /// The provider failed, also after the retries.
+    /// The provider still failed after the retries.
     #[error("the provider failed: {0}")]
     Provider(String),
-    /// No connection, or it broke.
+    /// There was no connection to the provider, or it broke.
     #[error("the connection to the provider failed: {0}")]
     Network(String),
-    /// What came was no answer.
+    /// The answer could not be read.
     #[error("the provider's answer could not be read: {0}")]
     Format(String),
-    /// It took too long.
+    /// The model took too long.
     #[error("the model did not answer in time")]
     Timeout,
 }
 
 impl ModelError {
-    /// Its kind, as the settings name it. That a provider is down or overloaded is the way to it that fails.
+    /// Returns the type of the error, as the settings name it. A provider that is down or overloaded counts as a failure of the network.
     pub fn error_type(&self) -> ErrorType {
         match self {
             Self::Auth(_) => ErrorType::Auth,
@@ -204,7 +202,7 @@ impl ModelError {
         }
     }
 
-    /// What a client may read: no provider text, key or path.
+    /// Returns the text for the client, which has no text of the provider, no key and no path in it.
     pub fn public(&self) -> &'static str {
         match self {
             Self::Auth(_) => {

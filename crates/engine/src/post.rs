@@ -1,6 +1,6 @@
-//! What a post to a chat asks for, seen against the record. Decides, changes nothing.
+//! The plan for a post to a chat, made from the post and the record. This module decides and changes nothing.
 //!
-//! The record is the truth: of a posted history only what is new counts. Whatever else it claims is not even looked at.
+//! The record is authoritative: of a posted history only the new message counts, and the rest of it is ignored.
 
 use std::collections::HashSet;
 
@@ -9,40 +9,43 @@ use fermata_protocol::{
 };
 use fermata_tools::Cancelled;
 
-use crate::{Ids, SubmitError, prompt::says_something};
+use crate::{Ids, SubmitError, prompt::has_model_content};
 
-/// What a post asks for.
+/// The plan for a post.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Plan {
-    /// A new run: after these of the record's messages, and these new ones.
+    /// A new run starts after the messages that are kept, followed by those that are added.
     Run { keep: Keep, add: Vec<UiMessage> },
-    /// The assistant message goes on, if the post answers something; otherwise the client is behind, or there is nothing to do.
+    /// The assistant message goes on if the post answers a pending call of it. Otherwise the client has an older state of the chat, or there
+    /// is nothing to do.
     Continue(PostedMessage),
 }
 
-/// How much of the record stays.
+/// The messages of the record that stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// All of it, with what an open run leaves behind.
+    /// All messages, with the one that an open run leaves behind.
     All,
-    /// The first so many messages.
+    /// The first messages, as many as this.
     First(usize),
 }
 
-/// What a post to a chat that nobody knows asks for: its history is taken as a record, and its last message is run.
+/// Plans a post to a chat that does not exist: its history becomes the record, and a run answers its last message.
 pub(crate) fn plan_first(body: &ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitError> {
     let mut posted = body.messages.clone();
     if body.trigger == Trigger::Regenerate {
-        let end = posted.iter().rposition(|message| message.role == Role::User).map_or(0, |last| last + 1);
+        let end = posted.iter().rposition(|message| message.role == Role::User).map_or(0, |index| index + 1);
         posted.truncate(end);
     }
     match posted.last().map(|message| message.role) {
         Some(Role::User) => {}
         Some(Role::Assistant) => {
-            return Err(nothing("This chat is not known here, so its assistant message cannot go on."));
+            return Err(nothing_to_continue(
+                "This chat is not known here, so its assistant message cannot go on.",
+            ));
         }
-        Some(Role::System) => return Err(not_a_users()),
-        None => return Err(nothing("The post has no user message to answer.")),
+        Some(Role::System) => return Err(last_is_instructions()),
+        None => return Err(nothing_to_continue("The post has no user message to answer.")),
     }
     check_content(posted.last())?;
     let mut known = HashSet::new();
@@ -50,7 +53,7 @@ pub(crate) fn plan_first(body: &ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitE
     Ok(Plan::Run { keep: Keep::First(0), add })
 }
 
-/// What a post to a known chat asks for. `writing` is the message of the open run, which the record may not hold yet.
+/// Plans a post to a chat that exists. `writing` is the message of the open run, which the record may not have yet.
 pub(crate) fn plan(
     body: &ChatBody,
     record: &[UiMessage],
@@ -58,52 +61,67 @@ pub(crate) fn plan(
     ids: &dyn Ids,
 ) -> Result<Plan, SubmitError> {
     match body.trigger {
-        Trigger::Regenerate => match never_arrived(body, record, writing) {
+        Trigger::Regenerate => match lost_message(body, record, writing) {
             Some(lost) => plan_user_message(lost.clone(), None, record, writing, ids),
-            None => plan_again(body, record, writing),
+            None => plan_regeneration(body, record, writing),
         },
         Trigger::Submit => plan_submit(body, record, writing, ids),
     }
 }
 
-/// The user message that the page wants answered, where nobody here has heard of it, or of what it says now: the request that brought it
-/// was lost, and the page tries again.
-fn never_arrived<'a>(
+/// Returns the user message of a regeneration if the chat does not have it as it is posted now: the request that brought the message was
+/// lost, and the page tries again.
+fn lost_message<'a>(
     body: &'a ChatBody,
     record: &[UiMessage],
     writing: Option<&MessageId>,
 ) -> Option<&'a PostedMessage> {
-    let is_known = |id: &MessageId| Some(id) == writing || record.iter().any(|message| message.id == *id);
-    let last = body.messages.last().filter(|message| message.role == Role::User)?;
-    let names_another = body.message_id.as_ref().is_some_and(is_known);
-    let known = last.id.as_ref().and_then(|id| record.iter().find(|message| message.id == *id));
-    let is_edited = known.is_some_and(|known| known.role == Role::User && known.parts != last.parts);
-    let is_new = is_edited || last.id.as_ref().is_some_and(|id| !is_known(id));
-    (is_new && !names_another).then_some(last)
+    let last = body.messages.last()?;
+    if last.role != Role::User {
+        return None;
+    }
+    if body.message_id.as_ref().is_some_and(|id| is_known(id, record, writing)) {
+        // The page asks for another answer to a message that has arrived.
+        return None;
+    }
+    let id = last.id.as_ref()?;
+    let is_lost = match record.iter().find(|message| message.id == *id) {
+        Some(known) => known.role == Role::User && known.parts != last.parts,
+        None => writing != Some(id),
+    };
+    if is_lost { Some(last) } else { None }
 }
 
-fn plan_again(
+fn is_known(id: &MessageId, record: &[UiMessage], writing: Option<&MessageId>) -> bool {
+    writing == Some(id) || record.iter().any(|message| message.id == *id)
+}
+
+fn plan_regeneration(
     body: &ChatBody,
     record: &[UiMessage],
     writing: Option<&MessageId>,
 ) -> Result<Plan, SubmitError> {
-    let place_of = |id: &MessageId| record.iter().position(|message| message.id == *id);
-    let after_last_user = |before: usize| {
-        record[..before].iter().rposition(|message| message.role == Role::User).map(|last| last + 1)
+    let index_of = |id: &MessageId| record.iter().position(|message| message.id == *id);
+    let after_last_user = |end: usize| {
+        record[..end].iter().rposition(|message| message.role == Role::User).map(|index| index + 1)
     };
     let named = body.message_id.as_ref();
-    let keep = match named.and_then(place_of) {
-        Some(place) if record[place].role == Role::User => Some(place + 1),
-        Some(place) => after_last_user(place),
+    let keep = match named.and_then(index_of) {
+        Some(index) if record[index].role == Role::User => Some(index + 1),
+        Some(index) => after_last_user(index),
         None if named.is_some() && named == writing => after_last_user(record.len()),
         None => {
             let posted = body.messages.iter().rfind(|message| message.role == Role::User);
-            let place = posted.and_then(|message| message.id.as_ref()).and_then(place_of);
-            place.map(|place| place + 1).or_else(|| after_last_user(record.len()))
+            match posted.and_then(|message| message.id.as_ref()).and_then(index_of) {
+                Some(index) => Some(index + 1),
+                None => after_last_user(record.len()),
+            }
         }
     };
-    let keep = keep.ok_or_else(|| nothing("The chat has no user message that could be answered again."))?;
-    Ok(Plan::Run { keep: Keep::First(keep), add: Vec::new() })
+    match keep {
+        Some(keep) => Ok(Plan::Run { keep: Keep::First(keep), add: Vec::new() }),
+        None => Err(nothing_to_continue("The chat has no user message that could be answered again.")),
+    }
 }
 
 fn plan_submit(
@@ -112,9 +130,11 @@ fn plan_submit(
     writing: Option<&MessageId>,
     ids: &dyn Ids,
 ) -> Result<Plan, SubmitError> {
-    let Some(last) = body.messages.last() else { return Err(nothing("The post has no message.")) };
+    let Some(last) = body.messages.last() else {
+        return Err(nothing_to_continue("The post has no message."));
+    };
     match last.role {
-        Role::System => Err(not_a_users()),
+        Role::System => Err(last_is_instructions()),
         Role::Assistant => Ok(Plan::Continue(last.clone())),
         Role::User => plan_user_message(last.clone(), body.message_id.as_ref(), record, writing, ids),
     }
@@ -128,35 +148,29 @@ fn plan_user_message(
     ids: &dyn Ids,
 ) -> Result<Plan, SubmitError> {
     check_content(Some(&posted))?;
-    let users =
+    let index_of_user_message =
         |id: &MessageId| record.iter().position(|message| message.id == *id && message.role == Role::User);
-    let known = posted.id.as_ref().and_then(users);
-    if let Some(place) = edited.and_then(users).or(known.filter(|&place| record[place].parts != posted.parts))
-    {
-        return Ok(Plan::Run {
-            keep: Keep::First(place),
-            add: vec![user_message(posted, edited.cloned(), ids)],
-        });
+    let known = posted.id.as_ref().and_then(index_of_user_message);
+    let changed = known.filter(|&index| record[index].parts != posted.parts);
+    if let Some(index) = edited.and_then(index_of_user_message).or(changed) {
+        let add = vec![user_message(posted, edited.cloned(), ids)];
+        return Ok(Plan::Run { keep: Keep::First(index), add });
     }
-    match known {
-        // An open run's message stands after it; it is about to be superseded.
-        Some(place) if record[place + 1..].iter().all(|message| Some(&message.id) == writing) => {
-            Ok(Plan::Run { keep: Keep::First(place + 1), add: Vec::new() })
+    if let Some(index) = known {
+        // The message of an open run may follow; it does not count as an answer, because the run is about to be superseded.
+        if record[index + 1..].iter().any(|message| Some(&message.id) != writing) {
+            return Err(nothing_to_continue(
+                "This user message is known, unchanged and already answered. Post a new one, or an edit with messageId.",
+            ));
         }
-        Some(_) => Err(nothing(
-            "This user message is known, unchanged and already answered. Post a new one, or an edit with messageId.",
-        )),
-        None if posted
-            .id
-            .as_ref()
-            .is_some_and(|id| record.iter().any(|message| message.id == *id) || Some(id) == writing) =>
-        {
-            Err(SubmitError::Invalid(
-                "The id of the posted user message belongs to another message of this chat.".into(),
-            ))
-        }
-        None => Ok(Plan::Run { keep: Keep::All, add: vec![user_message(posted, None, ids)] }),
+        return Ok(Plan::Run { keep: Keep::First(index + 1), add: Vec::new() });
     }
+    if posted.id.as_ref().is_some_and(|id| is_known(id, record, writing)) {
+        return Err(SubmitError::Invalid(
+            "The id of the posted user message belongs to another message of this chat.".into(),
+        ));
+    }
+    Ok(Plan::Run { keep: Keep::All, add: vec![user_message(posted, None, ids)] })
 }
 
 fn user_message(posted: PostedMessage, id: Option<MessageId>, ids: &dyn Ids) -> UiMessage {
@@ -164,8 +178,8 @@ fn user_message(posted: PostedMessage, id: Option<MessageId>, ids: &dyn Ids) -> 
     UiMessage { id, role: posted.role, metadata: posted.metadata, parts: posted.parts }
 }
 
-/// A message of a history that only a client knows: what it says of calls is taken as a record, and what it leaves open is
-/// settled, so that nothing in it ever runs.
+/// Returns a message of a history that only the client has. The calls in it are kept as they are recorded there; those without a result
+/// are settled, so that none of them ever runs.
 fn imported(posted: PostedMessage, known: &mut HashSet<MessageId>, ids: &dyn Ids) -> UiMessage {
     let mut message = user_message(posted, None, ids);
     while !known.insert(message.id.clone()) {
@@ -194,18 +208,18 @@ fn settle_imported(call: &mut ToolPart) {
 
 fn check_content(posted: Option<&PostedMessage>) -> Result<(), SubmitError> {
     match posted {
-        Some(message) if !says_something(&message.parts) => Err(SubmitError::Invalid(
+        Some(message) if !has_model_content(&message.parts) => Err(SubmitError::Invalid(
             "The last message has no text and no file, so there is nothing to answer.".into(),
         )),
         Some(_) | None => Ok(()),
     }
 }
 
-fn nothing(words: &str) -> SubmitError {
-    SubmitError::NothingToContinue(words.into())
+fn nothing_to_continue(text: &str) -> SubmitError {
+    SubmitError::NothingToContinue(text.into())
 }
 
-fn not_a_users() -> SubmitError {
+fn last_is_instructions() -> SubmitError {
     SubmitError::Invalid(
         "The last message must be a user's or an assistant's; instructions go into `system`.".into(),
     )

@@ -1,7 +1,7 @@
-//! The record as a model is told it.
+//! The request to the model, made from the record.
 //!
-//! Invariant: every call in the result has exactly one outcome, right after the message that made it; ids are unique and short,
-//! names and inputs of a form that providers take. Whatever a record holds, the next turn works.
+//! Invariants: every call in the request has exactly one result, right after the message that made it; ids of calls are unique and short;
+//! names and inputs have a form that providers accept. Whatever a record holds, the next step can be requested.
 
 use std::collections::HashSet;
 
@@ -12,36 +12,41 @@ use fermata_tools::{Cancelled, ErrorPolicy, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::FileUrls;
-use crate::content::{told, tool_content};
+use crate::content::{tool_content, tool_result_text};
 use crate::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
 
-/// What a step is asked with, besides the messages.
-pub(crate) struct Asking<'a> {
+/// The parts of a request that do not come from the messages.
+pub(crate) struct PromptContext<'a> {
     pub system: Option<&'a str>,
     pub toolbox: &'a Toolbox,
     pub tool_choice: Option<&'a ToolChoice>,
     pub settings: &'a Map<String, Value>,
-    /// What follows failures, the model's own among them.
+    /// The consequences of failures, the model's own among them.
     pub error_policy: &'a ErrorPolicy,
-    /// What the model is told to do about a call that failed.
+    /// Returns the hint that follows the error of a failed call.
     pub hint: &'a dyn Fn(&ToolCallId) -> Option<&'static str>,
-    /// Bytes of text that are told of one output.
+    /// The limit on the text of one output, in bytes.
     pub output_limit: usize,
-    /// Which files by URL it is handed.
+    /// Decides which files the model gets by URL.
     pub file_urls: &'a FileUrls,
 }
 
-/// The request for the next step.
-pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: &Asking<'_>) -> ModelRequest {
+/// Builds the request for the next step.
+pub(crate) fn prompt<'a>(
+    messages: impl Iterator<Item = &'a UiMessage>,
+    context: &PromptContext<'_>,
+) -> ModelRequest {
     let mut history = History::default();
-    if let Some(system) = asking.system.filter(|system| !system.is_empty()) {
+    if let Some(system) = context.system
+        && !system.is_empty()
+    {
         history.messages.push(ModelMessage::System(system.to_owned()));
     }
     for message in messages {
-        history.add(message, asking);
+        history.add(message, context);
     }
-    asking.file_urls.applied_to(&mut history.messages);
-    let tools = asking.toolbox.specs().map(|spec| ModelTool {
+    context.file_urls.apply_to_messages(&mut history.messages);
+    let tools = context.toolbox.specs().map(|spec| ModelTool {
         name: spec.name.clone(),
         description: spec.description.clone(),
         input_schema: spec.input_schema.clone(),
@@ -49,20 +54,22 @@ pub(crate) fn prompt<'a>(messages: impl Iterator<Item = &'a UiMessage>, asking: 
     ModelRequest {
         messages: history.messages,
         tools: tools.collect(),
-        tool_choice: asking.tool_choice.cloned(),
-        settings: asking.settings.clone(),
-        error_policy: asking.error_policy.clone(),
+        tool_choice: context.tool_choice.cloned(),
+        settings: context.settings.clone(),
+        error_policy: context.error_policy.clone(),
     }
 }
 
+/// The messages of a request.
 #[derive(Default)]
 struct History {
     messages: Vec<ModelMessage>,
+    /// The ids of all calls in `messages`.
     ids: HashSet<String>,
 }
 
 impl History {
-    fn add(&mut self, message: &UiMessage, asking: &Asking<'_>) {
+    fn add(&mut self, message: &UiMessage, context: &PromptContext<'_>) {
         match message.role {
             Role::System => {
                 let text = text_of(&message.parts);
@@ -78,20 +85,22 @@ impl History {
             }
             Role::Assistant => {
                 for step in message.parts.split(|part| *part == UiPart::StepStart) {
-                    self.add_step(step, asking);
+                    self.add_step(step, context);
                 }
             }
         }
     }
 
-    fn add_step(&mut self, parts: &[UiPart], asking: &Asking<'_>) {
+    fn add_step(&mut self, parts: &[UiPart], context: &PromptContext<'_>) {
         let mut calls = Vec::new();
         let mut results = Vec::new();
-        // Arguments that never became whole were never a call, unless something has been said about it.
-        let made = |part: &&ToolPart| !matches!(part.state, ToolState::InputStreaming { .. });
-        for part in parts.iter().filter_map(UiPart::as_tool).filter(made) {
+        for part in parts.iter().filter_map(UiPart::as_tool) {
+            // A call that is left in this state was never made: its arguments never became complete, and it has no result.
+            if matches!(part.state, ToolState::InputStreaming { .. }) {
+                continue;
+            }
             let (call_id, tool) = (self.unique_id(part), tool_name(part.name.as_str()));
-            let content = result_of(part, asking);
+            let content = result_of(part, context);
             calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input: input_of(part) });
             results.push(ModelMessage::Tool { call_id, tool, content });
         }
@@ -105,8 +114,9 @@ impl History {
 
     fn unique_id(&mut self, part: &ToolPart) -> String {
         let given = part.tool_call_id.as_str();
-        let fit = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        let base = if (1..=40).contains(&given.len()) && given.bytes().all(fit) { given } else { "call" };
+        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        let is_valid = (1..=40).contains(&given.len()) && given.bytes().all(is_allowed);
+        let base = if is_valid { given } else { "call" };
         let mut id = base.to_owned();
         let mut copies = 1;
         while !self.ids.insert(id.clone()) {
@@ -117,25 +127,25 @@ impl History {
     }
 }
 
-/// What the model is told came of a call.
-fn result_of(part: &ToolPart, asking: &Asking<'_>) -> Vec<ModelContent> {
-    let limit = asking.output_limit;
+/// Returns the result of a call as the model gets it.
+fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> {
+    let limit = context.output_limit;
     match &part.state {
         ToolState::OutputAvailable { output, .. } => tool_content(output, limit),
-        ToolState::OutputError { error_text, .. } => match (asking.hint)(&part.tool_call_id) {
-            Some(hint) => told(format!("Error: {error_text}\n{hint}"), limit),
-            None => told(format!("Error: {error_text}"), limit),
+        ToolState::OutputError { error_text, .. } => match (context.hint)(&part.tool_call_id) {
+            Some(hint) => tool_result_text(format!("Error: {error_text}\n{hint}"), limit),
+            None => tool_result_text(format!("Error: {error_text}"), limit),
         },
-        ToolState::OutputDenied { error_text: Some(error_text), .. } => told(error_text, limit),
-        // A record that a client brought along has the reason in the approval at most.
+        ToolState::OutputDenied { error_text: Some(error_text), .. } => tool_result_text(error_text, limit),
+        // A history that a client has sent has the reason in the approval, if at all.
         ToolState::OutputDenied { .. } => {
             let reason = part.approval.as_ref().and_then(|approval| approval.reason.as_deref());
-            told(denial_text(reason), limit)
+            tool_result_text(denial_text(reason), limit)
         }
         ToolState::InputStreaming { .. }
         | ToolState::InputAvailable { .. }
         | ToolState::ApprovalRequested { .. }
-        | ToolState::ApprovalResponded { .. } => told(Cancelled::RunEnded.text(), limit),
+        | ToolState::ApprovalResponded { .. } => tool_result_text(Cancelled::RunEnded.text(), limit),
     }
 }
 
@@ -146,10 +156,10 @@ fn input_of(part: &ToolPart) -> Value {
     }
 }
 
-/// The name as providers take it; the model may have made one up.
+/// Returns a tool's name in a form that providers accept. The model may have made up a name that has another form.
 pub(crate) fn tool_name(name: &str) -> String {
-    let fit = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(64).map(fit).collect();
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name: String = name.chars().take(64).map(|c| if is_allowed(c) { c } else { '_' }).collect();
     if name.is_empty() { "unnamed".into() } else { name }
 }
 
@@ -173,7 +183,7 @@ fn reasoning(part: &UiPart) -> Option<&str> {
     }
 }
 
-/// What the model sees of a user's part; parts it has no eyes for are left out.
+/// Returns the content that a model gets for a part of a user message; `None` for parts that models cannot see.
 fn user_content(part: &UiPart) -> Option<ModelContent> {
     match part {
         UiPart::Text { text, .. } if !text.is_empty() => Some(ModelContent::Text(text.clone())),
@@ -191,7 +201,7 @@ fn user_content(part: &UiPart) -> Option<ModelContent> {
     }
 }
 
-/// Whether a model sees anything of these parts.
-pub(crate) fn says_something(parts: &[UiPart]) -> bool {
+/// Returns whether a model gets any content for these parts.
+pub(crate) fn has_model_content(parts: &[UiPart]) -> bool {
     parts.iter().any(|part| user_content(part).is_some())
 }

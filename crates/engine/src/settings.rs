@@ -1,4 +1,4 @@
-//! How an engine behaves, and what is too much for it. Fixed while it runs.
+//! The settings and limits of an engine, which are fixed while it runs.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -11,63 +11,63 @@ use serde_json::{Map, Value};
 
 use crate::FileUrls;
 
-/// How an engine behaves.
+/// The settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// For how long a run whose calls all wait keeps its readers, unless its request said otherwise.
+    /// The time for which a run whose calls all wait keeps its readers, unless its request sets another.
     pub hold: Duration,
-    /// After which time a call that waits for somebody is settled as expired.
+    /// The time after which a call that waits for an answer is settled as expired.
     pub expire: Duration,
-    /// Which profile a request is served in that does not name one.
+    /// The profile of requests that do not name one.
     pub client: Profile,
-    /// How long runs that are at work may go on when the server is shut down; those that wait end at once.
+    /// The time for which runs that are at work may go on when the server shuts down; those that wait end at once.
     pub drain: Duration,
-    /// For how long chats are kept that nothing happens in; `None`: for ever.
+    /// The time for which chats are kept in which nothing happens; `None` keeps them for ever.
     pub keep: Option<Duration>,
-    /// For how long decisions about calls are kept on record; `None`: for ever.
+    /// The time for which decisions about calls are kept on record; `None` keeps them for ever.
     pub audit_keep: Option<Duration>,
-    /// Whether a thread of its own says that this instance is alive, if others share the store. Without it, whatever keeps the threads of
-    /// the program's runtime busy for long makes the instance look dead. For programs whose time is not the machine's, such as tests
-    /// with paused time, which a thread of its own does not see.
+    /// If `true`, this instance sends its heartbeats from a thread of its own if others share the store. Without the thread, the instance's
+    /// lease may expire when the threads of the program's runtime are busy for long. `false` is for programs whose time is not the
+    /// machine's, such as tests with paused time, because a thread of its own does not see their time.
     pub heartbeat_thread: bool,
-    /// Which files by URL a model is handed.
+    /// The files that a model gets by URL.
     pub file_urls: FileUrls,
-    /// What is too much.
+    /// The limits of the engine.
     pub limits: Limits,
 }
 
-/// What is too much.
+/// The limits of an engine.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Model calls in one run.
     pub steps: u32,
-    /// How often a run may be taken up to be worked on without getting on. The last of these take-ups ends it.
+    /// The number of times that a run may be resumed to be worked on without making progress. The last of these resumptions ends it.
     pub attempts: u32,
     /// Messages in one post.
     pub messages: usize,
-    /// Bytes of one chat: its messages, as JSON.
+    /// Bytes of the messages of one chat, as JSON.
     pub chat_bytes: usize,
     /// Tools in one post.
     pub tools: usize,
     /// Bytes of the instructions in one post.
     pub system_bytes: usize,
-    /// Tokens that one answer of the model may have, whatever a post asks for; `None`: as many as the post says.
+    /// Tokens that one answer of the model may have, even if a post asks for more; `None`: as many as the post asks for.
     pub output_tokens: Option<NonZeroU32>,
-    /// Bytes of all tools in one post: names, descriptions and schemas.
+    /// Bytes of the names, descriptions and schemas of all tools in one post.
     pub tool_bytes: usize,
     /// Patterns in the schemas of all tools in one post.
     pub patterns: usize,
     /// Calls that a model may make in one step.
     pub calls_per_step: usize,
-    /// Bytes of the arguments of one call, also of those that a person has edited.
+    /// Bytes of the arguments of one call, also if a person has edited them.
     pub argument_bytes: usize,
     /// Bytes that a model may say in one step: text, reasoning, arguments and files.
     pub step_output_bytes: usize,
-    /// How long the inputs of a step, or of an answer, may take to be checked against their schemas.
+    /// The time that checking the inputs of a step, or of an answer, against their schemas may take.
     pub check_timeout: Duration,
     /// Bytes of one output, as JSON.
     pub output_bytes: usize,
-    /// Calls of one chat that may wait for somebody at a time.
+    /// Calls of one chat that may wait for an answer at a time.
     pub parked_calls: usize,
     /// Runs that one owner may have open; `None`: no limit.
     pub runs_per_owner: Option<NonZeroUsize>,
@@ -75,17 +75,17 @@ pub struct Limits {
     pub chats_per_owner: Option<NonZeroUsize>,
     /// Bytes of the messages in all chats of one owner, as JSON; `None`: no limit.
     pub bytes_per_owner: Option<usize>,
-    /// Bytes of one output that a model is told; what is over is cut out, and the model told how much.
+    /// Bytes of text of one output that a model gets; the middle of a longer one is left out, and a note says how much that was.
     pub model_output_bytes: usize,
-    /// How long a model may be silent.
+    /// The time for which a model may be silent.
     pub model_timeout: Duration,
-    /// How long a model may take for one step, however much it says.
+    /// The time that a model may take for one step, even if it is never silent.
     pub model_call_timeout: Duration,
-    /// How long a call of a server's tool may run, unless the tool or the rules say otherwise.
+    /// The time for which a call of a server's tool may run, unless the tool or the rules set another.
     pub tool_timeout: Duration,
-    /// How long a call may wait for its resource.
+    /// The time for which a call may wait for its resource.
     pub lock_timeout: Duration,
-    /// How long a question of a tool may wait for its answer while the tool's call keeps others from a resource.
+    /// The time for which a question of a tool may wait for its answer while the tool's call keeps other calls from a resource.
     pub elicit_timeout: Duration,
 }
 
@@ -141,13 +141,16 @@ impl Default for Limits {
 // === impl Limits ===
 
 impl Limits {
-    /// A post's call settings, with no more tokens than an answer may have. A post that names no number gets the limit.
+    /// Returns a post's call settings with the number of tokens reduced to the limit. A post that names no number gets the limit.
     pub(crate) fn capped(&self, call_settings: &Map<String, Value>) -> Map<String, Value> {
         let mut capped = call_settings.clone();
         let Some(limit) = self.output_tokens.map(|limit| u64::from(limit.get())) else { return capped };
-        let asked =
-            ["maxOutputTokens", "maxTokens"].into_iter().filter_map(|name| capped.remove(name)?.as_u64());
-        let tokens = asked.min().map_or(limit, |asked| asked.min(limit));
+        let mut tokens = limit;
+        for name in ["maxOutputTokens", "maxTokens"] {
+            if let Some(requested) = capped.remove(name).and_then(|requested| requested.as_u64()) {
+                tokens = tokens.min(requested);
+            }
+        }
         capped.insert("maxOutputTokens".to_owned(), tokens.into());
         capped
     }

@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use super::{ActiveRun, ModelStream, Ownership, StepWork, ToolEvent, spans::model_span};
 use crate::{
     call_executor::CallExecutor,
-    prompt::{Asking, prompt},
+    prompt::{PromptContext, prompt},
     record::Record,
     run::{BeforeCommit, Context, Effects, Ending, Event, Next},
     services::{LockRequest, PolicySnapshot, Services},
@@ -154,7 +154,7 @@ impl ActiveRun {
         let error_policy = &self.policies.rules.error_policy;
         let request = prompt(
             messages,
-            &Asking {
+            &PromptContext {
                 system: self.run.settings.system.as_deref(),
                 toolbox: &self.toolbox,
                 tool_choice: self.run.tool_choice(),

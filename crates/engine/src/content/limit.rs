@@ -1,58 +1,58 @@
-//! How much of an output a model is told.
+//! The limit on the text of one output that a model gets.
 //!
-//! Invariant: what is kept has no more bytes of text than the limit, besides the note; files stay where they are.
+//! Invariant: the text that is kept has no more bytes than the limit, besides the note; files stay at their positions.
 
 use std::ops::Range;
 
 use crate::model::ModelContent;
 
-/// The content, of whose text at most `limit` bytes are kept: two thirds from the beginning and the rest from the end of all
-/// its texts, as if they were one.
-pub(super) fn within(content: Vec<ModelContent>, limit: usize) -> Vec<ModelContent> {
+/// Keeps at most `limit` bytes of the content's text: two thirds from the beginning and the rest from the end, as if all its texts were
+/// one.
+pub(super) fn limited(content: Vec<ModelContent>, limit: usize) -> Vec<ModelContent> {
     let total: usize = content.iter().map(bytes_of_text).sum();
     if total <= limit {
         return content;
     }
-    let last = limit / 3;
-    without(content, limit - last..total - last)
+    let end = limit / 3;
+    without(content, limit - end..total - end)
 }
 
 pub(super) fn bytes_of_text(piece: &ModelContent) -> usize {
     match piece {
-        ModelContent::Text(words) => words.len(),
+        ModelContent::Text(text) => text.len(),
         ModelContent::File { .. } => 0,
     }
 }
 
-/// Leaves out these bytes of the text, and what of a character would be left over; a note is in their place.
+/// Replaces these bytes of the text by a note. A character that lies only partly in the range is removed as a whole.
 fn without(content: Vec<ModelContent>, middle: Range<usize>) -> Vec<ModelContent> {
-    let (mut kept, mut note_at, mut left_out, mut begin) = (Vec::new(), None, 0, 0);
+    let (mut kept, mut note_index, mut left_out, mut begin) = (Vec::new(), None, 0, 0);
     for piece in content {
-        let ModelContent::Text(words) = &piece else {
+        let ModelContent::Text(text) = &piece else {
             kept.push(piece);
             continue;
         };
-        let from = words.floor_char_boundary(middle.start.saturating_sub(begin));
-        let to = words.ceil_char_boundary(middle.end.saturating_sub(begin));
-        begin += words.len();
+        let from = text.floor_char_boundary(middle.start.saturating_sub(begin));
+        let to = text.ceil_char_boundary(middle.end.saturating_sub(begin));
+        begin += text.len();
         if from >= to {
             kept.push(piece);
             continue;
         }
         left_out += to - from;
-        kept.extend(some_text(&words[..from]));
-        note_at.get_or_insert(kept.len());
-        kept.extend(some_text(&words[to..]));
+        if from > 0 {
+            kept.push(ModelContent::Text(text[..from].to_owned()));
+        }
+        if note_index.is_none() {
+            note_index = Some(kept.len());
+        }
+        if to < text.len() {
+            kept.push(ModelContent::Text(text[to..].to_owned()));
+        }
     }
-    if let Some(place) = note_at {
-        kept.insert(
-            place,
-            ModelContent::Text(format!("[… {left_out} bytes of this output are left out here …]")),
-        );
+    if let Some(index) = note_index {
+        let note = format!("[… {left_out} bytes of this output are left out here …]");
+        kept.insert(index, ModelContent::Text(note));
     }
     kept
-}
-
-fn some_text(words: &str) -> Option<ModelContent> {
-    (!words.is_empty()).then(|| ModelContent::Text(words.to_owned()))
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{Approval, Hooks, Params, step::InvalidCalls};
 use crate::{
     call_executor::CallExecutor,
-    content::{told, tool_content},
+    content::{tool_content, tool_result_text},
     model::{ModelCall, ModelMessage},
 };
 
@@ -202,7 +202,7 @@ impl ToolResponse {
                 if strategy == ErrorStrategy::FailRun {
                     self.stops_loop = true;
                 }
-                told(error_text(error, strategy), params.model_output_bytes)
+                tool_result_text(error_text(error, strategy), params.model_output_bytes)
             }
         };
         for piece in &mut content {

@@ -8,7 +8,7 @@ use fermata_tools::{CallState, StateName, Transition};
 use super::{super::*, world::World};
 use crate::{
     model::ModelMessage,
-    prompt::{Asking, prompt},
+    prompt::{PromptContext, prompt},
 };
 
 /// What has been seen.
@@ -160,7 +160,7 @@ impl Facts {
     /// The model is told each call once, with its one result.
     pub fn check_prompt(&self, run: &Run, scene: &Scene) {
         let message = run.snapshot();
-        let asking = Asking {
+        let context = PromptContext {
             system: None,
             toolbox: &scene.toolbox,
             tool_choice: None,
@@ -171,7 +171,7 @@ impl Facts {
             file_urls: &crate::FileUrls::Https,
         };
         let (mut told, mut open) = (Vec::new(), Vec::new());
-        for words in prompt(std::iter::once(&message), &asking).messages {
+        for words in prompt(std::iter::once(&message), &context).messages {
             match words {
                 ModelMessage::Assistant { calls, .. } => {
                     assert!(open.is_empty(), "{open:?} have no result");
