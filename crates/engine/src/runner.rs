@@ -31,9 +31,9 @@
 //! # }
 //! ```
 //!
-//! Invariants: every call that a model is told of is paired with a result, whatever the program pushed; no call runs while another one of
-//! its step waits for a decision; no call runs twice, even if a future of the runner is dropped and asked for again; a tool that fails is
-//! a result, and a model that fails is an error; tools end when the runner is dropped.
+//! Invariants: every call in a request to the model is paired with a result, whatever the program pushed; no call runs while another one
+//! of its step waits for a decision; no call runs twice, even if a future of the runner is dropped and requested again; the failure of a
+//! tool is a result, and the failure of a model is an error; tools end when the runner is dropped.
 
 mod hooks;
 mod pairing;
@@ -53,7 +53,7 @@ pub use self::{
 };
 use self::{
     response::{ResponseContext, ToolResponse},
-    step::{Answer, InvalidCalls},
+    step::{InvalidCalls, ReceivedStep},
 };
 use crate::model::{ModelCall, ModelError, ModelMessage, Usage};
 pub use crate::step_collector::UrlSource;
@@ -65,14 +65,14 @@ pub use crate::step_collector::UrlSource;
 pub struct Runner {
     params: Params,
     hooks: Arc<dyn Hooks>,
-    /// The number of times that a model was asked, in vain or not.
+    /// The number of requests to the model, including those that failed.
     iterations: u32,
-    /// The model is asked again even if it called nothing last.
+    /// If `true`, the model is asked again even if it called nothing last.
     must_ask: bool,
     last_step: Option<Step>,
     /// The calls of the last step that cannot run as the model made them.
     invalid: InvalidCalls,
-    /// The response to the calls that the conversation ends with, once somebody has asked for it.
+    /// The response to the calls that the conversation ends with, from when it is first requested.
     response: Option<ToolResponse>,
     usage: Usage,
     stop_reason: Option<StopReason>,
@@ -122,7 +122,7 @@ pub enum RunnerError {
 // === impl Runner ===
 
 impl Runner {
-    /// Prepares a loop without hooks. Nothing happens until it is awaited or a step is asked for.
+    /// Prepares a loop without hooks. Nothing happens until it is awaited or a step is requested.
     pub fn new(params: Params) -> Self {
         Self {
             params,
@@ -150,7 +150,7 @@ impl Runner {
     /// done is asked anew, which counts as an iteration.
     ///
     /// # Errors
-    /// If the model failed. Calling this method again asks it again.
+    /// Returns an error if the model failed. Calling this method again asks the model again.
     pub async fn next_step(&mut self) -> Result<Option<Step>, RunnerError> {
         if self.stop_reason.is_some() {
             return Ok(None);
@@ -160,7 +160,7 @@ impl Runner {
         if self.stop_reason.is_some() {
             return Ok(None);
         }
-        self.ask().await.map(Some)
+        self.add_step().await.map(Some)
     }
 
     /// Returns the steps as a stream, which ends after an error.
@@ -174,8 +174,9 @@ impl Runner {
         })
     }
 
-    /// The results of the calls that the conversation ends with, in the order of the calls; none if it ends with anything else. Each call
-    /// runs once: whoever asks again, the loop included, gets the same results. [`Runner::push_messages`] replaces them.
+    /// Returns the results of the calls that the conversation ends with, in the order of the calls, or nothing if it does not end with
+    /// calls. Each call runs once: calling this method again returns the results that there are, and the loop uses them too.
+    /// [`Runner::push_messages`] replaces them.
     pub async fn tool_response(&mut self) -> &[ModelMessage] {
         let calls = last_calls(&self.params.messages);
         let response = self.response.get_or_insert_with(|| ToolResponse::new(calls.to_vec()));
@@ -183,28 +184,28 @@ impl Runner {
         response.messages(&context).await
     }
 
-    /// The parameters of the next step.
+    /// Returns the parameters of the next step.
     pub fn params(&self) -> &Params {
         &self.params
     }
 
-    /// The conversation so far.
+    /// Returns the conversation so far.
     pub fn messages(&self) -> &[ModelMessage] {
         &self.params.messages
     }
 
-    /// The newest step.
+    /// Returns the newest step.
     pub fn last_step(&self) -> Option<&Step> {
         self.last_step.as_ref()
     }
 
-    /// The reason why the loop stopped; `None` while it goes on.
+    /// Returns the reason why the loop stopped; `None` while it goes on.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.stop_reason
     }
 
-    /// Replaces the parameters. The loop goes on, even if the model called nothing. A tool response that the model was not told yet is
-    /// dropped and its tools are cancelled, unless the new conversation ends with the same calls.
+    /// Replaces the parameters. The loop goes on, even if the model called nothing. A tool response that the model does not
+    /// have yet is dropped and its tools are cancelled, unless the new conversation ends with the calls that the old one ended with.
     pub fn set_params(&mut self, params: Params) {
         self.update_params(|old| *old = params);
     }
@@ -217,8 +218,8 @@ impl Runner {
         self.response.take_if(|response| !response.is_for(calls));
     }
 
-    /// Adds messages to the conversation. The loop goes on, even if the model called nothing. A tool response that the model was not told
-    /// yet is dropped and its tools are cancelled; if the messages have no result of a call, the model is told that there is none.
+    /// Adds messages to the conversation. The loop goes on, even if the model called nothing. A tool response that the model does not have
+    /// yet is dropped and its tools are cancelled. If the messages have no result of a call, its result says that there is none.
     ///
     /// If the messages begin with that of the last step ([`Step::message`]), which the conversation has already, it is not added again.
     pub fn push_messages(&mut self, messages: impl IntoIterator<Item = ModelMessage>) {
@@ -233,7 +234,7 @@ impl Runner {
         self.update_params(|params| params.messages.extend(messages));
     }
 
-    /// Adds the results of the last calls to the conversation. Returns whether one of them stops the loop.
+    /// Adds the results of the last calls to the conversation. Returns `true` if one of them stops the loop.
     async fn add_results(&mut self) -> bool {
         let calls = last_calls(&self.params.messages);
         // The model is not asked to go on from an answer that was cut off.
@@ -256,12 +257,14 @@ impl Runner {
         if self.iterations >= limit { Some(StopReason::MaxIterations) } else { None }
     }
 
-    async fn ask(&mut self) -> Result<Step, RunnerError> {
+    /// Requests a step from the model and adds it to the conversation.
+    async fn add_step(&mut self) -> Result<Step, RunnerError> {
         self.iterations = self.iterations.saturating_add(1);
-        let Answer { step, invalid } = step::ask(&self.params, self.hooks.as_ref(), self.iterations).await?;
+        let received = step::request_step(&self.params, self.hooks.as_ref(), self.iterations).await?;
+        let ReceivedStep { step, invalid } = received;
         self.must_ask = false;
         self.invalid = invalid;
-        self.count(step.usage);
+        self.add_usage(step.usage);
         if matches!(self.params.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_))) {
             // A call that is forced in every step would keep the loop from ever stopping.
             self.params.tool_choice = None;
@@ -274,7 +277,7 @@ impl Runner {
         Ok(step)
     }
 
-    fn count(&mut self, usage: Option<Usage>) {
+    fn add_usage(&mut self, usage: Option<Usage>) {
         let Some(usage) = usage else { return };
         self.usage.input_tokens += usage.input_tokens;
         self.usage.output_tokens += usage.output_tokens;
@@ -285,7 +288,7 @@ impl Runner {
 /// Runs the loop to its end.
 ///
 /// # Errors
-/// If the model failed. A program that wants to ask it again uses [`Runner::next_step`].
+/// Returns an error if the model failed. A program that wants to ask the model again uses [`Runner::next_step`].
 impl IntoFuture for Runner {
     type Output = Result<Outcome, RunnerError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
@@ -301,7 +304,7 @@ impl IntoFuture for Runner {
     }
 }
 
-/// The calls of the message that a conversation ends with.
+/// Returns the calls of the message that a conversation ends with.
 fn last_calls(messages: &[ModelMessage]) -> &[ModelCall] {
     match messages.last() {
         Some(ModelMessage::Assistant { calls, .. }) => calls,

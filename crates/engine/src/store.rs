@@ -3,9 +3,10 @@
 //! [`ChatStore`] keeps chats, [`Membership`] knows which instances are alive, and [`LockStore`] keeps the locks that they share. One
 //! database usually does all three, which is a [`Store`].
 //!
-//! Several instances may share a store. The chat's [`Fence`] keeps them apart: every commit has to know that number and raises it by one,
-//! so an instance that read a chat before another one changed it can no longer write to it, however long it was away. An open run also
-//! names the instance that drives it, so that the others leave it alone for as long as that instance is alive.
+//! Several instances may share a store. The [`Fence`] of each chat keeps two of them from writing to it: every commit has to know that
+//! number and raises it by one, so an instance that read a chat before another one changed it can no longer write to it, however much time
+//! has passed. An open run also names the instance that owns it, and the other instances leave the run alone for as long as its owner is
+//! alive.
 
 mod change;
 mod chat_store;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Step;
 use crate::model::{ModelCall, ModelEvent};
 
-/// Follows a loop and decides about its calls. Every method has a default, which does nothing or denies. None may block the thread.
+/// Follows a loop and decides about its calls. Every method has a default, which does nothing or denies. No method may block the thread.
 #[async_trait]
 pub trait Hooks: Send + Sync {
     /// The model has sent an event of its stream, such as a piece of text.
@@ -20,23 +20,23 @@ pub trait Hooks: Send + Sync {
         let _ = step;
     }
 
-    /// The loop has come to a call and is about to validate it. Called once for every call, also for one that cannot run.
+    /// The loop has come to a call and is about to validate it. This is called once for every call, also for one that cannot run.
     fn call(&self, call: &ModelCall) {
         let _ = call;
     }
 
-    /// A call has its result. Called once for every call, as soon as the result is there.
+    /// A call has its result. This is called once for every call, as soon as the result is there.
     fn result(&self, call: &ModelCall, result: &Result<Value, ToolError>) {
         let _ = (call, result);
     }
 
-    /// A running call reports partial output, which replaces all that it reported before. May be called from another task.
+    /// A running call reports partial output, which replaces all that it reported before. This may be called from another task.
     fn progress(&self, call_id: &str, output: Value) {
         let _ = (call_id, output);
     }
 
     /// Decides about a call for which the policy wants an approval, for this reason. The calls of a step are decided one after the
-    /// other, in their order, and none of them runs before the last decision. If the loop's future is dropped before the decision, the
+    /// other, in their order, and no call of the step runs before the last decision. If the loop's future is dropped before the decision, the
     /// question is asked again.
     async fn approve(&self, call: &ModelCall, tool: &ToolSpec, reason: Option<&str>) -> Approval {
         let _ = (call, tool, reason);
@@ -59,7 +59,7 @@ pub enum Approval {
     Approved,
     /// The call never runs.
     Denied {
-        /// The reason, which the model is told.
+        /// The reason, which is part of the result that the model gets.
         reason: Option<String>,
     },
 }

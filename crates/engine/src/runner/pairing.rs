@@ -20,7 +20,7 @@ pub(super) fn pair(messages: &mut Vec<ModelMessage>) {
             results.push(result);
         }
         for call in calls {
-            match results.iter().position(|result| is_of(result, &call)) {
+            match results.iter().position(|result| is_result_of(result, &call)) {
                 Some(index) => messages.push(results.swap_remove(index)),
                 None => messages.push(missing_result(call)),
             }
@@ -28,7 +28,7 @@ pub(super) fn pair(messages: &mut Vec<ModelMessage>) {
     }
 }
 
-fn is_of(result: &ModelMessage, call: &ModelCall) -> bool {
+fn is_result_of(result: &ModelMessage, call: &ModelCall) -> bool {
     matches!(result, ModelMessage::Tool { call_id, .. } if *call_id == call.id)
 }
 

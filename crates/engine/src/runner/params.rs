@@ -29,12 +29,12 @@ pub struct Params {
     pub tool_choice: Option<ToolChoice>,
     /// Settings by the AI SDK's names (`temperature`, `maxOutputTokens`, …).
     pub settings: Map<String, Value>,
-    /// The number of times that a model may be asked. Default: no limit, unlike [`Limits::steps`], because a program sees every step and can stop, while
-    /// nobody may be watching the run of a chat.
+    /// The number of requests to the model. Default: no limit, unlike [`Limits::steps`], because a program sees every step and can stop the
+    /// loop, while the run of a chat may go on unwatched.
     pub max_iterations: Option<NonZeroU32>,
     /// The time for which a model may be silent. Default: 2 minutes.
     pub model_timeout: Duration,
-    /// The time that a model may take for one step, however much it says. Default: 15 minutes.
+    /// The time that a model may take for one step, even if it is never silent. Default: 15 minutes.
     pub model_call_timeout: Duration,
     /// Calls that a model may make in one step; those over the limit do not run. Default: 128.
     pub calls_per_step: usize,
@@ -49,20 +49,20 @@ pub struct Params {
     /// Bytes that an output may have, as JSON; a call whose output has more fails. Default: no limit, unlike [`Limits::output_bytes`],
     /// because the output stays in the program, while that of a chat is saved and sent to every reader.
     pub output_bytes: Option<usize>,
-    /// Bytes of one output that the model is told; the middle of a longer one is left out. Default: 400 kB.
+    /// Bytes of text of one output that the model gets; the middle of a longer one is left out. Default: 400 kB.
     pub model_output_bytes: usize,
-    /// The files by URL that the model is handed if a tool's output names them. What the program itself puts into `messages` is not
-    /// filtered. Default: those of public hosts by `https:`.
+    /// The files that the model gets by URL if a tool's output names them. The files that the program itself puts into `messages` are not
+    /// filtered. Default: `https:` URLs of public hosts.
     pub file_urls: FileUrls,
     /// Decides which calls run. Default: each tool's own default.
     pub policy: Arc<dyn Policy>,
-    /// Says what follows a call that failed, by the type of the failure.
+    /// The consequence of a call's failure, by the type of the failure.
     pub error_policy: ErrorPolicy,
     /// The locks of the tools' resources. Loops that share them never use a resource at the same time.
     pub locks: LockQueue<ResourceKey>,
     /// The owner for whom the tools run. Default: [`Owner::anyone`].
     pub owner: Owner,
-    /// The chat that the tools are told. Default: `runner`.
+    /// The chat in the context of the tools' calls. Default: `runner`.
     pub chat: ChatId,
     toolbox: Toolbox,
     checker: Arc<Checker>,
@@ -101,20 +101,20 @@ impl Params {
         }
     }
 
-    /// Sets the tools, in place of those that there were.
+    /// Sets the tools, which replace those that there were.
     ///
     /// # Errors
-    /// If one of them cannot be offered to a model: its name is taken or has other characters than providers take, or its schema cannot
-    /// be used.
+    /// Returns an error if one of the tools cannot be offered to a model: its name is taken or has characters that providers refuse, or its
+    /// schema cannot be used.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolboxError> {
         self.set_tools(tools)?;
         Ok(self)
     }
 
-    /// Sets the tools in place, as [`Params::tools`] does. After an error, the tools are those that there were.
+    /// Sets the tools of existing parameters. After an error, the tools are those that there were.
     ///
     /// # Errors
-    /// The same as for [`Params::tools`].
+    /// Returns an error if one of the tools cannot be offered to a model, as [`Params::tools`] does.
     pub fn set_tools(&mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), ToolboxError> {
         let (toolbox, left_out) = Toolbox::new(tools, |_| {});
         match left_out.into_iter().next() {
@@ -126,17 +126,17 @@ impl Params {
         }
     }
 
-    /// The tools.
+    /// Returns the tools.
     pub fn toolbox(&self) -> &Toolbox {
         &self.toolbox
     }
 
-    /// The checker of the calls' inputs.
+    /// Returns the checker of the calls' inputs.
     pub(super) fn checker(&self) -> &Checker {
         &self.checker
     }
 
-    /// The limits of one step.
+    /// Returns the limits of one step.
     pub(super) fn step_limits(&self) -> StepLimits {
         StepLimits {
             calls: self.calls_per_step,
@@ -145,7 +145,7 @@ impl Params {
         }
     }
 
-    /// The rules that calls run by.
+    /// Returns the executor of the calls.
     pub(super) fn call_executor(&self) -> CallExecutor {
         CallExecutor {
             tool_timeout: self.tool_timeout,
@@ -176,7 +176,7 @@ impl Params {
         self
     }
 
-    /// Sets whether the model must call a tool.
+    /// Sets the tools that the model may or must call.
     #[must_use]
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = Some(choice);
@@ -190,7 +190,7 @@ impl Params {
         self
     }
 
-    /// Sets how often a model may be asked.
+    /// Sets the number of requests to the model.
     #[must_use]
     pub fn max_iterations(mut self, limit: NonZeroU32) -> Self {
         self.max_iterations = Some(limit);
@@ -211,7 +211,7 @@ impl Params {
         self
     }
 
-    /// Sets what follows a call that failed.
+    /// Sets the consequences of failures.
     #[must_use]
     pub fn error_policy(mut self, error_policy: ErrorPolicy) -> Self {
         self.error_policy = error_policy;
@@ -225,16 +225,22 @@ impl Params {
         self
     }
 
-    /// The request for the next step.
+    /// Builds the request for the next step.
     pub(super) fn request(&self) -> ModelRequest {
-        let system = self.system.iter().filter(|text| !text.is_empty()).cloned().map(ModelMessage::System);
+        let mut messages = Vec::new();
+        if let Some(system) = &self.system
+            && !system.is_empty()
+        {
+            messages.push(ModelMessage::System(system.clone()));
+        }
+        messages.extend(self.messages.iter().cloned());
         let tools = self.toolbox.specs().map(|spec| ModelTool {
             name: spec.name.clone(),
             description: spec.description.clone(),
             input_schema: spec.input_schema.clone(),
         });
         ModelRequest {
-            messages: system.chain(self.messages.iter().cloned()).collect(),
+            messages,
             tools: tools.collect(),
             tool_choice: self.tool_choice.clone(),
             settings: self.settings.clone(),

@@ -1,8 +1,8 @@
 //! The results of the calls that a conversation ends with.
 //!
-//! Each call is validated, then those that need an approval are asked about, then all that may run start at once. The state of every call
-//! is kept here and not in a future, so whoever stops waiting can wait again and no call runs twice. Dropping a [`ToolResponse`] ends its
-//! tools.
+//! All calls are validated first. Then the approvals that some of them need are requested, and then all calls that may run start at once.
+//! The state of every call is kept here and not in a future, so a caller that stops waiting can wait again, and no call runs twice.
+//! Dropping a [`ToolResponse`] ends its tools.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) struct ToolResponse {
     /// The results of all calls; empty until every call has one.
     results: Vec<ModelMessage>,
     cancelled: CancellationToken,
-    /// Declared before `running`, so that work elsewhere learns of the end before the tools' futures are dropped.
+    /// This is declared before `running`, so that work elsewhere learns of the end before the tools' futures are dropped.
     _cancel_on_drop: DropGuard,
     running: JoinSet<(usize, Result<Value, ToolError>)>,
     stops_loop: bool,
@@ -59,7 +59,7 @@ struct PreparedCall {
     waiter: Option<(ResourceKey, Waiter<ResourceKey>)>,
 }
 
-/// Passes on to the hooks what a running call reports and asks.
+/// Passes the reports and questions of running calls on to the hooks.
 struct HooksHost(Arc<dyn Hooks>);
 
 // === impl ToolResponse ===
@@ -181,7 +181,9 @@ impl ToolResponse {
             match ended {
                 Ok((index, outcome)) => self.settle(context, index, outcome),
                 // An execution catches the panic of its tool. A call whose task ended otherwise is settled below.
-                Err(error) => tracing::error!(%error, "the task of a call was broken off"),
+                Err(error) => {
+                    tracing::error!(chat = %context.params.chat, %error, "the task of a call was broken off")
+                }
             }
         }
         for index in 0..self.progress.len() {
@@ -267,11 +269,11 @@ fn denied(reason: Option<&str>) -> ToolError {
     ToolError::new(ErrorType::Denied, denial_text(reason))
 }
 
-/// The text that the model is told of a failed call.
+/// Returns the text of a failed call's result.
 fn error_text(error: &ToolError, strategy: ErrorStrategy) -> String {
     let text = &error.text;
     if error.error_type == ErrorType::Denied {
-        // The text of a denial says itself that it is one.
+        // The text of a denial already names it as one.
         return text.clone();
     }
     match strategy.hint(error.error_type) {

@@ -1,4 +1,4 @@
-//! One answer of the model, as the step that the loop goes on with.
+//! One answer of the model, as the step with which the loop goes on.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// All that a model said in one answer.
+/// One answer of a model, complete.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The number of the request that it answers, counted from 1. Requests that failed count.
@@ -38,8 +38,8 @@ pub struct Step {
     pub finish_reason: FinishReason,
 }
 
-/// A step, with the calls of it that cannot run.
-pub(super) struct Answer {
+/// A step as the model answered it, with those of its calls that cannot run.
+pub(super) struct ReceivedStep {
     pub step: Step,
     pub invalid: InvalidCalls,
 }
@@ -53,8 +53,12 @@ struct UnusedCallIds {
     count: usize,
 }
 
-/// Asks the model for a step and waits until its answer is complete.
-pub(super) async fn ask(params: &Params, hooks: &dyn Hooks, iteration: u32) -> Result<Answer, RunnerError> {
+/// Requests a step from the model and waits until its answer is complete.
+pub(super) async fn request_step(
+    params: &Params,
+    hooks: &dyn Hooks,
+    iteration: u32,
+) -> Result<ReceivedStep, RunnerError> {
     let answer = tokio::time::timeout(params.model_call_timeout, collect(params, hooks));
     let collected = answer.await.unwrap_or(Err(ModelError::Timeout.into()))?;
     let cut_off = collected.cut_off();
@@ -70,7 +74,7 @@ pub(super) async fn ask(params: &Params, hooks: &dyn Hooks, iteration: u32) -> R
         let input = match &cut_off {
             Some(error) => Err((collected.into_received(), error.clone())),
             None => match collected.into_input(finish_reason) {
-                // Made fit for providers, the name may be that of another tool.
+                // In the form that providers accept, the name may be that of another tool.
                 Ok(input) if tool_name(&name) != name => Err((input, params.toolbox().unknown_tool(&name))),
                 Ok(input) => Ok(input),
                 Err(InvalidArguments { received, error_text }) => {
@@ -90,7 +94,7 @@ pub(super) async fn ask(params: &Params, hooks: &dyn Hooks, iteration: u32) -> R
         }
     }
     let step = Step { iteration, reasoning, text, calls, files, sources, usage, finish_reason };
-    Ok(Answer { step, invalid })
+    Ok(ReceivedStep { step, invalid })
 }
 
 async fn collect(params: &Params, hooks: &dyn Hooks) -> Result<CollectedStep, RunnerError> {
@@ -109,10 +113,10 @@ async fn collect(params: &Params, hooks: &dyn Hooks) -> Result<CollectedStep, Ru
             match change {
                 StepChange::Completed(step) => return Ok(step),
                 StepChange::CallLeftOut => {
-                    tracing::warn!("a call is left out, because its step has too many");
+                    tracing::warn!(chat = %params.chat, "a call is left out, because its step has too many");
                 }
                 StepChange::ArgumentsWithoutCall { key } => {
-                    tracing::warn!(key, "arguments came for a call that never began");
+                    tracing::warn!(chat = %params.chat, key, "arguments came for a call that never began");
                 }
                 StepChange::PartStarted(_)
                 | StepChange::PartGrew(..)
@@ -129,7 +133,7 @@ async fn collect(params: &Params, hooks: &dyn Hooks) -> Result<CollectedStep, Ru
 // === impl Step ===
 
 impl Step {
-    /// The step as a message of the conversation.
+    /// Returns the step as a message of the conversation.
     pub fn message(&self) -> ModelMessage {
         ModelMessage::Assistant {
             reasoning: self.reasoning.clone(),
@@ -138,7 +142,7 @@ impl Step {
         }
     }
 
-    /// Returns whether the answer ended before the model had said all, so that none of its calls may run.
+    /// Returns whether the answer ended before it was complete, so that its calls may not run.
     pub(super) fn is_cut_off(&self) -> bool {
         step_collector::cut_off(self.finish_reason).is_some()
     }

@@ -22,12 +22,12 @@ pub enum Change {
         /// The client version of the post.
         profile: Profile,
     },
-    /// Keeps the first `keep` messages and forgets the others.
+    /// Keeps the first `keep` messages and deletes the others.
     TruncateMessages {
         /// The number of messages that stay.
         keep: usize,
     },
-    /// Adds a message at the end, or replaces the one with the same id where it stands.
+    /// Adds a message at the end, or replaces the message that has its id.
     PutMessage(Box<UiMessage>),
     /// A run begins.
     OpenRun {
@@ -35,19 +35,19 @@ pub enum Change {
         run: RunId,
         /// The message that the run makes.
         message: MessageId,
-        /// The instance that drives the run.
+        /// The instance that owns the run.
         driver: InstanceId,
     },
-    /// An open run is driven by this instance from now on, or by none.
+    /// An open run has another owner from now on, or has none.
     Drive {
         /// The run's id.
         run: RunId,
-        /// The instance that drives the run.
+        /// The instance that owns the run from now on.
         driver: Option<InstanceId>,
-        /// The number of times that the run was taken up to be worked on since it last got on.
+        /// The number of times that the run was resumed to be worked on since it last made progress.
         attempts: u32,
     },
-    /// The settings of an open run, which are put once and do not change.
+    /// The settings of an open run, which are saved once and do not change.
     PutSettings {
         /// The run's id.
         run: RunId,
@@ -62,22 +62,22 @@ pub enum Change {
         state: Value,
         /// The time at which the first of the waiting calls expires.
         expires: Option<Timestamp>,
-        /// True if nothing of the run is at work: it goes on only when somebody answers or its time is over.
+        /// `true` if nothing of the run is at work: it goes on only after an answer or when its time is over.
         waiting: bool,
-        /// True if the run's readers were sent away: it waits, and nobody can follow it before it goes on.
+        /// `true` if the run's readers were detached: it waits and cannot be followed before it goes on.
         let_go: bool,
-        /// The number of questions of running calls that wait for the person.
+        /// The number of questions of running calls that wait for an answer.
         questions: usize,
-        /// The instance that drives the run from now on.
+        /// The instance that owns the run from now on.
         driver: Option<InstanceId>,
-        /// The number of times that the run was taken up to be worked on since it last got on.
+        /// The number of times that the run was resumed to be worked on since it last made progress.
         attempts: u32,
     },
     /// The log of an open run grew.
     AppendChunks {
         /// The run's id.
         run: RunId,
-        /// The place of the first of the chunks, counted from 1.
+        /// The sequence number of the first of the chunks; the first chunk of a log has 1.
         first: u64,
         /// The chunks as JSON text.
         chunks: Vec<String>,
@@ -107,20 +107,20 @@ pub enum Change {
         /// The person who took the permission back.
         by: Owner,
     },
-    /// A decision to be noted for ever, also after the chat was forgotten.
+    /// A decision for the audit, which outlives the chat.
     Audit {
         /// The owner of the chat.
         owner: Owner,
-        /// The run in which it was decided, if any.
+        /// The run in which the decision was made, if any.
         run: Option<RunId>,
         /// The decision.
         event: Box<AuditEvent>,
     },
-    /// The run is over: its state may go, and its log goes when [`ChatStore::forget_logs`](super::ChatStore::forget_logs) says so.
+    /// The run is over: its state may be deleted, and its log is deleted by [`ChatStore::forget_logs`](super::ChatStore::forget_logs).
     CloseRun {
         /// The run's id.
         run: RunId,
-        /// How the run ended, for the operator.
+        /// The outcome of the run, for the operator.
         outcome: &'static str,
     },
 }
@@ -128,8 +128,8 @@ pub enum Change {
 // === impl Change ===
 
 impl Change {
-    /// True if lists show the chat as changed: something was said or came to its end. Going on with a run, or taking one up, does not
-    /// count.
+    /// Returns `true` if lists show the chat as changed: it began or was posted to, its messages changed, a person decided something, or a run
+    /// began or ended. The progress of a run, or its resumption, does not count.
     pub fn is_news(&self) -> bool {
         match self {
             Self::CreateChat { .. }

@@ -12,37 +12,37 @@ use jiff::Timestamp;
 
 use super::{Change, ChatOwner, ChatPage, ChatRecord, Fence, InstanceId, Kept, Outlined, StoreError};
 
-/// Chats, and everything that belongs to them.
+/// The store of chats and everything that belongs to them.
 #[async_trait]
 pub trait ChatStore: Send + Sync {
-    /// A chat with its open run, without its messages, as of one moment; `None` if there is no such chat.
+    /// Returns a chat with its open run, without its messages, as of one moment; `None` if there is no such chat.
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError>;
 
-    /// The chat's fence alone; `None` if there is no such chat.
+    /// Returns the chat's fence alone; `None` if there is no such chat.
     async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError>;
 
-    /// The chat's owner, and the instance alive that drives its open run; `None` if there is no such chat.
+    /// Returns the chat's owner, and the instance that owns its open run if it is alive; `None` if there is no such chat.
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError>;
 
-    /// The chat's messages, in order.
+    /// Returns the chat's messages, in order.
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError>;
 
-    /// The chat's messages without their contents, in order.
+    /// Returns the chat's messages without their contents, in order.
     async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError>;
 
-    /// The chat's messages at these positions, as far as the chat has them.
+    /// Returns the chat's messages at these positions, as far as the chat has them.
     async fn messages_at(&self, chat: &ChatId, positions: Range<usize>)
     -> Result<Vec<UiMessage>, StoreError>;
 
-    /// A call of this chat, also of runs that are over. The questions that running calls ask are not kept: for an elicitation, the answer
+    /// Returns a call of this chat, also of runs that are over. The questions of running calls are not saved, so for an elicitation the result
     /// is `None`.
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError>;
 
     /// Makes all of the changes in one transaction, and raises the chat's fence by one. When this returns, they survive a crash.
     ///
     /// `fence` is the chat's fence as it was read or as the last commit returned it, and [`Fence::NONE`] for a chat that does not exist
-    /// yet. If the fence is another one by now, nothing is changed and the answer is [`StoreError::Fenced`]. Without changes nothing
-    /// happens, and the same fence comes back.
+    /// yet. Returns the chat's new fence. If the fence is another one by now, nothing is changed and the result is [`StoreError::Fenced`].
+    /// Without changes nothing happens, and `fence` is returned.
     async fn commit(
         &self,
         chat: &ChatId,
@@ -51,41 +51,41 @@ pub trait ChatStore: Send + Sync {
         changes: Vec<Change>,
     ) -> Result<Fence, StoreError>;
 
-    /// The owner's chats, newest first by last change; `before` is the `next` of the page before.
+    /// Returns a page of the owner's chats, newest first by last change; `before` is the `next` of the page before.
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError>;
 
-    /// Forgets a chat and all that belongs to it, unless its fence is another one by now.
+    /// Deletes a chat and everything that belongs to it, unless its fence is another one by now.
     async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError>;
 
-    /// Chats with an open run that no instance alive drives and that has a call which expires at or before `now`: the earliest first, at
-    /// most `limit`.
+    /// Returns the chats with an open run that no instance alive owns and that has a call which expires at or before `now`: the earliest
+    /// first, at most `limit`.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError>;
 
-    /// Chats with an open run that no instance alive drives and that does not wait for anybody: the oldest run first, at most `limit`.
+    /// Returns the chats with an open run that no instance alive owns and that is at work: the oldest run first, at most `limit`.
     async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
 
-    /// The numbers of what this owner keeps. An open run counts as elsewhere if this instance does not drive it, whether or not another
-    /// one does.
+    /// Returns the number and the size of what this owner keeps. An open run counts as elsewhere if this instance does not own it, even if
+    /// no other instance does.
     async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError>;
 
-    /// Forgets chats without an open run that have not changed since `before`, at most `limit`. Returns the number of chats forgotten.
+    /// Deletes chats without an open run that have not changed since `before`, at most `limit`. Returns the number of chats deleted.
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
-    /// The log of a run that is over, as in [`RunRecord::chunks`](super::RunRecord::chunks); `None` if there is no such run, if it is
-    /// open, or if its log was forgotten.
+    /// Returns the log of a run that is over, as in [`RunRecord::chunks`](super::RunRecord::chunks); `None` if there is no such run, if it is
+    /// open, or if its log was deleted.
     async fn finished_log(
         &self,
         chat: &ChatId,
         run: &RunId,
     ) -> Result<Option<Vec<(u64, String)>>, StoreError>;
 
-    /// Forgets the logs of runs that ended before `before`, at most `limit`. Returns the number of logs forgotten.
+    /// Deletes the logs of runs that ended before `before`, at most `limit`. Returns the number of logs deleted.
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
-    /// Forgets the decisions that were noted before `before`, at most `limit`. Returns the number of decisions forgotten. Nothing else
-    /// forgets any.
+    /// Deletes the decisions of the audit that were made before `before`, at most `limit`. Returns the number of decisions deleted. No other
+    /// operation deletes any.
     async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
-    /// Succeeds if the store can be used at all.
+    /// Checks that the store can be used at all.
     async fn ready(&self) -> Result<(), StoreError>;
 }

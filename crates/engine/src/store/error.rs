@@ -1,14 +1,14 @@
-//! The reasons for which a store does not do what it was asked.
+//! The errors of the store's operations.
 
 use serde::{Deserialize, Serialize};
 
-/// The reason for which the store did not do it.
+/// The reason for which an operation of the store failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum StoreError {
     /// The store cannot be reached or has failed, and has changed nothing; trying again may help. The text is for the operator.
     #[error("the database failed: {0}")]
     Unavailable(String),
-    /// The store failed when it was to confirm a change, which may have been made. The text is for the operator.
+    /// The store failed before it confirmed a change, which may have been made. The text is for the operator.
     #[error("the database failed, and whether it has made the change is not known: {0}")]
     Unclear(String),
     /// The store holds something that cannot be read. The text is for the operator.

@@ -1,4 +1,4 @@
-//! The part of the store that keeps the locks which instances share.
+//! The part of the store that keeps the locks that instances share.
 
 use async_trait::async_trait;
 use fermata_tools::ResourceKey;
@@ -8,11 +8,11 @@ use super::{InstanceId, StoreError};
 /// Locks that all instances share. An instance's locks are free as soon as it is no longer alive.
 #[async_trait]
 pub trait LockStore: Send + Sync {
-    /// Takes the lock for as long as this instance is alive. An instance may take a lock again that it holds already.
+    /// Acquires the lock for as long as this instance is alive. An instance may acquire a lock again that it holds already.
     ///
-    /// The answer is `false` if another instance alive holds the lock, or if this instance is not alive itself.
+    /// Returns `false` if another instance alive holds the lock, or if this instance is not alive itself.
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError>;
 
-    /// Frees the lock if this instance holds it.
+    /// Releases the lock if this instance holds it.
     async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError>;
 }

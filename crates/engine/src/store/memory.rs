@@ -1,6 +1,6 @@
-//! The reference store, which says without I/O what [`Store`](super::Store) means. It forgets everything with the process.
+//! The reference store, which defines without I/O what [`Store`](super::Store) means. Its contents end with the process.
 //!
-//! Invariant: a commit works on a copy of the chat and puts it back whole, so a change that does not fit leaves nothing.
+//! Invariant: a commit works on a copy of the chat and puts it back as a whole, so a commit with a change that does not fit changes nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,11 +22,11 @@ use chat::{Chat, Run};
 
 mod chat;
 
-/// A store that lives as long as the process. Engines that share one are instances to each other; each is alive until it leaves, or is
-/// buried by [`MemoryStore::bury`].
+/// A store that lives as long as the process. Engines that share one are instances; each is alive until it leaves or its lease is ended by
+/// [`MemoryStore::bury`].
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    // One lock for all: it is held for a few copies in memory and never across an await.
+    // One lock suffices: it is held for a few copies in memory and never across an await.
     inner: Mutex<Inner>,
 }
 
@@ -39,16 +39,16 @@ struct Inner {
     mark: Option<ClockMark>,
 }
 
-/// A decision that was noted.
+/// A decision of the audit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRecord {
     /// The time of the commit.
     pub at: Timestamp,
     /// The owner of the chat.
     pub owner: Owner,
-    /// The chat in which it was decided.
+    /// The chat in which the decision was made.
     pub chat: ChatId,
-    /// The run in which it was decided, if any.
+    /// The run in which the decision was made, if any.
     pub run: Option<RunId>,
     /// The decision.
     pub event: AuditEvent,
@@ -57,17 +57,17 @@ pub struct AuditRecord {
 // === impl MemoryStore ===
 
 impl MemoryStore {
-    /// The decisions that were noted and not forgotten, in order.
+    /// Returns the decisions of the audit that were not deleted, in order.
     pub fn audit(&self) -> Vec<AuditRecord> {
         self.lock().audit.clone()
     }
 
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes an instance for dead, as the other stores do when they do not hear from it any more.
+    /// Ends the lease of an instance, as the other stores do if its heartbeats stop.
     pub fn bury(&self, instance: &InstanceId) {
         let mut inner = self.lock();
         inner.alive.remove(instance);
@@ -75,7 +75,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic elsewhere cannot leave a chat half changed, so what is behind a poisoned lock is whole.
+        // A panic elsewhere cannot leave a chat half changed, so the state behind a poisoned lock is consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -290,7 +290,7 @@ impl Membership for MemoryStore {
 impl LockStore for MemoryStore {
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
         let mut inner = self.lock();
-        // Nothing would free the lock of an instance that has been taken for dead.
+        // The lock of an instance whose lease has ended would never be freed.
         if !inner.alive.contains(instance) {
             return Ok(false);
         }
@@ -307,20 +307,20 @@ impl LockStore for MemoryStore {
     }
 }
 
-/// Fails if the chat's fence is another one than its writer knows.
+/// Returns an error if the chat's fence is not the one that its writer knows.
 fn check(chats: &BTreeMap<ChatId, Chat>, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
     let now = chats.get(chat).map_or(Fence::NONE, |chat| chat.fence);
     if now == fence { Ok(()) } else { Err(StoreError::Fenced) }
 }
 
-/// The first chats in the order of their times.
+/// Returns the first chats in the order of their times.
 fn first<'a>(chats: impl Iterator<Item = (Timestamp, &'a ChatId)>, limit: usize) -> Vec<ChatId> {
     let mut chats: Vec<_> = chats.collect();
     chats.sort();
     chats.into_iter().take(limit).map(|(_, id)| id.clone()).collect()
 }
 
-/// A decision among the changes of a commit, as it is noted.
+/// Returns the record of the audit that a change makes; `None` if it makes none.
 fn noted(chat: &ChatId, at: Timestamp, change: &Change) -> Option<AuditRecord> {
     let Change::Audit { owner, run, event } = change else { return None };
     let at = page::whole_microseconds(at);
@@ -331,7 +331,7 @@ fn noted(chat: &ChatId, at: Timestamp, change: &Change) -> Option<AuditRecord> {
 // === impl Inner ===
 
 impl Inner {
-    /// The open runs that no instance alive drives.
+    /// Returns the open runs that no instance alive owns.
     fn left_alone(&self) -> impl Iterator<Item = (&ChatId, &Run)> {
         let open = self.chats.iter().filter_map(|(id, chat)| Some((id, chat.open_run()?)));
         open.filter(|(_, run)| run.driver.as_ref().is_none_or(|driver| !self.alive.contains(driver)))

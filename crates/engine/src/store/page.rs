@@ -1,6 +1,6 @@
-//! Lists of chats, which look alike whichever store makes them: the place at which a page begins, and the title of a chat.
+//! Lists of chats: the cursor at which a page begins, and the title of a chat. All stores share them, so that their lists are equal.
 //!
-//! This module knows no database. Times in lists are whole microseconds, so that every store orders chats alike.
+//! This module knows no database. Times in lists are whole microseconds, so that every store has one order of chats.
 
 use fermata_protocol::{ChatId, Role, UiMessage, UiPart};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use super::StoreError;
 pub struct ChatPage {
     /// The chats, newest first.
     pub chats: Vec<ChatSummary>,
-    /// The place at which the next page begins; `None` on the last page.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -27,26 +27,26 @@ pub struct ChatSummary {
     pub created_at: Timestamp,
     /// The time at which the chat last changed.
     pub updated_at: Timestamp,
-    /// True if the chat has an open run that can be followed, which is one whose readers were not sent away.
+    /// `true` if the chat has an open run that can be followed, which is one whose readers were not detached.
     pub open: bool,
-    /// The number of things in the open run that wait for somebody: calls for a decision or for the browser's output, and questions for
-    /// an answer.
+    /// The number of calls of the open run that wait for a decision or for the browser's output, and of its questions that wait for an
+    /// answer.
     pub pending: usize,
 }
 
-/// How many characters of a message make a title.
+/// The number of characters of a message that make a title.
 const TITLE_CHARACTERS: usize = 80;
 
 /// The last chat of a page. Pages are ordered by `updated_at`, then by id, both downwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// When that chat last changed, in microseconds.
+    /// The time at which the chat last changed, in microseconds.
     pub updated_at: i64,
-    /// Which chat.
+    /// The chat's id.
     pub chat: ChatId,
 }
 
-/// The title that a message gives to its chat; `None` if it is not the user's or has no words.
+/// Returns the title that a message gives to its chat; `None` if it is not the user's or has no text.
 pub fn title(message: &UiMessage) -> Option<String> {
     if message.role != Role::User {
         return None;
@@ -55,7 +55,7 @@ pub fn title(message: &UiMessage) -> Option<String> {
     Some(beginning(text))
 }
 
-/// A time as lists have it.
+/// Returns a time in whole microseconds, as lists have it.
 pub fn whole_microseconds(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
@@ -77,10 +77,10 @@ fn beginning(text: &str) -> String {
 // === impl Cursor ===
 
 impl Cursor {
-    /// Reads what [`Cursor::encode`] wrote.
+    /// Reads a text that [`Cursor::encode`] wrote.
     ///
     /// # Errors
-    /// [`StoreError::BadCursor`] if it is anything else.
+    /// Returns [`StoreError::BadCursor`] if it is any other text.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let (updated_at, chat) = text.split_once('~').ok_or(StoreError::BadCursor)?;
         let updated_at = updated_at.parse().map_err(|_| StoreError::BadCursor)?;
@@ -88,7 +88,7 @@ impl Cursor {
         Ok(Self { updated_at, chat })
     }
 
-    /// The cursor as text that stands in a URL as it is.
+    /// Returns the cursor as text, which needs no escaping in a URL.
     pub fn encode(&self) -> String {
         format!("{}~{}", self.updated_at, self.chat)
     }

@@ -1,4 +1,4 @@
-//! Chats and runs as they were saved.
+//! Chats and runs as they are saved.
 
 use fermata_protocol::{MessageId, Profile, RunId, UiMessage};
 use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
@@ -16,7 +16,7 @@ pub struct Fence(pub u64);
 pub struct ChatRecord {
     /// The number of times that the chat has been written to.
     pub fence: Fence,
-    /// The instance alive that drives the open run; `None` also if the instance that drove it has ended.
+    /// The instance that owns the open run; `None` also if that instance is no longer alive.
     pub driver: Option<InstanceId>,
     /// The owner of the chat.
     pub owner: Owner,
@@ -26,7 +26,7 @@ pub struct ChatRecord {
     pub bytes: usize,
     /// All decisions of people about calls of the chat, in order.
     pub confirmations: Vec<Confirmation>,
-    /// All tools that people no longer allow for always, in the order in which they said so.
+    /// All tools that are no longer allowed for always, in the order in which the permissions were taken back.
     pub grant_ends: Vec<GrantEnd>,
     /// The run that is not over.
     pub open_run: Option<RunRecord>,
@@ -39,28 +39,28 @@ pub struct RunRecord {
     pub id: RunId,
     /// The message that the run makes.
     pub message: MessageId,
-    /// The size of that message as it stands in the chat, in bytes of JSON; 0 if the chat does not have it.
+    /// The size of that message as the chat has it, in bytes of JSON; 0 if the chat does not have it.
     pub message_bytes: usize,
-    /// The settings of [`Change::PutSettings`](super::Change::PutSettings); null if none were put.
+    /// The settings of [`Change::PutSettings`](super::Change::PutSettings); null if there were none.
     pub settings: Value,
     /// The engine's own state of the run; the store does not look inside.
     pub state: Value,
-    /// The log, in order: the place of each chunk, and the chunk as JSON text. Places grow, but may have gaps.
+    /// The log, in order: the sequence number of each chunk, and the chunk as JSON text. The numbers grow, but may have gaps.
     pub chunks: Vec<(u64, String)>,
-    /// The calls, in the order in which they were first put.
+    /// The calls, in the order in which they were first saved.
     pub calls: Vec<Call>,
-    /// True if the run goes on only when somebody answers or its time is over.
+    /// `true` if the run goes on only after an answer or when its time is over.
     pub waiting: bool,
-    /// The number of times that the run was taken up to be worked on since it last got on.
+    /// The number of times that the run was resumed to be worked on since it last made progress.
     pub attempts: u32,
 }
 
-/// The owner of a chat, and the instance to ask about the chat.
+/// The owner of a chat, and the instance that owns its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatOwner {
     /// The owner of the chat.
     pub owner: Owner,
-    /// The instance alive that drives the open run, as in [`ChatRecord::driver`].
+    /// The instance that owns the open run, as in [`ChatRecord::driver`].
     pub instance: Option<InstanceId>,
 }
 
@@ -73,18 +73,18 @@ pub struct Outlined {
     pub bytes: usize,
 }
 
-/// Everything that one owner keeps, in numbers.
+/// The number and the size of everything that one owner keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// The number of chats.
     pub chats: usize,
     /// The size of the messages in those chats, in bytes of JSON.
     pub bytes: usize,
-    /// The number of open runs that the asking instance does not drive.
+    /// The number of open runs that the instance in question does not own.
     pub runs_elsewhere: usize,
 }
 
-/// The size of a message as it is saved.
+/// Returns the size of a message as it is saved.
 pub fn json_bytes(message: &UiMessage) -> usize {
     serde_json::to_vec(message).map_or(0, |json| json.len())
 }
@@ -95,7 +95,7 @@ impl Fence {
     /// The fence of a chat that does not exist.
     pub const NONE: Self = Self(0);
 
-    /// The fence after one more commit.
+    /// Returns the fence after one more commit.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -104,7 +104,7 @@ impl Fence {
 // === impl RunRecord ===
 
 impl RunRecord {
-    /// The chunks of the log without their places.
+    /// Returns the chunks of the log without their numbers.
     pub fn texts(&self) -> Vec<&str> {
         self.chunks.iter().map(|(_, text)| text.as_str()).collect()
     }

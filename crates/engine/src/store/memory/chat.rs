@@ -43,7 +43,7 @@ pub struct Run {
     pub calls: Vec<Call>,
 }
 
-/// The chat after the change.
+/// Returns the chat after the change.
 pub fn apply(chat: Option<Chat>, change: Change, at: Timestamp) -> Result<Chat, StoreError> {
     match (chat, change) {
         (None, Change::CreateChat { owner, profile }) => Ok(Chat::new(owner, profile, at)),
@@ -97,7 +97,7 @@ impl Chat {
         }
     }
 
-    /// The instance alive that drives the open run.
+    /// Returns the instance that owns the open run, if it is alive.
     pub fn driver(&self, alive: &BTreeSet<InstanceId>) -> Option<InstanceId> {
         let driver = self.open_run()?.driver.as_ref()?;
         if alive.contains(driver) { Some(driver.clone()) } else { None }
@@ -165,7 +165,7 @@ impl Chat {
                 let (at, after) = (page::whole_microseconds(at), self.confirmations.len());
                 self.grant_ends.push(GrantEnd { tool, by, at, after });
             }
-            // A noted decision is no part of the chat.
+            // A decision of the audit is no part of the chat.
             Change::Audit { .. } => {}
             Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(at),
         }
@@ -213,7 +213,7 @@ impl Chat {
 // === impl Run ===
 
 impl Run {
-    /// The number of things that wait for somebody. A question ends with the instance that drives its run.
+    /// Returns the number of calls and questions that wait for an answer. A question ends with the instance that owns its run.
     fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
         let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
         let is_driven = self.driver.as_ref().is_some_and(|driver| alive.contains(driver));
