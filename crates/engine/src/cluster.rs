@@ -31,8 +31,8 @@ use remote_call::RemoteCalls;
 use replication::{Part, Replication};
 
 use crate::{
-    Mail,
-    mail::MailError,
+    PeerTransport,
+    peer_transport::TransportError,
     request::Request,
     services::{HEARTBEAT_INTERVAL, Services},
     store::{InstanceId, LEASE},
@@ -47,7 +47,7 @@ const RESEND_AFTER: Duration = Duration::from_millis(500);
 pub(crate) struct Cluster {
     services: Arc<Services>,
     /// The way to reach the other instances; `None` if there are none.
-    transport: Option<Arc<dyn Mail>>,
+    transport: Option<Arc<dyn PeerTransport>>,
     /// The instances that were alive at the last heartbeat.
     alive: watch::Sender<Arc<BTreeSet<InstanceId>>>,
     /// The number of heartbeats.
@@ -76,7 +76,7 @@ pub(crate) struct OutgoingReply<'a> {
 // === impl Cluster ===
 
 impl Cluster {
-    pub fn new(services: Arc<Services>, transport: Option<Arc<dyn Mail>>) -> Self {
+    pub fn new(services: Arc<Services>, transport: Option<Arc<dyn PeerTransport>>) -> Self {
         Self {
             services,
             transport,
@@ -216,11 +216,11 @@ impl Cluster {
         loop {
             match transport.send(to, vec![message.to_bytes()]).await {
                 Ok(()) => return true,
-                Err(MailError::NoBox) => return false,
-                Err(MailError::Unavailable(_)) if Instant::now() >= give_up_at && !self.is_alive(to) => {
+                Err(TransportError::NoMailbox) => return false,
+                Err(TransportError::Unavailable(_)) if Instant::now() >= give_up_at && !self.is_alive(to) => {
                     return false;
                 }
-                Err(MailError::Unavailable(_)) => sleep(RESEND_AFTER).await,
+                Err(TransportError::Unavailable(_)) => sleep(RESEND_AFTER).await,
             }
         }
     }

@@ -7,8 +7,8 @@ use fermata_tools::{Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
 
 use crate::{
-    AnswerError, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, Mail, Model, Pending, ReadError,
-    Rules, Settings, Store, Submission, SubmitError, Unavailable,
+    AnswerError, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, Model, PeerTransport, Pending,
+    ReadError, Rules, Settings, Store, Submission, SubmitError, Unavailable,
     cluster::Cluster,
     deployment_clock::DeploymentClock,
     request,
@@ -34,7 +34,7 @@ pub struct EngineParts {
     /// The store for everything that survives the process.
     pub store: Arc<dyn Store>,
     /// The way in which the instances that share the store reach each other; `None` if there is one instance only.
-    pub mail: Option<Arc<dyn Mail>>,
+    pub peers: Option<Arc<dyn PeerTransport>>,
     /// The tools of the server itself.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The rules until [`Engine::set_rules`].
@@ -63,7 +63,7 @@ impl Engine {
         let instance = InstanceId::new(parts.ids.next("ins_"));
         let clock = Arc::new(DeploymentClock::new(parts.clock, instance.clone()));
         let shutdown = Shutdown::default();
-        let locks = if parts.mail.is_some() {
+        let locks = if parts.peers.is_some() {
             ResourceLocks::of_cluster(parts.store.clone(), instance.clone(), shutdown.tasks.clone())
         } else {
             ResourceLocks::local()
@@ -81,7 +81,7 @@ impl Engine {
             checker: Arc::new(Checker::new()),
             shutdown,
         });
-        let cluster = Arc::new(Cluster::new(services.clone(), parts.mail));
+        let cluster = Arc::new(Cluster::new(services.clone(), parts.peers));
         let router = Arc::new(Router::new(services.clone(), cluster.clone()));
 
         let Shutdown { draining, stopped, background, .. } = &services.shutdown;

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
-use fermata_engine::{Engine, EngineParts, Limits, Mail, Model, Settings};
+use fermata_engine::{Engine, EngineParts, Limits, Model, PeerTransport, Settings};
 use fermata_mcp::Hub;
-use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisMail};
+use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
 
 use crate::{
     auth::{Auth, operators::Operators},
@@ -51,7 +51,7 @@ pub enum BuildError {
     #[error(transparent)]
     Store(#[from] fermata_store::OpenError),
     #[error(transparent)]
-    Mail(#[from] ConnectError),
+    PeerTransport(#[from] ConnectError),
     #[error(transparent)]
     ClusterKey(#[from] NoClusterKey),
     #[error(transparent)]
@@ -75,11 +75,11 @@ impl App {
     /// Returns an error if a part cannot be built, for example because the database cannot be opened.
     pub async fn build_with(config: &Config, model: Arc<dyn Model>) -> Result<Self, BuildError> {
         let database = open(config).await?;
-        let mail = mail(config, &database).await?;
+        let peers = peer_transport(config, &database).await?;
         let name = model.name().to_owned();
         let engine = Engine::new(EngineParts {
             model,
-            mail,
+            peers,
             tools: tools::all(database.notes.clone(), note_limits(config)),
             store: database.store.clone(),
             rules: config.rules(),
@@ -189,7 +189,10 @@ async fn open(config: &Config) -> Result<Database, BuildError> {
 }
 
 /// Builds the transport between instances. It does not connect yet, because the server also starts without Redis.
-async fn mail(config: &Config, database: &Database) -> Result<Option<Arc<dyn Mail>>, BuildError> {
+async fn peer_transport(
+    config: &Config,
+    database: &Database,
+) -> Result<Option<Arc<dyn PeerTransport>>, BuildError> {
     let Some(url) = &config.redis_url else {
         return Ok(None);
     };
@@ -199,7 +202,7 @@ async fn mail(config: &Config, database: &Database) -> Result<Option<Arc<dyn Mai
     };
     // If instances cannot reach each other, their keys may differ. The name of a key shows that without revealing the key.
     tracing::info!("messages between instances are sealed with the cluster key {} {source}", key.name());
-    Ok(Some(Arc::new(RedisMail::connect(url.as_str(), REDIS_PREFIX, &key)?)))
+    Ok(Some(Arc::new(RedisTransport::connect(url.as_str(), REDIS_PREFIX, &key)?)))
 }
 
 async fn start_mcp(config: &Config, engine: &Engine) -> Hub {

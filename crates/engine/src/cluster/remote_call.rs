@@ -14,7 +14,7 @@ use super::{
     Cluster,
     message::{Message, Number},
 };
-use crate::{mail::MailError, request::Request, store::InstanceId};
+use crate::{peer_transport::TransportError, request::Request, store::InstanceId};
 
 /// The interval in which a caller looks whether the other instance is still alive.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -65,8 +65,8 @@ impl Cluster {
         };
         match transport.send(to, vec![message.to_bytes()]).await {
             Ok(()) => {}
-            Err(MailError::NoBox) => return Err(CallError::NotOwner),
-            Err(MailError::Unavailable(error)) => {
+            Err(TransportError::NoMailbox) => return Err(CallError::NotOwner),
+            Err(TransportError::Unavailable(error)) => {
                 tracing::warn!(%chat, %to, %error, "the instance that owns the chat cannot be called");
                 return Err(CallError::Unreachable);
             }

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{AnswerError, Mail, ReadError, SubmitError, Unavailable, model::ModelEvent};
+use fermata_engine::{AnswerError, PeerTransport, ReadError, SubmitError, Unavailable, model::ModelEvent};
 use fermata_protocol::{ChatId, EventId};
 use fermata_tools::{AuditAction, Owner};
 use futures::FutureExt;
@@ -137,7 +137,7 @@ async fn a_run_that_was_let_go_is_anybodys() {
     assert!(stream.read_out().await.ends_with("finish-step finish"));
     let there = here.another();
     // Nobody has to be asked for it: the first instance cannot even be reached.
-    here.mail.as_ref().unwrap().set_down(true);
+    here.transport.as_ref().unwrap().set_down(true);
     assert_eq!(there.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
     let mut rest = there.follow().await.unwrap();
     for event in says("Bern.") {
@@ -191,15 +191,15 @@ async fn two_posts_that_begin_a_chat_at_once_both_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_comes_after_the_mail_was_away_reads_all() {
+async fn a_reader_that_comes_after_the_transport_was_away_reads_all() {
     let (here, there, mut stream, call) = parked().await;
     let mut copy = there.follow().await.unwrap();
     copy.until("tool-input-available").await;
-    let mail = here.mail.clone().unwrap();
+    let transport = here.transport.clone().unwrap();
     drop(copy);
-    mail.set_down(true);
+    transport.set_down(true);
     after(3).await;
-    mail.set_down(false);
+    transport.set_down(false);
     after(3).await;
     let mut late = there.follow().await.unwrap();
     assert_eq!(late.until("tool-input-available").await, call, "what was fed before is fed again");
@@ -263,7 +263,7 @@ async fn a_parked_run_outlives_its_instance_and_its_readers_elsewhere_notice_not
     let mut copy = there.follow().await.unwrap();
     copy.until("tool-input-available").await;
     here.store.kill();
-    here.mail.as_ref().unwrap().close(&here.store.instance()).await;
+    here.transport.as_ref().unwrap().close(&here.store.instance()).await;
     after(5).await;
     assert!(copy_is_quiet(&mut copy), "its stream stays open");
     assert_eq!(there.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
@@ -289,7 +289,7 @@ async fn a_step_that_was_cut_off_is_asked_for_again_without_anybody_asking() {
     copy.until("text-delta").await;
     there.script([says("whole")]);
     here.store.kill();
-    here.mail.as_ref().unwrap().close(&here.store.instance()).await;
+    here.transport.as_ref().unwrap().close(&here.store.instance()).await;
     let all = copy.read_out().await;
     assert_eq!(
         all,
@@ -311,7 +311,7 @@ async fn a_client_without_a_word_for_it_is_sent_to_read_the_cut_off_step_again()
     copy.until("text-delta").await;
     let again = there.speak();
     here.store.kill();
-    here.mail.as_ref().unwrap().close(&here.store.instance()).await;
+    here.transport.as_ref().unwrap().close(&here.store.instance()).await;
     assert!(copy.read_out().await.ends_with("text-delta error"));
     let mut fresh = there.follow().await.unwrap();
     again.send(Ok(ModelEvent::Text("whole".into()))).unwrap();
@@ -384,19 +384,19 @@ async fn an_instance_that_nobody_replaced_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_mail_chats_go_on_where_they_are_and_the_others_say_so() {
+async fn without_transport_chats_go_on_where_they_are_and_the_others_say_so() {
     let (here, there, mut stream, call) = parked().await;
     let mut copy = there.follow().await.unwrap();
     copy.until("tool-input-available").await;
-    let mail = here.mail.clone().unwrap();
-    mail.set_down(true);
+    let transport = here.transport.clone().unwrap();
+    transport.set_down(true);
     let away = there.engine.answer(&there.owner, &there.chat, None, vec![output(&call, json!(1))]).await;
     assert!(matches!(away, Err(AnswerError::Unavailable(Unavailable::Unreachable))), "{away:?}");
     let away = there.engine.resume(&there.owner, &there.chat, None).await;
     assert!(matches!(away, Err(ReadError::Unavailable(Unavailable::Unreachable))));
     assert_eq!(here.pending().await.len(), 1);
     after(10).await;
-    mail.set_down(false);
+    transport.set_down(false);
     after(3).await;
     assert_eq!(there.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
     let all = stream.read_out().await;
@@ -404,11 +404,11 @@ async fn without_mail_chats_go_on_where_they_are_and_the_others_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_letter_of_a_feed_is_made_up_for() {
+async fn a_lost_message_of_a_feed_is_made_up_for() {
     let (here, there, mut stream, call) = parked().await;
     let mut copy = there.follow().await.unwrap();
     copy.until("tool-input-available").await;
-    here.mail.as_ref().unwrap().lose_next(1);
+    here.transport.as_ref().unwrap().lose_next(1);
     here.answer(output(&call, json!("Bern"))).await.unwrap();
     let all = stream.read_out().await;
     let copied = copy.read_out().await;
@@ -553,7 +553,7 @@ async fn a_call_whose_instance_is_gone_expires_all_the_same() {
 async fn a_lost_question_is_asked_again() {
     let (here, there, mut stream, call) = parked().await;
     after(3).await;
-    here.mail.as_ref().unwrap().lose_next(1);
+    here.transport.as_ref().unwrap().lose_next(1);
     assert_eq!(there.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
     assert!(stream.read_out().await.ends_with("text-end finish-step finish"));
 }

@@ -14,10 +14,10 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Engine, EngineParts, Following, Limits, Mail, Model, Pending, Reader, Rules, Settings, Submission,
-    SubmitError,
-    mail::MemoryMail,
+    Engine, EngineParts, Following, Limits, Model, PeerTransport, Pending, Reader, Rules, Settings,
+    Submission, SubmitError,
     model::{ModelError, ModelEvent, ModelRequest},
+    peer_transport::MemoryTransport,
     store::{Change, ChatStore, MemoryStore, RunRecord},
 };
 use fermata_protocol::{
@@ -194,7 +194,7 @@ pub struct World {
     pub model: Arc<Script>,
     pub store: Arc<Shaky>,
     /// How it reaches the other instances, where it is one of several.
-    pub mail: Option<Arc<MemoryMail>>,
+    pub transport: Option<Arc<MemoryTransport>>,
     ids: Arc<Counting>,
     pub clock: Arc<Paused>,
     database: Option<Arc<Paused>>,
@@ -222,12 +222,12 @@ impl World {
     pub fn another_ahead(&self, seconds: i64) -> Self {
         let clock = Paused::default();
         clock.set(seconds);
-        Self::on(Outside { clock: Arc::new(clock), ..self.outside() }, self.mail.clone())
+        Self::on(Outside { clock: Arc::new(clock), ..self.outside() }, self.transport.clone())
     }
 
     /// One more instance of the same deployment.
     pub fn another(&self) -> Self {
-        Self::on(self.outside(), self.mail.clone())
+        Self::on(self.outside(), self.transport.clone())
     }
 
     /// The same chats after the process has ended: nothing but the store and the model's script are left.
@@ -239,7 +239,7 @@ impl World {
     pub fn restarted_after(self, since: u64) -> Self {
         self.store.kill();
         let clock = Arc::new(Paused::after(since));
-        Self::on(Outside { clock, done: Arc::default(), ..self.outside() }, self.mail)
+        Self::on(Outside { clock, done: Arc::default(), ..self.outside() }, self.transport)
     }
 
     fn outside(&self) -> Outside {
@@ -253,14 +253,14 @@ impl World {
         }
     }
 
-    fn on(outside: Outside, mail: Option<Arc<MemoryMail>>) -> Self {
+    fn on(outside: Outside, transport: Option<Arc<MemoryTransport>>) -> Self {
         let Outside { store, model, ids, clock, database, done } = outside;
         let store = Shaky::on(store, database.clone());
         let notes = Some(Resource::per_owner("notes"));
         let engine = Engine::new(EngineParts {
             model: model.clone(),
             store: store.clone(),
-            mail: mail.clone().map(|mail| mail as Arc<dyn Mail>),
+            peers: transport.clone().map(|transport| transport as Arc<dyn PeerTransport>),
             tools: vec![
                 Arc::new(Does("run", Decision::Allow, None, Arc::clone(&done))),
                 Arc::new(Does("note", Decision::Ask, notes, Arc::clone(&done))),
@@ -296,7 +296,7 @@ impl World {
             engine: engine.unwrap(),
             model,
             store,
-            mail,
+            transport,
             ids,
             clock,
             database,

@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Mail,
-    mail::{MailError, MemoryMail},
+    PeerTransport,
+    peer_transport::{MemoryTransport, TransportError},
     store::{InstanceId, StoreError},
 };
 use tokio::{sync::watch, time::sleep};
@@ -75,7 +75,7 @@ pub struct Fuse {
 
 /// An instance's way to the others.
 pub struct Wire {
-    pub mail: Arc<MemoryMail>,
+    pub transport: Arc<MemoryTransport>,
     pub life: Arc<Life>,
 }
 
@@ -216,41 +216,42 @@ impl Trouble for Life {
 // === impl Wire ===
 
 #[async_trait]
-impl Mail for Wire {
-    async fn open(&self, instance: &InstanceId) -> Result<(), MailError> {
+impl PeerTransport for Wire {
+    async fn open(&self, instance: &InstanceId) -> Result<(), TransportError> {
         self.life.goes_on().await;
-        self.mail.open(instance).await
+        self.transport.open(instance).await
     }
 
-    async fn send(&self, to: &InstanceId, letters: Vec<Vec<u8>>) -> Result<(), MailError> {
+    async fn send(&self, to: &InstanceId, messages: Vec<Vec<u8>>) -> Result<(), TransportError> {
         self.life.goes_on().await;
         let weather = &self.life.world;
         weather.passes().await;
         self.life.goes_on().await;
-        let holds =
-            |what: &[u8]| letters.iter().any(|letter| letter.windows(what.len()).any(|words| words == what));
+        let holds = |what: &[u8]| {
+            messages.iter().any(|message| message.windows(what.len()).any(|words| words == what))
+        };
         if weather.loses.lock().unwrap().take_if(|what| holds(what.as_bytes())).is_some() {
             return Ok(());
         }
         if weather.chance.below(100) < weather.lost.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // The port does not allow letters to come twice, and a post would be done twice; of the others it must do no harm.
+        // The port does not allow messages to come twice, and a post would be done twice; of the others it must do no harm.
         if !holds(b"\"submit\":") && weather.chance.below(100) < weather.doubled.load(Ordering::Relaxed) {
-            self.mail.send(to, letters.clone()).await?;
+            self.transport.send(to, messages.clone()).await?;
         }
-        self.mail.send(to, letters).await
+        self.transport.send(to, messages).await
     }
 
-    async fn receive(&self, instance: &InstanceId) -> Result<Vec<Vec<u8>>, MailError> {
-        let letters = self.life.lives(self.mail.receive(instance)).await?;
+    async fn receive(&self, instance: &InstanceId) -> Result<Vec<Vec<u8>>, TransportError> {
+        let messages = self.life.lives(self.transport.receive(instance)).await?;
         self.life.world.passes().await;
         self.life.goes_on().await;
-        Ok(letters)
+        Ok(messages)
     }
 
     async fn close(&self, instance: &InstanceId) {
         self.life.goes_on().await;
-        self.mail.close(instance).await;
+        self.transport.close(instance).await;
     }
 }

@@ -100,8 +100,8 @@ pub enum Move {
     StoreHeals {
         at: usize,
     },
-    MailIsDown(bool),
-    MailLoses {
+    TransportIsDown(bool),
+    TransportLoses {
         lost: u64,
         doubled: u64,
     },
@@ -158,9 +158,9 @@ pub fn moves() -> impl Strategy<Value = Move> {
         3 => n().prop_map(|at| Move::IsBuried { at }),
         1 => n().prop_map(|at| Move::StoreFails { at }),
         3 => n().prop_map(|at| Move::StoreHeals { at }),
-        2 => prop::bool::weighted(0.35).prop_map(Move::MailIsDown),
+        2 => prop::bool::weighted(0.35).prop_map(Move::TransportIsDown),
         2 => (prop_oneof![Just(0_u64), Just(15), Just(60)], prop_oneof![Just(0_u64), Just(20)])
-            .prop_map(|(lost, doubled)| Move::MailLoses { lost, doubled }),
+            .prop_map(|(lost, doubled)| Move::TransportLoses { lost, doubled }),
         1 => n().prop_map(|at| Move::ShutsDown { at }),
     ]
 }
@@ -198,8 +198,8 @@ impl World {
             Move::IsBuried { at } => self.is_buried(at),
             Move::StoreFails { at } => self.slot(at).store.fails.store(true, Ordering::SeqCst),
             Move::StoreHeals { at } => self.slot(at).store.fails.store(false, Ordering::SeqCst),
-            Move::MailIsDown(is_down) => self.mail.set_down(is_down),
-            Move::MailLoses { lost, doubled } => {
+            Move::TransportIsDown(is_down) => self.transport.set_down(is_down),
+            Move::TransportLoses { lost, doubled } => {
                 self.weather.lost.store(lost, Ordering::Relaxed);
                 self.weather.doubled.store(doubled, Ordering::Relaxed);
             }

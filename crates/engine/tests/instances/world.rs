@@ -8,7 +8,7 @@ use std::{
 
 use fermata_engine::{
     Engine, EngineParts, Following, Limits, Rules, Settings,
-    mail::MemoryMail,
+    peer_transport::MemoryTransport,
     store::{ChatRecord, ChatStore, MemoryStore},
 };
 use fermata_protocol::{ChatId, Profile, UiMessage};
@@ -33,7 +33,7 @@ pub const CHATS: usize = 3;
 pub struct World {
     pub weather: Arc<Weather>,
     pub store: Arc<MemoryStore>,
-    pub mail: Arc<MemoryMail>,
+    pub transport: Arc<MemoryTransport>,
     pub oracle: Arc<Oracle>,
     pub runs: Arc<Runs>,
     ids: Arc<Counting>,
@@ -77,7 +77,7 @@ impl World {
         let mut world = Self {
             weather: Arc::new(weather),
             store: Arc::default(),
-            mail: Arc::default(),
+            transport: Arc::default(),
             oracle: Arc::default(),
             runs: Arc::default(),
             ids: Arc::default(),
@@ -108,7 +108,7 @@ impl World {
         let engine = Engine::new(EngineParts {
             model: Arc::new(Mouth { oracle: self.oracle.clone(), life: life.clone(), store: store.clone() }),
             store: store.clone(),
-            mail: Some(Arc::new(Wire { mail: self.mail.clone(), life: life.clone() })),
+            peers: Some(Arc::new(Wire { transport: self.transport.clone(), life: life.clone() })),
             tools: KINDS.iter().map(deed).collect(),
             rules: Rules::default(),
             clock: self.clock.clone(),
@@ -122,7 +122,7 @@ impl World {
 
     /// What becomes of an instance whose process has ended: its tools have ended, and the others notice sooner or later.
     fn notices_death(&self, slot: &Slot) -> impl Future<Output = ()> + Send + use<> {
-        let (slot, mail, runs) = (slot.clone(), self.mail.clone(), self.runs.clone());
+        let (slot, transport, runs) = (slot.clone(), self.transport.clone(), self.runs.clone());
         async move {
             slot.life.dead.cancelled().await;
             runs.end_with(&slot.life);
@@ -134,7 +134,7 @@ impl World {
             }
             slot.store.store.bury(&instance);
             if chance.below(2) == 0 {
-                fermata_engine::Mail::close(&*mail, &instance).await;
+                fermata_engine::PeerTransport::close(&*transport, &instance).await;
             }
         }
     }
@@ -217,7 +217,7 @@ impl World {
 
     /// All instances are well, and so is what is between them.
     pub fn heals(&mut self) {
-        self.mail.set_down(false);
+        self.transport.set_down(false);
         self.weather.lost.store(0, Ordering::Relaxed);
         self.weather.doubled.store(0, Ordering::Relaxed);
         for at in 0..self.slots.len() {

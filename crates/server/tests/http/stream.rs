@@ -19,7 +19,7 @@ use crate::{
 fn engine_in_memory(model: Scripted) -> Engine {
     Engine::new(EngineParts {
         model: Arc::new(model),
-        mail: None,
+        peers: None,
         store: Arc::new(MemoryStore::default()),
         tools: vec![],
         rules: Rules::default(),

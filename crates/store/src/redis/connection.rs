@@ -1,4 +1,4 @@
-//! Where Redis is, and connections to it that never hang. Knows no box and no letter.
+//! Where Redis is, and connections to it that never hang. Knows no mailbox and no message.
 //!
 //! Invariants: no credential gets into a text; every question is answered, or has failed, at its deadline.
 
@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use fermata_engine::mail::MailError;
+use fermata_engine::peer_transport::TransportError;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, FromRedisValue, IntoConnectionInfo, Pipeline,
     ProtocolVersion, PushInfo, PushKind, RedisError, aio::MultiplexedConnection,
@@ -73,7 +73,7 @@ impl Server {
     }
 
     /// A new connection.
-    pub async fn connect(&self, deadline: Instant) -> Result<Connection, MailError> {
+    pub async fn connect(&self, deadline: Instant) -> Result<Connection, TransportError> {
         let is_gone = Arc::new(AtomicBool::new(false));
         let told = is_gone.clone();
         let config = AsyncConnectionConfig::new()
@@ -108,7 +108,7 @@ impl Connection {
         &self,
         question: &Pipeline,
         deadline: Instant,
-    ) -> Result<T, MailError> {
+    ) -> Result<T, TransportError> {
         let mut commands = self.commands.clone();
         let reason = match timeout_at(deadline, question.query_async(&mut commands)).await {
             Ok(Ok(answer)) => return Ok(answer),
@@ -121,7 +121,7 @@ impl Connection {
     }
 
     /// What failed here, for the operator.
-    pub fn unavailable(&self, reason: &str) -> MailError {
+    pub fn unavailable(&self, reason: &str) -> TransportError {
         unavailable(&self.place, reason)
     }
 }
@@ -135,14 +135,14 @@ impl Shared {
         server: &Server,
         question: &Pipeline,
         deadline: Instant,
-    ) -> Result<T, MailError> {
+    ) -> Result<T, TransportError> {
         let connection = timeout_at(deadline, self.get(server, deadline))
             .await
             .unwrap_or_else(|_| Err(unavailable(&server.to_string(), SILENT)))?;
         connection.ask(question, deadline).await
     }
 
-    async fn get(&self, server: &Server, deadline: Instant) -> Result<Connection, MailError> {
+    async fn get(&self, server: &Server, deadline: Instant) -> Result<Connection, TransportError> {
         let mut connection = self.connection.lock().await;
         match &*connection {
             Some(open) if !open.is_gone.load(Ordering::Relaxed) => Ok(open.clone()),
@@ -157,6 +157,6 @@ impl Shared {
 
 const SILENT: &str = "it does not answer";
 
-fn unavailable(place: &str, reason: &str) -> MailError {
-    MailError::Unavailable(format!("{place}: {reason}"))
+fn unavailable(place: &str, reason: &str) -> TransportError {
+    TransportError::Unavailable(format!("{place}: {reason}"))
 }

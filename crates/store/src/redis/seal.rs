@@ -1,14 +1,14 @@
-//! Seals on letters: what Redis, and whoever can write to it or read it, cannot do.
+//! Seals on messages: what Redis, and whoever can write to it or read it, cannot do.
 //!
-//! A letter is encrypted and authenticated (AES-256-GCM) with a key that is derived from the deployment's [`ClusterKey`] for the process that
-//! sends it. That process numbers its letters, and the number is the nonce. The key of the box is authenticated with the letter, as are
-//! number and time. So a letter
+//! A message is encrypted and authenticated (AES-256-GCM) with a key that is derived from the deployment's [`ClusterKey`] for the process that
+//! sends it. That process numbers its messages, and the number is the nonce. The key of the mailbox is authenticated with the message, as are
+//! number and time. So a message
 //!
-//! - that nobody with the cluster's key has sealed does not open, nor does one that was changed or put into another box;
+//! - that nobody with the cluster's key has sealed does not open, nor does one that was changed or put into another mailbox;
 //! - opens once: its receiver remembers of each sender which numbers it has opened, for as long as it lives;
-//! - does not open when it is older than [`OLDEST`], however it was held back. That is as lost as any letter may be.
+//! - does not open when it is older than [`OLDEST`], however it was held back. That is as lost as any message may be.
 //!
-//! A box belongs to one start of a process and is never opened by another, so nothing has to be remembered beyond that.
+//! A mailbox belongs to one start of a process and is never opened by another, so nothing has to be remembered beyond that.
 
 use std::{
     collections::HashMap,
@@ -32,19 +32,19 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-/// The age beyond which a letter is not taken any more, and how far clocks of two machines may be apart.
+/// The age beyond which a message is not taken any more, and how far clocks of two machines may be apart.
 pub const OLDEST: Duration = Duration::from_secs(300);
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
 /// A key made by chance has about thirty different bytes. One that has fewer than this was made up.
 const DIFFERENT_BYTES: usize = 16;
-/// How far behind the newest letter of its sender one may come.
+/// How far behind the newest message of its sender one may come.
 const WINDOW: u64 = 4096;
 
 const VERSION: u8 = 1;
 
-/// A process that sends letters: drawn at its start.
+/// A process that sends messages: drawn at its start.
 type Session = [u8; 16];
 
 /// What all instances of a deployment have, and nobody else.
@@ -69,20 +69,20 @@ pub enum BadClusterKey {
     NotRandom,
 }
 
-/// Seals letters.
+/// Seals messages.
 pub struct Seal {
     session: Session,
     key: LessSafeKey,
     sealed: AtomicU64,
 }
 
-/// Opens letters, each once.
+/// Opens messages, each once.
 pub struct Opener {
     cluster: ClusterKey,
     senders: HashMap<(String, Session), Sender>,
 }
 
-/// One that has sealed a letter which opened.
+/// One that has sealed a message which opened.
 struct Sender {
     key: Arc<LessSafeKey>,
     opened: Opened,
@@ -94,10 +94,10 @@ struct Opened {
     window: Box<[u64; (WINDOW / 64) as usize]>,
 }
 
-/// Why a letter is dropped.
+/// Why a message is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Nobody with this key has sealed it for this box, or it was changed.
+    /// Nobody with this key has sealed it for this mailbox, or it was changed.
     #[error("no instance with this cluster key has sealed it for this one")]
     Forged,
     /// It has been opened before, or may have been.
@@ -108,7 +108,7 @@ pub enum Refusal {
     Untimely,
 }
 
-/// What is read of a sealed letter before it is opened.
+/// What is read of a sealed message before it is opened.
 struct Header {
     session: Session,
     number: u64,
@@ -214,16 +214,16 @@ impl Seal {
         Ok(Self { key: cluster.of_session(&session)?, session, sealed: AtomicU64::new(0) })
     }
 
-    /// Seals a letter for a box.
+    /// Seals a message for a mailbox.
     ///
     /// # Errors
-    /// Where the letter is larger than the cipher takes, which is 64 GB.
-    pub fn seal(&self, to: &str, mut letter: Vec<u8>, now: SystemTime) -> Result<Vec<u8>, Unspecified> {
+    /// Where the message is larger than the cipher takes, which is 64 GB.
+    pub fn seal(&self, to: &str, mut message: Vec<u8>, now: SystemTime) -> Result<Vec<u8>, Unspecified> {
         let number = self.sealed.fetch_add(1, Ordering::Relaxed) + 1;
         let header = Header { session: self.session, number, sent_at: milliseconds(now) };
-        self.key.seal_in_place_append_tag(header.nonce(), header.bound_to(to), &mut letter)?;
+        self.key.seal_in_place_append_tag(header.nonce(), header.bound_to(to), &mut message)?;
         let mut sealed = header.to_bytes().to_vec();
-        sealed.append(&mut letter);
+        sealed.append(&mut message);
         Ok(sealed)
     }
 }
@@ -231,32 +231,32 @@ impl Seal {
 // === impl Opener ===
 
 impl Opener {
-    /// For letters to this process.
+    /// For messages to this process.
     pub fn new(cluster: ClusterKey) -> Self {
         Self { cluster, senders: HashMap::new() }
     }
 
-    /// Opens what was found in a box.
+    /// Opens what was found in a mailbox.
     ///
     /// # Errors
     /// Why it is as good as lost.
     pub fn open(&mut self, at: &str, sealed: &[u8], now: SystemTime) -> Result<Vec<u8>, Refusal> {
-        let (header, letter) = Header::read(sealed).ok_or(Refusal::Forged)?;
+        let (header, message) = Header::read(sealed).ok_or(Refusal::Forged)?;
         let sender = (at.to_owned(), header.session);
         let key = match self.senders.get(&sender) {
             Some(known) => known.key.clone(),
             None => Arc::new(self.cluster.of_session(&header.session).map_err(|_| Refusal::Forged)?),
         };
-        let mut letter = letter.to_vec();
-        let opened = key.open_in_place(header.nonce(), header.bound_to(at), &mut letter);
+        let mut message = message.to_vec();
+        let opened = key.open_in_place(header.nonce(), header.bound_to(at), &mut message);
         let length = opened.map_err(|_| Refusal::Forged)?.len();
-        letter.truncate(length);
+        message.truncate(length);
         if u128::from(milliseconds(now).abs_diff(header.sent_at)) > OLDEST.as_millis() {
             return Err(Refusal::Untimely);
         }
-        // A sender is remembered only once a letter of its has opened, or strangers could fill the memory.
+        // A sender is remembered only once a message of its has opened, or strangers could fill the memory.
         let sender = self.senders.entry(sender).or_insert_with(|| Sender { key, opened: Opened::default() });
-        if sender.opened.take(header.number) { Ok(letter) } else { Err(Refusal::Replayed) }
+        if sender.opened.take(header.number) { Ok(message) } else { Err(Refusal::Replayed) }
     }
 }
 
@@ -300,13 +300,13 @@ impl Header {
         let (&version, rest) = sealed.split_first()?;
         let (session, rest) = rest.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
-        let (sent_at, letter) = rest.split_first_chunk()?;
+        let (sent_at, message) = rest.split_first_chunk()?;
         let header = Self {
             session: *session,
             number: u64::from_be_bytes(*number),
             sent_at: u64::from_be_bytes(*sent_at),
         };
-        (version == VERSION).then_some((header, letter))
+        (version == VERSION).then_some((header, message))
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -317,14 +317,14 @@ impl Header {
         bytes
     }
 
-    /// A session has a key of its own and seals no two letters with one number, so no nonce is used twice.
+    /// A session has a key of its own and seals no two messages with one number, so no nonce is used twice.
     fn nonce(&self) -> Nonce {
         let mut nonce = [0; NONCE_LEN];
         nonce[NONCE_LEN - 8..].copy_from_slice(&self.number.to_be_bytes());
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// What is authenticated with the letter.
+    /// What is authenticated with the message.
     fn bound_to(&self, at: &str) -> Aad<Vec<u8>> {
         Aad::from([&self.to_bytes(), at.as_bytes()].concat())
     }
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-    const BOX: &str = "test:box:a";
+    const MAILBOX: &str = "test:box:a";
     /// Version, session, number, time.
     const HEADER: usize = 1 + 16 + 8 + 8;
 
@@ -353,74 +353,81 @@ mod tests {
     }
 
     fn sealed(seal: &Seal, text: &str) -> Vec<u8> {
-        seal.seal(BOX, text.into(), now()).unwrap()
+        seal.seal(MAILBOX, text.into(), now()).unwrap()
     }
 
     #[test]
-    fn a_letter_opens_once_and_says_what_was_sealed() {
+    fn a_message_opens_once_and_says_what_was_sealed() {
         let (seal, mut opener) = (Seal::new(&key()).unwrap(), Opener::new(key()));
         for text in ["one", "", "three"] {
-            let letter = sealed(&seal, text);
-            assert!(text.is_empty() || !letter.windows(text.len()).any(|part| part == text.as_bytes()));
-            assert_eq!(opener.open(BOX, &letter, now()).unwrap(), text.as_bytes());
-            assert_eq!(opener.open(BOX, &letter, now()), Err(Refusal::Replayed));
+            let message = sealed(&seal, text);
+            assert!(text.is_empty() || !message.windows(text.len()).any(|part| part == text.as_bytes()));
+            assert_eq!(opener.open(MAILBOX, &message, now()).unwrap(), text.as_bytes());
+            assert_eq!(opener.open(MAILBOX, &message, now()), Err(Refusal::Replayed));
         }
     }
 
     #[test]
-    fn a_letter_for_one_box_does_not_open_in_another() {
+    fn a_message_for_one_mailbox_does_not_open_in_another() {
         let (seal, mut opener) = (Seal::new(&key()).unwrap(), Opener::new(key()));
         assert_eq!(opener.open("test:box:b", &sealed(&seal, "one"), now()), Err(Refusal::Forged));
     }
 
     #[test]
-    fn a_letter_of_another_key_does_not_open() {
+    fn a_message_of_another_key_does_not_open() {
         let other = ClusterKey::parse(&ClusterKey::draw().unwrap()).unwrap();
         let (seal, mut opener) = (Seal::new(&other).unwrap(), Opener::new(key()));
-        assert_eq!(opener.open(BOX, &sealed(&seal, "one"), now()), Err(Refusal::Forged));
+        assert_eq!(opener.open(MAILBOX, &sealed(&seal, "one"), now()), Err(Refusal::Forged));
         assert!(opener.senders.is_empty(), "strangers are not remembered");
     }
 
     #[test]
-    fn no_bit_of_a_letter_can_be_changed_and_no_end_cut_off() {
+    fn no_bit_of_a_message_can_be_changed_and_no_end_cut_off() {
         let (seal, mut opener) = (Seal::new(&key()).unwrap(), Opener::new(key()));
-        let letter = sealed(&seal, "approved: false");
-        for place in 0..letter.len() * 8 {
-            let mut changed = letter.clone();
+        let message = sealed(&seal, "approved: false");
+        for place in 0..message.len() * 8 {
+            let mut changed = message.clone();
             changed[place / 8] ^= 1 << (place % 8);
-            assert_eq!(opener.open(BOX, &changed, now()), Err(Refusal::Forged), "bit {place}");
+            assert_eq!(opener.open(MAILBOX, &changed, now()), Err(Refusal::Forged), "bit {place}");
         }
-        for length in 0..letter.len() {
-            assert_eq!(opener.open(BOX, &letter[..length], now()), Err(Refusal::Forged), "{length} bytes");
+        for length in 0..message.len() {
+            assert_eq!(
+                opener.open(MAILBOX, &message[..length], now()),
+                Err(Refusal::Forged),
+                "{length} bytes"
+            );
         }
-        assert_eq!(opener.open(BOX, &letter, now()).unwrap(), b"approved: false");
+        assert_eq!(opener.open(MAILBOX, &message, now()).unwrap(), b"approved: false");
     }
 
     #[test]
-    fn letters_may_overtake_one_another_but_not_by_far() {
+    fn messages_may_overtake_one_another_but_not_by_far() {
         let (seal, mut opener) = (Seal::new(&key()).unwrap(), Opener::new(key()));
-        let letters: Vec<_> = (0..WINDOW + 2).map(|number| sealed(&seal, &number.to_string())).collect();
-        assert!(opener.open(BOX, &letters[1], now()).is_ok());
-        assert!(opener.open(BOX, &letters[0], now()).is_ok());
-        assert!(opener.open(BOX, letters.last().unwrap(), now()).is_ok());
-        for letter in &letters[..2] {
-            assert_eq!(opener.open(BOX, letter, now()), Err(Refusal::Replayed));
+        let messages: Vec<_> = (0..WINDOW + 2).map(|number| sealed(&seal, &number.to_string())).collect();
+        assert!(opener.open(MAILBOX, &messages[1], now()).is_ok());
+        assert!(opener.open(MAILBOX, &messages[0], now()).is_ok());
+        assert!(opener.open(MAILBOX, messages.last().unwrap(), now()).is_ok());
+        for message in &messages[..2] {
+            assert_eq!(opener.open(MAILBOX, message, now()), Err(Refusal::Replayed));
         }
-        for letter in letters[2..letters.len() - 1].iter().rev() {
-            assert!(opener.open(BOX, letter, now()).is_ok());
+        for message in messages[2..messages.len() - 1].iter().rev() {
+            assert!(opener.open(MAILBOX, message, now()).is_ok());
         }
-        for letter in &letters {
-            assert_eq!(opener.open(BOX, letter, now()), Err(Refusal::Replayed));
+        for message in &messages {
+            assert_eq!(opener.open(MAILBOX, message, now()), Err(Refusal::Replayed));
         }
     }
 
     #[test]
-    fn a_letter_that_was_held_back_for_long_does_not_open() {
+    fn a_message_that_was_held_back_for_long_does_not_open() {
         let (seal, mut opener) = (Seal::new(&key()).unwrap(), Opener::new(key()));
         let late = now() + OLDEST + Duration::from_secs(1);
-        assert_eq!(opener.open(BOX, &sealed(&seal, "late"), late), Err(Refusal::Untimely));
-        assert_eq!(opener.open(BOX, &seal.seal(BOX, vec![1], late).unwrap(), now()), Err(Refusal::Untimely));
-        assert!(opener.open(BOX, &sealed(&seal, "in time"), now() + OLDEST).is_ok());
+        assert_eq!(opener.open(MAILBOX, &sealed(&seal, "late"), late), Err(Refusal::Untimely));
+        assert_eq!(
+            opener.open(MAILBOX, &seal.seal(MAILBOX, vec![1], late).unwrap(), now()),
+            Err(Refusal::Untimely)
+        );
+        assert!(opener.open(MAILBOX, &sealed(&seal, "in time"), now() + OLDEST).is_ok());
     }
 
     #[test]
@@ -428,8 +435,8 @@ mod tests {
         let (one, other) = (Seal::new(&key()).unwrap(), Seal::new(&key()).unwrap());
         assert_ne!(sealed(&one, "same")[HEADER..], sealed(&other, "same")[HEADER..]);
         let mut opener = Opener::new(key());
-        assert!(opener.open(BOX, &sealed(&one, "one"), now()).is_ok());
-        assert!(opener.open(BOX, &sealed(&other, "other"), now()).is_ok());
+        assert!(opener.open(MAILBOX, &sealed(&one, "one"), now()).is_ok());
+        assert!(opener.open(MAILBOX, &sealed(&other, "other"), now()).is_ok());
     }
 
     #[test]

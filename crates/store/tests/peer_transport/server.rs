@@ -1,4 +1,4 @@
-//! A redis-server of the test's own, on a free port, with a folder that goes with it. Knows no box and no letter.
+//! A redis-server of the test's own, on a free port, with a folder that goes with it. Knows no mailbox and no message.
 
 use std::{
     io::{BufRead, BufReader},
@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use fermata_store::{ClusterKey, RedisMail};
+use fermata_store::{ClusterKey, RedisTransport};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 
 /// What the tests' keys begin with.
@@ -23,12 +23,12 @@ pub fn key() -> ClusterKey {
     ClusterKey::parse("S1GA2b94PjbTYTdTTtDAkfRTBZbnMjrDxEIFSoRoAZU=").unwrap()
 }
 
-pub fn connect(url: &str, prefix: &str) -> RedisMail {
-    RedisMail::connect(url, prefix, &key()).unwrap()
+pub fn connect(url: &str, prefix: &str) -> RedisTransport {
+    RedisTransport::connect(url, prefix, &key()).unwrap()
 }
 
-/// Where the letters to an instance are.
-pub fn box_of(instance: &str) -> String {
+/// Where the messages to an instance are.
+pub fn mailbox_key(instance: &str) -> String {
     format!("{PREFIX}:box:{instance}:{}", key().name())
 }
 
@@ -113,7 +113,7 @@ impl Server {
         self.port
     }
 
-    pub fn mail(&self) -> RedisMail {
+    pub fn transport(&self) -> RedisTransport {
         connect(&self.url(), PREFIX)
     }
 
@@ -122,7 +122,7 @@ impl Server {
         query(&mut self.connection().await, command).await
     }
 
-    /// Until somebody waits for a letter.
+    /// Until somebody waits for a message.
     pub async fn until_someone_waits(&self) {
         let mut connection = self.connection().await;
         loop {

@@ -1,10 +1,10 @@
 //! How Redis is named, and that what is secret in the name stays so.
 
-use fermata_engine::mail::{Mail, MailError};
-use fermata_store::RedisMail;
+use fermata_engine::peer_transport::{PeerTransport, TransportError};
+use fermata_store::RedisTransport;
 
 use crate::{
-    letters::{instance, letter},
+    messages::{instance, message},
     server::{Server, connect, key},
 };
 
@@ -25,7 +25,7 @@ fn a_url_that_is_none_of_redis_is_refused_without_being_quoted() {
         "rediss://:hunter2@localhost#hunter2",
     ];
     for url in urls {
-        let text = RedisMail::connect(url, "test", &key()).unwrap_err().to_string();
+        let text = RedisTransport::connect(url, "test", &key()).unwrap_err().to_string();
         assert!(text.contains("REDIS_URL") && !text.contains("hunt"), "{url}: {text}");
     }
 }
@@ -33,8 +33,8 @@ fn a_url_that_is_none_of_redis_is_refused_without_being_quoted() {
 #[test]
 fn what_is_shown_holds_no_secret() {
     for scheme in ["redis", "rediss"] {
-        let mail = connect(&format!("{scheme}://me:hunter2@redis.test:6380/3"), "shop");
-        for text in [mail.to_string(), format!("{mail:?}")] {
+        let transport = connect(&format!("{scheme}://me:hunter2@redis.test:6380/3"), "shop");
+        for text in [transport.to_string(), format!("{transport:?}")] {
             assert!(text.contains("redis.test:6380") && text.contains("shop"), "{text}");
             assert!(!text.contains("hunter2") && !text.contains("me:"), "{text}");
         }
@@ -45,21 +45,23 @@ fn what_is_shown_holds_no_secret() {
 async fn a_password_that_is_wrong_is_not_shown() {
     let Some(server) = Server::start(&["--requirepass", "swordfish"]) else { return };
     let (port, a) = (server.port(), instance("a"));
-    let mail = connect(&format!("redis://:hunter2@127.0.0.1:{port}"), "test");
-    let Err(MailError::Unavailable(text)) = mail.open(&a).await else { panic!("it was let in") };
+    let transport = connect(&format!("redis://:hunter2@127.0.0.1:{port}"), "test");
+    let Err(TransportError::Unavailable(text)) = transport.open(&a).await else { panic!("it was let in") };
     assert!(text.contains(&port.to_string()) && !text.contains("hunter2"), "{text}");
-    let mail = connect(&format!("redis://:swordfish@127.0.0.1:{port}"), "test");
-    mail.open(&a).await.unwrap();
-    mail.send(&a, vec![letter("let in")]).await.unwrap();
-    assert_eq!(mail.receive(&a).await.unwrap(), [letter("let in")]);
+    let transport = connect(&format!("redis://:swordfish@127.0.0.1:{port}"), "test");
+    transport.open(&a).await.unwrap();
+    transport.send(&a, vec![message("let in")]).await.unwrap();
+    assert_eq!(transport.receive(&a).await.unwrap(), [message("let in")]);
 }
 
 #[tokio::test]
 async fn a_redis_without_tls_is_not_spoken_to_where_tls_is_wanted() {
     let Some(server) = Server::start(&[]) else { return };
     let url = format!("rediss://:hunter2@127.0.0.1:{}", server.port());
-    let mail = connect(&url, "test");
-    let Err(MailError::Unavailable(text)) = mail.open(&instance("a")).await else { panic!("it was let in") };
+    let transport = connect(&url, "test");
+    let Err(TransportError::Unavailable(text)) = transport.open(&instance("a")).await else {
+        panic!("it was let in")
+    };
     assert!(!text.contains("hunter2"), "{text}");
 }
 
@@ -69,9 +71,9 @@ async fn a_redis_behind_a_socket_in_the_file_system_is_reached() {
     let socket =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.sock", std::process::id()));
     let Some(_server) = Server::start(&["--unixsocket", socket.to_str().unwrap()]) else { return };
-    let mail = connect(&format!("unix://{}", socket.display()), "test");
+    let transport = connect(&format!("unix://{}", socket.display()), "test");
     let a = instance("a");
-    mail.open(&a).await.unwrap();
-    mail.send(&a, vec![letter("near")]).await.unwrap();
-    assert_eq!(mail.receive(&a).await.unwrap(), [letter("near")]);
+    transport.open(&a).await.unwrap();
+    transport.send(&a, vec![message("near")]).await.unwrap();
+    assert_eq!(transport.receive(&a).await.unwrap(), [message("near")]);
 }
