@@ -46,7 +46,7 @@ const RESEND_AFTER: Duration = Duration::from_millis(500);
 /// This instance among the others.
 pub(crate) struct Cluster {
     services: Arc<Services>,
-    /// The way to reach the other instances; `None` if there are none.
+    /// The transport to the other instances; `None` if there are none.
     transport: Option<Arc<dyn PeerTransport>>,
     /// The instances that were alive at the last heartbeat.
     alive: watch::Sender<Arc<BTreeSet<InstanceId>>>,
@@ -102,9 +102,9 @@ impl Cluster {
         let mut was_renewed = true;
         while let Some(cluster) = cluster.upgrade() {
             match cluster.services.lease.renew().await {
-                Ok(beat) => {
+                Ok(heartbeat) => {
                     was_renewed = true;
-                    cluster.alive.send_replace(Arc::new(beat.alive.into_iter().collect()));
+                    cluster.alive.send_replace(Arc::new(heartbeat.alive.into_iter().collect()));
                     cluster.heartbeats.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => {
@@ -140,7 +140,7 @@ impl Cluster {
                 Ok(()) => {
                     if !is_open {
                         tracing::info!(instance = %self.instance(), "other instances can be reached again");
-                        // Replies to what was asked since the mailbox was lost had no mailbox to come back to.
+                        // Calls that were sent while this instance had no mailbox get no reply.
                         self.lose_all();
                     }
                     is_open = true;
@@ -162,7 +162,8 @@ impl Cluster {
         }
     }
 
-    /// Messages on their way here may be lost, so whatever waits for one asks again.
+    /// Ends every wait for a message of another instance, because messages to this instance may be lost. Callers and readers then try
+    /// again.
     fn lose_all(&self) {
         self.calls.lose_all();
         self.logs.lose(|_| true);
@@ -193,23 +194,23 @@ impl Cluster {
             }
             Ok(Message::Unfollow { log, from }) => self.logs.unfollow(log, &from),
             Err(error) => {
-                tracing::warn!(instance = %self.instance(), %error, "a message of another instance cannot be read")
+                tracing::warn!(instance = %self.instance(), %error, "a message of another instance cannot be read");
             }
         }
     }
 
-    /// Tells an instance that a log that it replicates is not wanted here.
+    /// Asks an instance to stop replicating a log to this one.
     async fn unfollow(self: Arc<Self>, to: InstanceId, log: Number) {
         let message = Message::Unfollow { log, from: self.instance().clone() };
         if let Some(transport) = &self.transport
             && let Err(error) = transport.send(&to, vec![message.to_bytes()]).await
         {
-            // It is told again with the next part.
-            tracing::debug!(%to, %error, "an instance could not be told that a log is not read");
+            // This instance asks again when the next part of the log comes.
+            tracing::debug!(instance = %self.instance(), %to, log, %error, "an instance could not be asked to stop replicating a log");
         }
     }
 
-    /// Sends a message until it is sent, or the receiver is gone. Returns whether it was sent.
+    /// Sends a message, again and again if the transport fails, until the receiver is gone. Returns `true` if the message was sent.
     async fn deliver(&self, to: &InstanceId, message: &Message) -> bool {
         let Some(transport) = &self.transport else { return false };
         let give_up_at = Instant::now() + LEASE;
@@ -256,7 +257,7 @@ impl OutgoingReply<'_> {
     pub async fn send(self, result: Option<Box<RawValue>>) {
         let message = Message::Reply { number: self.number, result, log: self.log };
         self.cluster.deliver(&self.to, &message).await;
-        // Also if the reply was lost, because a second reader at that instance may count on the log.
+        // The log is replicated even if the reply was lost, because a second reader at that instance may depend on it.
         if let Some(replicate) = self.replicate {
             replicate.await;
         }

@@ -33,7 +33,7 @@ pub struct EngineParts {
     pub model: Arc<dyn Model>,
     /// The store for everything that survives the process.
     pub store: Arc<dyn Store>,
-    /// The way in which the instances that share the store reach each other; `None` if there is one instance only.
+    /// The transport to the other instances that share the store; `None` if there is only one instance.
     pub peers: Option<Arc<dyn PeerTransport>>,
     /// The tools of the server itself.
     pub tools: Vec<Arc<dyn Tool>>,

@@ -1,8 +1,10 @@
-//! The port through which instances that share a store talk to each other.
+//! The port through which instances that share a store send each other messages.
 //!
-//! Each instance has one mailbox, messages come out of it in the order in which they were put in, and nobody but its owner reads it. A message
-//! is opaque here, and comes out at most once. Messages may be lost, with the mailbox or with whoever read it: what was promised is in the store, and who waits for a
-//! message that does not come asks again.
+//! Each instance has one mailbox, which only that instance reads. Messages leave a mailbox in the order in which they were put in, each at
+//! most once. Their content is opaque here.
+//!
+//! A message may be lost, together with its mailbox or after it was received. Nothing depends on its arrival: what was promised is in the
+//! store, and callers and readers can do without a message that does not come.
 
 pub mod memory;
 
@@ -12,39 +14,41 @@ pub use memory::MemoryTransport;
 
 use crate::store::InstanceId;
 
-/// How instances reach each other.
+/// The mailboxes of the instances.
 #[async_trait]
 pub trait PeerTransport: Send + Sync {
-    /// Opens this instance's mailbox, and keeps it open from now on until it is closed. Messages that were in it are gone.
+    /// Opens the mailbox of this instance, and keeps it open until it is closed. Messages that were in it are discarded.
     ///
     /// # Errors
-    /// Where that is not possible now.
+    /// Returns an error if the mailbox cannot be opened now.
     async fn open(&self, instance: &InstanceId) -> Result<(), TransportError>;
 
-    /// Puts messages into an instance's mailbox, in this order.
+    /// Puts messages into the mailbox of an instance, in this order.
     ///
     /// # Errors
-    /// [`TransportError::NoMailbox`] where nobody has opened that mailbox, or who did is long gone.
+    /// Returns [`TransportError::NoMailbox`] if the mailbox was never opened, or is gone.
     async fn send(&self, to: &InstanceId, messages: Vec<Vec<u8>>) -> Result<(), TransportError>;
 
-    /// Takes the next messages out of this instance's own mailbox, at least one; waits where there is none. For one caller at a time, and
-    /// cancel safe only where nothing is lost by losing messages.
+    /// Waits for messages in the mailbox of this instance, and takes out the next ones, at least one.
+    ///
+    /// Only one caller at a time may receive. If the future is dropped, messages that it has taken out may be lost.
     ///
     /// # Errors
-    /// Where messages may have been lost: the connection broke, the mailbox was gone or had too many messages. The mailbox has to be opened again.
+    /// Returns an error if messages may have been lost, because the connection broke, or because the mailbox is gone or was full. The
+    /// mailbox then has to be opened again.
     async fn receive(&self, instance: &InstanceId) -> Result<Vec<Vec<u8>>, TransportError>;
 
-    /// Closes this instance's mailbox.
+    /// Closes the mailbox of this instance.
     async fn close(&self, instance: &InstanceId);
 }
 
-/// Why a message did not go or come.
+/// The reason why messages were not sent or received.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
-    /// What carries messages cannot be reached, or has failed. The text is for the operator.
+    /// The transport cannot be reached, or has failed. The text is for the operator.
     #[error("messages to other instances cannot be sent or received: {0}")]
     Unavailable(String),
-    /// Nobody has opened this mailbox.
+    /// The mailbox is not open.
     #[error("the instance has no open mailbox")]
     NoMailbox,
 }

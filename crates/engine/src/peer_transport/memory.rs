@@ -1,4 +1,4 @@
-//! The reference: mailboxes in memory, for engines in one process.
+//! The reference implementation: mailboxes in memory, for engines in one process.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use super::{PeerTransport, TransportError};
 use crate::store::InstanceId;
 
-/// Mailboxes that live as long as the process.
+/// A transport whose mailboxes live as long as the process. A test can make it fail.
 #[derive(Default)]
 pub struct MemoryTransport {
     // Held for a few instructions, never across an await.
@@ -21,9 +21,9 @@ pub struct MemoryTransport {
 #[derive(Default)]
 struct State {
     mailboxes: HashMap<InstanceId, OpenMailbox>,
-    /// Whether nothing can be sent or received, as a test wants it. Under one lock with the mailboxes, so that none is opened meanwhile.
+    /// `true` while every operation fails. It shares a lock with the mailboxes, so that none is opened meanwhile.
     is_down: bool,
-    /// How many sendings are still to be lost.
+    /// The number of calls of `send` whose messages are still to be lost.
     to_lose: usize,
 }
 
@@ -32,33 +32,36 @@ struct OpenMailbox {
     messages: Arc<AsyncMutex<mpsc::Receiver<Vec<u8>>>>,
 }
 
-/// How many messages a mailbox holds. One that should take more is lost, and its owner has to open it again.
+/// The number of messages that a mailbox holds. A mailbox that would exceed it is removed, and its owner has to open it again.
 const CAPACITY: usize = 10_000;
-/// How many messages are taken out at a time.
+/// The maximum number of messages that one call of `receive` returns.
 const BATCH: usize = 64;
 
 // === impl MemoryTransport ===
 
 impl MemoryTransport {
-    /// No mailboxes.
+    /// Returns a transport without mailboxes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes everything fail from now on and loses all mailboxes, or makes it work again.
+    /// Removes all mailboxes, and makes every operation fail from now on, or work again.
     pub fn set_down(&self, is_down: bool) {
         *self.lock() = State { is_down, ..State::default() };
     }
 
-    /// Loses what is sent the next so many times.
-    pub fn lose_next(&self, sendings: usize) {
-        self.lock().to_lose = sendings;
+    /// Loses the messages of this number of calls of `send`, beginning with the next one.
+    pub fn lose_next(&self, sends: usize) {
+        self.lock().to_lose = sends;
     }
 
-    /// The mailboxes, where they can be reached.
-    fn reach(&self) -> Result<MutexGuard<'_, State>, TransportError> {
+    /// Returns the state unless the transport is down.
+    fn state(&self) -> Result<MutexGuard<'_, State>, TransportError> {
         let state = self.lock();
-        if state.is_down { Err(TransportError::Unavailable("it is down".into())) } else { Ok(state) }
+        if state.is_down {
+            return Err(TransportError::Unavailable("the transport is down".into()));
+        }
+        Ok(state)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -71,36 +74,37 @@ impl PeerTransport for MemoryTransport {
     async fn open(&self, instance: &InstanceId) -> Result<(), TransportError> {
         let (sender, messages) = mpsc::channel(CAPACITY);
         let messages = Arc::new(AsyncMutex::new(messages));
-        self.reach()?.mailboxes.insert(instance.clone(), OpenMailbox { sender, messages });
+        self.state()?.mailboxes.insert(instance.clone(), OpenMailbox { sender, messages });
         Ok(())
     }
 
     async fn send(&self, to: &InstanceId, messages: Vec<Vec<u8>>) -> Result<(), TransportError> {
-        let mut state = self.reach()?;
+        let mut state = self.state()?;
         if state.to_lose > 0 {
             state.to_lose -= 1;
             return Ok(());
         }
-        let open = state.mailboxes.get(to).ok_or(TransportError::NoMailbox)?;
-        let put = messages.into_iter().try_for_each(|message| open.sender.try_send(message));
-        put.map_err(|_| {
-            state.mailboxes.remove(to);
-            TransportError::NoMailbox
-        })
+        let mailbox = state.mailboxes.get(to).ok_or(TransportError::NoMailbox)?;
+        for message in messages {
+            if mailbox.sender.try_send(message).is_err() {
+                state.mailboxes.remove(to);
+                return Err(TransportError::NoMailbox);
+            }
+        }
+        Ok(())
     }
 
     async fn receive(&self, instance: &InstanceId) -> Result<Vec<Vec<u8>>, TransportError> {
-        let messages = self
-            .reach()?
-            .mailboxes
-            .get(instance)
-            .map(|open| open.messages.clone())
-            .ok_or(TransportError::NoMailbox)?;
-        let mut taken = Vec::new();
-        match messages.lock().await.recv_many(&mut taken, BATCH).await {
-            0 => Err(TransportError::NoMailbox),
-            _ => Ok(taken),
+        let messages = match self.state()?.mailboxes.get(instance) {
+            Some(mailbox) => mailbox.messages.clone(),
+            None => return Err(TransportError::NoMailbox),
+        };
+        let mut received = Vec::new();
+        // The channel ends when its mailbox is removed.
+        if messages.lock().await.recv_many(&mut received, BATCH).await == 0 {
+            return Err(TransportError::NoMailbox);
         }
+        Ok(received)
     }
 
     async fn close(&self, instance: &InstanceId) {

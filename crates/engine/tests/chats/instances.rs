@@ -191,7 +191,7 @@ async fn two_posts_that_begin_a_chat_at_once_both_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_comes_after_the_transport_was_away_reads_all() {
+async fn a_reader_that_comes_after_the_transport_was_down_reads_all() {
     let (here, there, mut stream, call) = parked().await;
     let mut copy = there.follow().await.unwrap();
     copy.until("tool-input-available").await;

@@ -105,14 +105,14 @@ async fn who_comes_second_hands_on_what_it_was_asked() {
     assert!(second.is_ok(), "{:?}", second.err());
 }
 
-/// The transport is down for a moment: who follows from afar asks for the rest, and must get a feed that begins.
+/// The transport is down for a moment. The remote reader asks for the rest, and must get a replica that begins anew.
 #[tokio::test(start_paused = true)]
 async fn a_reader_whose_feed_was_lost_is_given_another() {
     let (world, mut following, call) = followed().await;
     let reading = tokio::spawn(async move { ends(&mut following).await });
     world.transport.set_down(true);
     world.transport.set_down(false);
-    // Both are about to open their mailboxes again. The answer comes in just then, through the other one.
+    // Both instances are about to open their mailboxes again. The answer arrives just then, through the other one.
     answers(&world, &world.slots[1], &call).await;
     assert!(reading.await.unwrap(), "the reader hangs");
 }
@@ -125,7 +125,7 @@ async fn who_follows_from_afar_is_sent_away_when_its_instance_ends() {
     assert!(ends(&mut following).await, "the reader hangs");
 }
 
-/// The last message of a feed is lost, and none comes after it that would tell.
+/// The last message of a replicated log is lost, and no later message reveals the gap.
 #[tokio::test(start_paused = true)]
 async fn a_lost_end_of_a_feed_is_made_up_for() {
     let (world, mut following, call) = followed().await;

@@ -73,7 +73,7 @@ pub struct Fuse {
     pub kills: bool,
 }
 
-/// An instance's way to the others.
+/// The transport of an instance, which loses and repeats messages.
 pub struct Wire {
     pub transport: Arc<MemoryTransport>,
     pub life: Arc<Life>,
@@ -236,7 +236,7 @@ impl PeerTransport for Wire {
         if weather.chance.below(100) < weather.lost.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // The port does not allow messages to come twice, and a post would be done twice; of the others it must do no harm.
+        // The port does not deliver a message twice, and a post would be carried out twice. Repeating other messages must do no harm.
         if !holds(b"\"submit\":") && weather.chance.below(100) < weather.doubled.load(Ordering::Relaxed) {
             self.transport.send(to, messages.clone()).await?;
         }
