@@ -1,11 +1,11 @@
-//! What survives the process, in SQL; and messages between instances, in Redis, which need not survive anything.
+//! Everything that survives the process, in SQL, and messages between instances, in Redis, which need not survive anything.
 //!
 //! [`open`] gives the engine's port [`Store`](fermata_engine::Store) on the database that a URL names, and [`Notes`], the notes of the
 //! notes tools, beside it. This crate does not know what a run's state means, nor what any chunk says.
 //!
 //! One file per noun holds that noun's queries, for both databases (`queries`); they run on a `Connection`, which is one to either
-//! database. Ids and times come from above. [`RedisTransport`] is
-//! the engine's port [`PeerTransport`](fermata_engine::PeerTransport) on Redis, and knows no SQL.
+//! database. Ids and times come from above. [`RedisTransport`] implements the engine's port
+//! [`PeerTransport`](fermata_engine::PeerTransport) on Redis, and knows no SQL.
 
 mod backend;
 mod column;

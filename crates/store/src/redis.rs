@@ -1,16 +1,18 @@
 //! Messages between instances, in Redis 7 or Valkey.
 //!
-//! A mailbox is a stream under the key `<prefix>:box:<instance>:<name of the cluster's key>`. It expires where nobody reads it, and holds a
-//! limited number of messages; Redis keeps nothing else, and nothing that may not be lost. What a message says is not known here.
+//! A mailbox is a Redis stream under the key `<prefix>:box:<instance>:<name of the cluster key>`. It holds a limited number of messages,
+//! and expires if its owner does not read it. Redis holds nothing else, and nothing that must not be lost. The content of messages is
+//! opaque here.
 //!
-//! Redis is not trusted with what messages say: they are sealed (see [`seal`]), and what does not open is dropped. It can lose messages,
-//! and it can tell who writes to whom and how much. As a mailbox is named by the key with which its messages are sealed, instances with
-//! different keys, and versions that did not seal, find no mailbox of one another, and know at once that nothing was asked.
+//! Redis is not trusted with the content of messages: they are sealed (see [`seal`]), and a message that does not open is dropped. Redis
+//! can still lose messages, and it sees who sends to whom, and how much. A mailbox is named after the key with which its messages are
+//! sealed. Instances with different keys, and versions that did not seal, therefore find no mailbox of each other, and know at once that
+//! their request was not received.
 //!
-//! Invariant: messages that are lost are noticed by the mailbox's owner. Redis itself numbers the messages of an opening without gaps (see
-//! [`mailbox_reader`]), so whoever reads sees what fell out; a mailbox that is gone, a connection that broke and a Redis that does not answer end
-//! the opening, and until the next one nothing is received. A `send` that failed for want of an answer may yet arrive, even after later
-//! messages, when Redis goes on with what it had taken in.
+//! Invariant: the owner of a mailbox notices every loss of messages. Redis numbers the messages of a mailbox without gaps (see
+//! [`mailbox_reader`]), so its reader sees which are missing. If the mailbox is gone, the connection breaks or Redis does not answer, the
+//! mailbox counts as closed, and nothing is received until it is opened again. A `send` that got no answer may still be carried out later,
+//! even after messages that were sent after it.
 
 mod connection;
 mod mailbox_reader;
@@ -35,72 +37,74 @@ use tokio::{
 };
 
 pub use connection::BadRedisUrl;
-use connection::{Server, Shared};
+use connection::{Server, SharedConnection};
 use mailbox_reader::MailboxReader;
 pub use seal::{BadClusterKey, ClusterKey};
 use seal::{Opener, Refusal, Seal};
 
-/// How long a Redis that does not answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How often the log says that messages were dropped.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// The time after which a Redis that does not answer counts as unreachable.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The shortest interval between two warnings that messages were dropped.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Mailboxes in Redis, which are reached as soon as Redis is.
+/// Mailboxes in Redis. It connects when it is used, not before.
 pub struct RedisTransport {
     server: Server,
     prefix: String,
     limits: MailboxLimits,
     cluster: ClusterKey,
     seal: Seal,
-    /// Outlives openings, so that a message of an earlier one is known. Held while some messages are opened, never across an await.
+    /// Kept when a mailbox is opened again, so that it recognizes messages that it has opened before. Held while the messages of one read
+    /// are opened, never across an await.
     opener: Mutex<Opener>,
-    dropped: Mutex<Dropped>,
-    /// All messages go through one connection; a mailbox is read on one of its own, which waits most of the time.
-    sending: Shared,
+    dropped: Mutex<DroppedMessages>,
+    /// The connection that sends all messages. Each mailbox is read on its own connection, because a read waits most of the time.
+    sending: SharedConnection,
     /// The mailboxes that were opened here. Held for a few instructions, never across an await.
     mailboxes: Mutex<HashMap<InstanceId, OpenMailbox>>,
 }
 
-/// How much a mailbox holds, and for how long.
+/// The capacity and the lifetime of a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxLimits {
-    /// The least number of messages that a mailbox holds before it drops the oldest; it may hold some hundred more, because Redis drops them
-    /// by the block.
+    /// The number of messages that a mailbox holds before it drops the oldest. It may hold a few hundred more, because Redis drops them in
+    /// blocks.
     pub messages: usize,
-    /// After what time without a reader a mailbox vanishes.
+    /// The time after which a mailbox without a reader expires.
     pub expiry: Duration,
 }
 
-/// Messages that did not open, and of which the log has not spoken yet.
+/// The messages that were dropped since the last warning.
 #[derive(Default)]
-struct Dropped {
-    messages: u64,
-    told_at: Option<Instant>,
+struct DroppedMessages {
+    count: u64,
+    warned_at: Option<Instant>,
 }
 
-/// Why messages cannot be sent and received.
+/// The reason why a transport cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// The URL is none of Redis's. The text does not quote it, because it may hold a password.
+    /// The URL is not one of Redis. The text does not quote it, because it may hold a password.
     #[error(transparent)]
     Url(#[from] BadRedisUrl),
-    /// Nothing can be sealed.
+    /// Messages cannot be sealed.
     #[error("the system has no random numbers")]
     NoRandomNumbers,
 }
 
 struct OpenMailbox {
-    reading: Arc<AsyncMutex<MailboxReader>>,
-    /// Whoever waits for messages learns by its end that the mailbox was closed or opened anew.
-    opening: watch::Sender<()>,
+    reader: Arc<AsyncMutex<MailboxReader>>,
+    /// Dropped when the mailbox is closed or opened again, which ends a `receive` that waits.
+    closed: watch::Sender<()>,
 }
 
 // === impl MailboxLimits ===
 
 impl Default for MailboxLimits {
-    /// A reader empties its mailbox at once, so messages gather only while an instance stalls. 16,384 of them are some seconds of many busy
-    /// chats, in a few megabytes; who stalls for longer does better to read again from the store. Messages of one megabyte would fill
-    /// Redis's memory first: it then refuses them, and `send` fails. An instance that is dead fills its mailbox for half a minute at most.
+    /// A reader empties its mailbox at once, so messages gather only while an instance stalls. 16,384 messages are a few seconds of many
+    /// busy chats, in a few megabytes; an instance that stalls for longer had better read again from the store. Messages of one megabyte
+    /// would fill the memory of Redis first: it then refuses them, and `send` fails. The mailbox of a dead instance fills for half a minute
+    /// at most.
     fn default() -> Self {
         Self { messages: 16_384, expiry: Duration::from_secs(30) }
     }
@@ -109,13 +113,13 @@ impl Default for MailboxLimits {
 // === impl RedisTransport ===
 
 impl RedisTransport {
-    /// Transport through the Redis of this URL (`redis://`, `rediss://` with TLS, or `unix://` with a path), whose keys all begin with
-    /// `<prefix>:`, and which opens only what was sealed with this key. Deployments that share a Redis have a key each.
+    /// Sets up a transport through the Redis at this URL: `redis://`, `rediss://` with TLS, or `unix://` with a path.
     ///
-    /// Redis need not be there: each operation connects where it has to.
+    /// All its keys begin with `<prefix>:`. It opens only messages that were sealed with this cluster key, so deployments that share a
+    /// Redis need different ones. Redis need not be running yet: each operation connects if it has to.
     ///
     /// # Errors
-    /// Where the URL is none of Redis's, or nothing can be sealed.
+    /// Returns an error if the URL is not one of Redis, or if messages cannot be sealed.
     pub fn connect(url: &str, prefix: &str, cluster: &ClusterKey) -> Result<Self, ConnectError> {
         Ok(Self {
             server: Server::new(url)?,
@@ -125,12 +129,12 @@ impl RedisTransport {
             seal: Seal::new(cluster).map_err(|_| ConnectError::NoRandomNumbers)?,
             opener: Mutex::new(Opener::new(cluster.clone())),
             dropped: Mutex::default(),
-            sending: Shared::default(),
+            sending: SharedConnection::default(),
             mailboxes: Mutex::default(),
         })
     }
 
-    /// Has other limits for the mailboxes that messages are put into, and that are opened, here.
+    /// Sets the limits of the mailboxes that are opened here or sent to from here.
     #[must_use]
     pub fn with_limits(self, limits: MailboxLimits) -> Self {
         Self { limits, ..self }
@@ -144,35 +148,37 @@ impl RedisTransport {
         self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The messages among what was found in a mailbox.
-    fn open_all(&self, at: &str, found: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let now = SystemTime::now();
+    /// Opens the seals of what was found in a mailbox, and returns the messages that are genuine.
+    fn open_seals(&self, instance: &InstanceId, found: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let (key, now) = (self.key(instance), SystemTime::now());
         let mut opener = self.opener.lock().unwrap_or_else(PoisonError::into_inner);
         let mut messages = Vec::new();
         for sealed in found {
-            match opener.open(at, sealed, now) {
+            match opener.open(&key, sealed, now) {
                 Ok(message) => messages.push(message),
-                Err(refusal) => self.complain(refusal),
+                Err(refusal) => self.warn_dropped(instance, refusal),
             }
         }
         messages
     }
 
-    /// Says in the log that a message was dropped, and now and then how many were, because whoever writes to Redis can send any number.
-    fn complain(&self, refusal: Refusal) {
+    /// Counts a message that was dropped. The log gives their number at most once per [`WARN_INTERVAL`], because anyone who can write to
+    /// Redis can cause any number of them.
+    fn warn_dropped(&self, instance: &InstanceId, refusal: Refusal) {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        dropped.messages += 1;
-        if dropped.told_at.is_none_or(|told_at| told_at.elapsed() >= COMPLAIN_EVERY) {
-            let messages = std::mem::take(&mut dropped.messages);
-            tracing::warn!(messages, reason = %refusal, "messages in this instance's mailbox in Redis were dropped");
-            dropped.told_at = Some(Instant::now());
+        dropped.count += 1;
+        if dropped.warned_at.is_none_or(|warned_at| warned_at.elapsed() >= WARN_INTERVAL) {
+            let messages = std::mem::take(&mut dropped.count);
+            tracing::warn!(%instance, messages, reason = %refusal, "messages in the mailbox of this instance in Redis were dropped");
+            dropped.warned_at = Some(Instant::now());
         }
     }
 
-    /// Ends an opening whose messages can no longer be trusted to be all.
-    fn give_up(&self, instance: &InstanceId, reading: &Arc<AsyncMutex<MailboxReader>>) {
+    /// Forgets an open mailbox that may have lost messages.
+    fn forget(&self, instance: &InstanceId, reader: &Arc<AsyncMutex<MailboxReader>>) {
         let mut mailboxes = self.lock();
-        if mailboxes.get(instance).is_some_and(|open| Arc::ptr_eq(&open.reading, reading)) {
+        // The mailbox may have been opened again meanwhile.
+        if mailboxes.get(instance).is_some_and(|open| Arc::ptr_eq(&open.reader, reader)) {
             mailboxes.remove(instance);
         }
     }
@@ -181,11 +187,11 @@ impl RedisTransport {
 #[async_trait]
 impl PeerTransport for RedisTransport {
     async fn open(&self, instance: &InstanceId) -> Result<(), TransportError> {
-        // Who waits for messages of the last opening must not be left with it if this one fails.
+        // If this fails, a caller that waits for messages must not go on waiting for those of the old mailbox.
         self.lock().remove(instance);
-        let reading = MailboxReader::open(&self.server, self.key(instance), self.limits.expiry).await?;
-        let reading = Arc::new(AsyncMutex::new(reading));
-        self.lock().insert(instance.clone(), OpenMailbox { reading, opening: watch::Sender::new(()) });
+        let reader = MailboxReader::open(&self.server, self.key(instance), self.limits.expiry).await?;
+        let reader = Arc::new(AsyncMutex::new(reader));
+        self.lock().insert(instance.clone(), OpenMailbox { reader, closed: watch::Sender::new(()) });
         Ok(())
     }
 
@@ -194,31 +200,34 @@ impl PeerTransport for RedisTransport {
             return Ok(());
         }
         let (key, now) = (self.key(to), SystemTime::now());
-        let sealed: Result<Vec<_>, _> =
-            messages.into_iter().map(|message| self.seal.seal(&key, message, now)).collect();
-        let sealed = sealed.map_err(|_| TransportError::Unavailable("a message cannot be sealed".into()))?;
-        let question = putting(&key, self.limits.messages, &sealed);
-        let put: Vec<Option<String>> =
-            self.sending.ask(&self.server, &question, Instant::now() + PATIENCE).await?;
-        if put.iter().any(Option::is_none) { Err(TransportError::NoMailbox) } else { Ok(()) }
+        let mut sealed = Vec::with_capacity(messages.len());
+        for message in messages {
+            let Ok(message) = self.seal.seal(&key, message, now) else {
+                return Err(TransportError::Unavailable("a message cannot be sealed".into()));
+            };
+            sealed.push(message);
+        }
+        let commands = append(&key, self.limits.messages, &sealed);
+        let ids: Vec<Option<String>> =
+            self.sending.execute(&self.server, &commands, Instant::now() + TIMEOUT).await?;
+        // Redis returns no id if the stream does not exist.
+        if ids.iter().any(Option::is_none) { Err(TransportError::NoMailbox) } else { Ok(()) }
     }
 
     async fn receive(&self, instance: &InstanceId) -> Result<Vec<Vec<u8>>, TransportError> {
-        let (reading, mut opening) = self
-            .lock()
-            .get(instance)
-            .map(|open| (open.reading.clone(), open.opening.subscribe()))
-            .ok_or(TransportError::NoMailbox)?;
-        let key = self.key(instance);
+        let (reader, mut closed) = match self.lock().get(instance) {
+            Some(mailbox) => (mailbox.reader.clone(), mailbox.closed.subscribe()),
+            None => return Err(TransportError::NoMailbox),
+        };
         loop {
-            let taken = tokio::select! {
-                taken = async { reading.lock().await.next().await } => taken,
-                _ = opening.changed() => Err(TransportError::NoMailbox),
+            let found = tokio::select! {
+                found = async { reader.lock().await.next().await } => found,
+                _ = closed.changed() => Err(TransportError::NoMailbox),
             };
-            if taken.is_err() {
-                self.give_up(instance, &reading);
+            if found.is_err() {
+                self.forget(instance, &reader);
             }
-            let messages = self.open_all(&key, &taken?);
+            let messages = self.open_seals(instance, &found?);
             if !messages.is_empty() {
                 return Ok(messages);
             }
@@ -227,11 +236,11 @@ impl PeerTransport for RedisTransport {
 
     async fn close(&self, instance: &InstanceId) {
         self.lock().remove(instance);
-        let mut question = redis::pipe();
-        question.cmd("UNLINK").arg(self.key(instance));
+        let mut commands = redis::pipe();
+        commands.cmd("UNLINK").arg(self.key(instance));
         // A mailbox that cannot be removed now expires by itself.
         let _: Result<(), TransportError> =
-            self.sending.ask(&self.server, &question, Instant::now() + PATIENCE).await;
+            self.sending.execute(&self.server, &commands, Instant::now() + TIMEOUT).await;
     }
 }
 
@@ -247,15 +256,15 @@ impl fmt::Debug for RedisTransport {
     }
 }
 
-/// Puts messages into a mailbox, all or none, and makes no mailbox where there is none.
-fn putting(key: &str, limit: usize, messages: &[Vec<u8>]) -> Pipeline {
-    let mut question = redis::pipe();
+/// Returns the commands that append all messages to a mailbox or, if there is no such mailbox, none.
+fn append(key: &str, limit: usize, messages: &[Vec<u8>]) -> Pipeline {
+    let mut commands = redis::pipe();
     if messages.len() > 1 {
-        question.atomic();
+        commands.atomic();
     }
     for message in messages {
-        let put = question.cmd("XADD").arg(key).arg("NOMKSTREAM").arg("MAXLEN").arg("~").arg(limit);
-        put.arg("*").arg(mailbox_reader::FIELD).arg(message);
+        let add = commands.cmd("XADD").arg(key).arg("NOMKSTREAM").arg("MAXLEN").arg("~").arg(limit);
+        add.arg("*").arg(mailbox_reader::FIELD).arg(message);
     }
-    question
+    commands
 }

@@ -1,6 +1,6 @@
-//! Where Redis is, and connections to it that never hang. Knows no mailbox and no message.
+//! The address of a Redis server, and connections to it that never hang. This module does not know mailboxes or messages.
 //!
-//! Invariants: no credential gets into a text; every question is answered, or has failed, at its deadline.
+//! Invariants: no text contains a credential; every command has a result, or has failed, at its deadline.
 
 use std::{
     fmt,
@@ -20,36 +20,36 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Why a URL is none of Redis's, in words for the operator. Does not quote it.
+/// The reason why a URL is not one of Redis, for the operator. The text does not quote the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("REDIS_URL is not understood ({0}); write redis://<host>:<port>, or rediss://<host>:<port> for TLS")]
 pub struct BadRedisUrl(String);
 
-/// A Redis server, which may be there or not.
+/// A Redis server, which may or may not be running.
 pub struct Server {
     client: Client,
 }
 
-/// One connection. Clones share it.
+/// A connection. Its clones share it.
 #[derive(Clone)]
 pub struct Connection {
-    commands: MultiplexedConnection,
-    place: Arc<str>,
-    /// Whether it is of no use any more, as it has failed once or was closed.
-    is_gone: Arc<AtomicBool>,
+    client: MultiplexedConnection,
+    server: Arc<str>,
+    /// `true` if the connection was closed, or a command has failed on it. It is not used again then.
+    is_broken: Arc<AtomicBool>,
 }
 
-/// A connection for everybody, which is made when it is needed and made anew when it has failed.
+/// A connection that all callers share. It is made when it is needed, and made again after it has failed.
 #[derive(Default)]
-pub struct Shared {
-    // Held while connecting, so that many senders make one connection; each of them waits no longer than its deadline.
+pub struct SharedConnection {
+    // Held while connecting, so that concurrent callers make one connection. Each of them waits no longer than its deadline.
     connection: Mutex<Option<Connection>>,
 }
 
 // === impl BadRedisUrl ===
 
 impl BadRedisUrl {
-    /// Says what the client said, without the details, which may quote the URL.
+    /// Keeps the client's reason but not its details, which may quote the URL.
     fn new(error: RedisError) -> Self {
         let reason = error.to_string();
         Self(reason.split(" - ").next().unwrap_or_default().to_owned())
@@ -59,37 +59,37 @@ impl BadRedisUrl {
 // === impl Server ===
 
 impl Server {
-    /// The server that the URL names.
+    /// Returns the server that the URL names. Does not connect.
     pub fn new(url: &str) -> Result<Self, BadRedisUrl> {
         let info = url.into_connection_info().map_err(BadRedisUrl::new)?;
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            // The client panics where a process has not said which cryptography it wants. Another choice made before stays.
+            // The client panics if the process has not chosen a provider of cryptography. A choice that was made before stays.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
-        // Only in this version of the protocol does the client tell that a connection was closed before it is used again.
+        // Only with this version of the protocol does the client report that a connection was closed before it is used again.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(settings)).map_err(BadRedisUrl::new)?;
         Ok(Self { client })
     }
 
-    /// A new connection.
+    /// Makes a new connection.
     pub async fn connect(&self, deadline: Instant) -> Result<Connection, TransportError> {
-        let is_gone = Arc::new(AtomicBool::new(false));
-        let told = is_gone.clone();
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let is_disconnected = is_broken.clone();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| -> Result<(), redis::aio::SendError> {
                 if push.kind == PushKind::Disconnection {
-                    told.store(true, Ordering::Relaxed);
+                    is_disconnected.store(true, Ordering::Relaxed);
                 }
                 Ok(())
             });
-        let place: Arc<str> = self.to_string().into();
+        let server: Arc<str> = self.to_string().into();
         match timeout_at(deadline, self.client.get_multiplexed_async_connection_with_config(&config)).await {
-            Ok(Ok(commands)) => Ok(Connection { commands, place, is_gone }),
-            Ok(Err(error)) => Err(unavailable(&place, &error.to_string())),
-            Err(_) => Err(unavailable(&place, SILENT)),
+            Ok(Ok(client)) => Ok(Connection { client, server, is_broken }),
+            Ok(Err(error)) => Err(unavailable(&server, &error.to_string())),
+            Err(_) => Err(unavailable(&server, NO_ANSWER)),
         }
     }
 }
@@ -103,49 +103,49 @@ impl fmt::Display for Server {
 // === impl Connection ===
 
 impl Connection {
-    /// Asks, and takes the connection for gone if there is no answer or a refusal.
-    pub async fn ask<T: FromRedisValue>(
+    /// Executes commands. If they fail or are not answered, the connection counts as broken.
+    pub async fn execute<T: FromRedisValue>(
         &self,
-        question: &Pipeline,
+        commands: &Pipeline,
         deadline: Instant,
     ) -> Result<T, TransportError> {
-        let mut commands = self.commands.clone();
-        let reason = match timeout_at(deadline, question.query_async(&mut commands)).await {
-            Ok(Ok(answer)) => return Ok(answer),
+        let mut client = self.client.clone();
+        let reason = match timeout_at(deadline, commands.query_async(&mut client)).await {
+            Ok(Ok(result)) => return Ok(result),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => SILENT.to_owned(),
+            Err(_) => NO_ANSWER.to_owned(),
         };
-        // A refusal, too: a server that was made a replica refuses for ever, and a new connection may lead to the new master.
-        self.is_gone.store(true, Ordering::Relaxed);
-        Err(unavailable(&self.place, &reason))
+        // A refusal counts, too: a server that has become a replica keeps refusing, and a new connection may lead to the new master.
+        self.is_broken.store(true, Ordering::Relaxed);
+        Err(unavailable(&self.server, &reason))
     }
 
-    /// What failed here, for the operator.
+    /// Returns an error of this server, for the operator.
     pub fn unavailable(&self, reason: &str) -> TransportError {
-        unavailable(&self.place, reason)
+        unavailable(&self.server, reason)
     }
 }
 
-// === impl Shared ===
+// === impl SharedConnection ===
 
-impl Shared {
-    /// Asks on the connection that is there, or on a new one.
-    pub async fn ask<T: FromRedisValue>(
+impl SharedConnection {
+    /// Executes commands on the connection, which is made if there is none.
+    pub async fn execute<T: FromRedisValue>(
         &self,
         server: &Server,
-        question: &Pipeline,
+        commands: &Pipeline,
         deadline: Instant,
     ) -> Result<T, TransportError> {
         let connection = timeout_at(deadline, self.get(server, deadline))
             .await
-            .unwrap_or_else(|_| Err(unavailable(&server.to_string(), SILENT)))?;
-        connection.ask(question, deadline).await
+            .unwrap_or_else(|_| Err(unavailable(&server.to_string(), NO_ANSWER)))?;
+        connection.execute(commands, deadline).await
     }
 
     async fn get(&self, server: &Server, deadline: Instant) -> Result<Connection, TransportError> {
         let mut connection = self.connection.lock().await;
         match &*connection {
-            Some(open) if !open.is_gone.load(Ordering::Relaxed) => Ok(open.clone()),
+            Some(open) if !open.is_broken.load(Ordering::Relaxed) => Ok(open.clone()),
             Some(_) | None => {
                 *connection = None;
                 let opened = server.connect(deadline).await?;
@@ -155,8 +155,8 @@ impl Shared {
     }
 }
 
-const SILENT: &str = "it does not answer";
+const NO_ANSWER: &str = "it does not answer";
 
-fn unavailable(place: &str, reason: &str) -> TransportError {
-    TransportError::Unavailable(format!("{place}: {reason}"))
+fn unavailable(server: &str, reason: &str) -> TransportError {
+    TransportError::Unavailable(format!("{server}: {reason}"))
 }

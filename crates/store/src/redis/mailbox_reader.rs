@@ -1,13 +1,13 @@
-//! The owner's end of a mailbox: how messages are taken out, and how it is noticed that some are missing.
+//! The owner's end of a mailbox: it takes messages out, and notices if some are missing.
 //!
-//! Each opening draws a number, the *opening*, and makes the stream begin at the id `<opening>-0`. As the first half of a stream's ids is a
-//! time for Redis, and this one lies far in the future, Redis numbers all messages `<opening>-1`, `<opening>-2` … without gaps. What is read is
-//! always the whole mailbox from its beginning, from which messages are removed once they are taken. So
+//! A mailbox that is opened draws a number, its *generation*, and its stream begins at the id `<generation>-0`. Redis takes the first half
+//! of an id for a time. As this one lies far in the future, Redis numbers all messages `<generation>-1`, `<generation>-2` … without gaps.
+//! A read always begins at the start of the stream, and messages are removed once they have been taken. So
 //!
-//! - messages that fell out of a full mailbox leave a gap;
-//! - a mailbox that was made anew, by anybody, or put back to an older state, has other numbers;
-//! - a mailbox that is gone cannot have its expiry renewed, which each reading does;
-//! - a Redis that lost data by ending has ended the connection, which is never made again within an opening.
+//! - messages that a full mailbox has dropped leave a gap;
+//! - a mailbox that anyone has created again, or that was restored to an older state, has other numbers;
+//! - the expiry of a mailbox that is gone cannot be renewed, which each read does;
+//! - a Redis that was restarted, and may have lost data, has broken the connection, which is never made again for the same generation.
 
 use std::{pin::Pin, time::Duration};
 
@@ -16,119 +16,124 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    PATIENCE,
+    TIMEOUT,
     connection::{Connection, Server},
 };
 
 /// The field of a stream's entry that holds the message.
 pub const FIELD: &str = "l";
 
-/// How many messages are taken out at a time.
+/// The maximum number of messages that one read returns.
 const BATCH: usize = 64;
-/// How long Redis holds a question back until a message comes. A mailbox that is gone is noticed after this time.
-const WAIT: Duration = Duration::from_secs(2);
-/// What Redis may take for an answer beyond that.
-const SLACK: Duration = Duration::from_secs(3);
+/// The time for which Redis holds a read of an empty mailbox. A mailbox that is gone is noticed when it is over.
+const BLOCK: Duration = Duration::from_secs(2);
+/// The time that Redis may take for an answer beyond that.
+const GRACE: Duration = Duration::from_secs(3);
 
-/// An open mailbox, as its owner holds it.
+/// The reader of an open mailbox.
 pub struct MailboxReader {
     connection: Connection,
     key: String,
-    opening: u64,
+    generation: u64,
     expiry: Duration,
-    /// The number of the last message that was taken out.
+    /// The number of the last message that was taken.
     taken: u64,
-    /// How many of the messages taken are still in the mailbox; they are the last ones.
-    left: u64,
-    /// A question that has been asked. It outlives a caller that gives up, so that no other waits behind it in Redis.
-    asked: Option<Question>,
+    /// The number of messages that were taken and are still in the mailbox. They are the last ones.
+    unremoved: u64,
+    /// A read that has been sent to Redis. It is kept if the caller stops waiting, because Redis would make a second one wait behind it.
+    pending: Option<PendingRead>,
 }
 
-type Question = Pin<Box<dyn Future<Output = Result<Answer, TransportError>> + Send>>;
-/// What is in the mailbox, and whether there is one.
-type Answer = (Option<Vec<(Vec<u8>, Vec<Entry>)>>, bool);
-/// An id, and the fields.
-type Entry = (String, Vec<(Vec<u8>, Vec<u8>)>);
+type PendingRead = Pin<Box<dyn Future<Output = Result<ReadResult, TransportError>> + Send>>;
+/// The streams that were read, by key, with their entries; and `true` if the mailbox exists.
+type ReadResult = (Option<Vec<(Vec<u8>, Vec<StreamEntry>)>>, bool);
+/// The id and the fields of an entry.
+type StreamEntry = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 // === impl MailboxReader ===
 
 impl MailboxReader {
-    /// Makes the mailbox anew, empty.
+    /// Creates the mailbox again, empty.
     pub async fn open(server: &Server, key: String, expiry: Duration) -> Result<Self, TransportError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let connection = server.connect(deadline).await?;
-        let opening = draw_opening();
-        let begin = format!("{opening}-0");
-        let mut question = redis::pipe();
-        question.atomic();
-        question.cmd("UNLINK").arg(&key).ignore();
-        // A stream stays when its last entry goes, and so does its count.
-        question.cmd("XADD").arg(&key).arg(&begin).arg(FIELD).arg("").ignore();
-        question.cmd("XDEL").arg(&key).arg(&begin).ignore();
-        question.cmd("PEXPIRE").arg(&key).arg(milliseconds(expiry)).ignore();
-        connection.ask::<()>(&question, deadline).await?;
-        Ok(Self { connection, key, opening, expiry, taken: 0, left: 0, asked: None })
+        let generation = draw_generation();
+        let first = format!("{generation}-0");
+        let mut commands = redis::pipe();
+        commands.atomic();
+        commands.cmd("UNLINK").arg(&key).ignore();
+        // A stream whose last entry is deleted remains, and so does its last id.
+        commands.cmd("XADD").arg(&key).arg(&first).arg(FIELD).arg("").ignore();
+        commands.cmd("XDEL").arg(&key).arg(&first).ignore();
+        commands.cmd("PEXPIRE").arg(&key).arg(milliseconds(expiry)).ignore();
+        connection.execute::<()>(&commands, deadline).await?;
+        Ok(Self { connection, key, generation, expiry, taken: 0, unremoved: 0, pending: None })
     }
 
-    /// Takes the next messages out. After an error, this opening has ended.
+    /// Takes the next messages out of the mailbox. After an error, the mailbox has to be opened again.
     pub async fn next(&mut self) -> Result<Vec<Vec<u8>>, TransportError> {
         loop {
-            let question = self.asked.take().unwrap_or_else(|| self.ask());
-            let answer = self.asked.insert(question).await;
-            self.asked = None;
-            let (found, is_there) = answer?;
-            if !is_there {
-                return Err(self.lost("the mailbox is gone, as Redis was emptied or nobody read it in time"));
+            let read = self.pending.take().unwrap_or_else(|| self.read());
+            let result = self.pending.insert(read).await;
+            self.pending = None;
+            let (streams, exists) = result?;
+            if !exists {
+                return Err(self.lost(
+                    "the mailbox is gone, because Redis was emptied or the mailbox was not read in time",
+                ));
             }
-            // The question has removed what was still in the mailbox.
-            self.left = 0;
-            let messages = self.take(found.into_iter().flatten().flat_map(|(_, entries)| entries))?;
+            // The read has removed what was still in the mailbox.
+            self.unremoved = 0;
+            let entries = streams.into_iter().flatten().flat_map(|(_, entries)| entries);
+            let messages = self.take(entries)?;
             if !messages.is_empty() {
                 return Ok(messages);
             }
         }
     }
 
-    fn ask(&self) -> Question {
-        // So that a mailbox whose owner waits for messages does not expire meanwhile.
-        let wait = WAIT.min(self.expiry / 3);
-        let mut question = redis::pipe();
-        if self.left > 0 {
-            // By their ids, so that the messages of another opening stay and are seen.
-            let ids = (self.taken - self.left + 1..=self.taken).map(|number| self.id(number));
-            question.cmd("XDEL").arg(&self.key).arg(ids.collect::<Vec<_>>()).ignore();
+    /// Removes the messages that were taken, waits for the next ones, and renews the expiry.
+    fn read(&self) -> PendingRead {
+        // The mailbox must not expire while its owner waits for messages.
+        let block = BLOCK.min(self.expiry / 3);
+        let mut commands = redis::pipe();
+        if self.unremoved > 0 {
+            // They are removed by their ids, so that the messages of another generation remain and are noticed.
+            let ids = (self.taken - self.unremoved + 1..=self.taken).map(|number| self.id(number));
+            commands.cmd("XDEL").arg(&self.key).arg(ids.collect::<Vec<_>>()).ignore();
         }
-        let read = question.cmd("XREAD").arg("COUNT").arg(BATCH).arg("BLOCK").arg(milliseconds(wait));
+        let read = commands.cmd("XREAD").arg("COUNT").arg(BATCH).arg("BLOCK").arg(milliseconds(block));
         read.arg("STREAMS").arg(&self.key).arg("0-0");
-        question.cmd("PEXPIRE").arg(&self.key).arg(milliseconds(self.expiry));
+        commands.cmd("PEXPIRE").arg(&self.key).arg(milliseconds(self.expiry));
         let connection = self.connection.clone();
-        Box::pin(async move { connection.ask(&question, Instant::now() + wait + SLACK).await })
+        Box::pin(async move { connection.execute(&commands, Instant::now() + block + GRACE).await })
     }
 
-    fn take(&mut self, entries: impl Iterator<Item = Entry>) -> Result<Vec<Vec<u8>>, TransportError> {
+    fn take(&mut self, entries: impl Iterator<Item = StreamEntry>) -> Result<Vec<Vec<u8>>, TransportError> {
         let mut messages = Vec::new();
         for (id, fields) in entries {
             if id != self.id(self.taken + 1) {
-                return Err(self.missing(&id));
+                return Err(self.unexpected(&id));
             }
             self.taken += 1;
-            self.left += 1;
+            self.unremoved += 1;
             messages.extend(fields.into_iter().map(|(_, message)| message));
         }
         Ok(messages)
     }
 
     fn id(&self, number: u64) -> String {
-        format!("{}-{number}", self.opening)
+        format!("{}-{number}", self.generation)
     }
 
-    fn missing(&self, id: &str) -> TransportError {
-        if id.split_once('-').is_some_and(|(opening, _)| opening == self.opening.to_string()) {
+    /// Returns the error for an entry that does not have the next id.
+    fn unexpected(&self, id: &str) -> TransportError {
+        if id.split_once('-').is_some_and(|(generation, _)| generation == self.generation.to_string()) {
             return self.lost(
-                "messages are missing, as the mailbox was full or Redis was put back to an older state",
+                "messages are missing, because the mailbox was full or Redis was restored to an older state",
             );
         }
-        self.lost("somebody else has opened the mailbox")
+        self.lost("another process has opened the mailbox")
     }
 
     fn lost(&self, reason: &str) -> TransportError {
@@ -136,13 +141,13 @@ impl MailboxReader {
     }
 }
 
-/// A number that no other opening has, and that Redis takes for a time of the far future: beyond 2^62 milliseconds.
-fn draw_opening() -> u64 {
+/// Draws a number that no other generation has, and that Redis takes for a time in the far future: beyond 2^62 milliseconds.
+fn draw_generation() -> u64 {
     const FAR: u64 = 1 << 62;
     FAR | (Uuid::new_v4().as_u64_pair().0 >> 2)
 }
 
 fn milliseconds(duration: Duration) -> u64 {
-    // Zero would mean for ever.
+    // Redis takes zero for no limit.
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -1,14 +1,14 @@
-//! Seals on messages: what Redis, and whoever can write to it or read it, cannot do.
+//! Seals on messages, against Redis and everyone who can read it or write to it.
 //!
-//! A message is encrypted and authenticated (AES-256-GCM) with a key that is derived from the deployment's [`ClusterKey`] for the process that
-//! sends it. That process numbers its messages, and the number is the nonce. The key of the mailbox is authenticated with the message, as are
-//! number and time. So a message
+//! A message is encrypted and authenticated (AES-256-GCM) with a key that is derived from the [`ClusterKey`] of the deployment for the
+//! process that sends it. That process numbers its messages, and the number is the nonce. The number, the time and the Redis key of the
+//! mailbox are authenticated with the message. Therefore
 //!
-//! - that nobody with the cluster's key has sealed does not open, nor does one that was changed or put into another mailbox;
-//! - opens once: its receiver remembers of each sender which numbers it has opened, for as long as it lives;
-//! - does not open when it is older than [`OLDEST`], however it was held back. That is as lost as any message may be.
+//! - a message opens only if it was sealed with the cluster key, and was neither changed nor put into another mailbox;
+//! - a message opens once, because its receiver remembers the numbers that it has opened of each sender, for as long as it lives;
+//! - a message that is older than [`MAX_AGE`] does not open. It counts as lost, like any message that does not arrive.
 //!
-//! A mailbox belongs to one start of a process and is never opened by another, so nothing has to be remembered beyond that.
+//! A mailbox belongs to one start of a process and is never opened by another process, so nothing has to be remembered for longer.
 
 use std::{
     collections::HashMap,
@@ -32,83 +32,87 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-/// The age beyond which a message is not taken any more, and how far clocks of two machines may be apart.
-pub const OLDEST: Duration = Duration::from_secs(300);
+/// The age beyond which a message is dropped. The clocks of two machines may differ by as much.
+pub const MAX_AGE: Duration = Duration::from_secs(300);
 
-/// Bytes of a key.
+/// The number of bytes of a key.
 const KEY_BYTES: usize = 32;
-/// A key made by chance has about thirty different bytes. One that has fewer than this was made up.
-const DIFFERENT_BYTES: usize = 16;
-/// How far behind the newest message of its sender one may come.
+/// The least number of different bytes in a key. A random key has about thirty of them; one with fewer than this is not random.
+const MIN_DIFFERENT_BYTES: usize = 16;
+/// The number of messages, counted back from the newest one of a sender, that may arrive out of order.
 const WINDOW: u64 = 4096;
 
 const VERSION: u8 = 1;
 
-/// A process that sends messages: drawn at its start.
+/// The id of a process that sends messages, drawn at its start.
 type Session = [u8; 16];
 
-/// What all instances of a deployment have, and nobody else.
+/// The secret that all instances of a deployment share.
 #[derive(Clone)]
 pub struct ClusterKey {
     secret: Prk,
-    /// What tells keys apart and may be seen by everybody.
+    /// The name of the key, which is different for each key and not secret.
     name: String,
 }
 
-/// Why a text is no key. Does not quote it.
+/// The reason why a text is not a key. The error does not quote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadClusterKey {
-    /// Neither hexadecimal digits nor base64.
+    /// The text is neither hexadecimal digits nor base64.
     #[error("it is neither hexadecimal digits nor base64; make one with: openssl rand -hex 32")]
     NotEncoded,
-    /// Too few bytes.
+    /// The key has too few bytes.
     #[error("it has {0} bytes, and needs at least 32; make one with: openssl rand -hex 32")]
     TooShort(usize),
-    /// Bytes that nobody has drawn.
+    /// The bytes are not random.
     #[error("its bytes are not random; make one with: openssl rand -hex 32")]
     NotRandom,
 }
 
-/// Seals messages.
+/// Seals the messages that this process sends.
 pub struct Seal {
     session: Session,
     key: LessSafeKey,
+    /// The number of messages that were sealed.
     sealed: AtomicU64,
 }
 
-/// Opens messages, each once.
+/// Opens the messages that this process receives, each of them once.
 pub struct Opener {
     cluster: ClusterKey,
     senders: HashMap<(String, Session), Sender>,
 }
 
-/// One that has sealed a message which opened.
+/// A process whose messages open.
 struct Sender {
     key: Arc<LessSafeKey>,
-    opened: Opened,
+    opened: ReplayWindow,
 }
 
-/// Which numbers have been opened: all up to a window behind the newest count as opened.
-struct Opened {
+/// The numbers that were opened. Those that are more than [`WINDOW`] behind the newest one count as opened.
+struct ReplayWindow {
     newest: u64,
-    window: Box<[u64; (WINDOW / 64) as usize]>,
+    /// A bit for each number, at the number modulo [`WINDOW`].
+    bits: Box<[u64; (WINDOW / 64) as usize]>,
 }
 
-/// Why a message is dropped.
+/// The reason why a message is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Nobody with this key has sealed it for this mailbox, or it was changed.
-    #[error("no instance with this cluster key has sealed it for this one")]
+    /// It was not sealed with this key for this mailbox, or it was changed.
+    #[error("it was not sealed with this cluster key for this instance, or it was changed")]
     Forged,
-    /// It has been opened before, or may have been.
-    #[error("it has been opened before, or comes too late behind others")]
+    /// It was opened before, or may have been.
+    #[error("it was opened before, or too many later messages were opened before it")]
     Replayed,
-    /// It is older than [`OLDEST`], or comes from as far in the future.
-    #[error("its time is more than five minutes from the time here; are the clocks of all instances right?")]
+    /// It is older than [`MAX_AGE`], or its time is as far in the future.
+    #[error(
+        "its time differs by more than five minutes from the clock of this instance; check the clocks of all instances"
+    )]
     Untimely,
 }
 
-/// What is read of a sealed message before it is opened.
+/// The part of a sealed message that is not encrypted.
 struct Header {
     session: Session,
     number: u64,
@@ -121,7 +125,7 @@ impl ClusterKey {
     /// Reads a key of at least 32 random bytes, written as hexadecimal digits or as base64.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the reason if the text is not such a key.
     pub fn parse(text: &str) -> Result<Self, BadClusterKey> {
         let text = text.trim();
         let bytes = from_hex(text).or_else(|| from_base64(text)).ok_or(BadClusterKey::NotEncoded)?;
@@ -131,33 +135,34 @@ impl ClusterKey {
         let mut different = bytes.clone();
         different.sort_unstable();
         different.dedup();
-        if different.len() < DIFFERENT_BYTES {
+        if different.len() < MIN_DIFFERENT_BYTES {
             return Err(BadClusterKey::NotRandom);
         }
         let secret = Salt::new(HKDF_SHA256, b"fermata cluster key").extract(&bytes);
         let mut name = [0; 8];
-        // Only a length that HKDF cannot make is refused.
+        // HKDF refuses only lengths that it cannot produce, and this is not one of them.
         fill(&secret, &[b"name"], &mut name).map_err(|_| BadClusterKey::NotRandom)?;
         Ok(Self { secret, name: name.iter().map(|byte| format!("{byte:02x}")).collect() })
     }
 
-    /// Draws a new key, as [`ClusterKey::parse`] reads it.
+    /// Draws a new key, in a form that [`ClusterKey::parse`] reads.
     ///
     /// # Errors
-    /// Where the system has no random numbers.
+    /// Returns an error if the system has no random numbers.
     pub fn draw() -> Result<String, Unspecified> {
         let mut bytes = [0; KEY_BYTES];
         rand::fill(&mut bytes)?;
         Ok(base64::prelude::BASE64_STANDARD.encode(bytes))
     }
 
-    /// What tells keys apart and may be seen by everybody.
+    /// Returns the name of the key, which is different for each key and not secret.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     fn of_session(&self, session: &Session) -> Result<LessSafeKey, Unspecified> {
         let mut key = [0; KEY_BYTES];
+        // The label of the first version stays, because instances of two versions open each other's messages.
         fill(&self.secret, &[b"letters of", session], &mut key)?;
         Ok(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key)?))
     }
@@ -175,17 +180,17 @@ impl fmt::Debug for ClusterKey {
     }
 }
 
-/// As many bytes as are asked of HKDF.
-struct Bytes(usize);
+/// The number of bytes that HKDF returns.
+struct OutputLength(usize);
 
-impl KeyType for Bytes {
+impl KeyType for OutputLength {
     fn len(&self) -> usize {
         self.0
     }
 }
 
 fn fill(secret: &Prk, purpose: &[&[u8]], out: &mut [u8]) -> Result<(), Unspecified> {
-    secret.expand(purpose, Bytes(out.len()))?.fill(out)
+    secret.expand(purpose, OutputLength(out.len()))?.fill(out)
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
@@ -204,10 +209,10 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 // === impl Seal ===
 
 impl Seal {
-    /// For one process.
+    /// Draws the session of a process.
     ///
     /// # Errors
-    /// Where the system has no random numbers.
+    /// Returns an error if the system has no random numbers.
     pub fn new(cluster: &ClusterKey) -> Result<Self, Unspecified> {
         let mut session = Session::default();
         rand::fill(&mut session)?;
@@ -217,7 +222,7 @@ impl Seal {
     /// Seals a message for a mailbox.
     ///
     /// # Errors
-    /// Where the message is larger than the cipher takes, which is 64 GB.
+    /// Returns an error if the message is larger than 64 GB, which is the most that the cipher accepts.
     pub fn seal(&self, to: &str, mut message: Vec<u8>, now: SystemTime) -> Result<Vec<u8>, Unspecified> {
         let number = self.sealed.fetch_add(1, Ordering::Relaxed) + 1;
         let header = Header { session: self.session, number, sent_at: milliseconds(now) };
@@ -231,15 +236,15 @@ impl Seal {
 // === impl Opener ===
 
 impl Opener {
-    /// For messages to this process.
+    /// Returns an opener that has opened nothing yet.
     pub fn new(cluster: ClusterKey) -> Self {
         Self { cluster, senders: HashMap::new() }
     }
 
-    /// Opens what was found in a mailbox.
+    /// Opens a message that was found in the mailbox `at`.
     ///
     /// # Errors
-    /// Why it is as good as lost.
+    /// Returns the reason why the message has to be dropped.
     pub fn open(&mut self, at: &str, sealed: &[u8], now: SystemTime) -> Result<Vec<u8>, Refusal> {
         let (header, message) = Header::read(sealed).ok_or(Refusal::Forged)?;
         let sender = (at.to_owned(), header.session);
@@ -251,44 +256,45 @@ impl Opener {
         let opened = key.open_in_place(header.nonce(), header.bound_to(at), &mut message);
         let length = opened.map_err(|_| Refusal::Forged)?.len();
         message.truncate(length);
-        if u128::from(milliseconds(now).abs_diff(header.sent_at)) > OLDEST.as_millis() {
+        if u128::from(milliseconds(now).abs_diff(header.sent_at)) > MAX_AGE.as_millis() {
             return Err(Refusal::Untimely);
         }
-        // A sender is remembered only once a message of its has opened, or strangers could fill the memory.
-        let sender = self.senders.entry(sender).or_insert_with(|| Sender { key, opened: Opened::default() });
-        if sender.opened.take(header.number) { Ok(message) } else { Err(Refusal::Replayed) }
+        // A sender is remembered only after one of its messages has opened. Otherwise anyone who can write to Redis could fill the memory.
+        let sender =
+            self.senders.entry(sender).or_insert_with(|| Sender { key, opened: ReplayWindow::default() });
+        if sender.opened.insert(header.number) { Ok(message) } else { Err(Refusal::Replayed) }
     }
 }
 
-// === impl Opened ===
+// === impl ReplayWindow ===
 
-impl Default for Opened {
+impl Default for ReplayWindow {
     fn default() -> Self {
-        Self { newest: 0, window: Box::new([0; _]) }
+        Self { newest: 0, bits: Box::new([0; _]) }
     }
 }
 
-impl Opened {
-    /// Notes a number; `false` where it has been noted before, or may have been.
-    fn take(&mut self, number: u64) -> bool {
+impl ReplayWindow {
+    /// Marks a number as opened. Returns `false` if it was opened before, or may have been.
+    fn insert(&mut self, number: u64) -> bool {
         if number.saturating_add(WINDOW) <= self.newest {
             return false;
         }
         if number > self.newest {
             let first = (self.newest + 1).max(number.saturating_sub(WINDOW - 1));
-            for place in first..=number {
-                let (word, bit) = Self::place(place);
-                self.window[word] &= !bit;
+            for skipped in first..=number {
+                let (word, bit) = Self::position(skipped);
+                self.bits[word] &= !bit;
             }
             self.newest = number;
         }
-        let (word, bit) = Self::place(number);
-        let is_new = self.window[word] & bit == 0;
-        self.window[word] |= bit;
+        let (word, bit) = Self::position(number);
+        let is_new = self.bits[word] & bit == 0;
+        self.bits[word] |= bit;
         is_new
     }
 
-    fn place(number: u64) -> (usize, u64) {
+    fn position(number: u64) -> (usize, u64) {
         ((number % WINDOW / 64) as usize, 1 << (number % 64))
     }
 }
@@ -317,14 +323,14 @@ impl Header {
         bytes
     }
 
-    /// A session has a key of its own and seals no two messages with one number, so no nonce is used twice.
+    /// Each session has its own key and never seals two messages with the same number, so no nonce is used twice.
     fn nonce(&self) -> Nonce {
         let mut nonce = [0; NONCE_LEN];
         nonce[NONCE_LEN - 8..].copy_from_slice(&self.number.to_be_bytes());
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// What is authenticated with the message.
+    /// Returns the data that is authenticated with the message.
     fn bound_to(&self, at: &str) -> Aad<Vec<u8>> {
         Aad::from([&self.to_bytes(), at.as_bytes()].concat())
     }
@@ -341,7 +347,7 @@ mod tests {
 
     const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const MAILBOX: &str = "test:box:a";
-    /// Version, session, number, time.
+    /// The length of version, session, number and time.
     const HEADER: usize = 1 + 16 + 8 + 8;
 
     fn key() -> ClusterKey {
@@ -357,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_opens_once_and_says_what_was_sealed() {
+    fn a_message_opens_once_and_has_the_content_that_was_sealed() {
         let (seal, mut opener) = (Seal::new(&key()).unwrap(), Opener::new(key()));
         for text in ["one", "", "three"] {
             let message = sealed(&seal, text);
@@ -365,6 +371,17 @@ mod tests {
             assert_eq!(opener.open(MAILBOX, &message, now()).unwrap(), text.as_bytes());
             assert_eq!(opener.open(MAILBOX, &message, now()), Err(Refusal::Replayed));
         }
+    }
+
+    /// Instances of two versions talk to each other, so the form of a sealed message must not change.
+    #[test]
+    fn a_message_that_the_first_version_sealed_opens() {
+        let sealed = concat!(
+            "01a0a1a2a3a4a5a6a7a8a9aaabacadaeaf0000000000000007000000003b9aca00",
+            "946dc8b4c3360e579a344efa201455c15920f77269",
+        );
+        let sealed = from_hex(sealed).unwrap();
+        assert_eq!(Opener::new(key()).open(MAILBOX, &sealed, now()).unwrap(), b"hello");
     }
 
     #[test]
@@ -378,17 +395,17 @@ mod tests {
         let other = ClusterKey::parse(&ClusterKey::draw().unwrap()).unwrap();
         let (seal, mut opener) = (Seal::new(&other).unwrap(), Opener::new(key()));
         assert_eq!(opener.open(MAILBOX, &sealed(&seal, "one"), now()), Err(Refusal::Forged));
-        assert!(opener.senders.is_empty(), "strangers are not remembered");
+        assert!(opener.senders.is_empty(), "the unknown sender is remembered");
     }
 
     #[test]
-    fn no_bit_of_a_message_can_be_changed_and_no_end_cut_off() {
+    fn a_message_that_was_changed_or_cut_off_does_not_open() {
         let (seal, mut opener) = (Seal::new(&key()).unwrap(), Opener::new(key()));
         let message = sealed(&seal, "approved: false");
-        for place in 0..message.len() * 8 {
+        for bit in 0..message.len() * 8 {
             let mut changed = message.clone();
-            changed[place / 8] ^= 1 << (place % 8);
-            assert_eq!(opener.open(MAILBOX, &changed, now()), Err(Refusal::Forged), "bit {place}");
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(opener.open(MAILBOX, &changed, now()), Err(Refusal::Forged), "bit {bit}");
         }
         for length in 0..message.len() {
             assert_eq!(
@@ -419,15 +436,15 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_held_back_for_long_does_not_open() {
+    fn a_message_that_is_too_old_does_not_open() {
         let (seal, mut opener) = (Seal::new(&key()).unwrap(), Opener::new(key()));
-        let late = now() + OLDEST + Duration::from_secs(1);
+        let late = now() + MAX_AGE + Duration::from_secs(1);
         assert_eq!(opener.open(MAILBOX, &sealed(&seal, "late"), late), Err(Refusal::Untimely));
         assert_eq!(
             opener.open(MAILBOX, &seal.seal(MAILBOX, vec![1], late).unwrap(), now()),
             Err(Refusal::Untimely)
         );
-        assert!(opener.open(MAILBOX, &sealed(&seal, "in time"), now() + OLDEST).is_ok());
+        assert!(opener.open(MAILBOX, &sealed(&seal, "in time"), now() + MAX_AGE).is_ok());
     }
 
     #[test]
@@ -450,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn a_text_that_is_not_a_key_is_refused() {
         for (text, reason) in [
             ("", BadClusterKey::TooShort(0)),
             ("correct horse battery staple", BadClusterKey::NotEncoded),

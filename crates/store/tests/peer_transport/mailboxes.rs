@@ -1,4 +1,4 @@
-//! What a mailbox in Redis holds, how long it stays, and how its owner learns that messages are missing.
+//! Mailboxes in Redis: their content, their lifetime, and how their owner learns that messages are missing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,28 +39,28 @@ async fn deployments_with_a_prefix_each_share_a_redis() {
 }
 
 #[tokio::test]
-async fn messages_that_were_taken_leave_the_mailbox() {
+async fn messages_that_were_received_are_removed_from_the_mailbox() {
     let Some(server) = Server::start(&[]) else { return };
     let (transport, a) = (server.transport(), instance("a"));
     transport.open(&a).await.unwrap();
     transport.send(&a, vec![message("one"), message("two")]).await.unwrap();
     collect(&transport, &a, 2).await;
-    // They go with the next question.
-    let (taken, ()) = tokio::join!(transport.receive(&a), async {
-        server.until_someone_waits().await;
+    // They are removed with the next read.
+    let (received, ()) = tokio::join!(transport.receive(&a), async {
+        server.until_a_client_waits().await;
         assert_eq!(server.ask::<u64>(&["XLEN", &mailbox_key("a")]).await, 0);
         transport.send(&a, vec![message("three")]).await.unwrap();
     });
-    assert_eq!(taken.unwrap(), [message("three")]);
+    assert_eq!(received.unwrap(), [message("three")]);
 }
 
 #[tokio::test]
-async fn the_mailbox_of_a_dead_instance_vanishes() {
+async fn the_mailbox_of_a_dead_instance_expires() {
     let Some(server) = Server::start(&[]) else { return };
     let limits = MailboxLimits { expiry: Duration::from_millis(200), ..MailboxLimits::default() };
     let (transport, a) = (server.transport().with_limits(limits), instance("a"));
     transport.open(&a).await.unwrap();
-    // However many messages it gets.
+    // Messages that are sent to it do not keep it.
     while transport.send(&a, vec![message("in vain")]).await != Err(TransportError::NoMailbox) {}
     assert_eq!(server.ask::<u64>(&["DBSIZE"]).await, 0);
     assert!(matches!(transport.receive(&a).await, Err(TransportError::Unavailable(_))));
@@ -73,14 +73,14 @@ async fn a_mailbox_stays_while_its_owner_waits() {
     let limits = MailboxLimits { expiry: Duration::from_secs(3), ..MailboxLimits::default() };
     let (transport, a) = (server.transport().with_limits(limits), instance("a"));
     transport.open(&a).await.unwrap();
-    let (taken, ()) = tokio::join!(transport.receive(&a), async {
+    let (received, ()) = tokio::join!(transport.receive(&a), async {
         let mut connection = server.connection().await;
         let mut last = i64::MAX;
-        // Until what is left of its life has grown twice.
+        // The time until it expires has to grow twice.
         for _ in 0..2 {
             loop {
                 let left: i64 = query(&mut connection, &["PTTL", &mailbox_key("a")]).await;
-                assert!(left > 0, "the mailbox is gone");
+                assert!(left > 0, "the mailbox has expired");
                 if left > std::mem::replace(&mut last, left) {
                     break;
                 }
@@ -88,11 +88,11 @@ async fn a_mailbox_stays_while_its_owner_waits() {
         }
         transport.send(&a, vec![message("still here")]).await.unwrap();
     });
-    assert_eq!(taken.unwrap(), [message("still here")]);
+    assert_eq!(received.unwrap(), [message("still here")]);
 }
 
 #[tokio::test]
-async fn a_mailbox_that_was_too_full_says_so() {
+async fn a_mailbox_that_was_too_full_reports_the_loss() {
     let Some(server) = Server::start(&[]) else { return };
     let (transport, a) = (server.transport().with_limits(SMALL), instance("a"));
     transport.open(&a).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_mailbox_that_was_too_full_says_so() {
     let held: u64 = server.ask(&["XLEN", &mailbox_key("a")]).await;
     assert!((200..400).contains(&held), "{held} messages are held");
     let Err(TransportError::Unavailable(reason)) = transport.receive(&a).await else {
-        panic!("the loss is not noticed")
+        panic!("the loss was not noticed")
     };
     assert!(reason.contains("messages are missing"), "{reason}");
     assert_eq!(transport.receive(&a).await, Err(TransportError::NoMailbox));
@@ -110,7 +110,7 @@ async fn a_mailbox_that_was_too_full_says_so() {
 }
 
 #[tokio::test]
-async fn a_mailbox_that_overflows_after_some_were_taken_says_so() {
+async fn a_mailbox_that_overflows_after_some_messages_were_received_reports_the_loss() {
     let Some(server) = Server::start(&[]) else { return };
     let (transport, a) = (server.transport().with_limits(SMALL), instance("a"));
     transport.open(&a).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_mailbox_that_is_emptied_in_time_never_overflows() {
     let (transport, a) = (server.transport().with_limits(SMALL), instance("a"));
     transport.open(&a).await.unwrap();
     for _ in 0..50 {
-        transport.send(&a, vec![message("taken"); 199]).await.unwrap();
+        transport.send(&a, vec![message("received"); 199]).await.unwrap();
         assert_eq!(collect(&transport, &a, 199).await.len(), 199);
     }
 }
@@ -143,33 +143,35 @@ async fn one_missing_message_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_mailbox_that_somebody_else_opens_is_theirs() {
+async fn a_mailbox_that_another_process_opens_belongs_to_it() {
     let Some(server) = Server::start(&[]) else { return };
     let (first, second, a) = (server.transport(), server.transport(), instance("a"));
-    // Which of two openings has the greater number is left to chance.
+    // Either of the two generations may have the greater number.
     for _ in 0..10 {
         first.open(&a).await.unwrap();
-        first.send(&a, vec![message("taken")]).await.unwrap();
+        first.send(&a, vec![message("received")]).await.unwrap();
         collect(&first, &a, 1).await;
         second.open(&a).await.unwrap();
         second.send(&a, vec![message("theirs")]).await.unwrap();
-        let Err(TransportError::Unavailable(reason)) = first.receive(&a).await else { panic!("not noticed") };
-        assert!(reason.contains("somebody else"), "{reason}");
+        let Err(TransportError::Unavailable(reason)) = first.receive(&a).await else {
+            panic!("the loss was not noticed")
+        };
+        assert!(reason.contains("another process"), "{reason}");
         assert_eq!(second.receive(&a).await.unwrap(), [message("theirs")]);
     }
 }
 
 #[tokio::test]
-async fn who_waits_learns_that_redis_was_emptied() {
+async fn a_waiting_receiver_learns_that_redis_was_emptied() {
     let Some(server) = Server::start(&[]) else { return };
     let (transport, a) = (server.transport(), instance("a"));
     transport.open(&a).await.unwrap();
-    let (taken, ()) = tokio::join!(transport.receive(&a), async {
-        server.until_someone_waits().await;
+    let (received, ()) = tokio::join!(transport.receive(&a), async {
+        server.until_a_client_waits().await;
         server.ask::<()>(&["FLUSHALL"]).await;
         assert_eq!(transport.send(&a, vec![message("lost")]).await, Err(TransportError::NoMailbox));
     });
-    assert!(matches!(taken, Err(TransportError::Unavailable(_))), "{taken:?}");
+    assert!(matches!(received, Err(TransportError::Unavailable(_))), "{received:?}");
     assert_eq!(transport.receive(&a).await, Err(TransportError::NoMailbox));
     transport.open(&a).await.unwrap();
     transport.send(&a, vec![message("new")]).await.unwrap();

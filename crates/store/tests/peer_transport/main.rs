@@ -1,5 +1,5 @@
-//! What every transport does alike: one suite, run over the reference in memory and over a Redis of each test's own; and what only the
-//! transport in Redis can go through.
+//! One suite for all transports, which runs with the reference implementation in memory and with Redis, and tests for the transport in
+//! Redis alone. Each test starts its own Redis.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -37,17 +37,17 @@ macro_rules! on_every_transport {
 
 on_every_transport! {
     messages_come_in_the_order_in_which_they_were_sent
-    a_message_wakes_the_one_who_waits
+    a_message_wakes_a_waiting_receiver
     each_instance_gets_its_own_messages
     no_message_of_many_senders_is_lost_or_out_of_order
-    a_mailbox_that_nobody_has_opened_takes_and_gives_nothing
-    a_mailbox_that_is_opened_again_forgets_its_messages
-    who_waits_learns_that_the_mailbox_was_opened_again
-    a_closed_mailbox_takes_and_gives_nothing
-    who_waits_learns_that_the_mailbox_was_closed
+    a_mailbox_that_was_not_opened_neither_accepts_nor_returns_messages
+    a_mailbox_that_is_opened_again_is_empty
+    a_waiting_receiver_learns_that_the_mailbox_was_opened_again
+    a_closed_mailbox_neither_accepts_nor_returns_messages
+    a_waiting_receiver_learns_that_the_mailbox_was_closed
     big_messages_arrive_whole
     messages_may_hold_any_bytes
-    who_stops_waiting_and_waits_again_misses_nothing
+    a_receiver_that_stops_waiting_and_waits_again_misses_nothing
 }
 
 async fn messages_come_in_the_order_in_which_they_were_sent(transport: Arc<dyn PeerTransport>) {
@@ -60,13 +60,13 @@ async fn messages_come_in_the_order_in_which_they_were_sent(transport: Arc<dyn P
     assert_eq!(collect(&*transport, &a, 1_000).await, sent);
 }
 
-async fn a_message_wakes_the_one_who_waits(transport: Arc<dyn PeerTransport>) {
+async fn a_message_wakes_a_waiting_receiver(transport: Arc<dyn PeerTransport>) {
     let a = instance("a");
     transport.open(&a).await.unwrap();
     for text in ["one", "two", "three"] {
-        let (taken, sent) = tokio::join!(transport.receive(&a), transport.send(&a, vec![message(text)]));
+        let (received, sent) = tokio::join!(transport.receive(&a), transport.send(&a, vec![message(text)]));
         sent.unwrap();
-        assert_eq!(taken.unwrap(), [message(text)]);
+        assert_eq!(received.unwrap(), [message(text)]);
     }
 }
 
@@ -86,7 +86,9 @@ async fn no_message_of_many_senders_is_lost_or_out_of_order(transport: Arc<dyn P
     send_from_many(vec![transport.clone()], &a, &*transport).await;
 }
 
-async fn a_mailbox_that_nobody_has_opened_takes_and_gives_nothing(transport: Arc<dyn PeerTransport>) {
+async fn a_mailbox_that_was_not_opened_neither_accepts_nor_returns_messages(
+    transport: Arc<dyn PeerTransport>,
+) {
     let a = instance("a");
     assert_eq!(transport.send(&a, vec![message("lost")]).await, Err(TransportError::NoMailbox));
     assert_eq!(
@@ -99,10 +101,10 @@ async fn a_mailbox_that_nobody_has_opened_takes_and_gives_nothing(transport: Arc
     assert_eq!(transport.receive(&a).await.unwrap(), [message("kept")]);
 }
 
-async fn a_mailbox_that_is_opened_again_forgets_its_messages(transport: Arc<dyn PeerTransport>) {
+async fn a_mailbox_that_is_opened_again_is_empty(transport: Arc<dyn PeerTransport>) {
     let a = instance("a");
     transport.open(&a).await.unwrap();
-    transport.send(&a, vec![message("taken"), message("taken too")]).await.unwrap();
+    transport.send(&a, vec![message("received"), message("received too")]).await.unwrap();
     collect(&*transport, &a, 2).await;
     transport.send(&a, vec![message("old")]).await.unwrap();
     transport.open(&a).await.unwrap();
@@ -110,21 +112,21 @@ async fn a_mailbox_that_is_opened_again_forgets_its_messages(transport: Arc<dyn 
     assert_eq!(transport.receive(&a).await.unwrap(), [message("new")]);
 }
 
-async fn who_waits_learns_that_the_mailbox_was_opened_again(transport: Arc<dyn PeerTransport>) {
+async fn a_waiting_receiver_learns_that_the_mailbox_was_opened_again(transport: Arc<dyn PeerTransport>) {
     let a = instance("a");
     transport.open(&a).await.unwrap();
     let opened_again = async {
         tokio::task::yield_now().await;
         transport.open(&a).await
     };
-    let (taken, opened) = tokio::join!(biased; transport.receive(&a), opened_again);
+    let (received, opened) = tokio::join!(biased; transport.receive(&a), opened_again);
     opened.unwrap();
-    assert_eq!(taken, Err(TransportError::NoMailbox));
+    assert_eq!(received, Err(TransportError::NoMailbox));
     transport.send(&a, vec![message("new")]).await.unwrap();
     assert_eq!(transport.receive(&a).await.unwrap(), [message("new")]);
 }
 
-async fn a_closed_mailbox_takes_and_gives_nothing(transport: Arc<dyn PeerTransport>) {
+async fn a_closed_mailbox_neither_accepts_nor_returns_messages(transport: Arc<dyn PeerTransport>) {
     let a = instance("a");
     transport.open(&a).await.unwrap();
     transport.send(&a, vec![message("lost")]).await.unwrap();
@@ -134,11 +136,11 @@ async fn a_closed_mailbox_takes_and_gives_nothing(transport: Arc<dyn PeerTranspo
     transport.close(&a).await;
 }
 
-async fn who_waits_learns_that_the_mailbox_was_closed(transport: Arc<dyn PeerTransport>) {
+async fn a_waiting_receiver_learns_that_the_mailbox_was_closed(transport: Arc<dyn PeerTransport>) {
     let a = instance("a");
     transport.open(&a).await.unwrap();
-    let (taken, ()) = tokio::join!(biased; transport.receive(&a), transport.close(&a));
-    assert_eq!(taken, Err(TransportError::NoMailbox));
+    let (received, ()) = tokio::join!(biased; transport.receive(&a), transport.close(&a));
+    assert_eq!(received, Err(TransportError::NoMailbox));
 }
 
 async fn big_messages_arrive_whole(transport: Arc<dyn PeerTransport>) {
@@ -158,39 +160,39 @@ async fn messages_may_hold_any_bytes(transport: Arc<dyn PeerTransport>) {
     assert_eq!(collect(&*transport, &a, sent.len()).await, sent);
 }
 
-async fn who_stops_waiting_and_waits_again_misses_nothing(transport: Arc<dyn PeerTransport>) {
+async fn a_receiver_that_stops_waiting_and_waits_again_misses_nothing(transport: Arc<dyn PeerTransport>) {
     let a = instance("a");
     transport.open(&a).await.unwrap();
-    let mut taken = Vec::new();
+    let mut received = Vec::new();
     for number in 0..100 {
         transport.send(&a, vec![message(&number.to_string())]).await.unwrap();
         for _ in 0..3 {
             tokio::select! {
                 biased;
-                messages = transport.receive(&a) => taken.extend(messages.unwrap()),
+                messages = transport.receive(&a) => received.extend(messages.unwrap()),
                 () = tokio::task::yield_now() => {}
             }
         }
     }
-    let missing = 100 - taken.len();
-    taken.extend(collect(&*transport, &a, missing).await);
-    assert_eq!(taken, (0..100).map(|number| message(&number.to_string())).collect::<Vec<_>>());
+    let missing = 100 - received.len();
+    received.extend(collect(&*transport, &a, missing).await);
+    assert_eq!(received, (0..100).map(|number| message(&number.to_string())).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn a_mailbox_in_memory_that_nobody_empties_is_lost_as_a_whole() {
+async fn a_mailbox_in_memory_that_is_too_full_is_removed() {
     let (transport, a) = (MemoryTransport::new(), instance("a"));
     transport.open(&a).await.unwrap();
     let mut messages = 0;
-    let refusal = loop {
+    let error = loop {
         match transport.send(&a, vec![message("one more")]).await {
             Ok(()) => messages += 1,
-            Err(refusal) => break refusal,
+            Err(error) => break error,
         }
-        assert!(messages < 1_000_000, "it takes any number of messages");
+        assert!(messages < 1_000_000, "the mailbox accepts any number of messages");
     };
-    assert_eq!(refusal, TransportError::NoMailbox);
-    // So its owner learns that messages are missing.
+    assert_eq!(error, TransportError::NoMailbox);
+    // Its owner learns from this that messages are missing.
     assert_eq!(transport.receive(&a).await, Err(TransportError::NoMailbox));
     transport.open(&a).await.unwrap();
     transport.send(&a, vec![message("kept")]).await.unwrap();
@@ -198,7 +200,7 @@ async fn a_mailbox_in_memory_that_nobody_empties_is_lost_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_transport_in_memory_that_is_down_carries_nothing_and_forgets_its_mailboxes() {
+async fn a_transport_in_memory_that_is_down_delivers_nothing_and_loses_its_mailboxes() {
     let (transport, a) = (MemoryTransport::new(), instance("a"));
     transport.open(&a).await.unwrap();
     transport.set_down(true);

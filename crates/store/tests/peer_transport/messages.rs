@@ -1,4 +1,4 @@
-//! Messages to send, and taking them out. Knows no transport.
+//! Helpers that make, send and receive messages, with any transport.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ pub fn message(text: &str) -> Vec<u8> {
     text.as_bytes().to_owned()
 }
 
-/// Receives until there are so many messages.
+/// Receives until there are this many messages.
 pub async fn collect(transport: &dyn PeerTransport, owner: &InstanceId, count: usize) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while messages.len() < count {
-        let taken = transport.receive(owner).await.unwrap();
-        assert!(!taken.is_empty(), "receiving gave no message");
-        messages.extend(taken);
+        let received = transport.receive(owner).await.unwrap();
+        assert!(!received.is_empty(), "`receive` returned no message");
+        messages.extend(received);
     }
     messages
 }
 
-/// Sends 10,000 messages from fifty senders, in calls of one to nine, and checks that all come, each sender's in order.
+/// Sends 10,000 messages from fifty senders, one to nine in a call, and checks that all of them arrive, and those of each sender in order.
 pub async fn send_from_many(
     through: Vec<Arc<dyn PeerTransport>>,
     to: &InstanceId,
@@ -44,8 +44,8 @@ pub async fn send_from_many(
         });
     }
     let mut next = [0; SENDERS];
-    for taken in collect(owner, to, SENDERS * EACH).await {
-        let (sender, number): (usize, usize) = serde_json::from_slice(&taken).unwrap();
+    for received in collect(owner, to, SENDERS * EACH).await {
+        let (sender, number): (usize, usize) = serde_json::from_slice(&received).unwrap();
         assert_eq!(number, next[sender], "sender {sender}");
         next[sender] += 1;
     }

@@ -1,4 +1,4 @@
-//! A redis-server of the test's own, on a free port, with a folder that goes with it. Knows no mailbox and no message.
+//! A redis-server for one test, on a free port, with its own folder. Both are removed when it is dropped.
 
 use std::{
     io::{BufRead, BufReader},
@@ -12,13 +12,13 @@ use std::{
 use fermata_store::{ClusterKey, RedisTransport};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 
-/// What the tests' keys begin with.
+/// The prefix of the keys in the tests.
 pub const PREFIX: &str = "test";
 
-/// What keeps a server's data when it is killed.
+/// The settings with which a server keeps its data when it is killed.
 pub const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
-/// The key of the tests' instances.
+/// The cluster key of the instances in the tests.
 pub fn key() -> ClusterKey {
     ClusterKey::parse("S1GA2b94PjbTYTdTTtDAkfRTBZbnMjrDxEIFSoRoAZU=").unwrap()
 }
@@ -27,7 +27,7 @@ pub fn connect(url: &str, prefix: &str) -> RedisTransport {
     RedisTransport::connect(url, prefix, &key()).unwrap()
 }
 
-/// Where the messages to an instance are.
+/// Returns the key of an instance's mailbox in Redis.
 pub fn mailbox_key(instance: &str) -> String {
     format!("{PREFIX}:box:{instance}:{}", key().name())
 }
@@ -40,7 +40,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one, unless none is installed and the tests may do without.
+    /// Starts a server. Returns `None` if Redis is not installed and the tests may be skipped.
     pub fn start(settings: &[&str]) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !is_installed() {
@@ -51,7 +51,7 @@ impl Server {
         std::fs::create_dir_all(&folder).unwrap();
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         let mut server = Self { port: 0, folder, settings, process: None };
-        // Somebody else may take a port before Redis does.
+        // Another process may take the port before Redis does.
         let is_up = (0..10).any(|_| {
             server.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             server.try_run()
@@ -60,7 +60,7 @@ impl Server {
         Some(server)
     }
 
-    /// Starts it again, where it was.
+    /// Starts the server again, on the same port.
     pub fn run(&mut self) {
         assert!(self.try_run(), "redis-server does not start again");
     }
@@ -77,13 +77,13 @@ impl Server {
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
         let is_up = lines.any(|line| line.contains("Ready to accept connections"));
-        // So that it never waits for somebody to read what it logs.
+        // The log is read, because the server would stop when the pipe is full.
         thread::spawn(move || lines.for_each(drop));
         self.process = Some(process);
         is_up
     }
 
-    /// Ends it without a word; what is not on the disk is lost.
+    /// Kills the server. Data that is not on the disk is lost.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -91,7 +91,7 @@ impl Server {
         }
     }
 
-    /// Stops it in mid-air: connections stay, nothing is answered.
+    /// Stops the process. Its connections stay open, and nothing is answered.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
@@ -117,13 +117,13 @@ impl Server {
         connect(&self.url(), PREFIX)
     }
 
-    /// Runs a command of Redis's.
+    /// Executes a Redis command.
     pub async fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
         query(&mut self.connection().await, command).await
     }
 
-    /// Until somebody waits for a message.
-    pub async fn until_someone_waits(&self) {
+    /// Waits until a client waits for a message.
+    pub async fn until_a_client_waits(&self) {
         let mut connection = self.connection().await;
         loop {
             let clients: String = query(&mut connection, &["INFO", "clients"]).await;
@@ -147,12 +147,12 @@ impl Drop for Server {
 }
 
 pub async fn query<T: FromRedisValue>(connection: &mut MultiplexedConnection, command: &[&str]) -> T {
-    let mut question = redis::cmd(command[0]);
-    question.arg(&command[1..]);
-    question.query_async(connection).await.unwrap()
+    let mut query = redis::cmd(command[0]);
+    query.arg(&command[1..]);
+    query.query_async(connection).await.unwrap()
 }
 
-#[expect(clippy::print_stderr, reason = "who reads the tests' output should know what was not tested")]
+#[expect(clippy::print_stderr, reason = "the output of the tests has to say what was not tested")]
 fn is_installed() -> bool {
     let answer = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
     let is_installed = answer.is_ok_and(|status| status.success());

@@ -1,4 +1,4 @@
-//! How Redis is named, and that what is secret in the name stays so.
+//! The URL of Redis, whose password is never shown.
 
 use fermata_engine::peer_transport::{PeerTransport, TransportError};
 use fermata_store::RedisTransport;
@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn a_url_that_is_none_of_redis_is_refused_without_being_quoted() {
+fn a_url_that_is_not_one_of_redis_is_refused_without_being_quoted() {
     let urls = [
         "",
         "localhost:6379",
@@ -31,7 +31,7 @@ fn a_url_that_is_none_of_redis_is_refused_without_being_quoted() {
 }
 
 #[test]
-fn what_is_shown_holds_no_secret() {
+fn texts_about_a_transport_contain_no_secret() {
     for scheme in ["redis", "rediss"] {
         let transport = connect(&format!("{scheme}://me:hunter2@redis.test:6380/3"), "shop");
         for text in [transport.to_string(), format!("{transport:?}")] {
@@ -42,11 +42,13 @@ fn what_is_shown_holds_no_secret() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_wrong_is_not_shown() {
+async fn a_wrong_password_is_not_shown() {
     let Some(server) = Server::start(&["--requirepass", "swordfish"]) else { return };
     let (port, a) = (server.port(), instance("a"));
     let transport = connect(&format!("redis://:hunter2@127.0.0.1:{port}"), "test");
-    let Err(TransportError::Unavailable(text)) = transport.open(&a).await else { panic!("it was let in") };
+    let Err(TransportError::Unavailable(text)) = transport.open(&a).await else {
+        panic!("the connection was accepted")
+    };
     assert!(text.contains(&port.to_string()) && !text.contains("hunter2"), "{text}");
     let transport = connect(&format!("redis://:swordfish@127.0.0.1:{port}"), "test");
     transport.open(&a).await.unwrap();
@@ -55,12 +57,12 @@ async fn a_password_that_is_wrong_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_redis_without_tls_is_not_spoken_to_where_tls_is_wanted() {
+async fn a_redis_without_tls_is_not_used_if_the_url_asks_for_tls() {
     let Some(server) = Server::start(&[]) else { return };
     let url = format!("rediss://:hunter2@127.0.0.1:{}", server.port());
     let transport = connect(&url, "test");
     let Err(TransportError::Unavailable(text)) = transport.open(&instance("a")).await else {
-        panic!("it was let in")
+        panic!("the connection was accepted")
     };
     assert!(!text.contains("hunter2"), "{text}");
 }
