@@ -5,13 +5,13 @@
 //! changes to these, wherever the tests run.
 
 mod json;
-mod letters;
 mod policies;
+mod sealed_messages;
 mod streams;
 
 pub use json::{messages, partial_json, request_bodies, schemas};
-pub use letters::letters;
 pub use policies::policies;
+pub use sealed_messages::sealed_messages;
 pub use streams::provider_streams;
 
 /// A target's name, and the function that it is.
@@ -25,5 +25,5 @@ pub const TARGETS: &[Target] = &[
     ("partial_json", partial_json),
     ("provider_streams", provider_streams),
     ("policies", policies),
-    ("letters", letters),
+    ("sealed_messages", sealed_messages),
 ];

@@ -1,4 +1,4 @@
-//! What stands in the box of an instance, to which whoever reaches Redis can write.
+//! The content of an instance's mailbox, to which everyone who reaches Redis can write.
 
 use std::{cell::RefCell, time::SystemTime};
 
@@ -7,10 +7,10 @@ use fermata_store::{
     seal::{Opener, Seal},
 };
 
-const BOX: &str = "box";
+const MAILBOX: &str = "mailbox";
 
-/// Bytes in a box, as they are and as a letter that was changed on its way.
-pub fn letters(data: &[u8]) {
+/// Reads bytes as a sealed message, and as the content of a message that was changed on its way.
+pub fn sealed_messages(data: &[u8]) {
     thread_local! {
         static KEY: RefCell<ClusterKey> = RefCell::new(
             ClusterKey::parse(&ClusterKey::draw().expect("random numbers")).expect("a key that was drawn"),
@@ -19,17 +19,20 @@ pub fn letters(data: &[u8]) {
     let now = SystemTime::now();
     KEY.with_borrow(|key| {
         let mut opener = Opener::new(key.clone());
-        assert!(opener.open(BOX, data, now).is_err(), "nobody has sealed this");
+        assert!(opener.open(MAILBOX, data, now).is_err(), "bytes that were not sealed have opened");
         let seal = Seal::new(key).expect("random numbers");
-        let sealed = seal.seal(BOX, data.to_vec(), now).expect("a short letter");
+        let sealed = seal.seal(MAILBOX, data.to_vec(), now).expect("a short message");
         let mut changed = sealed.clone();
         for (at, byte) in data.iter().enumerate().take(64) {
-            let place = (usize::from(*byte) + at * 7) % changed.len();
-            changed[place] ^= byte | 1;
+            let index = (usize::from(*byte) + at * 7) % changed.len();
+            changed[index] ^= byte | 1;
         }
-        assert!(changed == sealed || opener.open(BOX, &changed, now).is_err(), "this was changed");
-        assert!(opener.open("another", &sealed, now).is_err(), "this is for another box");
-        assert_eq!(opener.open(BOX, &sealed, now).ok().as_deref(), Some(data));
-        assert!(opener.open(BOX, &sealed, now).is_err(), "a letter opens once");
+        assert!(
+            changed == sealed || opener.open(MAILBOX, &changed, now).is_err(),
+            "a changed message has opened"
+        );
+        assert!(opener.open("another", &sealed, now).is_err(), "a message has opened in another mailbox");
+        assert_eq!(opener.open(MAILBOX, &sealed, now).ok().as_deref(), Some(data));
+        assert!(opener.open(MAILBOX, &sealed, now).is_err(), "a message has opened twice");
     });
 }
