@@ -63,7 +63,7 @@ impl<M> Mailboxes<M> {
             Err(TrySendError::Closed(message)) => {
                 let (sender, messages) = mpsc::channel(CAPACITY);
                 let _ = sender.try_send(message);
-                let pending = PendingCalls::new();
+                let pending = entry.pending.clone();
                 *entry = ActorEntry { sender, owner: None, pending: pending.clone() };
                 start(Mailbox { chat: chat.clone(), pending, messages, mailboxes: self.clone() });
                 Ok(())
