@@ -8,8 +8,6 @@ use fermata_tools::{ErrorPolicy, ErrorType};
 use futures::stream::BoxStream;
 use serde_json::{Map, Value};
 
-pub use crate::content::tool_content;
-
 /// A model that answers one step at a time.
 #[async_trait]
 pub trait Model: Send + Sync {

@@ -40,6 +40,7 @@ mod pairing;
 mod params;
 mod response;
 mod step;
+mod step_request;
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -53,7 +54,7 @@ pub use self::{
 };
 use self::{
     response::{ResponseContext, ToolResponse},
-    step::{InvalidCalls, ReceivedStep},
+    step_request::{InvalidCalls, ReceivedStep},
 };
 use crate::model::{ModelCall, ModelError, ModelMessage, Usage};
 pub use crate::step_collector::UrlSource;
@@ -260,7 +261,7 @@ impl Runner {
     /// Requests a step from the model and adds it to the conversation.
     async fn add_step(&mut self) -> Result<Step, RunnerError> {
         self.iterations = self.iterations.saturating_add(1);
-        let received = step::request_step(&self.params, self.hooks.as_ref(), self.iterations).await?;
+        let received = step_request::request_step(&self.params, self.hooks.as_ref(), self.iterations).await?;
         let ReceivedStep { step, invalid } = received;
         self.must_ask = false;
         self.invalid = invalid;

@@ -23,29 +23,6 @@ type Sources = BTreeMap<String, String>;
 /// A path as it is written, in segments.
 type Names = Vec<String>;
 
-/// Something that closes a circle and is allowed for the time being.
-struct Exception {
-    crate_name: &'static str,
-    file: &'static str,
-    from: &'static str,
-    reason: &'static str,
-}
-
-const EXCEPTIONS: &[Exception] = &[
-    Exception {
-        crate_name: "engine",
-        file: "model.rs",
-        from: "content.rs",
-        reason: "a result of a tool is measured as the content that a model gets of it",
-    },
-    Exception {
-        crate_name: "engine",
-        file: "runner/hooks.rs",
-        from: "runner/step.rs",
-        reason: "a hook gets the step that calls it",
-    },
-];
-
 /// The modules of a crate. The first one is its root.
 #[derive(Default)]
 struct Tree(Vec<Module>);
@@ -208,13 +185,9 @@ impl Tree {
         arrows
     }
 
-    /// Returns the circles that are left without the exceptions, each as the uses between its modules.
-    fn circles(&self, exceptions: &[&Exception]) -> Vec<BTreeSet<Use>> {
-        let mut arrows = self.arrows();
-        for exception in exceptions {
-            arrows.values_mut().for_each(|uses| uses.retain(|used| !exception.allows(used)));
-        }
-        arrows.retain(|_, uses| !uses.is_empty());
+    /// Returns the circles, each as the uses between its modules.
+    fn circles(&self) -> Vec<BTreeSet<Use>> {
+        let arrows = self.arrows();
         let reached: BTreeMap<usize, BTreeSet<usize>> =
             (0..self.0.len()).map(|module| (module, reached(&arrows, module))).collect();
         let mut circles = BTreeMap::<BTreeSet<usize>, BTreeSet<Use>>::new();
@@ -225,14 +198,6 @@ impl Tree {
             }
         }
         circles.into_values().map(without_repetitions).collect()
-    }
-}
-
-// === impl Exception ===
-
-impl Exception {
-    fn allows(&self, used: &Use) -> bool {
-        used.file == self.file && used.from == self.from
     }
 }
 
@@ -481,18 +446,8 @@ fn no_modules_form_a_circle() {
         let mut sources = Sources::new();
         sources_below(&entry.path().join("src"), "", &mut sources);
         assert!(sources.contains_key("lib.rs"), "{name} has no lib.rs");
-        let trees = trees(&sources);
-        let exceptions: Vec<&Exception> =
-            EXCEPTIONS.iter().filter(|exception| exception.crate_name == name).collect();
-        for tree in &trees {
-            faults.extend(tree.circles(&exceptions).iter().map(|uses| describe(&name, uses)));
-        }
-        let all: Vec<BTreeSet<Use>> = trees.iter().flat_map(|tree| tree.circles(&[])).collect();
-        for exception in exceptions {
-            if !all.iter().flatten().any(|used| exception.allows(used)) {
-                let Exception { file, from, reason, .. } = exception;
-                faults.push(format!("{name}: {file} no longer needs an exception for {from} ({reason})"));
-            }
+        for tree in trees(&sources) {
+            faults.extend(tree.circles().iter().map(|uses| describe(&name, uses)));
         }
     }
     assert!(faults.is_empty(), "modules that need each other:\n{}", faults.join("\n"));
@@ -501,7 +456,7 @@ fn no_modules_form_a_circle() {
 #[track_caller]
 fn check(files: &[(&str, &str)], expected: &[&str]) {
     let sources = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    let circles = trees(&sources).into_iter().flat_map(|tree| tree.circles(&[]));
+    let circles = trees(&sources).into_iter().flat_map(|tree| tree.circles());
     assert_eq!(circles.map(|uses| describe("made_up", &uses)).collect::<Vec<_>>(), expected);
 }
 

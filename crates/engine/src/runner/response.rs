@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Approval, Hooks, Params, step::InvalidCalls};
+use super::{Approval, Hooks, Params, step_request::InvalidCalls};
 use crate::{
     call_executor::CallExecutor,
     content::{tool_content, tool_result_text},
