@@ -185,7 +185,7 @@ for (const [name, options] of Object.entries(EXAMPLES)) {
     test('what the server refuses is said in words', async ({ page, view }) => {
       await page.goto(scriptedUrl);
       await view.say('x'.repeat(100_000));
-      await expect(page.getByRole('alert')).toHaveText(/^[^{}]*larger[^{}]*$/);
+      await expect(page.getByRole('alert')).toHaveText(/^[^{}]*too large[^{}]*$/);
     });
   });
 }
