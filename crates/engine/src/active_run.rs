@@ -302,7 +302,7 @@ impl ActiveRun {
         if let Some(error) = failure {
             effects.append(self.decide(Event::ModelFailed(error)));
         }
-        let has_ended = self.run.state.phase != Phase::Speaking
+        let has_ended = self.run.state.phase != Phase::Streaming
             || effects.after.next == Next::AskModel
             || self.run.is_checking();
         if has_ended {

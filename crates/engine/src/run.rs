@@ -15,7 +15,7 @@ mod ending;
 mod event;
 mod gate;
 mod reconcile;
-mod speaking;
+mod streaming;
 #[cfg(test)]
 mod tests;
 mod working;
@@ -65,7 +65,7 @@ pub(crate) struct Run {
     /// The position in the log at which each call got its outcome.
     settled_at: HashMap<ToolCallId, Position>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
-    open_step: speaking::OpenStep,
+    open_step: streaming::OpenStep,
 }
 
 /// The settings of the request that began a run. They never change, and are saved once.
@@ -106,8 +106,9 @@ pub(crate) struct RunState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
-    /// The run waits for the model.
-    Speaking,
+    /// The model streams its answer. The saved value is the one that earlier versions read.
+    #[serde(rename = "speaking")]
+    Streaming,
     /// The run waits for decisions about the step's calls: the gate is closed.
     Deciding,
     /// The run waits for the outcomes of the step's calls: the gate is open, or lets each call pass by itself.
@@ -195,7 +196,7 @@ impl Run {
         let state = RunState {
             profile: request.profile,
             hold: request.hold,
-            phase: Phase::Speaking,
+            phase: Phase::Streaming,
             step: 0,
             position: Position::START,
             usage: None,
@@ -214,7 +215,7 @@ impl Run {
             repeated: BTreeSet::new(),
             absent: BTreeMap::new(),
             settled_at: HashMap::new(),
-            open_step: speaking::OpenStep::default(),
+            open_step: streaming::OpenStep::default(),
         }
     }
 
@@ -235,7 +236,7 @@ impl Run {
             repeated: BTreeSet::new(),
             absent: BTreeMap::new(),
             settled_at: HashMap::new(),
-            open_step: speaking::OpenStep::default(),
+            open_step: streaming::OpenStep::default(),
         };
         for (position, chunk) in &log {
             run.assembler.apply(chunk)?;
@@ -282,7 +283,7 @@ impl Run {
                 };
                 indexes.iter().any(waits) && !indexes.iter().any(is_busy)
             }
-            Phase::Speaking | Phase::Over => false,
+            Phase::Streaming | Phase::Over => false,
         }
     }
 
@@ -352,7 +353,7 @@ impl Deciding<'_> {
     /// no harm.
     fn resume(&mut self) {
         match self.run.state.phase {
-            Phase::Speaking => {
+            Phase::Streaming => {
                 // Readers may have seen more of the step than was saved; their positions must not be used again.
                 self.run.state.position = self.run.state.position.next_epoch();
                 self.effects.after.next = Next::AskModel;
@@ -371,7 +372,7 @@ impl Deciding<'_> {
 
     /// Ends a run with which no process has made progress.
     fn give_up(&mut self) {
-        if self.run.state.phase == Phase::Speaking || self.run.step_calls().any(is_at_work) {
+        if self.run.state.phase == Phase::Streaming || self.run.step_calls().any(is_at_work) {
             // As when it is resumed: readers may have seen more than was saved.
             self.run.state.position = self.run.state.position.next_epoch();
         }
@@ -405,7 +406,7 @@ impl Deciding<'_> {
 
     fn begin_step(&mut self) {
         self.run.state.step += 1;
-        self.run.state.phase = Phase::Speaking;
+        self.run.state.phase = Phase::Streaming;
         self.run.state.activity = Activity::Working;
         self.publish(UiChunk::StartStep);
         self.effects.after.next = Next::AskModel;

@@ -112,7 +112,7 @@ impl Deciding<'_> {
                 self.open_gate();
             }
             Phase::Working => self.start_decided(),
-            Phase::Deciding | Phase::Speaking | Phase::Over => {}
+            Phase::Deciding | Phase::Streaming | Phase::Over => {}
         }
         self.complete_step_if_settled();
         let is_waiting = self.run.is_waiting();

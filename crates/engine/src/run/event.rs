@@ -89,7 +89,7 @@ impl Run {
     /// Returns whether the run has to be saved after an event with these effects. Partial outputs alone are not saved, nor is anything in
     /// the middle of the model's answer: a step that is cut off is asked for again, and must have left nothing.
     fn has_to_be_saved(&self, saved: Saved, effects: &Effects) -> bool {
-        if self.state.phase == Phase::Speaking && effects.after.next != Next::AskModel {
+        if self.state.phase == Phase::Streaming && effects.after.next != Next::AskModel {
             return false;
         }
         let published = effects.after.publish.len();
@@ -115,7 +115,7 @@ impl Deciding<'_> {
                 }
             }
             Event::ModelFailed(error) => {
-                if self.run.state.phase == Phase::Speaking {
+                if self.run.state.phase == Phase::Streaming {
                     self.end_run(Ending::Failed(error));
                 }
             }

@@ -11,7 +11,7 @@ use fermata_tools::{
 };
 use serde_json::Value;
 
-use super::{Activity, Context, Deciding, Phase, Run, later, speaking::MadeCall};
+use super::{Activity, Context, Deciding, Phase, Run, later, streaming::MadeCall};
 use crate::step_collector::InvalidArguments;
 
 /// The reason that a person reads who is asked because of `chain`.

@@ -15,7 +15,7 @@ use super::{
     ending::Ending,
     gate::{expiry, too_many_wait},
     is_at_work, later,
-    speaking::dynamic,
+    streaming::dynamic,
 };
 
 /// The error text of a call that ran while the process ended.

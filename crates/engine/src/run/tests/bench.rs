@@ -49,7 +49,7 @@ fn round(tool: &str) -> Round {
         published.extend(black_box(effects).after.publish);
     }
     let settled = begun.elapsed();
-    assert_eq!((run.state.phase, run.state.step), (Phase::Speaking, 2));
+    assert_eq!((run.state.phase, run.state.step), (Phase::Streaming, 2));
     let begun = Instant::now();
     for (_, chunk) in &published {
         black_box(serde_json::to_string(chunk).unwrap());

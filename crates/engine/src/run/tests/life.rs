@@ -797,13 +797,14 @@ fn an_answer_that_would_make_the_chat_too_large_is_refused_and_an_error_text_is_
 
 #[test]
 fn the_state_of_a_run_is_saved_in_the_form_of_earlier_versions() {
-    for activity in [
-        r#""parkedSince":null,"letGo":false"#,
-        r#""parkedSince":"1970-01-01T00:00:00Z","letGo":false"#,
-        r#""parkedSince":"1970-01-01T00:00:00Z","letGo":true"#,
+    for (phase, activity) in [
+        ("speaking", r#""parkedSince":null,"letGo":false"#),
+        ("deciding", r#""parkedSince":"1970-01-01T00:00:00Z","letGo":false"#),
+        ("working", r#""parkedSince":"1970-01-01T00:00:00Z","letGo":true"#),
+        ("over", r#""parkedSince":null,"letGo":false"#),
     ] {
         let saved = format!(
-            r#"{{"profile":6,"hold":{{"secs":60,"nanos":0}},"phase":"deciding","step":1,"seq":5,"usage":null,"marks":[{{"step":1,"seq":5,"open":false}}],{activity},"texts":0}}"#
+            r#"{{"profile":6,"hold":{{"secs":60,"nanos":0}},"phase":"{phase}","step":1,"seq":5,"usage":null,"marks":[{{"step":1,"seq":5,"open":false}}],{activity},"texts":0}}"#
         );
         let state: RunState = serde_json::from_str(&saved).unwrap();
         assert_eq!(serde_json::to_string(&state).unwrap(), saved);

@@ -44,7 +44,7 @@ impl Facts {
             run.calls.iter().filter(|call| call.accepts_answer()).map(|call| call.id.clone()).collect();
         assert_eq!(live.pending_calls, waiting, "a call is pending if and only if it waits for an answer");
         match run.state.phase {
-            Phase::Speaking => {
+            Phase::Streaming => {
                 assert!(
                     live.listens != world.run.is_checking(),
                     "either the model is listened to, or inputs are checked"

@@ -240,7 +240,7 @@ impl World {
         }
         let heard = self.decide(Event::Model(events));
         if let Some(live) = &mut self.live {
-            live.listens = self.run.state.phase == Phase::Speaking
+            live.listens = self.run.state.phase == Phase::Streaming
                 && heard.after.next != Next::AskModel
                 && !self.run.is_checking();
         }

@@ -190,7 +190,7 @@ impl World {
     /// Between the model's answers all that is not an output in part is saved.
     fn check_saved(&self) {
         let Some(saved) = self.saved.as_ref().filter(|saved| !saved.is_over) else { return };
-        if self.run.state.phase != Phase::Speaking {
+        if self.run.state.phase != Phase::Streaming {
             let expected = RunState { position: saved.state.position, ..self.run.state.clone() };
             assert_eq!(saved.state, expected, "the state has changed and is not saved");
         }

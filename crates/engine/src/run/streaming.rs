@@ -1,6 +1,6 @@
-//! The model's answer, shown as it comes, and its calls, taken when the answer has ended.
+//! The model's answer: its stream is shown as it arrives, and its calls are accepted when it has ended.
 //!
-//! The step itself is put together by the [`StepCollector`]; this module turns its changes into chunks.
+//! The [`StepCollector`] assembles the step, and this module turns its changes into chunks.
 
 use fermata_protocol::{ToolCallId, UiChunk};
 use fermata_tools::{Call, InputError, RunBy};
@@ -55,7 +55,7 @@ impl Run {
 impl Deciding<'_> {
     /// Shows an event of the model's stream, and decides about the calls if the answer has ended.
     pub(super) fn on_model_event(&mut self, event: ModelEvent) {
-        if self.run.state.phase != Phase::Speaking || self.run.is_checking() {
+        if self.run.state.phase != Phase::Streaming || self.run.is_checking() {
             return;
         }
         match self.run.open_step.collector.on_event(event, StepLimits::from(self.context.limits)) {
