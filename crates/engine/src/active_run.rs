@@ -341,7 +341,7 @@ impl ActiveRun {
             return self.apply(Event::Ended(Ending::Expired)).await;
         }
         if self.timers.tools.is_over() {
-            return self.apply(Event::ToolsMissed).await;
+            return self.apply(Event::ToolsTimedOut).await;
         }
         if self.timers.hold.is_over() {
             self.apply(Event::HoldEnded).await?;
@@ -386,7 +386,7 @@ impl ActiveRun {
         let tool_timeout = self.services.settings.limits.tool_timeout;
         self.timers.hold.set(self.run.hold_ends(), now);
         self.timers.question.set(self.run.first_question_ends(), now);
-        self.timers.tools.set(self.run.tools_missed(tool_timeout), now);
+        self.timers.tools.set(self.run.tool_wait_ends(tool_timeout), now);
     }
 
     /// Sends the readers away because the server ends. They come back to another instance, or after the next start.

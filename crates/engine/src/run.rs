@@ -2,7 +2,7 @@
 //!
 //! The active run tells the run which [`Event`] has happened and performs the [`Effects`] that follow from it.
 //!
-//! Deliberately absent are time (events bring it), ids (the [`Context`] makes them), the log's bytes, the model.
+//! This module knows no clock (the [`Context`] has the time), no bytes of the log and no model, and makes no ids (the context does).
 //! Invariants: nothing is published before `start` or after `finish`; every text part is closed before `finish-step`; no call of a
 //! step runs while one of them waits for a decision; a call that has its outcome never changes again.
 
@@ -58,10 +58,10 @@ pub(crate) struct Run {
     assembler: Assembler,
     /// The questions that calls of the run have asked the user. They are never saved: a question lives no longer than the process.
     elicited: Vec<Elicited>,
-    /// The calls that ran when the process ended and wait to run again.
-    repeated: BTreeSet<ToolCallId>,
-    /// The calls that wait for their tools, each with the time since when: an MCP server may come up after the chats that use it.
-    absent: BTreeMap<ToolCallId, Timestamp>,
+    /// The calls that ran when the process ended and that are about to run again.
+    awaiting_retry: BTreeSet<ToolCallId>,
+    /// The calls whose tools are not available, each with the time since which it waits: an MCP server may connect after the run was resumed.
+    awaiting_tools: BTreeMap<ToolCallId, Timestamp>,
     /// The position in the log at which each call got its outcome.
     settled_at: HashMap<ToolCallId, Position>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
@@ -212,8 +212,8 @@ impl Run {
             state,
             calls: Vec::new(),
             elicited: Vec::new(),
-            repeated: BTreeSet::new(),
-            absent: BTreeMap::new(),
+            awaiting_retry: BTreeSet::new(),
+            awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
             open_step: streaming::OpenStep::default(),
         }
@@ -233,8 +233,8 @@ impl Run {
             state,
             calls,
             elicited: Vec::new(),
-            repeated: BTreeSet::new(),
-            absent: BTreeMap::new(),
+            awaiting_retry: BTreeSet::new(),
+            awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
             open_step: streaming::OpenStep::default(),
         };

@@ -84,7 +84,7 @@ impl ActiveRun {
         address: Option<IpAddr>,
     ) -> Result<Vec<Receipt>, AnswerError> {
         let valid = self.validate(answers, address).await?;
-        if source == AnswerSource::Aside
+        if source == AnswerSource::SeparateRequest
             && let Some((_, first)) = valid.denied.first()
         {
             let reason = first.reason.clone().unwrap_or_else(|| "A rule denies this call by now.".into());

@@ -251,7 +251,7 @@ impl ChatActor {
                 Checked::Unknown => return Ok(None),
             }
         }
-        receipts.extend(active.answer(&live, AnswerSource::Aside, batch.address).await?);
+        receipts.extend(active.answer(&live, AnswerSource::SeparateRequest, batch.address).await?);
         Ok(Some(receipts))
     }
 

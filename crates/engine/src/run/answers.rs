@@ -41,8 +41,8 @@ pub(crate) struct ValidAnswers {
 pub(crate) enum AnswerSource {
     /// The answer came in the run's message, posted again. The client that reads the response shows it already.
     InMessage,
-    /// The answer came by a request of its own.
-    Aside,
+    /// The answer came in a request of its own, so every reader has to be shown it.
+    SeparateRequest,
 }
 
 /// A valid reply to a question of a call's own: the question's index, and the reply.
@@ -108,12 +108,12 @@ impl Run {
             let found = context.toolbox.find(&self.call(index).tool)?;
             Some((found.check_of(input), "The edited input does not fit the schema"))
         });
-        let contents = answers.elicitations.into_iter().filter_map(|(nth, action, content)| {
+        let contents = answers.elicitations.into_iter().filter_map(|(index, action, content)| {
             if action != ElicitAction::Accept {
                 return None;
             }
             let content = content.unwrap_or_else(|| Value::Object(Map::new()));
-            let schema = self.elicited[nth].question.requested_schema.clone();
+            let schema = self.elicited[index].question.requested_schema.clone();
             let check = AnswerSchema::of_elicitation(schema).check(content);
             Some((check, "The content does not fit what was asked for"))
         });
@@ -136,7 +136,7 @@ impl Run {
             }
             found.push(about);
             match about {
-                Found::Elicitation(nth) => elicitations.extend(self.validate_reply(nth, &answer.kind)?),
+                Found::Elicitation(index) => elicitations.extend(self.validate_reply(index, &answer.kind)?),
                 Found::Call(index) => match self.call(index).validate_answer(&answer.kind) {
                     Ok(ValidAnswer::Repeated) => {}
                     Ok(ValidAnswer::New) => {
@@ -162,13 +162,13 @@ impl Run {
     fn call_of(&self, about: Found) -> usize {
         match about {
             Found::Call(index) => index,
-            Found::Elicitation(nth) => self.elicited[nth].asker,
+            Found::Elicitation(index) => self.elicited[index].asker,
         }
     }
 
     /// Returns the reply to a call's own question that an answer is, or `None` if the same was given before.
-    fn validate_reply(&self, nth: usize, answer: &AnswerKind) -> Result<Option<ValidReply>, Rejected> {
-        let Elicited { asker, state, .. } = &self.elicited[nth];
+    fn validate_reply(&self, index: usize, answer: &AnswerKind) -> Result<Option<ValidReply>, Rejected> {
+        let Elicited { asker, state, .. } = &self.elicited[index];
         let refused = |refusal| Rejected::of(refusal, self.call(*asker));
         let AnswerKind::Elicited { action, content } = answer else {
             return Err(refused(Refusal::WrongAnswer));
@@ -177,7 +177,7 @@ impl Run {
             ElicitState::Withdrawn(_) => Err(refused(Refusal::Gone)),
             ElicitState::Answered(was, with) if was == action && with == content => Ok(None),
             ElicitState::Answered(_, _) => Err(refused(Refusal::AlreadyAnswered)),
-            ElicitState::Pending => Ok(Some((nth, *action, content.clone()))),
+            ElicitState::Pending => Ok(Some((index, *action, content.clone()))),
         }
     }
 
@@ -308,8 +308,8 @@ impl Deciding<'_> {
     ) {
         self.address = address;
         let was_open = self.run.state.phase == Phase::Working;
-        for (nth, action, content) in elicitations {
-            self.apply_reply(nth, action, content);
+        for (index, action, content) in elicitations {
+            self.apply_reply(index, action, content);
         }
         let mut denied = Vec::new();
         for (index, answer) in calls {
@@ -385,7 +385,7 @@ impl Deciding<'_> {
             let (by, address) = (self.context.owner.clone(), self.address);
             self.effects.commit.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
             let decided = ApprovalDecision { by, approved: true, reason: None, always: false };
-            self.decide_call(sibling, decided, AnswerSource::Aside);
+            self.decide_call(sibling, decided, AnswerSource::SeparateRequest);
         }
     }
 
@@ -409,7 +409,7 @@ impl Deciding<'_> {
                     self.run.assembler.decide(&question, decided.approved, decided.reason.as_deref());
                 }
                 // All readers see the decision, even if the gate still waits for others.
-                AnswerSource::Aside => {
+                AnswerSource::SeparateRequest => {
                     self.show_response(question, decided.approved, decided.reason.clone());
                 }
             }

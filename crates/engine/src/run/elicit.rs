@@ -76,8 +76,8 @@ impl Run {
             .any(|elicited| elicited.asker == index || elicited.question.other_candidates.contains(id))
     }
 
-    fn other_asker(&self, nth: usize) -> Option<usize> {
-        let Elicited { asker, question, .. } = &self.elicited[nth];
+    fn other_asker(&self, index: usize) -> Option<usize> {
+        let Elicited { asker, question, .. } = &self.elicited[index];
         let mut others =
             self.calls.iter().enumerate().filter(|(other, call)| other != asker && is_at_work(call));
         others.find(|(_, call)| question.other_candidates.contains(&call.id)).map(|(other, _)| other)
@@ -133,21 +133,21 @@ impl Deciding<'_> {
     pub(super) fn on_question_timed_out(&mut self) {
         let Some(first) = self.run.first_question_ends() else { return };
         let limit = humantime::format_duration(self.context.limits.elicit_timeout);
-        for nth in 0..self.run.elicited.len() {
-            let Elicited { state, expiry_ends, expires, .. } = &self.run.elicited[nth];
+        for index in 0..self.run.elicited.len() {
+            let Elicited { state, expiry_ends, expires, .. } = &self.run.elicited[index];
             let is_over = *expiry_ends == ExpiryEnds::Question && *expires <= first;
             if is_over && *state == ElicitState::Pending {
                 let reason = format!(
                     "nobody answered within {limit}, and the call keeps others from a resource (elicit_timeout)."
                 );
-                self.withdraw_elicitation(nth, Some(reason));
+                self.withdraw_elicitation(index, Some(reason));
             }
         }
     }
 
     /// Applies a reply that was validated.
-    pub(super) fn apply_reply(&mut self, nth: usize, action: ElicitAction, content: Option<Value>) {
-        let Elicited { id, asker, .. } = &self.run.elicited[nth];
+    pub(super) fn apply_reply(&mut self, index: usize, action: ElicitAction, content: Option<Value>) {
+        let Elicited { id, asker, .. } = &self.run.elicited[index];
         let (to, asker, by) = (id.clone(), *asker, self.context.owner.clone());
         self.call_mut(asker).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
         let reply = match action {
@@ -155,47 +155,49 @@ impl Deciding<'_> {
             ElicitAction::Decline => ElicitationReply::Decline,
             ElicitAction::Cancel => ElicitationReply::Cancel,
         };
-        self.run.elicited[nth].state = ElicitState::Answered(action, content);
-        self.effects.after.replies.push((self.run.elicited[nth].id.clone(), reply));
-        self.show_elicitation(nth);
+        self.run.elicited[index].state = ElicitState::Answered(action, content);
+        self.effects.after.replies.push((self.run.elicited[index].id.clone(), reply));
+        self.show_elicitation(index);
     }
 
     /// Withdraws a question whose tool no longer waits for the reply.
     pub(super) fn on_withdrawal(&mut self, id: &ElicitationId) {
-        let Some(nth) = self.run.elicited.iter().position(|elicited| elicited.id == *id) else { return };
-        if self.run.elicited[nth].state == ElicitState::Pending && self.run.state.phase != Phase::Over {
-            self.withdraw_elicitation(nth, None);
+        let Some(index) = self.run.elicited.iter().position(|elicited| elicited.id == *id) else { return };
+        if self.run.elicited[index].state == ElicitState::Pending && self.run.state.phase != Phase::Over {
+            self.withdraw_elicitation(index, None);
         }
     }
 
     /// Withdraws the questions of a call that has ended, unless another call may have asked them.
-    pub(super) fn withdraw_elicitations(&mut self, index: usize) {
-        for nth in 0..self.run.elicited.len() {
-            if self.run.elicited[nth].asker != index || self.run.elicited[nth].state != ElicitState::Pending {
+    pub(super) fn withdraw_elicitations(&mut self, asker: usize) {
+        for index in 0..self.run.elicited.len() {
+            if self.run.elicited[index].asker != asker
+                || self.run.elicited[index].state != ElicitState::Pending
+            {
                 continue;
             }
-            match self.run.other_asker(nth) {
+            match self.run.other_asker(index) {
                 Some(other) => {
-                    self.run.elicited[nth].asker = other;
-                    self.show_elicitation(nth);
+                    self.run.elicited[index].asker = other;
+                    self.show_elicitation(index);
                 }
-                None => self.withdraw_elicitation(nth, None),
+                None => self.withdraw_elicitation(index, None),
             }
         }
     }
 
-    fn withdraw_elicitation(&mut self, nth: usize, reason: Option<String>) {
+    fn withdraw_elicitation(&mut self, index: usize, reason: Option<String>) {
         let reply = match &reason {
             Some(reason) => ElicitationReply::Unanswered { reason: reason.clone() },
             None => ElicitationReply::Cancel,
         };
-        self.effects.after.replies.push((self.run.elicited[nth].id.clone(), reply));
-        self.run.elicited[nth].state = ElicitState::Withdrawn(reason);
-        self.show_elicitation(nth);
+        self.effects.after.replies.push((self.run.elicited[index].id.clone(), reply));
+        self.run.elicited[index].state = ElicitState::Withdrawn(reason);
+        self.show_elicitation(index);
     }
 
-    fn show_elicitation(&mut self, nth: usize) {
-        let Elicited { id, asker, question, state, .. } = &self.run.elicited[nth];
+    fn show_elicitation(&mut self, index: usize) {
+        let Elicited { id, asker, question, state, .. } = &self.run.elicited[index];
         let mut data = json!({
             "elicitationId": id,
             "toolCallId": &self.run.call(*asker).id,

@@ -46,10 +46,10 @@ pub(crate) enum Event {
     Answered(ValidAnswers, AnswerSource),
     /// Calls were approved that the newest rules deny.
     ApprovalsDenied(Vec<(usize, PolicyDecision)>),
-    /// Other tools are there than before.
+    /// The set of available tools has changed.
     ToolsChanged,
-    /// Calls have waited for their tools as long as they may.
-    ToolsMissed,
+    /// Calls have waited for tools that are not available as long as they may.
+    ToolsTimedOut,
     /// A question has waited for its answer as long as it may keep others from a resource.
     QuestionTimedOut,
     /// The readers have been held as long as they may.
@@ -138,7 +138,7 @@ impl Deciding<'_> {
             Event::Answered(answers, source) => self.on_answers(answers, source),
             Event::ApprovalsDenied(denied) => self.on_approvals_denied(denied),
             Event::ToolsChanged => self.on_tools_changed(),
-            Event::ToolsMissed => self.on_tools_missed(),
+            Event::ToolsTimedOut => self.on_tools_timed_out(),
             Event::QuestionTimedOut => self.on_question_timed_out(),
             Event::HoldEnded => self.on_hold_ended(),
             Event::Followed { profile, hold } => self.run.on_followed(profile, hold, self.context),

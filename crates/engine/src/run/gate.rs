@@ -202,8 +202,8 @@ impl Deciding<'_> {
     /// Settles a call that a rule denies by now, although the step's own rules had let it pass or had asked about it.
     pub(super) fn settle_as_denied(&mut self, index: usize, policy_decision: PolicyDecision) {
         let id = self.run.call(index).id.clone();
-        self.run.absent.remove(&id);
-        self.run.repeated.remove(&id);
+        self.run.awaiting_tools.remove(&id);
+        self.run.awaiting_retry.remove(&id);
         if self.run.call(index).accepts_decision() {
             self.effects.after.release.push(id);
             self.refuse_question(index, policy_decision.reason.clone());

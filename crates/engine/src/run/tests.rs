@@ -226,7 +226,7 @@ impl Play {
     fn answer(&mut self, answers: Vec<Answer>) -> &mut Self {
         let what = format!("answered {}", answers.iter().map(brief).collect::<Vec<_>>().join(", "));
         let valid = self.run.validate(&answers, &self.scene.context(self.now)).unwrap();
-        self.apply(&what, Event::Answered(valid.answers, AnswerSource::Aside))
+        self.apply(&what, Event::Answered(valid.answers, AnswerSource::SeparateRequest))
     }
 
     fn refusal(&self, answers: &[Answer]) -> Rejected {

@@ -22,14 +22,14 @@ use super::{
 const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";
 
 impl Run {
-    /// Returns whether calls wait for tools that are not there.
+    /// Returns whether calls wait for tools that are not available.
     pub fn waits_for_tools(&self) -> bool {
-        !self.absent.is_empty()
+        !self.awaiting_tools.is_empty()
     }
 
-    /// Returns the time at which the first of them has waited as long as it may.
-    pub fn tools_missed(&self, limit: Duration) -> Option<Timestamp> {
-        self.absent.values().min().map(|since| later(*since, limit))
+    /// Returns the time at which the first call has waited for its tool as long as it may.
+    pub fn tool_wait_ends(&self, limit: Duration) -> Option<Timestamp> {
+        self.awaiting_tools.values().min().map(|since| later(*since, limit))
     }
 
     /// Returns the hint for the model about a call that failed, which it reads besides the error. For a browser's call only the page could
@@ -80,44 +80,44 @@ impl Deciding<'_> {
         let id = call.id.clone();
         let Some(found) = self.context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
             // Tools come and go while a call waits.
-            self.run.absent.entry(id).or_insert(self.context.now);
+            self.run.awaiting_tools.entry(id).or_insert(self.context.now);
             return;
         };
         let resource = found.spec().resource.as_ref();
         let key = resource.and_then(|resource| resource.key(call.effective_input(), self.context.owner));
-        self.run.absent.remove(&id);
+        self.run.awaiting_tools.remove(&id);
         match key {
             Some(key) => {
                 self.call_mut(index).resource = Some(key.clone());
                 self.effects.before.lock_requests.push((id, key));
             }
             None => {
-                self.run.repeated.remove(&id);
+                self.run.awaiting_retry.remove(&id);
                 self.execute(index);
             }
         }
     }
 
-    /// Lets calls continue whose tools are there by now.
+    /// Continues the calls whose tools are available by now.
     pub(super) fn on_tools_changed(&mut self) {
         for index in self.run.step_indexes() {
-            if self.run.absent.contains_key(&self.run.call(index).id) {
+            if self.run.awaiting_tools.contains_key(&self.run.call(index).id) {
                 self.start_or_queue(index);
             }
         }
     }
 
     /// Fails the calls that have waited longest for their tools.
-    pub(super) fn on_tools_missed(&mut self) {
-        let Some(first) = self.run.absent.values().min().copied() else { return };
+    pub(super) fn on_tools_timed_out(&mut self) {
+        let Some(first) = self.run.awaiting_tools.values().min().copied() else { return };
         let missed: Vec<ToolCallId> =
-            self.run.absent.extract_if(.., |_, since| *since == first).map(|(id, _)| id).collect();
+            self.run.awaiting_tools.extract_if(.., |_, since| *since == first).map(|(id, _)| id).collect();
         for index in self.run.step_indexes() {
             let id = self.run.call(index).id.clone();
             if !missed.contains(&id) || self.run.call(index).state().is_final() {
                 continue;
             }
-            self.run.repeated.remove(&id);
+            self.run.awaiting_retry.remove(&id);
             let tool = &self.run.call(index).tool;
             let text = format!("The tool {tool} is not there any more, so the call did not run.");
             self.settle(index, Err(ToolError::new(ErrorType::Network, text)));
@@ -132,7 +132,7 @@ impl Deciding<'_> {
     /// Executes a call whose resource is locked for it. The caller keeps the lock only if the call is among those to be executed.
     pub(super) fn on_lock_granted(&mut self, call: &ToolCallId) {
         let Some(index) = self.run.index_of(call) else { return };
-        if !(self.run.call(index).is_queued() || self.run.repeated.remove(call)) {
+        if !(self.run.call(index).is_queued() || self.run.awaiting_retry.remove(call)) {
             return;
         }
         if !self.deny_by_newest_rules(index) {
@@ -143,7 +143,7 @@ impl Deciding<'_> {
     /// Fails a call that does not get its resource.
     pub(super) fn on_lock_timed_out(&mut self, call: &ToolCallId, error: ToolError) {
         let Some(index) = self.run.index_of(call) else { return };
-        if !(self.run.call(index).is_queued() || self.run.repeated.remove(call)) {
+        if !(self.run.call(index).is_queued() || self.run.awaiting_retry.remove(call)) {
             return;
         }
         self.settle(index, Err(error));
@@ -174,7 +174,7 @@ impl Deciding<'_> {
                 if call.times_run() > retries as usize {
                     self.fail(index, ToolError::internal(CUT_OFF));
                 } else {
-                    self.run.repeated.insert(call.id.clone());
+                    self.run.awaiting_retry.insert(call.id.clone());
                     self.start_or_queue(index);
                 }
             }

@@ -565,8 +565,8 @@ fn a_call_whose_tool_has_gone_while_it_waited_is_settled_when_it_does_not_come_b
     play.answer(vec![decision("call_1", true)]);
     assert!(play.run.waits_for_tools() && !play.run.is_waiting());
     play.apply("nothing has come", Event::ToolsChanged);
-    play.now = play.run.tools_missed(play.scene.limits.tool_timeout).unwrap();
-    play.apply("it is missed", Event::ToolsMissed).check(expect![[r#"
+    play.now = play.run.tool_wait_ends(play.scene.limits.tool_timeout).unwrap();
+    play.apply("it is missed", Event::ToolsTimedOut).check(expect![[r#"
         > answered call_1 yes
         save
         execute call_2

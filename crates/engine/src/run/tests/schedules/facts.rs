@@ -68,7 +68,7 @@ impl Facts {
             let jobs = live.jobs.iter().filter(|job| job.call == call.id).count();
             let places = live.places.iter().filter(|(id, _)| *id == call.id).count();
             let parked = usize::from(live.pending_calls.contains(&call.id));
-            let absent = usize::from(world.run.absent.contains_key(&call.id));
+            let absent = usize::from(world.run.awaiting_tools.contains_key(&call.id));
             assert_eq!(jobs + places + parked + absent, 1, "who settles {call:?}?");
         }
         let is_open =

@@ -27,7 +27,7 @@ pub(super) enum Move {
     Checks,
     ModelFails,
     Answers {
-        nth: usize,
+        index: usize,
         how: usize,
         by_question: bool,
     },
@@ -35,34 +35,34 @@ pub(super) enum Move {
         approved: bool,
     },
     AnswersQuestion {
-        nth: usize,
+        index: usize,
         how: usize,
     },
     Settles {
-        nth: usize,
+        index: usize,
         how: usize,
     },
     Reports {
-        nth: usize,
+        index: usize,
     },
     Asks {
-        nth: usize,
+        index: usize,
     },
     Withdraws {
-        nth: usize,
+        index: usize,
     },
     TurnComes,
     MissesTurn {
-        nth: usize,
+        index: usize,
     },
     StrangerComes {
         n: u8,
     },
     StrangerGoes {
-        nth: usize,
+        index: usize,
     },
     WindsUp {
-        nth: usize,
+        index: usize,
     },
     Passes {
         seconds: i64,
@@ -87,7 +87,7 @@ const TOOLS: [&str; 8] = ["time", "note", "file", "again", "ledger", "where", "c
 const INPUTS: [&str; 6] = ["{}", r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":10}"#, r#"{"n":"x"}"#, "{\"n\":"];
 
 pub(super) fn moves() -> impl Strategy<Value = Move> {
-    let (call, nth) = ((0..TOOLS.len(), 0..INPUTS.len() + 6), 0..4usize);
+    let (call, index) = ((0..TOOLS.len(), 0..INPUTS.len() + 6), 0..4usize);
     // Most inputs are good ones.
     let call = call.prop_map(|(tool, input)| (tool, if input < INPUTS.len() { input } else { input % 3 }));
     let death = prop_oneof![2 => Just(Death::Process), 1 => Just(Death::Driver)];
@@ -104,19 +104,19 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         1 => Just(Move::CutsStepOff),
         12 => Just(Move::Checks),
         1 => Just(Move::ModelFails),
-        20 => (nth.clone(), 0..7usize, any::<bool>())
-            .prop_map(|(nth, how, by_question)| Move::Answers { nth, how, by_question }),
+        20 => (index.clone(), 0..7usize, any::<bool>())
+            .prop_map(|(index, how, by_question)| Move::Answers { index, how, by_question }),
         6 => any::<bool>().prop_map(|approved| Move::AnswersAll { approved }),
-        8 => (nth.clone(), 0..5usize).prop_map(|(nth, how)| Move::AnswersQuestion { nth, how }),
-        18 => (nth.clone(), 0..2 * ErrorType::ALL.len()).prop_map(|(nth, how)| Move::Settles { nth, how }),
-        6 => nth.clone().prop_map(|nth| Move::Reports { nth }),
-        6 => nth.clone().prop_map(|nth| Move::Asks { nth }),
-        3 => nth.clone().prop_map(|nth| Move::Withdraws { nth }),
+        8 => (index.clone(), 0..5usize).prop_map(|(index, how)| Move::AnswersQuestion { index, how }),
+        18 => (index.clone(), 0..2 * ErrorType::ALL.len()).prop_map(|(index, how)| Move::Settles { index, how }),
+        6 => index.clone().prop_map(|index| Move::Reports { index }),
+        6 => index.clone().prop_map(|index| Move::Asks { index }),
+        3 => index.clone().prop_map(|index| Move::Withdraws { index }),
         12 => Just(Move::TurnComes),
-        2 => nth.clone().prop_map(|nth| Move::MissesTurn { nth }),
+        2 => index.clone().prop_map(|index| Move::MissesTurn { index }),
         3 => (1..3u8).prop_map(|n| Move::StrangerComes { n }),
-        4 => nth.clone().prop_map(|nth| Move::StrangerGoes { nth }),
-        3 => nth.prop_map(|nth| Move::WindsUp { nth }),
+        4 => index.clone().prop_map(|index| Move::StrangerGoes { index }),
+        3 => index.prop_map(|index| Move::WindsUp { index }),
         8 => seconds.prop_map(|seconds| Move::Passes { seconds }),
         3 => profile.prop_map(|profile| Move::FollowsOn { profile }),
         4 => Just(Move::ReaderComesBack),
@@ -153,26 +153,26 @@ impl World {
             Move::Checks => self.checks(),
             Move::ModelFails if self.listens() => self.apply(Event::ModelFailed(ModelError::Timeout)),
             Move::ModelFails => {}
-            Move::Answers { nth, how, by_question } => self.answer_nth(nth, how, by_question),
+            Move::Answers { index, how, by_question } => self.answer_call(index, how, by_question),
             Move::AnswersAll { approved } => self.answer_all(approved),
-            Move::AnswersQuestion { nth, how } => self.answer_question(nth, how),
-            Move::Settles { nth, how } => self.settle(nth, how),
-            Move::Reports { nth } => {
-                let Some(call) = self.job(nth) else { return };
+            Move::AnswersQuestion { index, how } => self.answer_question(index, how),
+            Move::Settles { index, how } => self.settle(index, how),
+            Move::Reports { index } => {
+                let Some(call) = self.job(index) else { return };
                 self.apply(Event::Reported(vec![(call, json!({"done": 1}))]));
             }
-            Move::Asks { nth } => self.ask(nth),
-            Move::Withdraws { nth } => {
-                let asked = self.run.elicited.iter().rev().nth(nth).map(|elicited| elicited.id.clone());
+            Move::Asks { index } => self.ask(index),
+            Move::Withdraws { index } => {
+                let asked = self.run.elicited.iter().rev().nth(index).map(|elicited| elicited.id.clone());
                 let Some(id) = asked else { return };
                 self.apply(Event::Withdrawn(id));
             }
             Move::TurnComes => {
                 self.lines_move();
             }
-            Move::MissesTurn { nth } => {
-                let Some(live) = self.live.as_mut().filter(|live| nth < live.places.len()) else { return };
-                let (call, _) = live.places.remove(nth);
+            Move::MissesTurn { index } => {
+                let Some(live) = self.live.as_mut().filter(|live| index < live.places.len()) else { return };
+                let (call, _) = live.places.remove(index);
                 self.apply(Event::LockTimedOut(call, ToolError::new(ErrorType::Timeout, "others use it")));
             }
             Move::StrangerComes { n } => {
@@ -184,14 +184,14 @@ impl World {
                 self.strangers.push(place);
                 self.strangers_move();
             }
-            Move::StrangerGoes { nth } if nth < self.strangers_locks.len() => {
-                self.strangers_locks.remove(nth);
+            Move::StrangerGoes { index } if index < self.strangers_locks.len() => {
+                self.strangers_locks.remove(index);
             }
             Move::StrangerGoes { .. } => {
                 self.strangers.pop();
             }
-            Move::WindsUp { nth } if nth < self.winding_up.len() => {
-                self.winding_up.remove(nth);
+            Move::WindsUp { index } if index < self.winding_up.len() => {
+                self.winding_up.remove(index);
             }
             Move::WindsUp { .. } => {}
             Move::Passes { seconds } => {
@@ -269,7 +269,7 @@ impl World {
         } else if self.run.is_expired(self.now) {
             self.ends(Ending::Expired);
         } else if self.tools_are_missed() {
-            self.apply(Event::ToolsMissed);
+            self.apply(Event::ToolsTimedOut);
         } else if self.run.hold_ends().is_some_and(|ends| ends <= self.now) {
             self.apply(Event::HoldEnded);
         }
@@ -277,7 +277,7 @@ impl World {
 
     fn tools_are_missed(&self) -> bool {
         let limit = self.scene.limits.tool_timeout;
-        self.run.tools_missed(limit).is_some_and(|missed| missed <= self.now)
+        self.run.tool_wait_ends(limit).is_some_and(|missed| missed <= self.now)
     }
 
     /// As the active run does before it waits.

@@ -8,8 +8,8 @@ use super::{super::super::answers::Validation, super::*, world::World};
 impl World {
     // === answers ===
 
-    pub fn answer_nth(&mut self, nth: usize, how: usize, by_question: bool) {
-        let Some(call) = self.run.calls.iter().rev().nth(nth) else { return };
+    pub fn answer_call(&mut self, index: usize, how: usize, by_question: bool) {
+        let Some(call) = self.run.calls.iter().rev().nth(index) else { return };
         let of = match &call.approval_request {
             Some(question) if by_question => AnswerTarget::Approval(question.id.clone()),
             Some(_) | None => AnswerTarget::Call(call.id.clone()),
@@ -41,8 +41,8 @@ impl World {
         self.answer(answers.collect());
     }
 
-    pub fn answer_question(&mut self, nth: usize, how: usize) {
-        let asked = self.run.elicited.iter().rev().nth(nth);
+    pub fn answer_question(&mut self, index: usize, how: usize) {
+        let asked = self.run.elicited.iter().rev().nth(index);
         let Some(of) = asked.map(|elicited| AnswerTarget::Elicitation(elicited.id.clone())) else { return };
         let (action, content) = match how {
             0 | 1 => (ElicitAction::Accept, Some(json!({"size": 1}))),
@@ -78,7 +78,7 @@ impl World {
             .iter()
             .map(|(place, kind)| (self.run.calls[*place].id.clone(), kind.clone()))
             .collect();
-        self.apply(Event::Answered(valid, AnswerSource::Aside));
+        self.apply(Event::Answered(valid, AnswerSource::SeparateRequest));
         if self.live.is_none() {
             // The process died around it, or the run is over: whether it was acknowledged is not known.
             return;
@@ -95,23 +95,23 @@ impl World {
 
     // === tools ===
 
-    pub fn job(&self, nth: usize) -> Option<ToolCallId> {
-        self.live.as_ref()?.jobs.get(nth).map(|job| job.call.clone())
+    pub fn job(&self, index: usize) -> Option<ToolCallId> {
+        self.live.as_ref()?.jobs.get(index).map(|job| job.call.clone())
     }
 
-    pub fn settle(&mut self, nth: usize, how: usize) {
-        let Some(call) = self.job(nth) else { return };
+    pub fn settle(&mut self, index: usize, how: usize) {
+        let Some(call) = self.job(index) else { return };
         let outcome = match ErrorType::ALL.get(how) {
             Some(error_type) => Err(ToolError::new(*error_type, "it failed")),
             None => Ok(json!(3)),
         };
         // The lock is given back when the outcome is on its way.
-        self.live.as_mut().unwrap().jobs.remove(nth);
+        self.live.as_mut().unwrap().jobs.remove(index);
         self.apply(Event::Settled(call, outcome));
     }
 
-    pub fn ask(&mut self, nth: usize) {
-        let Some(call) = self.job(nth) else { return };
+    pub fn ask(&mut self, index: usize) {
+        let Some(call) = self.job(index) else { return };
         let requested_schema = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
         let question = Elicitation {
             message: "How big?".into(),
@@ -130,9 +130,9 @@ impl World {
     pub fn lines_move(&mut self) -> bool {
         self.strangers_move();
         let Some(live) = &mut self.live else { return false };
-        for nth in 0..live.places.len() {
-            let Some(lock) = live.places[nth].1.turn() else { continue };
-            let (call, _) = live.places.remove(nth);
+        for index in 0..live.places.len() {
+            let Some(lock) = live.places[index].1.turn() else { continue };
+            let (call, _) = live.places.remove(index);
             live.lock(&call, lock);
             let effects = self.decide(Event::LockGranted(call.clone()));
             if !effects.after.execute.contains(&call)
@@ -147,14 +147,14 @@ impl World {
     }
 
     pub fn strangers_move(&mut self) {
-        let mut nth = 0;
-        while nth < self.strangers.len() {
-            match self.strangers[nth].turn() {
+        let mut index = 0;
+        while index < self.strangers.len() {
+            match self.strangers[index].turn() {
                 Some(lock) => {
                     self.strangers_locks.push(lock);
-                    self.strangers.remove(nth);
+                    self.strangers.remove(index);
                 }
-                None => nth += 1,
+                None => index += 1,
             }
         }
     }
