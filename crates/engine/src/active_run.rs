@@ -1,6 +1,6 @@
 //! A run with everything that is at work for it: the model, the tools, the calls that wait, the log.
 //!
-//! The run decides; this performs what it has decided, in the order that [`Effects`] prescribes. Nothing that cannot be saved is done: on a
+//! The run decides; this performs what it has decided, in the order of [`Effects`](crate::run::Effects). Nothing that cannot be saved is done: on a
 //! store error the caller drops the active run and leaves the chat as it was saved last.
 //!
 //! Dropping it ends all of its work: the request to the model, the wait of the readers, the requests for locks; tools are told to stop.
