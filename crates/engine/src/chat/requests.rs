@@ -69,7 +69,7 @@ impl Handle for Rejoin {
             _ => return actor.rejoin_finished(self).await,
         };
         active.claim().await?;
-        let Some(start) = active.log.log().go_on_after(profile, position) else { return Ok(None) };
+        let Some(start) = active.log.log().resume_after(profile, position) else { return Ok(None) };
         let reader = active.log.read(profile, start);
         if active.run.is_detached() {
             // The other readers were sent away before this one came.
@@ -323,7 +323,7 @@ impl ChatActor {
         let Some(chunks) = self.services.store.finished_log(chat, run).await? else { return Ok(None) };
         let mut log = Writer::restore(run.clone(), &read_chunks(&chunks)?);
         log.end(Vec::new());
-        let Some(start) = log.log().go_on_after(rejoin.profile, rejoin.position) else { return Ok(None) };
+        let Some(start) = log.log().resume_after(rejoin.profile, rejoin.position) else { return Ok(None) };
         let reader = log.read(rejoin.profile, start);
         Ok(Some(Following { chat: chat.clone(), run: run.clone(), reader }))
     }

@@ -1,7 +1,7 @@
-//! The readers of a log: a response, a reconnect, a second tab. Each costs a position.
+//! The readers of a log: a response, a reconnect, a second tab. A reader holds no more than a position.
 //!
 //! A reader outlives its log. If the run has moved, to another chat actor or another instance, the reader asks its [`StreamLocator`] for the
-//! log in which the run goes on, and the response that it fills stays open.
+//! log in which the run continues, and the response that it fills stays open.
 
 use std::{fmt, mem, sync::Arc};
 
@@ -21,7 +21,7 @@ pub struct Reader {
     /// The number of chunks that the reader was sent besides the log's.
     own: u32,
     locator: Option<Arc<dyn StreamLocator>>,
-    /// The search for the log in which the run goes on.
+    /// The search for the log in which the run continues.
     moving: Option<BoxFuture<'static, Option<Reader>>>,
     done: bool,
 }
@@ -35,9 +35,9 @@ pub(crate) struct Start {
     pub prologue: Vec<UiChunk>,
 }
 
-/// Finds the log in which a run goes on after its log has moved.
+/// Finds the log in which a run continues after its log has moved.
 pub(crate) trait StreamLocator: Send + Sync {
-    /// Returns a reader of the run that goes on after a position; `None` if there is none, or if the profile has no way to go on there.
+    /// Returns a reader of the run that continues after a position; `None` if there is no such log, or the profile cannot continue there.
     fn locate(&self, run: RunId, position: Position, profile: Profile) -> BoxFuture<'static, Option<Reader>>;
 }
 
@@ -110,10 +110,10 @@ impl Reader {
         }
         loop {
             if let Some(moving) = &mut self.moving {
-                let there = moving.await;
+                let located = moving.await;
                 self.moving = None;
-                match there {
-                    Some(there) => (self.content, self.prologue) = (there.content, there.prologue),
+                match located {
+                    Some(reader) => (self.content, self.prologue) = (reader.content, reader.prologue),
                     None => return Some(self.finish(&[lost()])),
                 }
             }
@@ -128,7 +128,7 @@ impl Reader {
             let log = log.clone();
             let grown = log.grown.notified();
             tokio::pin!(grown);
-            // Registered before looking, so that what is appended in between is not missed.
+            // The waiter is registered before the entries are read, so that it misses nothing that is appended in between.
             grown.as_mut().enable();
             match self.take_ready(&log) {
                 Ready::Bytes(bytes) => return Some(bytes),
@@ -187,8 +187,8 @@ impl Reader {
         batch.freeze()
     }
 
-    /// Adds a chunk for this reader alone. It carries the position up to which the reader has read the log, so that it can go on from there;
-    /// before the log it carries the start, because no other reader could be sent it again.
+    /// Adds a chunk for this reader alone. It carries the position up to which the reader has read the log, so that it can continue from there;
+    /// before the log it carries the start, because the prologue cannot be sent again to another reader.
     fn push_own(&mut self, chunk: &UiChunk, position: Position, batch: &mut BytesMut) {
         self.own += 1;
         let run = match &self.content {
