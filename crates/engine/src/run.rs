@@ -163,7 +163,7 @@ pub(crate) struct Context<'a> {
     pub owner: &'a Owner,
     pub limits: &'a Limits,
     pub expire: Duration,
-    /// The tools that a person has allowed for always in this chat.
+    /// The tools that a person has allowed for this chat for good.
     pub grants: &'a Grants,
     /// The size of the chat's other messages, in bytes of JSON.
     pub other_bytes: usize,

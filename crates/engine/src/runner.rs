@@ -18,7 +18,7 @@
 //! ```
 //!
 //! A program that wants to look at the steps, or to change the conversation between them, asks for one after the other with
-//! [`Runner::next_step`], or takes them as a stream with [`Runner::steps`].
+//! [`Runner::next_step`], or gets them as a stream from [`Runner::steps`].
 //!
 //! ```no_run
 //! # use fermata_engine::{Runner, RunnerError, runner::Params};
@@ -111,7 +111,7 @@ pub enum RunnerError {
     /// The model failed. The conversation is as it was before the model was asked, and [`Runner::next_step`] asks it again.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The model said more in one step than [`Params::step_output_bytes`]. Nothing of the step is kept, and [`Runner::next_step`] asks
+    /// The model's output in one step exceeded [`Params::step_output_bytes`]. Nothing of the step is kept, and [`Runner::next_step`] asks
     /// again.
     #[error("the model said more than {0} bytes in one step")]
     OutputLimit(usize),

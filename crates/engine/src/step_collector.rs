@@ -1,6 +1,6 @@
 //! The events of a model's stream, collected into one step.
 //!
-//! Both loops use it: a chat's run shows every change at once, and a [`Runner`](crate::Runner) takes the step when it is complete.
+//! Both loops use it: a chat's run shows every change at once, and a [`Runner`](crate::Runner) returns the step when it is complete.
 //! This module knows no tools, no chat and no stream, and does no I/O.
 //!
 //! Invariants: at most one text or reasoning part is open at a time, and it is closed before anything else begins; a step keeps no more
@@ -29,15 +29,15 @@ pub(crate) struct StepLimits {
     pub calls: usize,
     /// Bytes of the arguments of one call.
     pub argument_bytes: usize,
-    /// Bytes of all that a model may say.
+    /// Bytes of the model's output in the step.
     pub output_bytes: usize,
 }
 
-/// A step as far as it has come. After [`StepChange::Completed`] it is empty again, and ready for the next step.
+/// A step that is being collected. After [`StepChange::Completed`] it is empty again, and ready for the next step.
 #[derive(Debug, Default)]
 pub(crate) struct StepCollector {
     open_part: Option<PartKind>,
-    /// Bytes that the model has said in this step.
+    /// Bytes of the model's output in this step.
     output_bytes: usize,
     has_too_many_calls: bool,
     text: String,
@@ -69,7 +69,7 @@ pub(crate) enum StepChange {
         call: usize,
         delta: String,
     },
-    /// A call is not taken into the step, because the step has too many of them.
+    /// A call is left out of the step, because the step has too many.
     CallLeftOut,
     /// Arguments came for a call that never began.
     ArgumentsWithoutCall {
@@ -84,7 +84,7 @@ pub(crate) enum StepChange {
     Completed(CollectedStep),
 }
 
-/// All that a model said in one step.
+/// The whole output of a model in one step.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CollectedStep {
     pub text: String,
@@ -99,16 +99,16 @@ pub(crate) struct CollectedStep {
 /// A call as the model made it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CollectedCall {
-    /// The provider's name for the call. Providers that give every call of a step the key 0 exist.
+    /// The provider's key for the call. Some providers give every call of a step the key 0.
     key: usize,
-    /// The name that the model gave, which may be no tool's.
+    /// The name that the model called, which may not be the name of a tool.
     pub tool: String,
     arguments: String,
     /// The reason why the call cannot run and no more of its arguments is kept.
     error_text: Option<String>,
 }
 
-/// A page on which the model based what it said.
+/// A page on which the model based its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlSource {
     /// The URL.
@@ -122,11 +122,11 @@ pub struct UrlSource {
 pub(crate) struct InvalidArguments {
     /// The arguments as far as they are kept: a string if they are no JSON.
     pub received: Value,
-    /// The reason, in words for the model and the person.
+    /// The reason, for the model and the person.
     pub error_text: String,
 }
 
-/// The model said more in one step than it may.
+/// The model's output in one step exceeded its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OutputLimitExceeded {
     /// The limit.
@@ -151,7 +151,7 @@ impl StepCollector {
     /// Adds an event to the step, and returns the changes that it made, in their order.
     ///
     /// # Errors
-    /// If the model has said more than the step may have. The step is of no use then.
+    /// If the model's output exceeds the limit of the step. The step is incomplete then and cannot be used.
     pub fn on_event(
         &mut self,
         event: ModelEvent,
@@ -210,7 +210,7 @@ impl StepCollector {
         self.open_part.take()
     }
 
-    /// Gives up the step and returns its calls as far as they came.
+    /// Abandons the step and returns its calls, which may be incomplete.
     pub fn into_calls(self) -> Vec<CollectedCall> {
         self.calls
     }
@@ -235,7 +235,7 @@ impl StepCollector {
         let limit = limits.calls;
         let mut error_text = None;
         if self.calls.len() >= limit {
-            // The first call over the limit stays, so that the model is told of it.
+            // The first call over the limit stays, so that the model learns that calls were left out.
             self.has_too_many_calls = true;
             error_text = Some(format!(
                 "The step has more than {limit} calls (max_calls_per_step). This one and those after it were left out; make them in \
@@ -281,7 +281,7 @@ impl CollectedStep {
 // === impl CollectedCall ===
 
 impl CollectedCall {
-    /// Returns whether the model gave any arguments. If it gave none, the input is an empty object.
+    /// Returns whether the model sent any arguments. If it sent none, the input is an empty object.
     pub fn has_arguments(&self) -> bool {
         !self.arguments.trim().is_empty()
     }
@@ -334,9 +334,9 @@ impl CollectedCall {
     }
 }
 
-/// The error of every call of a step that ended for this reason, if it ended before the model had said all. The model may have been about
-/// to say something that changes the calls, and a filter that stopped its words has not looked at their arguments, so none of them
-/// runs. An answer that ends at its token limit is not cut off in this sense: each of its calls whose arguments are complete runs.
+/// Returns the error of every call of a step that ended for this reason, if the step was cut off. What the model would have added could
+/// have changed the calls, and a content filter has not checked their arguments, so none of them runs. An answer that ends at its token
+/// limit is not cut off in this sense: each of its calls whose arguments are complete runs.
 pub(crate) fn cut_off(reason: FinishReason) -> Option<ToolError> {
     let cause = match reason {
         FinishReason::Stop | FinishReason::Length | FinishReason::ToolCalls | FinishReason::Other => {
@@ -355,7 +355,7 @@ pub(crate) fn stream_ended_early() -> ModelError {
     ModelError::Network("the stream ended before the answer did".into())
 }
 
-/// The number of bytes that an event adds to what the model has said.
+/// Returns the number of bytes that an event adds to the model's output.
 fn output_bytes(event: &ModelEvent) -> usize {
     match event {
         ModelEvent::Alive | ModelEvent::Finished { .. } => 0,
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_says_more_than_a_step_may_have_is_refused() {
+    fn output_over_the_limit_of_a_step_is_refused() {
         let mut collector = StepCollector::default();
         assert!(collector.on_event(text(&"a".repeat(1000)), LIMITS).is_ok());
         let refused = collector.on_event(text("a"), LIMITS);

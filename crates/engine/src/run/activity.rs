@@ -54,7 +54,7 @@ impl From<Activity> for SavedActivity {
 // === impl Run ===
 
 impl Run {
-    /// Notes the current position of the log as one from which a client that answers can go on reading.
+    /// Notes the current position of the log as one from which a client that answers can continue to read.
     fn note_checkpoint(&mut self, is_waiting: bool) {
         let checkpoint = Checkpoint {
             step: self.state.step,
@@ -90,7 +90,7 @@ impl Run {
         }
     }
 
-    /// Notes that a client goes on reading with a version and a hold of its own. The hold begins anew.
+    /// Notes that a client continues to read with a version and a hold of its own. The hold begins anew.
     pub(super) fn on_followed(&mut self, profile: Profile, hold: Duration, context: &Context<'_>) {
         self.state.profile = profile;
         self.state.hold = hold;

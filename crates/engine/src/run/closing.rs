@@ -14,9 +14,9 @@ use super::{Context, Deciding, Ending, Next, Phase, Run};
 
 impl Run {
     fn metadata(&self, context: &Context<'_>) -> Value {
-        let took = context.now.duration_since(self.settings.started).as_millis().max(0);
-        let took = u64::try_from(took).unwrap_or(u64::MAX);
-        let mut metadata = json!({ "model": self.settings.model, "durationMs": took });
+        let elapsed = context.now.duration_since(self.settings.started).as_millis().max(0);
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        let mut metadata = json!({ "model": self.settings.model, "durationMs": elapsed });
         if let Some(usage) = self.state.usage {
             metadata["usage"] = json!(usage);
         }
@@ -32,7 +32,7 @@ impl Run {
         self.expiry().is_some_and(|expires| expires <= now)
     }
 
-    /// Returns whether the message is worth keeping. A step in which the model said nothing is not.
+    /// Returns whether the message has any content. A step in which the model sent nothing is none.
     pub fn has_content(&self) -> bool {
         self.snapshot().parts.iter().any(|part| *part != UiPart::StepStart)
     }
@@ -41,7 +41,7 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Ends the run because the model had said everything, or because its answer was cut off and every call of it has its outcome.
+    /// Ends the run because the model completed its answer, or because the answer was cut off and every call of it has its outcome.
     pub(super) fn finish(&mut self, reason: FinishReason) {
         self.publish(UiChunk::FinishStep);
         self.end_in_a_step_without_calls();
@@ -78,8 +78,8 @@ impl Deciding<'_> {
         }
     }
 
-    /// Ends the run because the user goes on without it, and keeps the outputs that came along. Only the saved message has them: any chunk
-    /// but `abort` would double the message in the client that went on.
+    /// Ends the run because the user has continued the conversation, and keeps the outputs that came with the new message. Only the saved
+    /// message has them: any chunk but `abort` would double the message in the client that continued.
     pub(super) fn on_superseded(&mut self, outputs: &[Answer]) {
         self.close_part();
         self.abandon_arguments();
@@ -91,7 +91,7 @@ impl Deciding<'_> {
             }
         }
         self.cancel_open_calls(&Ending::Superseded);
-        // Of all this the readers see nothing.
+        // Readers see nothing of this.
         self.effects.after.publish.clear();
         self.publish(UiChunk::Abort { reason: Some("The conversation went on.".into()) });
         self.close(Ending::Superseded);
@@ -104,7 +104,7 @@ impl Deciding<'_> {
 
     fn cancel_open_calls(&mut self, ending: &Ending) {
         for index in self.run.step_indexes() {
-            let unheard = self
+            let has_expired_question = self
                 .run
                 .elicitations()
                 .any(|asked| asked.asker == index && asked.expires <= self.context.now);
@@ -120,7 +120,7 @@ impl Deciding<'_> {
             if self.run.call(index).accepts_answer() {
                 self.effects.after.release.push(self.run.call(index).id.clone());
             }
-            let cancelled = why(self.run.call(index), unheard, ending, self.context);
+            let cancelled = cancellation(self.run.call(index), has_expired_question, ending, self.context);
             let text = cancelled.text();
             self.change(index, CallState::Cancelled { cancelled });
             self.show_error(index, text);
@@ -139,14 +139,14 @@ impl Deciding<'_> {
             if *self.run.call(index).state() == CallState::Scheduled
                 && self.run.call(index).approval_request.is_none()
             {
-                self.put_question(index, false);
+                self.request_approval(index, false);
                 self.effects.after.park.push(self.run.call(index).id.clone());
             }
         }
     }
 }
 
-/// Returns how long a call took that ran to its end, by its id. A call that was cancelled meanwhile never came to an end.
+/// Returns the duration of a call that ran to its end, by its id. A call that was cancelled while it ran has none.
 fn duration(call: &Call) -> Option<(String, Value)> {
     if !matches!(call.state(), CallState::Success { .. } | CallState::Error { .. }) {
         return None;
@@ -156,12 +156,17 @@ fn duration(call: &Call) -> Option<(String, Value)> {
     Some((call.id.to_string(), json!({ "durationMs": milliseconds })))
 }
 
-fn why(call: &Call, unheard: bool, ending: &Ending, context: &Context<'_>) -> Cancelled {
+fn cancellation(
+    call: &Call,
+    has_expired_question: bool,
+    ending: &Ending,
+    context: &Context<'_>,
+) -> Cancelled {
     let is_over = |expires: Timestamp| expires <= context.now;
     match ending {
         Ending::Stopped => Cancelled::Stopped,
         Ending::Superseded => Cancelled::Superseded,
-        Ending::Expired if unheard || call.expires.is_some_and(is_over) => Cancelled::Expired,
+        Ending::Expired if has_expired_question || call.expires.is_some_and(is_over) => Cancelled::Expired,
         Ending::Expired
         | Ending::Finished(_)
         | Ending::StepLimit

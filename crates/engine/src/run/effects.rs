@@ -47,7 +47,7 @@ pub(crate) struct Commit {
     pub grants: Vec<(String, Grant)>,
     /// The decisions that the audit log keeps.
     pub audit: Vec<AuditEvent>,
-    /// `true` if something of this need not be done again if the process ends now.
+    /// `true` if the commit saves work that would otherwise be repeated after a crash.
     pub is_progress: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::Pending;
 /// The kind of the data part that shows a question.
 const ELICITATION: &str = "data-elicitation";
 
-/// A question that a tool has put to the person.
+/// A question that a tool has asked the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Elicited {
     pub id: ElicitationId,
@@ -33,7 +33,7 @@ pub(crate) struct Elicited {
 pub(crate) enum ExpiryEnds {
     /// The run ends, as when a call expires.
     Run,
-    /// The question alone ends, because its call keeps others from a resource.
+    /// The question alone ends, because its call blocks a resource.
     Question,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum ElicitState {
 }
 
 impl Run {
-    /// Returns the time at which the first question ends that keeps other calls from a resource.
+    /// Returns the time at which the first question ends whose call blocks a resource.
     pub fn first_question_ends(&self) -> Option<Timestamp> {
         let ending = self.elicitations().filter(|elicited| elicited.expiry_ends == ExpiryEnds::Question);
         ending.map(|elicited| elicited.expires).min()
@@ -106,11 +106,11 @@ impl Deciding<'_> {
             let reason = format!("{most} calls and questions of the chat wait already (max_parked_calls).");
             return Err(ElicitationReply::Unanswered { reason });
         }
-        let keeps_others_waiting = self.run.calls.iter().any(|other| {
+        let blocks_resource = self.run.calls.iter().any(|other| {
             other.resource.is_some() && (other.id == *call || question.other_candidates.contains(&other.id))
         });
         let (expires, expiry_ends) =
-            if keeps_others_waiting && self.context.limits.elicit_timeout < self.context.expire {
+            if blocks_resource && self.context.limits.elicit_timeout < self.context.expire {
                 (later(self.context.now, self.context.limits.elicit_timeout), ExpiryEnds::Question)
             } else {
                 (expiry(self.context), ExpiryEnds::Run)
@@ -129,7 +129,7 @@ impl Deciding<'_> {
         Ok(id)
     }
 
-    /// Withdraws the questions that nobody has answered in time and whose calls keep others from a resource.
+    /// Withdraws the questions that nobody has answered in time and whose calls block a resource.
     pub(super) fn on_question_timed_out(&mut self) {
         let Some(first) = self.run.first_question_ends() else { return };
         let limit = humantime::format_duration(self.context.limits.elicit_timeout);
@@ -215,7 +215,7 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    /// Withdraws the questions that a process which ended has left open.
+    /// Withdraws the questions that were open when the process ended.
     pub(super) fn withdraw_orphans(&mut self) {
         for part in self.run.snapshot().parts {
             let UiPart::Data(part) = part else { continue };
@@ -229,7 +229,7 @@ impl Deciding<'_> {
     }
 }
 
-/// Returns the call that has asked this question according to a message.
+/// Returns the call that asked a question, according to a message.
 pub(crate) fn asker_in(message: &UiMessage, id: &ElicitationId) -> Option<ToolCallId> {
     message.parts.iter().find_map(|part| match part {
         UiPart::Data(part) if part.kind == ELICITATION && part.id.as_deref() == Some(id.as_str()) => {

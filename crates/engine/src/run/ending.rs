@@ -8,17 +8,17 @@ use crate::model::ModelError;
 /// The way in which a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ending {
-    /// The model had said everything, or its answer was cut off; the reason says which.
+    /// The model completed its answer, or the answer was cut off; the reason says which.
     Finished(FinishReason),
     /// Somebody stopped the run.
     Stopped,
-    /// The user went on without the run.
+    /// The user continued the conversation without the outcome of the run.
     Superseded,
     /// Nobody answered in time.
     Expired,
-    /// The model was asked often enough.
+    /// The run reached its limit of steps.
     StepLimit,
-    /// The model said more in one step than it may.
+    /// The model's output in one step exceeded its limit.
     OutputLimit {
         /// The limit that was exceeded.
         bytes: usize,

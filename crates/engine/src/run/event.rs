@@ -34,9 +34,9 @@ pub(crate) enum Event {
     LockTimedOut(ToolCallId, ToolError),
     /// Running calls show partial outputs.
     Reported(Vec<(ToolCallId, Value)>),
-    /// A running call has failed and is about to run again. [`may_retry`](super::effects::AfterCommit::may_retry) says whether it may.
+    /// A running call has failed and asks to run again. The answer is [`may_retry`](super::effects::AfterCommit::may_retry).
     Retries(ToolCallId),
-    /// A running call asks the user something. [`elicited`](super::effects::AfterCommit::elicited) says under which id, or why it cannot.
+    /// A running call asks the user something. [`elicited`](super::effects::AfterCommit::elicited) is the question's id, or the refusal.
     Elicits(ToolCallId, Elicitation),
     /// A question is no longer of interest to the call that asked it.
     Withdrawn(ElicitationId),
@@ -50,13 +50,13 @@ pub(crate) enum Event {
     ToolsChanged,
     /// Calls have waited for tools that are not available as long as they may.
     ToolsTimedOut,
-    /// A question has waited for its answer as long as it may keep others from a resource.
+    /// A question has waited for its answer as long as a call may block a resource meanwhile.
     QuestionTimedOut,
     /// The readers have been held as long as they may.
     HoldEnded,
-    /// A client goes on reading with a version and a hold of its own.
+    /// A client continues to read with a version and a hold of its own.
     Followed { profile: Profile, hold: Duration },
-    /// The user goes on without the run; these outputs came along.
+    /// The user has continued the conversation without the run. These outputs came with the new message.
     Superseded(Vec<Answer>),
     /// The run has to end.
     Ended(Ending),

@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::{Activity, Context, Deciding, Phase, Run, later, streaming::MadeCall};
 use crate::step_collector::InvalidArguments;
 
-/// The reason that a person reads who is asked because of `chain`.
+/// The reason of an approval request that `chain` causes.
 const CHAIN_ASKS: &str = "a tool's result asked for this";
 
-/// The addition to the reason of a denial that keeps a call from running again.
+/// The text that is added to the reason of a denial if the call has run before.
 const RAN_BEFORE: &str = "The call had begun to run before that, and may have had its effect.";
 
 impl Run {
@@ -92,9 +92,9 @@ impl Run {
         if policy_decision.decision == Decision::Deny { Some(policy_decision) } else { None }
     }
 
-    /// Returns whether the model may have been influenced by the result of a tool.
+    /// Returns whether `chain` requires an approval, because a tool's result may have influenced the model.
     fn chain_asks(&self, context: &Context<'_>) -> bool {
-        let has_told = |call: &Call| match call.state() {
+        let has_returned = |call: &Call| match call.state() {
             CallState::Success { .. } => true,
             CallState::Error { .. } => call.times_run() > 0,
             CallState::Validating
@@ -105,7 +105,7 @@ impl Run {
         };
         context.rules.chain == ChainMode::Ask
             && context.rules.policy.approval() == ApprovalMode::Default
-            && self.calls.iter().any(has_told)
+            && self.calls.iter().any(has_returned)
     }
 
     /// Returns whether no further call of the chat may wait for an answer.
@@ -117,7 +117,7 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Looks at every call of the step that the model has just finished, and asks, denies or lets them run.
+    /// Decides about every call of the step that the model has just completed: each may run, is denied, or needs an approval.
     pub(super) fn decide_step(&mut self, made: Vec<MadeCall>) {
         self.run.state.phase = match self.context.rules.gate {
             GateMode::Step => Phase::Deciding,
@@ -127,7 +127,7 @@ impl Deciding<'_> {
             self.accept_call(call);
         }
         for index in self.run.step_indexes() {
-            // A denial by the policy is shown at once, and without a question.
+            // A denial by the policy is shown at once and without an approval request.
             if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
                 self.run.call(index).state()
             {
@@ -137,7 +137,7 @@ impl Deciding<'_> {
         }
         for index in self.run.step_indexes() {
             if self.run.call(index).awaits_approval() {
-                self.put_question(index, true);
+                self.request_approval(index, true);
                 self.call_mut(index).expires = Some(expiry(self.context));
                 self.effects.after.park.push(self.run.call(index).id.clone());
             }
@@ -147,7 +147,7 @@ impl Deciding<'_> {
     /// Applies the policy to a call as the model made it.
     fn accept_call(&mut self, MadeCall { index, is_bare, input }: MadeCall) {
         if is_bare {
-            // A question needs an input to show, and clients read it from the deltas.
+            // An approval request shows the input, which clients read from the deltas.
             let tool_call_id = self.run.call(index).id.clone();
             self.publish(UiChunk::ToolInputDelta { tool_call_id, input_text_delta: "{}".into() });
         }
@@ -199,7 +199,7 @@ impl Deciding<'_> {
         true
     }
 
-    /// Settles a call that a rule denies by now, although the step's own rules had let it pass or had asked about it.
+    /// Settles a call that a rule denies by now, although the step's own rules allowed it or required an approval.
     pub(super) fn settle_as_denied(&mut self, index: usize, policy_decision: PolicyDecision) {
         let id = self.run.call(index).id.clone();
         self.run.awaiting_tools.remove(&id);
@@ -221,8 +221,8 @@ impl Deciding<'_> {
         self.show_denial(index, reason);
     }
 
-    /// Shows a question about a call.
-    pub(super) fn put_question(&mut self, index: usize, required: bool) {
+    /// Requests a person's approval of a call.
+    pub(super) fn request_approval(&mut self, index: usize, required: bool) {
         let id = ApprovalId::new(self.context.ids.next("appr_"));
         self.call_mut(index).approval_request = Some(ApprovalRequest { id: id.clone(), required });
         let reason = self.run.call(index).approval_reason().map(str::to_owned);
@@ -241,10 +241,10 @@ impl Deciding<'_> {
 
     pub(super) fn open_gate(&mut self) {
         self.run.state.phase = Phase::Working;
-        // The hold begins anew with what waits behind the gate.
+        // The hold begins anew for the calls behind the gate.
         self.run.state.activity = Activity::Working;
         for index in self.run.step_indexes() {
-            // Nobody needs an answer any more to a question that the gate did not wait for.
+            // Approvals that the gate did not wait for are no longer needed.
             if self.run.call(index).accepts_decision() {
                 self.effects.after.release.push(self.run.call(index).id.clone());
             }

@@ -16,7 +16,7 @@ pub(crate) struct Reconciliation {
     pub after: Position,
 }
 
-/// A client's view of the message, as far as it matters here.
+/// The part of a client's view of the message that reconciliation depends on.
 pub(crate) struct ClientView<'a> {
     steps: u32,
     /// The calls of its last step.
@@ -34,9 +34,9 @@ pub(crate) fn client_view(parts: &[UiPart]) -> ClientView<'_> {
 }
 
 impl Run {
-    /// Returns how a client with this view continues to read, or `None` if it shows something that never was.
+    /// Returns how a client with this view continues to read, or `None` if the run never was in the state that it shows.
     pub fn reconcile(&self, shown: &ClientView<'_>) -> Option<Reconciliation> {
-        // A client that still shows a question has not seen the gate open.
+        // A client that still shows an approval request has not seen the gate open.
         let before_the_gate = shown.calls.iter().any(|part| match part.state {
             ToolState::ApprovalRequested { .. }
             | ToolState::ApprovalResponded { .. }
@@ -54,7 +54,7 @@ impl Run {
         let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
         let mut prologue = vec![start];
         if checkpoint.open {
-            // Within an open gate outcomes may stand before the checkpoint that this client was not there for.
+            // If the gate is open, outcomes that this client has not seen may precede the checkpoint.
             prologue.extend(self.outcomes_unseen(shown, checkpoint.position));
         }
         Some(Reconciliation { prologue, after: checkpoint.position })
@@ -166,7 +166,7 @@ fn shows_outcome(part: &ToolPart, known: &ToolPart) -> bool {
         (ToolState::OutputError { error_text, .. }, ToolState::OutputError { error_text: shown, .. }) => {
             error_text == shown
         }
-        // A client that cannot be told of a denial shows an error.
+        // A client without a state for denials shows an error.
         (ToolState::OutputDenied { .. }, ToolState::OutputDenied { .. } | ToolState::OutputError { .. }) => {
             true
         }

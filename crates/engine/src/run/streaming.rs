@@ -32,9 +32,9 @@ pub(super) struct OpenStep {
 pub(super) struct MadeCall {
     /// The call's index in [`Run::calls`].
     pub index: usize,
-    /// The model gave no arguments, and the input is an empty object for that reason.
+    /// `true` if the model sent no arguments, so that the input is an empty object.
     pub is_bare: bool,
-    /// The call's input; or what came instead, and the reason why it is none.
+    /// The call's input, or the arguments that are not valid and the reason.
     pub input: Result<Value, InvalidArguments>,
 }
 
@@ -132,7 +132,7 @@ impl Deciding<'_> {
         self.run.calls.push(call);
     }
 
-    /// Has the inputs checked of an answer that has ended. If it was cut off, its calls have failed, and the run is over.
+    /// Has the inputs of a complete answer checked. If the answer was cut off, its calls have failed, and the run is over.
     fn complete_answer(&mut self, step: CollectedStep) {
         if let Some(usage) = step.usage {
             let total = self.run.state.usage.get_or_insert_default();
@@ -217,7 +217,7 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    /// Keeps the arguments of calls that will never be complete, or will not be checked any more.
+    /// Keeps the arguments of calls that are incomplete or unchecked when the run ends.
     pub(super) fn abandon_arguments(&mut self) {
         let OpenStep { collector, calls, checking, .. } = std::mem::take(&mut self.run.open_step);
         for (index, call) in calls.into_iter().zip(collector.into_calls()) {
@@ -229,7 +229,7 @@ impl Deciding<'_> {
     }
 }
 
-/// The mark of a dynamic part: a page cannot know the types of an MCP server's tool, and nobody knows those of a tool that does not exist.
+/// Returns the value of a part's `dynamic` field: pages have no types for the tools of MCP servers, and none for tools that do not exist.
 pub(super) fn dynamic(call: &Call) -> Option<bool> {
     matches!(call.run_by, None | Some(RunBy::Mcp)).then_some(true)
 }

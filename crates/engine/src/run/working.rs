@@ -32,8 +32,8 @@ impl Run {
         self.awaiting_tools.values().min().map(|since| later(*since, limit))
     }
 
-    /// Returns the hint for the model about a call that failed, which it reads besides the error. For a browser's call only the page could
-    /// give one.
+    /// Returns the hint that the model gets besides the error of a call that failed. A browser's call has none, because only its page could
+    /// know one.
     pub fn hint(&self, call: &ToolCallId, error_policy: &ErrorPolicy) -> Option<&'static str> {
         let call = &self.calls[self.index_of(call)?];
         let CallState::Error { error_type, .. } = call.state() else { return None };
@@ -47,7 +47,7 @@ impl Run {
         self.calls.iter().position(|known| known.id == *call)
     }
 
-    /// Returns the reason that a person gave for denying the call, if a person has denied it.
+    /// Returns the reason of a person's denial of the call, if a person has denied it.
     pub(super) fn denied_by_person(&self, index: usize) -> Option<Option<String>> {
         let denied = self.call(index).approval_decision.as_ref().filter(|decided| !decided.approved)?;
         Some(denied.reason.clone())
@@ -57,7 +57,7 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Starts a call that only its resource can keep waiting.
+    /// Starts a call, which may still have to wait for its resource or its tool.
     pub(super) fn start(&mut self, index: usize) {
         self.call_mut(index).has_passed = true;
         match self.run.call(index).run_by {
@@ -79,7 +79,7 @@ impl Deciding<'_> {
         let call = self.run.call(index);
         let id = call.id.clone();
         let Some(found) = self.context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
-            // Tools come and go while a call waits.
+            // The tool may have become unavailable while the call waited.
             self.run.awaiting_tools.entry(id).or_insert(self.context.now);
             return;
         };
@@ -264,7 +264,7 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    /// Completes the step if every call of it has its outcome: the model is asked for the next step, unless it was asked often enough.
+    /// Completes the step if every call of it has its outcome: the model is asked for the next step, unless a limit is reached.
     pub(super) fn complete_step_if_settled(&mut self) {
         if self.run.state.phase != Phase::Working
             || !self.run.step_calls().all(|call| call.state().is_final())
@@ -282,7 +282,7 @@ impl Deciding<'_> {
         self.begin_step();
     }
 
-    /// Brings a call into a state.
+    /// Changes the state of a call.
     pub(super) fn change(&mut self, index: usize, state: CallState) {
         let now = self.context.now;
         self.call_mut(index).enter(state, now);
@@ -318,22 +318,21 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    /// Shows a person's denial. That is done when the call could have run, because it is known then whether a browser's call is still to
-    /// be run.
+    /// Shows a person's denial. Callers wait for this until the gate is open, because only then it is known whether a browser's call will run.
     pub(super) fn show_denial_by_person(&mut self, index: usize) {
         if let Some(reason) = self.run.denied_by_person(index) {
             self.show_denial(index, reason);
         }
     }
 
-    /// Shows a denial. Stock clients take a denial for unfinished, and never post again, if the step has a call that they still wait for; in
+    /// Shows a denial. If the step has a call that is still open, stock clients treat a denied call as unfinished and never post again; in
     /// that case they are shown an error.
     pub(super) fn show_denial(&mut self, index: usize, reason: Option<String>) {
         let error_text = Cancelled::Denied { reason: reason.clone() }.text();
-        let more_to_come = self.run.step_calls().any(|call| {
+        let has_open_call = self.run.step_calls().any(|call| {
             call.awaits_approval() || (call.run_by == Some(RunBy::Browser) && !call.state().is_final())
         });
-        if more_to_come {
+        if has_open_call {
             self.show_error(index, error_text);
         } else {
             let (tool_call_id, dynamic) = (self.run.call(index).id.clone(), dynamic(self.run.call(index)));

@@ -40,7 +40,7 @@ pub struct Params {
     pub calls_per_step: usize,
     /// Bytes that the arguments of one call may have; a call with more does not run. Default: 1 MB.
     pub argument_bytes: usize,
-    /// Bytes that a model may say in one step: text, reasoning, arguments and files. If it says more, the step fails. Default: 4 MB.
+    /// Bytes of the model's output in one step: text, reasoning, arguments and files. If there are more, the step fails. Default: 4 MB.
     pub step_output_bytes: usize,
     /// The time limit of calls whose tool has none of its own. Default: 1 minute.
     pub tool_timeout: Duration,

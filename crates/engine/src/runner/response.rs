@@ -55,7 +55,7 @@ enum CallProgress {
 /// A call that is about to run.
 struct PreparedCall {
     execution: Execution,
-    /// The call's place in the queue for its resource, if it uses one.
+    /// The call's waiter in the queue for its resource, if it uses one.
     waiter: Option<(ResourceKey, Waiter<ResourceKey>)>,
 }
 
