@@ -88,7 +88,11 @@ impl Assembler {
                 self.step_start = self.message.parts.len();
             }
             UiChunk::FinishStep | UiChunk::Abort { .. } | UiChunk::Error { .. } => {}
-            UiChunk::ResetStep => self.reset_step(),
+            UiChunk::ResetStep => {
+                self.message.parts.truncate(self.step_start);
+                self.open_texts.clear();
+                self.inputs.clear();
+            }
             UiChunk::TextStart { id, provider_metadata } => {
                 self.start_text(TextKind::Text, id, provider_metadata)
             }
@@ -108,13 +112,21 @@ impl Assembler {
                 self.end_text(TextKind::Reasoning, id, None, provider_metadata)?
             }
             UiChunk::File { url, media_type, provider_metadata } => {
-                self.push_file(url, media_type, provider_metadata.as_ref())
+                let mut extra = Map::new();
+                set_field(&mut extra, "providerMetadata", provider_metadata.as_ref());
+                let (media_type, url) = (media_type.clone(), url.clone());
+                self.message.parts.push(UiPart::File(FilePart { media_type, url, filename: None, extra }));
             }
             UiChunk::ReasoningFile { .. }
             | UiChunk::Custom { .. }
             | UiChunk::SourceUrl { .. }
             | UiChunk::SourceDocument { .. }
-            | UiChunk::SteeringMessage { .. } => self.push_unknown(chunk),
+            | UiChunk::SteeringMessage { .. } => {
+                // The part has the form of its chunk.
+                if let Value::Object(part) = json!(chunk) {
+                    self.message.parts.push(UiPart::Unknown(part));
+                }
+            }
             UiChunk::Data(data) => self.apply_data(data),
             UiChunk::ToolInputStart { .. } => self.start_input(chunk),
             UiChunk::ToolInputDelta { tool_call_id, input_text_delta } => {
@@ -162,12 +174,6 @@ impl Assembler {
             }
         }
         message
-    }
-
-    fn reset_step(&mut self) {
-        self.message.parts.truncate(self.step_start);
-        self.open_texts.clear();
-        self.inputs.clear();
     }
 
     fn start_text(&mut self, kind: TextKind, id: &str, provider_metadata: &Option<Value>) {
@@ -232,20 +238,6 @@ impl Assembler {
             };
             AssembleError(format!("{kind} {id} is not open"))
         })
-    }
-
-    fn push_file(&mut self, url: &str, media_type: &str, provider_metadata: Option<&Value>) {
-        let mut extra = Map::new();
-        set_field(&mut extra, "providerMetadata", provider_metadata);
-        let (media_type, url) = (media_type.to_owned(), url.to_owned());
-        self.message.parts.push(UiPart::File(FilePart { media_type, url, filename: None, extra }));
-    }
-
-    /// Adds a part that has the form of its chunk.
-    fn push_unknown(&mut self, chunk: &UiChunk) {
-        if let Value::Object(part) = json!(chunk) {
-            self.message.parts.push(UiPart::Unknown(part));
-        }
     }
 
     /// Replaces the data of the part with the chunk's type and id, or adds a part.

@@ -227,7 +227,15 @@ impl ToolPart {
     pub(crate) fn advance(&mut self, next: impl FnOnce(Option<Value>, Option<Value>) -> ToolState) {
         let previous =
             mem::replace(&mut self.state, ToolState::InputStreaming { input: None, raw_input: None });
-        let (input, raw_input) = previous.into_inputs();
+        let (input, raw_input) = match previous {
+            ToolState::InputAvailable { input } => (Some(input), None),
+            ToolState::OutputAvailable { input, .. } => (input, None),
+            ToolState::OutputError { input, raw_input, .. } => (input, raw_input),
+            ToolState::InputStreaming { input, raw_input }
+            | ToolState::ApprovalRequested { input, raw_input }
+            | ToolState::ApprovalResponded { input, raw_input }
+            | ToolState::OutputDenied { input, raw_input, .. } => (input, raw_input.map(Value::String)),
+        };
         self.state = next(input, raw_input);
     }
 }
@@ -274,19 +282,6 @@ impl ToolState {
             Self::OutputError { input, raw_input, .. } => input.is_none() || raw_input.is_some(),
             Self::OutputAvailable { input, .. } => input.is_none(),
             Self::InputAvailable { .. } => false,
-        }
-    }
-
-    /// Returns the input and the raw input of the state.
-    pub(crate) fn into_inputs(self) -> (Option<Value>, Option<Value>) {
-        match self {
-            Self::InputAvailable { input } => (Some(input), None),
-            Self::OutputAvailable { input, .. } => (input, None),
-            Self::OutputError { input, raw_input, .. } => (input, raw_input),
-            Self::InputStreaming { input, raw_input }
-            | Self::ApprovalRequested { input, raw_input }
-            | Self::ApprovalResponded { input, raw_input }
-            | Self::OutputDenied { input, raw_input, .. } => (input, raw_input.map(Value::String)),
         }
     }
 

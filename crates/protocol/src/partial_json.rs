@@ -54,7 +54,25 @@ fn complete(text: &str) -> String {
     for (start, c) in text.char_indices() {
         scanner.scan(start, c);
     }
-    scanner.completed()
+    let mut completed = text[..scanner.keep].to_owned();
+    for state in scanner.stack.iter().rev() {
+        match state {
+            State::String => completed.push('"'),
+            State::ObjectStart
+            | State::Key
+            | State::AfterKey
+            | State::BeforeValue
+            | State::AfterMember
+            | State::AfterMemberComma => completed.push('}'),
+            State::ArrayStart | State::AfterItem | State::AfterItemComma => completed.push(']'),
+            State::Literal { start } => {
+                let rest = LITERALS.iter().find_map(|literal| literal.strip_prefix(&text[*start..]));
+                completed.push_str(rest.unwrap_or_default());
+            }
+            State::Root | State::Finished | State::Escape | State::Unicode { .. } | State::Number => {}
+        }
+    }
+    completed
 }
 
 /// Removes the first half of an escaped surrogate pair at the end of a string, which has no value without the second half.
@@ -88,11 +106,32 @@ impl Scanner<'_> {
             State::ArrayStart => self.value(start, c, State::AfterItem),
             State::AfterItem if c == ',' || c == ']' => self.after_item(end, c),
             State::AfterItem => self.keep = end,
-            State::String => self.string(end, c),
-            State::Escape => self.escape(end, c),
-            State::Unicode { digits } => self.unicode(end, c, digits),
-            State::Number => self.number(end, c),
-            State::Literal { start } => self.literal(start, end, c),
+            State::String if c == '"' => self.pop_keeping(end),
+            State::String if c == '\\' => self.stack.push(State::Escape),
+            State::String => self.keep = end,
+            State::Escape if c == 'u' => self.replace(State::Unicode { digits: 0 }),
+            State::Escape => self.pop_keeping(end),
+            State::Unicode { digits: 3 } if c.is_ascii_hexdigit() => self.pop_keeping(end),
+            State::Unicode { digits } if c.is_ascii_hexdigit() => {
+                self.replace(State::Unicode { digits: digits + 1 });
+            }
+            State::Unicode { .. } => {}
+            State::Number if c.is_ascii_digit() => self.keep = end,
+            State::Number if matches!(c, 'e' | 'E' | '-' | '.') => {}
+            State::Literal { start }
+                if LITERALS.iter().any(|literal| literal.starts_with(&self.text[start..end])) =>
+            {
+                self.keep = end;
+            }
+            State::Number | State::Literal { .. } => {
+                self.stack.pop();
+                // The character after a number or a literal belongs to the array or object around it.
+                match self.stack.last() {
+                    Some(State::AfterMember) => self.after_member(end, c),
+                    Some(State::AfterItem) => self.after_item(end, c),
+                    Some(_) | None => {}
+                }
+            }
         }
     }
 
@@ -138,81 +177,4 @@ impl Scanner<'_> {
             _ => {}
         }
     }
-
-    fn string(&mut self, end: usize, c: char) {
-        match c {
-            '"' => self.pop_keeping(end),
-            '\\' => self.stack.push(State::Escape),
-            _ => self.keep = end,
-        }
-    }
-
-    fn escape(&mut self, end: usize, c: char) {
-        if c == 'u' {
-            self.replace(State::Unicode { digits: 0 });
-        } else {
-            self.pop_keeping(end);
-        }
-    }
-
-    fn unicode(&mut self, end: usize, c: char, digits: u8) {
-        match (c.is_ascii_hexdigit(), digits) {
-            (true, 3) => self.pop_keeping(end),
-            (true, _) => self.replace(State::Unicode { digits: digits + 1 }),
-            (false, _) => {}
-        }
-    }
-
-    fn number(&mut self, end: usize, c: char) {
-        match c {
-            '0'..='9' => self.keep = end,
-            'e' | 'E' | '-' | '.' => {}
-            _ => {
-                self.stack.pop();
-                self.after_scalar(end, c);
-            }
-        }
-    }
-
-    fn literal(&mut self, start: usize, end: usize, c: char) {
-        let so_far = &self.text[start..end];
-        if LITERALS.iter().any(|literal| literal.starts_with(so_far)) {
-            self.keep = end;
-        } else {
-            self.stack.pop();
-            self.after_scalar(end, c);
-        }
-    }
-
-    /// Handles the character after a number or a literal, which belongs to the array or object around it.
-    fn after_scalar(&mut self, end: usize, c: char) {
-        match self.stack.last() {
-            Some(State::AfterMember) => self.after_member(end, c),
-            Some(State::AfterItem) => self.after_item(end, c),
-            Some(_) | None => {}
-        }
-    }
-
-    fn completed(self) -> String {
-        let mut text = self.text[..self.keep].to_owned();
-        for state in self.stack.iter().rev() {
-            match state {
-                State::String => text.push('"'),
-                State::ObjectStart
-                | State::Key
-                | State::AfterKey
-                | State::BeforeValue
-                | State::AfterMember
-                | State::AfterMemberComma => text.push('}'),
-                State::ArrayStart | State::AfterItem | State::AfterItemComma => text.push(']'),
-                State::Literal { start } => text.push_str(rest_of_literal(&self.text[*start..])),
-                State::Root | State::Finished | State::Escape | State::Unicode { .. } | State::Number => {}
-            }
-        }
-        text
-    }
-}
-
-fn rest_of_literal(so_far: &str) -> &'static str {
-    LITERALS.iter().find_map(|literal| literal.strip_prefix(so_far)).unwrap_or_default()
 }

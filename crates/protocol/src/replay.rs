@@ -9,7 +9,7 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    Approval, DataChunk, DataPart, ToolPart, ToolState, UiChunk, UiMessage, UiPart, denial_text,
+    DataChunk, ToolPart, ToolState, UiChunk, UiMessage, UiPart, denial_text,
     message::steps::{model_output_end, steps},
 };
 
@@ -40,7 +40,30 @@ fn replay_step(first_part: usize, step: &[UiPart], chunks: &mut Vec<UiChunk>) {
     for (index, part) in (first_part..).zip(model_output) {
         replay_part(index, part, chunks);
     }
-    replay_approvals(step, chunks);
+    for call in step.iter().filter_map(UiPart::as_tool) {
+        let Some(approval) = &call.approval else { continue };
+        chunks.push(UiChunk::ToolApprovalRequest {
+            approval_id: approval.id.clone(),
+            tool_call_id: call.tool_call_id.clone(),
+            approval_descriptor: approval.extra.get("descriptor").cloned(),
+            input_schema_input: approval.extra.get("inputSchemaInput").cloned(),
+            reason: string_field(&approval.extra, "requestReason"),
+            is_automatic: approval.extra.get("isAutomatic").and_then(Value::as_bool),
+            signature: string_field(&approval.extra, "signature"),
+            tool_name: call.name.as_str().to_owned(),
+        });
+        if let Some(approved) = approval.approved
+            && !matches!(call.state, ToolState::ApprovalRequested { .. })
+        {
+            chunks.push(UiChunk::ToolApprovalResponse {
+                approval_id: approval.id.clone(),
+                approved,
+                reason: approval.reason.clone(),
+                provider_executed: None,
+                provider_metadata: None,
+            });
+        }
+    }
     for (index, part) in (first_part + model_output.len()..).zip(rest) {
         replay_part(index, part, chunks);
     }
@@ -97,7 +120,12 @@ fn replay_part(index: usize, part: &UiPart, chunks: &mut Vec<UiChunk>) {
             provider_metadata: file.extra.get("providerMetadata").cloned(),
         }),
         UiPart::Tool(call) => replay_input(call, chunks),
-        UiPart::Data(part) => chunks.push(UiChunk::Data(data_chunk(part))),
+        UiPart::Data(part) => chunks.push(UiChunk::Data(DataChunk {
+            kind: part.kind.clone(),
+            id: part.id.clone(),
+            data: part.data.clone(),
+            transient: part.extra.get("transient").and_then(Value::as_bool),
+        })),
         UiPart::Unknown(fields) => chunks.extend(chunk_of_equal_form(fields)),
     }
 }
@@ -109,15 +137,6 @@ fn chunk_of_equal_form(fields: &Map<String, Value>) -> Option<UiChunk> {
             serde_json::from_value(Value::Object(fields.clone())).ok()
         }
         _ => None,
-    }
-}
-
-fn data_chunk(part: &DataPart) -> DataChunk {
-    DataChunk {
-        kind: part.kind.clone(),
-        id: part.id.clone(),
-        data: part.data.clone(),
-        transient: part.extra.get("transient").and_then(Value::as_bool),
     }
 }
 
@@ -189,38 +208,6 @@ fn input_available(call: &ToolPart, input: &Value) -> UiChunk {
         tool_metadata: call.extra.get("toolMetadata").cloned(),
         dynamic: dynamic(call),
         title: string_field(&call.extra, "title"),
-    }
-}
-
-/// Replays the approval requests of a step's calls, and the decisions about them.
-fn replay_approvals(step: &[UiPart], chunks: &mut Vec<UiChunk>) {
-    for call in step.iter().filter_map(UiPart::as_tool) {
-        let Some(approval) = &call.approval else { continue };
-        chunks.push(approval_request(call, approval));
-        if let Some(approved) = approval.approved
-            && !matches!(call.state, ToolState::ApprovalRequested { .. })
-        {
-            chunks.push(UiChunk::ToolApprovalResponse {
-                approval_id: approval.id.clone(),
-                approved,
-                reason: approval.reason.clone(),
-                provider_executed: None,
-                provider_metadata: None,
-            });
-        }
-    }
-}
-
-fn approval_request(call: &ToolPart, approval: &Approval) -> UiChunk {
-    UiChunk::ToolApprovalRequest {
-        approval_id: approval.id.clone(),
-        tool_call_id: call.tool_call_id.clone(),
-        approval_descriptor: approval.extra.get("descriptor").cloned(),
-        input_schema_input: approval.extra.get("inputSchemaInput").cloned(),
-        reason: string_field(&approval.extra, "requestReason"),
-        is_automatic: approval.extra.get("isAutomatic").and_then(Value::as_bool),
-        signature: string_field(&approval.extra, "signature"),
-        tool_name: call.name.as_str().to_owned(),
     }
 }
 

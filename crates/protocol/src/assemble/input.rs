@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{AssembleError, Assembler, tool::ToolUpdate};
-use crate::{ToolCallId, ToolName, ToolPart, ToolState, UiChunk, UiPart, partial_json};
+use crate::{ToolCallId, ToolName, ToolState, UiChunk, UiPart, partial_json};
 
 /// The input of a call that is streamed in deltas.
 #[derive(Clone, Debug)]
@@ -30,24 +30,23 @@ fn tool_name(name: &str, dynamic: Option<bool>) -> ToolName {
 impl StreamedInput {
     /// Returns the inputs that are still streaming in the step that begins at `step_start`.
     pub(super) fn open_in(parts: &[UiPart], step_start: usize) -> Vec<Self> {
-        let step = parts.iter().enumerate().skip(step_start);
-        step.filter_map(|(index, part)| Self::of_part(index, part.as_tool()?)).collect()
-    }
-
-    fn of_part(index: usize, part: &ToolPart) -> Option<Self> {
-        let ToolState::InputStreaming { raw_input, .. } = &part.state else {
-            return None;
-        };
-        Some(Self {
-            call: part.tool_call_id.clone(),
-            part: index,
-            name: part.name.clone(),
-            title: part.extra.get("title").and_then(Value::as_str).map(str::to_owned),
-            tool_metadata: part.extra.get("toolMetadata").cloned(),
-            text: raw_input.clone().unwrap_or_default(),
-            encoding: part.extra.get("inputEncoding").and_then(Value::as_str).map(str::to_owned),
-            is_part_stale: false,
-        })
+        let mut inputs = Vec::new();
+        for (index, part) in parts.iter().enumerate().skip(step_start) {
+            let Some(part) = part.as_tool() else { continue };
+            if let ToolState::InputStreaming { raw_input, .. } = &part.state {
+                inputs.push(Self {
+                    call: part.tool_call_id.clone(),
+                    part: index,
+                    name: part.name.clone(),
+                    title: part.extra.get("title").and_then(Value::as_str).map(str::to_owned),
+                    tool_metadata: part.extra.get("toolMetadata").cloned(),
+                    text: raw_input.clone().unwrap_or_default(),
+                    encoding: part.extra.get("inputEncoding").and_then(Value::as_str).map(str::to_owned),
+                    is_part_stale: false,
+                });
+            }
+        }
+        inputs
     }
 
     /// Returns the part's state with the input so far.

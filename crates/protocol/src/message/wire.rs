@@ -59,7 +59,12 @@ fn read_part(kind: &str, object: &Object) -> Option<UiPart> {
         }
         _ => match kind.strip_prefix("tool-") {
             Some(name) => read_tool(ToolName::Static(name.to_owned()), fields),
-            None if kind.starts_with("data-") => read_data(kind.to_owned(), fields),
+            None if kind.starts_with("data-") => Some(UiPart::Data(DataPart {
+                kind: kind.to_owned(),
+                id: take_optional_string(&mut fields, "id")?,
+                data: fields.shift_remove("data").unwrap_or_default(),
+                extra: fields,
+            })),
             None => None,
         },
     }
@@ -78,15 +83,6 @@ fn read_text(mut fields: Object) -> Option<(String, Option<bool>, Option<Value>,
     }
     let provider_metadata = take_value(&mut fields, "providerMetadata");
     Some((text, streaming, provider_metadata, fields))
-}
-
-fn read_data(kind: String, mut fields: Object) -> Option<UiPart> {
-    Some(UiPart::Data(DataPart {
-        kind,
-        id: take_optional_string(&mut fields, "id")?,
-        data: fields.shift_remove("data").unwrap_or_default(),
-        extra: fields,
-    }))
 }
 
 fn read_tool(name: ToolName, mut fields: Object) -> Option<UiPart> {
@@ -176,7 +172,19 @@ impl Serialize for UiPart {
                 write_all(&mut map, &part.extra)?;
             }
             Self::StepStart => map.serialize_entry("type", "step-start")?,
-            Self::Tool(part) => write_tool(&mut map, part)?,
+            Self::Tool(part) => {
+                match &part.name {
+                    ToolName::Static(name) => map.serialize_entry("type", &format!("tool-{name}"))?,
+                    ToolName::Dynamic(name) => {
+                        map.serialize_entry("type", "dynamic-tool")?;
+                        map.serialize_entry("toolName", name)?;
+                    }
+                }
+                map.serialize_entry("toolCallId", &part.tool_call_id)?;
+                write_state(&mut map, &part.state)?;
+                write_some(&mut map, "approval", part.approval.as_ref())?;
+                write_all(&mut map, &part.extra)?;
+            }
             Self::Data(part) => {
                 map.serialize_entry("type", &part.kind)?;
                 write_some(&mut map, "id", part.id.as_ref())?;
@@ -206,22 +214,17 @@ fn write_text<M: SerializeMap>(
     write_all(map, extra)
 }
 
-fn write_tool<M: SerializeMap>(map: &mut M, part: &ToolPart) -> Result<(), M::Error> {
-    match &part.name {
-        ToolName::Static(name) => map.serialize_entry("type", &format!("tool-{name}"))?,
-        ToolName::Dynamic(name) => {
-            map.serialize_entry("type", "dynamic-tool")?;
-            map.serialize_entry("toolName", name)?;
-        }
-    }
-    map.serialize_entry("toolCallId", &part.tool_call_id)?;
-    write_state(map, &part.state)?;
-    write_some(map, "approval", part.approval.as_ref())?;
-    write_all(map, &part.extra)
-}
-
 fn write_state<M: SerializeMap>(map: &mut M, state: &ToolState) -> Result<(), M::Error> {
-    map.serialize_entry("state", state_name(state))?;
+    let name = match state {
+        ToolState::InputStreaming { .. } => "input-streaming",
+        ToolState::InputAvailable { .. } => "input-available",
+        ToolState::ApprovalRequested { .. } => "approval-requested",
+        ToolState::ApprovalResponded { .. } => "approval-responded",
+        ToolState::OutputAvailable { .. } => "output-available",
+        ToolState::OutputError { .. } => "output-error",
+        ToolState::OutputDenied { .. } => "output-denied",
+    };
+    map.serialize_entry("state", name)?;
     write_some(map, "input", state.input())?;
     match state {
         ToolState::InputAvailable { .. } => Ok(()),
@@ -240,18 +243,6 @@ fn write_state<M: SerializeMap>(map: &mut M, state: &ToolState) -> Result<(), M:
             write_some(map, "rawInput", raw_input.as_ref())?;
             write_some(map, "errorText", error_text.as_ref())
         }
-    }
-}
-
-fn state_name(state: &ToolState) -> &'static str {
-    match state {
-        ToolState::InputStreaming { .. } => "input-streaming",
-        ToolState::InputAvailable { .. } => "input-available",
-        ToolState::ApprovalRequested { .. } => "approval-requested",
-        ToolState::ApprovalResponded { .. } => "approval-responded",
-        ToolState::OutputAvailable { .. } => "output-available",
-        ToolState::OutputError { .. } => "output-error",
-        ToolState::OutputDenied { .. } => "output-denied",
     }
 }
 

@@ -11,7 +11,15 @@ use crate::{DataChunk, FinishReason, UiChunk};
 
 /// Returns the chunk as this profile may see it, or `None` if it must not be sent.
 pub(super) fn client_view(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, UiChunk>> {
-    if profile < Profile::V7 && is_of_version_7(chunk) {
+    let is_of_version_7 = matches!(
+        chunk,
+        UiChunk::ToolApprovalResponse { .. }
+            | UiChunk::ResetStep
+            | UiChunk::Custom { .. }
+            | UiChunk::ReasoningFile { .. }
+            | UiChunk::SteeringMessage { .. }
+    );
+    if profile < Profile::V7 && is_of_version_7 {
         return None;
     }
     if profile == Profile::V5
@@ -31,17 +39,6 @@ pub(super) fn client_view(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, U
         *reason = FinishReason::Other;
     }
     Some(Cow::Owned(chunk))
-}
-
-fn is_of_version_7(chunk: &UiChunk) -> bool {
-    matches!(
-        chunk,
-        UiChunk::ToolApprovalResponse { .. }
-            | UiChunk::ResetStep
-            | UiChunk::Custom { .. }
-            | UiChunk::ReasoningFile { .. }
-            | UiChunk::SteeringMessage { .. }
-    )
 }
 
 /// Expresses a chunk that version 5 does not have by one that it has. Returns `None` for chunks that version 5 has.

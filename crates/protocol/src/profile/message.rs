@@ -56,25 +56,30 @@ fn part_view(profile: Profile, part: &UiPart) -> Option<UiPart> {
             file.extra.shift_remove("providerMetadata");
             UiPart::File(file)
         }
-        UiPart::Unknown(fields) if profile < Profile::V7 && is_of_version_7(fields) => return None,
-        UiPart::Reasoning { .. }
-        | UiPart::File(_)
-        | UiPart::StepStart
-        | UiPart::Data(_)
-        | UiPart::Unknown(_) => part.clone(),
+        UiPart::Unknown(fields) => {
+            let is_of_version_7 = matches!(
+                fields.get("type").and_then(Value::as_str),
+                Some("custom" | "reasoning-file" | "steering-message")
+            );
+            if profile < Profile::V7 && is_of_version_7 {
+                return None;
+            }
+            part.clone()
+        }
+        UiPart::Reasoning { .. } | UiPart::File(_) | UiPart::StepStart | UiPart::Data(_) => part.clone(),
     })
-}
-
-fn is_of_version_7(fields: &Map<String, Value>) -> bool {
-    matches!(
-        fields.get("type").and_then(Value::as_str),
-        Some("custom" | "reasoning-file" | "steering-message")
-    )
 }
 
 fn tool_view(profile: Profile, part: &ToolPart) -> ToolPart {
     let mut part = part.clone();
-    show_text_input_as_json(&mut part);
+    // No client is sent `inputEncoding`, so all of them parse streamed input as partial JSON, also if it is plain text.
+    let is_text = part.extra.shift_remove("inputEncoding").is_some();
+    if is_text
+        && let ToolState::InputStreaming { input, raw_input: Some(raw_input) }
+        | ToolState::ApprovalRequested { input, raw_input: Some(raw_input) } = &mut part.state
+    {
+        *input = partial_json::parse(raw_input);
+    }
     remove_stored_fields(profile, &mut part);
     if let Some(approval) = &mut part.approval {
         for field in ["descriptor", "inputSchemaInput"] {
@@ -96,18 +101,6 @@ fn tool_view(profile: Profile, part: &ToolPart) -> ToolPart {
         }
     }
     if profile == Profile::V5 { for_version_5(part) } else { part }
-}
-
-/// Parses plain-text input as partial JSON. No client is sent `inputEncoding`, so all of them read streamed input as JSON.
-fn show_text_input_as_json(part: &mut ToolPart) {
-    if part.extra.shift_remove("inputEncoding").is_none() {
-        return;
-    }
-    if let ToolState::InputStreaming { input, raw_input: Some(raw_input) }
-    | ToolState::ApprovalRequested { input, raw_input: Some(raw_input) } = &mut part.state
-    {
-        *input = partial_json::parse(raw_input);
-    }
 }
 
 /// Removes what is only in the stored message: the text of a denial, and the mark of a refused input (equal `input` and
