@@ -35,7 +35,7 @@ pub enum BuildError {
     /// A header cannot carry the key. The key itself is never part of this error.
     #[error("the API key has characters that an HTTP header cannot carry")]
     ApiKey,
-    /// The HTTP client could not be made.
+    /// The HTTP client could not be built.
     #[error("the HTTP client could not be made: {0}")]
     Client(String),
 }
@@ -46,7 +46,7 @@ impl Provider {
     /// Chooses the API if a key or a base URL is given, otherwise the demo. An empty setting counts as none.
     ///
     /// # Errors
-    /// [`BuildError::NoModel`] if the API is chosen and no model is named.
+    /// Returns [`BuildError::NoModel`] if the API is chosen and no model is named.
     pub fn choose(
         base_url: Option<String>,
         api_key: Option<SecretString>,
@@ -65,7 +65,7 @@ impl Provider {
 /// Builds the model.
 ///
 /// # Errors
-/// If the configuration cannot work.
+/// Returns an error if the configuration cannot work.
 pub fn build(provider: Provider) -> Result<Arc<dyn Model>, BuildError> {
     Ok(match provider {
         Provider::Demo => Arc::new(Demo::new()),

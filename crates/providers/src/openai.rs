@@ -3,7 +3,7 @@
 //! `async-openai` builds the request and sends it. The body of the response is read here, once, from its bytes to the engine's events:
 //! `transport` (the response) → `sse` (events) → `chunk` (JSON) → `decoder` (the engine's events), pulled by `answer`, which
 //! `model_stream` asks for again after a failure. The chunks are types of our own, because vendors add fields that OpenAI does not have.
-//! This module does not know what a run is: it asks one question.
+//! This module does not know what a run is: it makes one call of a model.
 //!
 //! Invariants: a request is sent at most three times, and never again once a piece of its answer has been passed on;
 //! the key is in no error and in no line that this crate logs; no `OPENAI_*` variable is read (`async-openai`'s own
@@ -58,7 +58,7 @@ const OPENAI: &str = "https://api.openai.com/v1";
 pub struct OpenAiConfig {
     /// The API's root, such as `http://localhost:11434/v1`; OpenAI's own if it is absent.
     pub base_url: Option<String>,
-    /// It is sent as a bearer token. If it is absent, no `authorization` header is sent, as local servers want it.
+    /// The bearer token. If it is absent, no `authorization` header is sent, which is what local servers expect.
     pub api_key: Option<SecretString>,
     /// The model's name.
     pub model: String,
@@ -74,7 +74,7 @@ pub struct OpenAi {
     transport: Transport,
     dialect: Dialect,
     last_reasoning_field: LastReasoningField,
-    /// These are taken out of every error: the key, and the values in the query of the base URL.
+    /// The texts that are removed from every error: the key, and the values in the query of the base URL.
     secrets: Vec<SecretString>,
     retries: ExponentialBuilder,
 }
@@ -90,7 +90,7 @@ struct Endpoint {
 // === impl OpenAiConfig ===
 
 impl OpenAiConfig {
-    /// OpenAI's own API, without a key.
+    /// Creates the settings of OpenAI's own API, without a key.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
             base_url: None,
@@ -108,7 +108,7 @@ impl OpenAi {
     /// Builds the model. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the configuration cannot work.
+    /// Returns an error if the configuration cannot work.
     pub fn build(config: OpenAiConfig) -> Result<Self, BuildError> {
         let key = config.api_key;
         let base = parse_base(config.base_url.as_deref().unwrap_or(OPENAI))?;
@@ -134,7 +134,8 @@ impl OpenAi {
         })
     }
 
-    /// The same model, except that it sends nothing: whatever it is asked, it reads this event stream, which arrives in these pieces.
+    /// Returns the same model, except that it sends nothing: its answer to any request is this event stream, which arrives in these
+    /// pieces.
     #[must_use]
     pub fn with_recording(&self, pieces: Vec<Bytes>) -> Self {
         Self {
@@ -188,7 +189,7 @@ fn parse_base(text: &str) -> Result<Url, BuildError> {
     Ok(base)
 }
 
-/// Collects what no error may repeat. A short value in the query is no key, and to take it out everywhere would spoil texts.
+/// Returns the texts that no error may contain. A short value in the query is not a secret, and its removal would spoil texts.
 fn secrets(key: Option<&SecretString>, base: &Url) -> Vec<SecretString> {
     let mut secrets = Vec::new();
     if let Some(key) = key.map(|key| key.expose_secret().trim())

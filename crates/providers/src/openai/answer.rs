@@ -1,7 +1,7 @@
 //! One answer: reads the body of a response, decodes it, and hands out the engine's events one by one.
 //!
 //! Invariants: [`ModelEvent::Finished`] comes exactly once and last, or not at all and an error instead; [`ModelEvent::Alive`] comes at
-//! most once a second; the body is read no further than somebody asks for events.
+//! most once a second; the body is read only while the next event is awaited.
 
 use std::time::Duration;
 
@@ -19,11 +19,10 @@ use super::{
     sse::{EventTooLong, LONGEST_EVENT, SseEvent, SseParser},
 };
 
-/// Once the reason to finish is known, this is the longest wait for usage and `[DONE]`: some servers send neither and keep the
-/// connection open.
+/// The longest wait for usage and `[DONE]` once the reason to finish is known. Some servers send neither and keep the connection open.
 const LONGEST_WAIT_AFTER_REASON: Duration = Duration::from_secs(5);
 
-/// Signs of life are at least this far apart. More of them would be work for nobody.
+/// The shortest time between two signs of life. More of them would have no use.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An answer that is being read. Dropping it closes the connection.
@@ -48,7 +47,7 @@ enum State {
 // === impl Answer ===
 
 impl Answer {
-    /// An answer that is streamed.
+    /// Creates an answer that is streamed.
     pub(super) fn streamed(
         body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
         last_reasoning_field: LastReasoningField,
@@ -64,10 +63,10 @@ impl Answer {
         }
     }
 
-    /// The answer of a server that ignored `stream: true`.
+    /// Creates the answer of a server that ignored `stream: true`.
     ///
     /// # Errors
-    /// If the chunk reports a failure.
+    /// Returns an error if the chunk reports a failure.
     pub(super) fn whole(chunk: Chunk, last_reasoning_field: LastReasoningField) -> Result<Self, Failure> {
         let mut answer = Self::streamed(stream::empty(), last_reasoning_field);
         let reason = answer.decoder.decode(chunk)?;
@@ -76,7 +75,7 @@ impl Answer {
         Ok(answer)
     }
 
-    /// The next event; none after the last.
+    /// Returns the next event, and `None` after the last.
     pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, Failure>> {
         loop {
             if let Some(event) = self.decoder.pop_event() {
@@ -124,7 +123,7 @@ impl Answer {
         };
         let chunks = match (chunks, &self.state) {
             (Ok(chunks), _) => chunks,
-            // All that matters has come.
+            // Everything that matters has been received.
             (Err(_), State::Finishing { .. }) => return self.finish(),
             (Err(failure), State::Open | State::Closed) => return Err(failure),
         };

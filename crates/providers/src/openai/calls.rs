@@ -1,8 +1,8 @@
 //! Puts the pieces of the calls of a streamed answer together.
 //!
-//! By the book, a call is known by its `index`. Servers leave the index out, give all calls index 0, leave the id out, give
-//! two calls the same id or each piece another, repeat the name in every piece or send it late. So a piece is matched by
-//! everything that it has, and the rest is settled by the fact that JSON cannot go on after its closing brace.
+//! By the specification, a call is identified by its `index`. Servers leave the index out, give all calls index 0, leave the id out, give
+//! two calls the same id or each piece another, repeat the name in every piece or send it late. So a piece is matched by everything that it
+//! has, and the rest follows from the fact that JSON cannot continue after its closing brace.
 //!
 //! Invariant: a call's start is passed on once, and before its arguments.
 
@@ -14,17 +14,17 @@ use super::{
     surrogate_halves::{SurrogateHalves, without_halves},
 };
 
-/// The most calls that one answer may make. Each piece is compared with all of them.
+/// The limit on the calls of an answer. Each piece is compared with all of them.
 const MOST_CALLS: usize = 1_000;
-/// The most bytes of arguments that a call may have before its name has come. The engine limits the arguments of the calls that it
-/// knows, and it does not know this one.
+/// The limit on the bytes of a call's arguments before its name is known. The engine limits the arguments of the calls that it knows, and
+/// it does not know this one.
 const LONGEST_UNNAMED: usize = 1 << 20;
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     calls: Vec<Call>,
-    /// The number of chunks that were decoded: two named pieces in one chunk are two calls.
+    /// The number of chunks that were decoded. Two named pieces in one chunk are two calls.
     chunk: usize,
 }
 
@@ -49,7 +49,7 @@ struct Piece {
     arguments: String,
 }
 
-/// Follows JSON text far enough to know when its object is closed.
+/// A scanner that notices when the object of a JSON text is closed.
 #[derive(Debug, Default)]
 struct JsonObject {
     depth: usize,
@@ -61,12 +61,12 @@ struct JsonObject {
 // === impl Calls ===
 
 impl Calls {
-    /// The answer makes no calls.
+    /// Returns whether the answer has no calls.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// A call has arguments but was never named, and so cannot be passed on.
+    /// Returns whether a call has arguments but no name, so that it cannot be passed on.
     pub(super) fn has_nameless(&self) -> bool {
         self.calls.iter().any(|call| call.tool.is_empty() && !call.arguments.is_empty())
     }
@@ -74,7 +74,7 @@ impl Calls {
     /// Decodes the pieces of one chunk.
     ///
     /// # Errors
-    /// If the answer makes more calls than any model does, or sends arguments without end for a call that it does not name.
+    /// Returns an error if the answer makes more calls than any model does, or sends too many arguments for a call that it does not name.
     pub(super) fn decode(
         &mut self,
         pieces: Vec<CallPiece>,
@@ -137,7 +137,7 @@ impl Calls {
         }
     }
 
-    /// The latest call with the piece's index, or with its id, or the latest of all if the piece has neither.
+    /// Returns the latest call with the piece's index, or with its id, or the latest of all calls if the piece has neither.
     fn find(&self, piece: &Piece) -> Option<usize> {
         if piece.index.is_some() {
             return self.calls.iter().rposition(|call| call.index == piece.index);
@@ -150,7 +150,7 @@ impl Calls {
 // === impl Call ===
 
 impl Call {
-    /// True if the piece is more of this call, false if it is the start of another.
+    /// Returns whether the piece belongs to this call. Otherwise it starts another.
     fn continues_with(&self, piece: &Piece, chunk: usize) -> bool {
         let has_same_id = piece.id.as_ref().is_some_and(|id| *id == self.id);
         let has_other_id = piece.id.is_some() && !has_same_id && !self.id.is_empty();
@@ -168,7 +168,7 @@ impl Call {
 
     /// Appends the arguments, and returns the text that they add to the call.
     fn append(&mut self, arguments: String) -> String {
-        // Groq gives `null` for the arguments of a tool that has none.
+        // Groq sends `null` for the arguments of a tool that has none.
         if self.json.is_closed || (self.arguments.is_empty() && arguments == "null") {
             return String::new();
         }

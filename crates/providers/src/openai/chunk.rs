@@ -97,7 +97,7 @@ impl Chunk {
         serde_json::from_str(&repair(body)).map_err(|error| Failure::format(format!("{error}: {body}")))
     }
 
-    /// The error that the chunk reports, if it reports one.
+    /// Returns the error that the chunk reports, if it reports one.
     pub(super) fn error(&self) -> Option<Value> {
         let in_choice = self.choices.iter().find_map(|choice| choice.error.as_ref());
         if let Some(error) = self.error.as_ref().or(in_choice) {
@@ -109,7 +109,7 @@ impl Chunk {
         None
     }
 
-    /// The tokens of the step so far, if the chunk counts them.
+    /// Returns the tokens of the step so far, if the chunk has them.
     pub(super) fn usage(&self) -> Option<Usage> {
         let groq = self.x_groq.as_ref().and_then(|x_groq| x_groq.get("usage"));
         let moonshot = self.choices.iter().find_map(|choice| choice.usage.as_ref());

@@ -62,7 +62,7 @@ impl Decoder {
     /// Decodes a chunk, and returns the reason to finish if the chunk gives one.
     ///
     /// # Errors
-    /// If the chunk reports that the provider failed, or if it is part of an answer that nobody could use.
+    /// Returns an error if the chunk reports that the provider failed, or if it is part of an answer that nobody could use.
     pub(super) fn decode(&mut self, chunk: Chunk) -> Result<Option<FinishReason>, Failure> {
         if let Some(error) = chunk.error() {
             return Err(Failure::from_object(&error));
@@ -185,7 +185,7 @@ impl Decoder {
     /// Ends the answer.
     ///
     /// # Errors
-    /// If there is a call without a name.
+    /// Returns an error if there is a call without a name.
     pub(super) fn finish(&mut self, reason: Option<FinishReason>) -> Result<(), Failure> {
         if self.calls.has_nameless() {
             return Err(Failure::format("a call came without the name of its tool"));

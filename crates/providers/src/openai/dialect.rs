@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use reqwest::Url;
 
-/// The provider's habits that a request follows.
+/// The variant of the API that a provider implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Most servers: vLLM, Ollama, llama.cpp, DeepSeek, Moonshot, …
@@ -41,7 +41,7 @@ pub(super) struct LastReasoningField(Arc<Mutex<ReasoningField>>);
 // === impl Dialect ===
 
 impl Dialect {
-    /// The dialect that the host of the base URL speaks.
+    /// Returns the dialect of the host of the base URL.
     pub(super) fn of(base: &Url) -> Self {
         let host = base.host_str().unwrap_or_default();
         let is = |domain: &str| {
@@ -60,7 +60,7 @@ impl Dialect {
         }
     }
 
-    /// The setting that limits the answer. OpenAI's reasoning models refuse the older name, other servers the newer.
+    /// Returns the name of the setting that limits the answer. OpenAI's reasoning models refuse the older name, other servers the newer.
     pub(super) fn output_limit(self) -> &'static str {
         match self {
             Self::OpenAi => "max_completion_tokens",
@@ -68,7 +68,7 @@ impl Dialect {
         }
     }
 
-    /// The field in which reasoning is expected until an answer has shown it. After a restart in the middle of a turn none has.
+    /// Returns the field in which reasoning is expected until an answer has shown it. After a restart in the middle of a turn, no answer has.
     pub(super) fn reasoning_field(self) -> ReasoningField {
         match self {
             Self::Common => ReasoningField::ReasoningContent,
@@ -77,7 +77,7 @@ impl Dialect {
         }
     }
 
-    /// True if a call that is sent back needs a thought signature: Gemini 3 refuses a call without one.
+    /// Returns whether a call that is sent back needs a thought signature. Gemini 3 refuses a call without one.
     pub(super) fn signs_calls(self) -> bool {
         match self {
             Self::Google => true,
@@ -89,7 +89,7 @@ impl Dialect {
 // === impl ReasoningField ===
 
 impl ReasoningField {
-    /// The field's name on an assistant message.
+    /// Returns the field's name in an assistant message.
     pub(super) fn name(self) -> Option<&'static str> {
         match self {
             Self::ReasoningContent => Some("reasoning_content"),

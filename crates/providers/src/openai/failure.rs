@@ -1,7 +1,7 @@
 //! Failures of the provider or on the way to it, and the pause after which the request may be sent again.
 //!
-//! A failure holds the provider's text as it came; [`Failure::into_error`] is the only way to read the text, and it takes
-//! the key out of it and cuts it.
+//! A failure holds the provider's text unchanged; [`Failure::into_error`] is the only way to read the text, and it removes the secrets from
+//! it and cuts it.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use super::surrogate_halves::without_halves;
 
-/// If a provider asks for a longer pause, the request is not sent again: the person would have gone.
+/// The longest pause that a provider may ask for. The request is not sent again after a longer one, because nobody would wait for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// An error keeps this many characters of a provider's text.
+/// The limit on the characters of a provider's text in an error.
 const TEXT_LIMIT: usize = 500;
 
-/// Most keys begin with this.
+/// The beginning of most keys.
 const KEY_PREFIX: &str = "sk-";
 
 /// A failed attempt.
@@ -44,7 +44,7 @@ enum Cause {
     Format,
 }
 
-/// The provider's word on sending the request again.
+/// The provider's statement about sending the request again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retry {
     Never,
@@ -59,29 +59,29 @@ impl Failure {
         Self { cause, text: without_halves(text.into()), retry }
     }
 
-    /// The connection could not be made, or it broke.
+    /// Creates the failure of a connection that could not be made, or that broke.
     pub(super) fn network(text: impl Into<String>) -> Self {
         Self::new(Cause::Network, Retry::Soon, text)
     }
 
-    /// The response is no answer.
+    /// Creates the failure of a response that is not an answer.
     pub(super) fn format(text: impl Into<String>) -> Self {
         Self::new(Cause::Format, Retry::Never, text)
     }
 
-    /// The provider ended its answer with the word that it failed.
+    /// Creates the failure of a provider that ended its answer by saying that it failed.
     pub(super) fn provider(text: impl Into<String>) -> Self {
         Self::new(Cause::Provider, Retry::Soon, text)
     }
 
-    /// A transport error, without the URL, which may carry secrets of its own.
+    /// Describes a transport error without its URL, which may contain secrets of its own.
     pub(super) fn reqwest(error: reqwest::Error) -> Self {
         let error = error.without_url();
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         Self::network(format!("{error}{cause}"))
     }
 
-    /// A status other than success.
+    /// Creates the failure of a response whose status is not a success.
     pub(super) fn from_status(status: StatusCode, headers: &HeaderMap, body: &str) -> Self {
         let text = if status.is_redirection() { redirect_text(headers) } else { body_text(body) };
         let (cause, retry) = classify_status(status.as_u16(), body);
@@ -92,7 +92,7 @@ impl Failure {
         Self::new(cause, retry, format!("{status}: {text}"))
     }
 
-    /// An error object that came inside the stream.
+    /// Creates the failure that an error object inside the stream reports.
     pub(super) fn from_object(error: &Value) -> Self {
         let text = error.to_string();
         let code = ["code", "status", "status_code"].iter().find_map(|field| status_in(error.get(field)?));
@@ -103,7 +103,7 @@ impl Failure {
         Self::new(cause, retry, message_of(error).unwrap_or(text))
     }
 
-    /// The pause before the next attempt; none if there is no next attempt. `proposed` is none once the attempts are used up.
+    /// Returns the pause before the next attempt, or `None` if there is no next attempt. `proposed` is `None` once the attempts are used up.
     pub(super) fn pause(&self, proposed: Option<Duration>) -> Option<Duration> {
         match self.retry {
             Retry::Never => None,
@@ -113,7 +113,7 @@ impl Failure {
         }
     }
 
-    /// The error for the engine, without the secrets.
+    /// Returns the error for the engine, without the secrets.
     pub(super) fn into_error(self, secrets: &[SecretString]) -> ModelError {
         let text = without_secrets(&self.text, secrets);
         let text = match text.char_indices().nth(TEXT_LIMIT) {
@@ -135,7 +135,7 @@ impl From<OpenAIError> for Failure {
     fn from(error: OpenAIError) -> Self {
         match error {
             OpenAIError::Reqwest(error) => Self::reqwest(error),
-            // It reads no response, so all that is left is a request that it does not build.
+            // `async-openai` reads no response, so only a request that it cannot build is left.
             error => Self::new(Cause::Refused, Retry::Never, error.to_string()),
         }
     }
@@ -144,7 +144,7 @@ impl From<OpenAIError> for Failure {
 /// Classifies a failure by its status. The body decides if one status has two meanings.
 fn classify_status(status: u16, body: &str) -> (Cause, Retry) {
     match status {
-        // There is no money left: waiting does not help, and only the operator can act.
+        // The account has no credit left: waiting does not help, and only the operator can act.
         402 => (Cause::Auth, Retry::Never),
         429 if body.contains("insufficient_quota") => (Cause::Auth, Retry::Never),
         401 | 403 => (Cause::Auth, Retry::Never),
@@ -183,7 +183,7 @@ fn status_in(value: &Value) -> Option<u16> {
     if (400..600).contains(&status) { Some(status) } else { None }
 }
 
-/// The message in an error body, or the body itself if it has none.
+/// Returns the message in an error body, or the body itself if it has none.
 fn body_text(body: &str) -> String {
     serde_json::from_str::<Value>(body)
         .ok()
@@ -191,7 +191,7 @@ fn body_text(body: &str) -> String {
         .unwrap_or_else(|| body.trim().to_owned())
 }
 
-/// The message of an error object. It is in `error.message`, `error`, `message` or `detail`: each is the habit of some provider.
+/// Returns the message of an error object, which is in `error.message`, `error`, `message` or `detail`, depending on the provider.
 fn message_of(value: &Value) -> Option<String> {
     if let Value::String(text) = value {
         return Some(text.clone());
@@ -203,7 +203,7 @@ fn message_of(value: &Value) -> Option<String> {
     Some(message.as_str().map_or_else(|| message.to_string(), str::to_owned))
 }
 
-/// The pause that the provider asks for.
+/// Returns the pause that the provider asks for.
 fn wanted_pause(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number =
@@ -219,6 +219,8 @@ fn wanted_pause(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn without_secrets(text: &str, secrets: &[SecretString]) -> String {
+/// Removes the secrets, and everything else that looks like a key: providers quote keys that they refuse, and a proxy in between may
+/// have used one of its own.
     let clean =
         secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.expose_secret(), "[key]"));
     without_look_alikes(&clean)

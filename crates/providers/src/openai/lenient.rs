@@ -1,8 +1,7 @@
 //! Fields that are read whatever type they have.
 //!
-//! Vendors leave fields out, set them to null and give them types of their own. Nothing here fails on JSON that is well formed: a value
-//! of an unexpected type is as good as absent. Everything is read as it comes, without a `Value` in between, because every delta passes
-//! through here.
+//! Vendors leave fields out, set them to null and give them types of their own. Nothing here fails on well-formed JSON: a value of an
+//! unexpected type counts as absent. The fields are read directly, without a `Value` in between, because every delta passes through here.
 
 use std::{fmt, marker::PhantomData};
 
@@ -32,11 +31,11 @@ pub(super) struct Content {
 #[serde(default)]
 struct ContentPart {
     text: Text,
-    /// Itself a string or a list of text parts.
+    /// It is a string or a list of text parts.
     thinking: Content,
 }
 
-/// The objects in any JSON: an object is one, a list has those among its items, and everything else has none.
+/// The objects in any JSON: the object itself, or those among the items of a list. Any other JSON has none.
 #[derive(Debug)]
 pub(super) struct Objects<T> {
     pub(super) object: Option<T>,
@@ -58,7 +57,7 @@ pub(super) fn read_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(Objects::deserialize(deserializer)?.items)
 }
 
-/// Reads an object. Anything else is none.
+/// Reads an object. Any other JSON counts as absent.
 pub(super) fn read_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

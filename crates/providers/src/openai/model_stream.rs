@@ -1,4 +1,4 @@
-//! One question to the model: the request is sent until an answer comes, or until sending it again is of no use.
+//! One call of the model: the request is sent until there is an answer, or until sending it again is of no use.
 //!
 //! Invariants: the request is sent at most three times, and never again once a piece of an answer has been passed on; a sign
 //! of life is no such piece. Nothing comes after an error.
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{answer::Answer, dialect::LastReasoningField, transport::Transport};
 
-/// The events of one question. Dropping it closes the connection.
+/// The events of one call of the model. Dropping it closes the connection.
 pub(super) struct ModelStream {
     request: Request,
     pauses: ExponentialBackoff,
@@ -23,7 +23,7 @@ pub(super) struct Request {
     pub(super) transport: Transport,
     pub(super) body: Value,
     pub(super) last_reasoning_field: LastReasoningField,
-    /// These are taken out of every error.
+    /// The texts that are removed from every error.
     pub(super) secrets: Vec<SecretString>,
     /// The request is sent again only after failures that have [`ErrorStrategy::Retry`] here.
     pub(super) error_policy: ErrorPolicy,
@@ -45,7 +45,7 @@ impl ModelStream {
         Self { request, pauses: pauses.build(), state: State::Unsent }
     }
 
-    /// The next event; none after the last.
+    /// Returns the next event, and `None` after the last.
     pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {
             let (failure, may_retry) = match &mut self.state {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::dialect::{Dialect, ReasoningField};
 
-/// Google takes this in the place of a signature that was not kept.
+/// The value that Google accepts instead of a signature that was not stored.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Builds the request body.
@@ -71,7 +71,7 @@ fn push_result_files(mapped: &mut Vec<Value>, files: &mut Vec<Value>) {
     }
 }
 
-/// The text of a result, and the parts for its files: each file follows a text that names the call it belongs to.
+/// Returns the text of a result, and the parts for its files. Each file follows a text that names its call.
 fn result(call_id: &str, tool: &str, content: Vec<ModelContent>) -> (String, Vec<Value>) {
     let (mut texts, mut names, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for piece in content {
@@ -109,8 +109,8 @@ fn is_supported(media_type: &str) -> bool {
         || audio_format(media_type).is_some()
 }
 
-/// Tells for each message if tools were called in its turn, which lasts from one user message to the next. Providers that think want
-/// the reasoning of these messages back, and of no others; some answer 400 without it.
+/// Returns for each message whether tools were called in its turn, which lasts from one user message to the next. Providers of reasoning
+/// models expect the reasoning of these messages back, and of no others; some answer 400 without it.
 fn are_in_turns_with_calls(messages: &[ModelMessage]) -> Vec<bool> {
     messages
         .chunk_by(|_, next| !matches!(next, ModelMessage::User(_)))

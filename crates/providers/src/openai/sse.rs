@@ -9,8 +9,8 @@
 
 use bytes::{Buf, Bytes};
 
-/// The most bytes that one event may have. An image that a model has drawn comes in one event, and no provider sends more than a few
-/// megabytes that way.
+/// The limit on the bytes of an event. An image that a model has drawn is in one event, and no provider sends more than a few megabytes
+/// that way.
 pub(super) const LONGEST_EVENT: usize = 16 << 20;
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
@@ -20,14 +20,14 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 pub(super) struct SseParser {
     /// The bytes that were received and are not yet read.
     input: Bytes,
-    /// The beginning of a line of which the end has not been received.
+    /// The beginning of a line whose end has not been received.
     line: Vec<u8>,
-    /// The last byte was a carriage return, so a line feed after it ends no other line.
+    /// True if the last byte was a carriage return, so that a line feed after it does not end another line.
     is_after_return: bool,
     has_read_a_line: bool,
     /// The data of the event that is being read.
     data: Option<String>,
-    /// The event that is being read has the name `keepalive`.
+    /// True if the event that is being read has the name `keepalive`.
     is_keep_alive: bool,
     has_failed: bool,
 }
@@ -37,20 +37,20 @@ pub(super) struct SseParser {
 pub(super) enum SseEvent {
     /// A comment, or an event without data or by the name of `keepalive`.
     KeepAlive,
-    /// The data of an event. The lines of it are joined by spaces, because a line break in JSON is as good as a space.
+    /// The data of an event. Its lines are joined by spaces, because line breaks in JSON mean the same as spaces.
     Data(String),
     /// `[DONE]`, which ends the answer.
     Done,
 }
 
-/// An event has more than [`LONGEST_EVENT`] bytes.
+/// The error for an event of more than [`LONGEST_EVENT`] bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EventTooLong;
 
 // === impl SseParser ===
 
 impl SseParser {
-    /// Takes more of the body. Everything that came before must have been read by [`SseParser::next`].
+    /// Adds more of the body. Everything before must have been read by [`SseParser::next`].
     pub(super) fn feed(&mut self, bytes: Bytes) {
         debug_assert!(self.input.is_empty(), "input that was not read would be lost");
         if !self.has_failed {
@@ -58,10 +58,10 @@ impl SseParser {
         }
     }
 
-    /// The next event that is complete with what was received.
+    /// Returns the next event that has been received completely.
     ///
     /// # Errors
-    /// Once, if the event is too long. There are no more events after it.
+    /// Returns an error once, if the event is too long. There are no more events after it.
     pub(super) fn next(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         while !self.input.is_empty() {
             if std::mem::take(&mut self.is_after_return) && self.input[0] == b'\n' {
@@ -124,7 +124,7 @@ impl SseParser {
     }
 }
 
-/// The text without the byte order mark that some servers begin it with.
+/// Returns the text without the byte order mark at its start, which some servers send.
 pub(super) fn without_byte_order_mark(text: &str) -> &str {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }

@@ -7,10 +7,10 @@
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
-/// Marks that a half follows. It is a noncharacter, which is for a program's own use and not for text.
+/// The character before a half. It is a noncharacter, which programs may use internally and texts do not contain.
 const MARK: char = '\u{fdd0}';
 
-/// A half is moved up by this much, which makes it a private-use character.
+/// The number that is added to a half, which makes it a private-use character.
 const OFFSET: u32 = 0x10_0000;
 
 const HIGH: RangeInclusive<u16> = 0xd800..=0xdbff;
@@ -55,14 +55,14 @@ impl SurrogateHalves {
     }
 }
 
-/// Replaces each half in a text that came whole by U+FFFD.
+/// Replaces each half in a complete text by U+FFFD.
 pub(super) fn without_halves(text: String) -> String {
     let mut halves = SurrogateHalves::default();
     let joined = halves.join(text);
     joined + &halves.flush().unwrap_or_default()
 }
 
-/// Rewrites the escapes of the JSON text that are half a character, so that `serde_json` takes them.
+/// Rewrites the escapes of the JSON text that are half a character, so that `serde_json` accepts them.
 pub(super) fn repair(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return Cow::Borrowed(json);
@@ -106,12 +106,12 @@ fn read_escape(text: &str, begins_string: bool) -> (usize, Option<Vec<char>>) {
     (ESCAPE, Some(replacement))
 }
 
-/// The UTF-16 unit of the escape at the start of the text.
+/// Returns the UTF-16 unit of the escape at the start of the text.
 fn unit(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
-/// The half that the character after a [`MARK`] stands for.
+/// Returns the half that the character after a [`MARK`] stands for.
 fn half_in(character: char) -> Option<u16> {
     let unit = u16::try_from(u32::from(character).checked_sub(OFFSET)?).ok()?;
     if HIGH.contains(&unit) || LOW.contains(&unit) { Some(unit) } else { None }

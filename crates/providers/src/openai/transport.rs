@@ -1,8 +1,8 @@
 //! Sends a request through `async-openai` and takes the response from under it.
 //!
-//! `async-openai` builds the request and would read the response, too, but that does not serve here: it retries by itself and up to
-//! three times, drops the headers of a refusal (`retry-after`), fails to read error bodies whose `code` is a number, and is stopped by
-//! harmless oddities of a stream. So the HTTP service that it runs on hands the response to this module, and `null` to `async-openai`.
+//! `async-openai` builds the request and would read the response, too, but that is not suitable here: it retries by itself up to three
+//! times, drops the headers of a refusal (`retry-after`), fails to read error bodies whose `code` is a number, and stops at harmless
+//! oddities of a stream. So the HTTP service that it runs on hands the response to this module, and `null` to `async-openai`.
 //!
 //! Invariant: one call sends one request.
 
@@ -25,9 +25,9 @@ use super::{
     sse::{LONGEST_EVENT, without_byte_order_mark},
 };
 
-/// At most this much of an error body is read.
+/// The limit on the bytes of an error body that are read.
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
-/// An error body is read for no longer than this.
+/// The time limit for reading an error body.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 
 /// The way to the API.
@@ -42,7 +42,7 @@ pub(super) enum Transport {
 // === impl Transport ===
 
 impl Transport {
-    /// Sends the request, and begins to read the answer.
+    /// Sends the request and starts to read the answer.
     pub(super) async fn ask(
         &self,
         body: &Value,
@@ -67,7 +67,7 @@ impl Transport {
     }
 }
 
-/// Has `async-openai` build the request and send it, and returns the response as it came.
+/// Builds and sends the request through `async-openai`, and returns the response unchanged.
 async fn send(api: &Client<Endpoint>, http: &reqwest::Client, body: &Value) -> Result<Response, Failure> {
     let (responses, mut received) = mpsc::unbounded_channel();
     let http = http.clone();
@@ -75,7 +75,7 @@ async fn send(api: &Client<Endpoint>, http: &reqwest::Client, body: &Value) -> R
         let (http, responses) = (http.clone(), responses.clone());
         async move {
             let response = http.execute(request.build().await?).await?;
-            // This fails only if nobody waits for the response any longer.
+            // This fails only if nobody waits for the response any more.
             let _ = responses.send(response);
             Ok::<_, OpenAIError>(Response::from(http::Response::new("null")))
         }
@@ -85,7 +85,7 @@ async fn send(api: &Client<Endpoint>, http: &reqwest::Client, body: &Value) -> R
     received.recv().await.ok_or_else(|| Failure::network("the request was not sent"))
 }
 
-/// Reads the body of a refusal as far as it is of use.
+/// Reads the body of a refusal, within limits.
 async fn read_refusal(response: Response) -> Failure {
     let (status, headers) = (response.status(), response.headers().clone());
     let mut text = Vec::new();
