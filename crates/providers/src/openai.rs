@@ -114,7 +114,17 @@ impl OpenAi {
         let base = parse_base(config.base_url.as_deref().unwrap_or(OPENAI))?;
         let dialect = Dialect::of(&base);
         let secrets = secrets(key.as_ref(), &base);
-        let http = http_client(&base, config.connect_timeout)?;
+        let builder = reqwest::Client::builder()
+            .connect_timeout(config.connect_timeout)
+            // A redirect would turn the request into a GET. It means that the base URL is wrong.
+            .redirect(reqwest::redirect::Policy::none())
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(30))
+            .pool_idle_timeout(Duration::from_secs(90))
+            .user_agent(concat!("fermata/", env!("CARGO_PKG_VERSION")));
+        // A proxy from the environment cannot reach a model server on this machine.
+        let builder = if is_loopback(&base) { builder.no_proxy() } else { builder };
+        let http = builder.build().map_err(|error| BuildError::Client(error.to_string()))?;
         let endpoint = Endpoint {
             headers: headers(key.as_ref())?,
             key: key.unwrap_or_else(|| String::new().into()),
@@ -213,20 +223,6 @@ fn headers(key: Option<&SecretString>) -> Result<HeaderMap, BuildError> {
         headers.insert(AUTHORIZATION, value);
     }
     Ok(headers)
-}
-
-fn http_client(base: &Url, connect_timeout: Duration) -> Result<reqwest::Client, BuildError> {
-    let builder = reqwest::Client::builder()
-        .connect_timeout(connect_timeout)
-        // A redirect would turn the request into a GET. It means that the base URL is wrong.
-        .redirect(reqwest::redirect::Policy::none())
-        .tcp_nodelay(true)
-        .tcp_keepalive(Duration::from_secs(30))
-        .pool_idle_timeout(Duration::from_secs(90))
-        .user_agent(concat!("fermata/", env!("CARGO_PKG_VERSION")));
-    // A proxy from the environment cannot reach a model server on this machine.
-    let builder = if is_loopback(base) { builder.no_proxy() } else { builder };
-    builder.build().map_err(|error| BuildError::Client(error.to_string()))
 }
 
 fn is_loopback(base: &Url) -> bool {

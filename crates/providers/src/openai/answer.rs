@@ -78,7 +78,7 @@ impl Answer {
     /// Returns the next event, and `None` after the last.
     pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, Failure>> {
         loop {
-            if let Some(event) = self.decoder.pop_event() {
+            if let Some(event) = self.decoder.events.pop_front() {
                 return Some(Ok(event));
             }
             let read = match self.state {
@@ -93,7 +93,11 @@ impl Answer {
                 self.close();
                 return Some(Err(failure));
             }
-            if !self.decoder.has_events() && self.is_alive_due() {
+            // No sign of life is needed once the reason to finish is known.
+            if self.decoder.events.is_empty()
+                && matches!(self.state, State::Open)
+                && self.last_alive.is_none_or(|last| last.elapsed() >= ALIVE_INTERVAL)
+            {
                 self.last_alive = Some(Instant::now());
                 return Some(Ok(ModelEvent::Alive));
             }
@@ -103,7 +107,10 @@ impl Answer {
     /// Reads the next event of the body.
     async fn read(&mut self) -> Result<SseEvent, Failure> {
         loop {
-            if let Some(event) = self.parser.next()? {
+            let event = self.parser.next().map_err(|EventTooLong| {
+                Failure::format(format!("one event has more than {LONGEST_EVENT} bytes"))
+            })?;
+            if let Some(event) = event {
                 return Ok(event);
             }
             match self.body.next().await {
@@ -131,7 +138,7 @@ impl Answer {
             let reason = match (self.decoder.decode(chunk)?, &self.state) {
                 (Some(reason), _) => reason,
                 // A server that goes on with its answer is waited for anew.
-                (None, State::Finishing { reason, .. }) if self.decoder.has_events() => *reason,
+                (None, State::Finishing { reason, .. }) if !self.decoder.events.is_empty() => *reason,
                 (None, _) => continue,
             };
             self.state = State::Finishing { reason, deadline: Instant::now() + LONGEST_WAIT_AFTER_REASON };
@@ -152,18 +159,6 @@ impl Answer {
     fn close(&mut self) {
         self.state = State::Closed;
         self.body = stream::empty().boxed();
-    }
-
-    /// True if a sign of life is to be passed on. None is needed once the reason to finish is known.
-    fn is_alive_due(&self) -> bool {
-        matches!(self.state, State::Open)
-            && self.last_alive.is_none_or(|last| last.elapsed() >= ALIVE_INTERVAL)
-    }
-}
-
-impl From<EventTooLong> for Failure {
-    fn from(_: EventTooLong) -> Self {
-        Self::format(format!("one event has more than {LONGEST_EVENT} bytes"))
     }
 }
 

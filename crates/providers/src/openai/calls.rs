@@ -82,7 +82,34 @@ impl Calls {
     ) -> Result<(), Failure> {
         self.chunk += 1;
         for piece in pieces {
-            let call = self.decode_piece(piece.into(), events);
+            let piece = Piece::from(piece);
+            let previous = self.find(&piece);
+            let key = match previous {
+                Some(key) if self.calls[key].continues_with(&piece, self.chunk) => key,
+                Some(_) | None => {
+                    self.calls.push(Call { index: piece.index, ..Call::default() });
+                    self.calls.len() - 1
+                }
+            };
+            // A piece without a name that begins another call is a call of the same tool.
+            let tool =
+                piece.tool.or_else(|| previous.map(|key| self.calls[key].tool.clone())).unwrap_or_default();
+            let call = &mut self.calls[key];
+            if call.id.is_empty() {
+                call.id = piece.id.unwrap_or_default();
+            }
+            if call.tool.is_empty() && !tool.is_empty() {
+                call.tool.clone_from(&tool);
+                call.named_in = self.chunk;
+                events.extend([ModelEvent::CallStart { key, tool }]);
+                if !call.arguments.is_empty() {
+                    events.extend([ModelEvent::CallDelta { key, arguments: call.arguments.clone() }]);
+                }
+            }
+            let arguments = call.append(piece.arguments);
+            if !arguments.is_empty() && !call.tool.is_empty() {
+                events.extend([ModelEvent::CallDelta { key, arguments }]);
+            }
             if call.tool.is_empty() && call.arguments.len() > LONGEST_UNNAMED {
                 return Err(Failure::format(format!(
                     "a call without a name has more than {LONGEST_UNNAMED} bytes of arguments"
@@ -95,38 +122,7 @@ impl Calls {
         Ok(())
     }
 
-    fn decode_piece(&mut self, piece: Piece, events: &mut impl Extend<ModelEvent>) -> &Call {
-        let previous = self.find(&piece);
-        let key = match previous {
-            Some(key) if self.calls[key].continues_with(&piece, self.chunk) => key,
-            _ => {
-                self.calls.push(Call { index: piece.index, ..Call::default() });
-                self.calls.len() - 1
-            }
-        };
-        // A piece without a name that begins another call is a call of the same tool.
-        let tool =
-            piece.tool.or_else(|| previous.map(|key| self.calls[key].tool.clone())).unwrap_or_default();
-        let call = &mut self.calls[key];
-        if call.id.is_empty() {
-            call.id = piece.id.unwrap_or_default();
-        }
-        if call.tool.is_empty() && !tool.is_empty() {
-            call.tool.clone_from(&tool);
-            call.named_in = self.chunk;
-            events.extend([ModelEvent::CallStart { key, tool }]);
-            if !call.arguments.is_empty() {
-                events.extend([ModelEvent::CallDelta { key, arguments: call.arguments.clone() }]);
-            }
-        }
-        let arguments = call.append(piece.arguments);
-        if !arguments.is_empty() && !call.tool.is_empty() {
-            events.extend([ModelEvent::CallDelta { key, arguments }]);
-        }
-        call
-    }
-
-    /// Ends the calls: halves of characters whose other half did not come are replaced.
+    /// Ends the calls. Halves of characters whose other half is missing are replaced.
     pub(super) fn flush(&mut self, events: &mut impl Extend<ModelEvent>) {
         for (key, call) in self.calls.iter_mut().enumerate() {
             if let Some(arguments) = call.halves.flush()

@@ -20,8 +20,8 @@ use super::{
 
 /// Decodes one answer.
 pub(super) struct Decoder {
-    /// One chunk may hold several events. These were decoded and not yet taken.
-    events: VecDeque<ModelEvent>,
+    /// The events that were decoded and not yet passed on. One chunk may hold several.
+    pub(super) events: VecDeque<ModelEvent>,
     text: SurrogateHalves,
     reasoning: SurrogateHalves,
     calls: Calls,
@@ -47,16 +47,6 @@ impl Decoder {
             reasoning_field: None,
             last_reasoning_field,
         }
-    }
-
-    /// Takes the next event.
-    pub(super) fn pop_event(&mut self) -> Option<ModelEvent> {
-        self.events.pop_front()
-    }
-
-    /// There is an event to take.
-    pub(super) fn has_events(&self) -> bool {
-        !self.events.is_empty()
     }
 
     /// Decodes a chunk, and returns the reason to finish if the chunk gives one.
@@ -98,13 +88,23 @@ impl Decoder {
                 self.push_reasoning(reasoning, field);
             }
         }
-        for text in [delta.content.text, delta.refusal.0] {
-            if !text.is_empty() {
-                self.push_text(text);
+        for piece in [delta.content.text, delta.refusal.0] {
+            if !piece.is_empty() {
+                self.flush_reasoning();
+                let text = self.text.join(piece);
+                if !text.is_empty() {
+                    self.events.push_back(ModelEvent::Text(text));
+                }
             }
         }
-        if let Some(images) = delta.images {
-            self.push_images(&images);
+        // OpenRouter's image models draw images.
+        for image in delta.images.iter().filter_map(Value::as_array).flatten() {
+            let url = image.pointer("/image_url/url").and_then(Value::as_str).unwrap_or_default();
+            let head = url.strip_prefix("data:").and_then(|rest| rest.split_once([';', ',']));
+            if let Some((media_type, _)) = head {
+                let (media_type, url) = (media_type.to_owned(), url.to_owned());
+                self.events.push_back(ModelEvent::File { media_type, url });
+            }
         }
         if let Some(annotations) = delta.annotations {
             self.push_sources(&annotations);
@@ -115,14 +115,6 @@ impl Decoder {
             self.calls.decode(delta.tool_calls, &mut self.events)?;
         }
         Ok(())
-    }
-
-    fn push_text(&mut self, piece: String) {
-        self.flush_reasoning();
-        let text = self.text.join(piece);
-        if !text.is_empty() {
-            self.events.push_back(ModelEvent::Text(text));
-        }
     }
 
     fn push_reasoning(&mut self, piece: String, field: ReasoningField) {
@@ -150,21 +142,7 @@ impl Decoder {
         self.events.extend(self.reasoning.flush().map(ModelEvent::Reasoning));
     }
 
-    /// OpenRouter's image models draw images.
-    fn push_images(&mut self, images: &Value) {
-        for image in images.as_array().into_iter().flatten() {
-            let url = image.pointer("/image_url/url").and_then(Value::as_str).unwrap_or_default();
-            let Some((media_type, _)) =
-                url.strip_prefix("data:").and_then(|rest| rest.split_once([';', ',']))
-            else {
-                continue;
-            };
-            self.events
-                .push_back(ModelEvent::File { media_type: media_type.to_owned(), url: url.to_owned() });
-        }
-    }
-
-    /// Search models annotate web sources; some repeat the list in every chunk.
+    /// Passes on the web sources that search models annotate. Some repeat the list in every chunk.
     fn push_sources(&mut self, annotations: &Value) {
         for annotation in annotations.as_array().into_iter().flatten() {
             let Some(citation) = annotation.get("url_citation") else {

@@ -83,7 +83,13 @@ impl Failure {
 
     /// Creates the failure of a response whose status is not a success.
     pub(super) fn from_status(status: StatusCode, headers: &HeaderMap, body: &str) -> Self {
-        let text = if status.is_redirection() { redirect_text(headers) } else { body_text(body) };
+        let text = if status.is_redirection() {
+            let location = headers.get(LOCATION).and_then(|location| location.to_str().ok());
+            let location = location.unwrap_or("nowhere");
+            format!("the API redirects to {location}; the base URL may be wrong")
+        } else {
+            body_text(body)
+        };
         let (cause, retry) = classify_status(status.as_u16(), body);
         let retry = match (retry, wanted_pause(headers)) {
             (Retry::Soon, Some(pause)) => Retry::After(pause),
@@ -155,11 +161,6 @@ fn classify_status(status: u16, body: &str) -> (Cause, Retry) {
     }
 }
 
-fn redirect_text(headers: &HeaderMap) -> String {
-    let location = headers.get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or("nowhere");
-    format!("the API redirects to {location}; the base URL may be wrong")
-}
-
 /// Classifies an error object that has no status.
 fn classify_text(text: &str) -> (Cause, Retry) {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -218,18 +219,13 @@ fn wanted_pause(headers: &HeaderMap) -> Option<Duration> {
     Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-fn without_secrets(text: &str, secrets: &[SecretString]) -> String {
 /// Removes the secrets, and everything else that looks like a key: providers quote keys that they refuse, and a proxy in between may
 /// have used one of its own.
-    let clean =
+fn without_secrets(text: &str, secrets: &[SecretString]) -> String {
+    let text =
         secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.expose_secret(), "[key]"));
-    without_look_alikes(&clean)
-}
-
-/// Takes out what looks like a key: providers quote keys that they refuse, and a proxy in between may have used one of its own.
-fn without_look_alikes(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
+    let mut rest = text.as_str();
     while let Some(start) = rest.find(KEY_PREFIX) {
         let (before, found) = rest.split_at(start);
         let end =

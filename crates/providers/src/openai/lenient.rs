@@ -50,7 +50,20 @@ struct TextVisitor {
 
 struct ContentVisitor;
 
-/// Reads the objects of a list. Anything else has none.
+/// Implements the visits of scalars that count as absent.
+macro_rules! absent {
+    ($($visit:ident: $scalar:ty),+) => {
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Self::Value::default())
+        }
+
+        $(fn $visit<E>(self, _: $scalar) -> Result<Self::Value, E> {
+            Ok(Self::Value::default())
+        })+
+    };
+}
+
+/// Reads the objects of a list. Any other JSON has none.
 pub(super) fn read_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -66,8 +79,8 @@ pub(super) fn read_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 // === impl Objects ===
 
-impl<T> Objects<T> {
-    fn none() -> Self {
+impl<T> Default for Objects<T> {
+    fn default() -> Self {
         Self { object: None, items: Vec::new() }
     }
 }
@@ -98,29 +111,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectsVisitor<T> {
         Ok(Objects { object: None, items })
     }
 
-    fn visit_unit<E>(self) -> Result<Objects<T>, E> {
-        Ok(Objects::none())
-    }
-
-    fn visit_bool<E>(self, _value: bool) -> Result<Objects<T>, E> {
-        Ok(Objects::none())
-    }
-
-    fn visit_i64<E>(self, _value: i64) -> Result<Objects<T>, E> {
-        Ok(Objects::none())
-    }
-
-    fn visit_u64<E>(self, _value: u64) -> Result<Objects<T>, E> {
-        Ok(Objects::none())
-    }
-
-    fn visit_f64<E>(self, _value: f64) -> Result<Objects<T>, E> {
-        Ok(Objects::none())
-    }
-
-    fn visit_str<E>(self, _value: &str) -> Result<Objects<T>, E> {
-        Ok(Objects::none())
-    }
+    absent!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
 }
 
 // === impl Text ===
@@ -150,17 +141,7 @@ impl<'de> Visitor<'de> for TextVisitor {
         Ok(text.to_owned())
     }
 
-    fn visit_string<E>(self, text: String) -> Result<String, E> {
-        Ok(text)
-    }
-
-    fn visit_unit<E>(self) -> Result<String, E> {
-        Ok(String::new())
-    }
-
-    fn visit_bool<E>(self, _value: bool) -> Result<String, E> {
-        Ok(String::new())
-    }
+    absent!(visit_bool: bool);
 
     fn visit_i64<E>(self, number: i64) -> Result<String, E> {
         Ok(number.to_string())
@@ -204,25 +185,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
         Ok(Content { text: text.to_owned(), thinking: String::new() })
     }
 
-    fn visit_unit<E>(self) -> Result<Content, E> {
-        Ok(Content::default())
-    }
-
-    fn visit_bool<E>(self, _value: bool) -> Result<Content, E> {
-        Ok(Content::default())
-    }
-
-    fn visit_i64<E>(self, _number: i64) -> Result<Content, E> {
-        Ok(Content::default())
-    }
-
-    fn visit_u64<E>(self, _number: u64) -> Result<Content, E> {
-        Ok(Content::default())
-    }
-
-    fn visit_f64<E>(self, _number: f64) -> Result<Content, E> {
-        Ok(Content::default())
-    }
+    absent!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
         let mut content = Content::default();

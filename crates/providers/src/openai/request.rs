@@ -24,7 +24,13 @@ pub(super) fn body(model: &str, dialect: Dialect, field: ReasoningField, request
     if !request.tools.is_empty() {
         body.insert("tools".into(), request.tools.into_iter().map(tool).collect());
         if let Some(choice) = request.tool_choice {
-            body.insert("tool_choice".into(), tool_choice(choice));
+            let choice = match choice {
+                ToolChoice::Auto => "auto".into(),
+                ToolChoice::None => "none".into(),
+                ToolChoice::Required => "required".into(),
+                ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
+            };
+            body.insert("tool_choice".into(), choice);
         }
     }
     put_settings(&mut body, &request.settings, dialect);
@@ -80,7 +86,15 @@ fn result(call_id: &str, tool: &str, content: Vec<ModelContent>) -> (String, Vec
             ModelContent::File { media_type, url, filename } => {
                 let name = format!("{} ({media_type})", filename.as_deref().unwrap_or("a file"));
                 files.push(text_part(format!("[From the result of {tool}, call {call_id}: {name}]")));
-                files.push(result_file(&media_type, url, filename));
+                // A request with a file that no API supports would be refused, and so would every later request of the chat, although
+                // no user has chosen that file.
+                let is_shown =
+                    DataUrl::parse(&url).is_none() || is_supported(&media_type.to_ascii_lowercase());
+                files.push(if is_shown {
+                    file_part(&media_type, url, filename)
+                } else {
+                    text_part(format!("[It cannot be shown: the model takes no {media_type}.]"))
+                });
                 names.push(name);
             }
         }
@@ -91,16 +105,7 @@ fn result(call_id: &str, tool: &str, content: Vec<ModelContent>) -> (String, Vec
     (texts.join("\n"), files)
 }
 
-/// The part for a file of a result. A file that no API takes is described instead: a request with it would be refused, and so would
-/// every later request of the chat, though nobody has chosen the file as a user chooses one.
-fn result_file(media_type: &str, url: String, filename: Option<String>) -> Value {
-    if DataUrl::parse(&url).is_none() || is_supported(&media_type.to_ascii_lowercase()) {
-        return file_part(media_type, url, filename);
-    }
-    text_part(format!("[It cannot be shown: the model takes no {media_type}.]"))
-}
-
-/// True if chat completions take files of this media type.
+/// Returns whether chat completions support files of this media type.
 fn is_supported(media_type: &str) -> bool {
     const IMAGES_AND_DOCUMENTS: [&str; 6] =
         ["image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "application/pdf"];
@@ -138,24 +143,20 @@ fn assistant(
     }
     if !calls.is_empty() {
         let calls = calls.into_iter().enumerate();
-        message.insert(
-            "tool_calls".into(),
-            calls.map(|(index, made)| call(made, dialect.signs_calls() && index == 0)).collect(),
-        );
+        let calls = calls.map(|(index, call)| {
+            let mut value = json!({
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.tool, "arguments": call.input.to_string()},
+            });
+            if dialect.signs_calls() && index == 0 {
+                value["extra_content"] = json!({"google": {"thought_signature": NO_SIGNATURE}});
+            }
+            value
+        });
+        message.insert("tool_calls".into(), calls.collect());
     }
     Value::Object(message)
-}
-
-fn call(call: ModelCall, is_signed: bool) -> Value {
-    let mut value = json!({
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.tool, "arguments": call.input.to_string()},
-    });
-    if is_signed {
-        value["extra_content"] = json!({"google": {"thought_signature": NO_SIGNATURE}});
-    }
-    value
 }
 
 fn user_content(content: Vec<ModelContent>) -> Value {
@@ -168,14 +169,13 @@ fn user_content(content: Vec<ModelContent>) -> Value {
         .collect();
     match texts {
         Some(texts) => texts.join("\n").into(),
-        None => content.into_iter().map(user_part).collect(),
-    }
-}
-
-fn user_part(piece: ModelContent) -> Value {
-    match piece {
-        ModelContent::Text(text) => text_part(text),
-        ModelContent::File { media_type, url, filename } => file_part(&media_type, url, filename),
+        None => content
+            .into_iter()
+            .map(|piece| match piece {
+                ModelContent::Text(text) => text_part(text),
+                ModelContent::File { media_type, url, filename } => file_part(&media_type, url, filename),
+            })
+            .collect(),
     }
 }
 
@@ -243,16 +243,7 @@ fn tool(tool: ModelTool) -> Value {
     json!({"type": "function", "function": function})
 }
 
-fn tool_choice(choice: ToolChoice) -> Value {
-    match choice {
-        ToolChoice::Auto => "auto".into(),
-        ToolChoice::None => "none".into(),
-        ToolChoice::Required => "required".into(),
-        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
-    }
-}
-
-/// Puts in the settings that chat completions know. A setting that is unknown or of a wrong type is left out.
+/// Adds the settings that chat completions know. A setting that is unknown or of a wrong type is left out.
 fn put_settings(body: &mut Map<String, Value>, settings: &Map<String, Value>, dialect: Dialect) {
     type IsValid = fn(&Value) -> bool;
     let known: [(&str, &str, IsValid); 8] = [

@@ -59,7 +59,8 @@ impl Transport {
         if !response.status().is_success() {
             return Err(read_refusal(response).await);
         }
-        if is_json(&response) {
+        let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if media_type.is_some_and(|media_type| media_type.trim_start().starts_with("application/json")) {
             read_whole(response, last_reasoning_field).await
         } else {
             Ok(Answer::streamed(response.bytes_stream(), last_reasoning_field))
@@ -101,11 +102,6 @@ async fn read_refusal(response: Response) -> Failure {
     })
     .await;
     Failure::from_status(status, &headers, &String::from_utf8_lossy(&text))
-}
-
-fn is_json(response: &Response) -> bool {
-    let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    media_type.is_some_and(|media_type| media_type.trim_start().starts_with("application/json"))
 }
 
 /// Reads the answer of a server that ignored `stream: true`, or that calls its event stream JSON.
