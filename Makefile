@@ -107,7 +107,7 @@ soak: export PROPTEST_CASES ?= 1000000
 soak: require-cargo tested-bin
 	cargo test --profile soak --locked -p fermata-engine --lib -- every_schedule_keeps_the_invariants --nocapture
 	PROPTEST_CASES=$$(( (PROPTEST_CASES + 49) / 50 )) cargo test --profile soak --locked -p fermata-engine --test instances -- \
-		every_schedule_keeps_what_was_promised --nocapture
+		every_schedule_keeps_what_was_acknowledged --nocapture
 	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600 FUZZ_PROFILE=--release
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent --if-present soak
 

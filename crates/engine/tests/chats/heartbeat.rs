@@ -1,19 +1,19 @@
-//! An instance that is busy says that it is alive all the same.
+//! The heartbeats of an instance that is busy.
 
 use std::{sync::mpsc, time::Duration};
 
 use crate::world::World;
 
-/// Says only when hope is lost.
-const HOPELESS: Duration = Duration::from_secs(60);
+/// The time after which the test fails.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const WORKERS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_whose_threads_are_all_busy_goes_on_saying_that_it_is_alive() {
+async fn an_instance_whose_threads_are_all_busy_still_sends_heartbeats() {
     let world = World::first();
-    let (said, beats) = mpsc::channel();
-    *world.store.beats.lock().unwrap() = Some(said);
-    beats.recv_timeout(HOPELESS).unwrap();
+    let (sender, heartbeats) = mpsc::channel();
+    *world.store.heartbeats.lock().unwrap() = Some(sender);
+    heartbeats.recv_timeout(TIMEOUT).unwrap();
 
     let (is_busy, busy) = mpsc::channel();
     let mut ends = Vec::new();
@@ -23,20 +23,20 @@ async fn an_instance_whose_threads_are_all_busy_goes_on_saying_that_it_is_alive(
         ends.push(end);
         tokio::spawn(async move {
             is_busy.send(()).unwrap();
-            // As a driver that computes for minutes does.
-            let _ = ended.recv_timeout(HOPELESS);
+            // A chat actor that computes for minutes does the same.
+            let _ = ended.recv_timeout(TIMEOUT);
         });
     }
     for _ in 0..WORKERS {
-        busy.recv_timeout(HOPELESS).unwrap();
+        busy.recv_timeout(TIMEOUT).unwrap();
     }
-    // What was said before the last thread became busy does not count.
-    while beats.try_recv().is_ok() {}
+    // Heartbeats from before the last thread became busy do not count.
+    while heartbeats.try_recv().is_ok() {}
     for _ in 0..2 {
-        beats.recv_timeout(HOPELESS / 2).expect("it says that it is alive");
+        heartbeats.recv_timeout(TIMEOUT / 2).expect("a heartbeat");
     }
     drop(ends);
     world.engine.shutdown().await;
-    while beats.try_recv().is_ok() {}
+    while heartbeats.try_recv().is_ok() {}
     assert!(world.store.joined().is_some());
 }

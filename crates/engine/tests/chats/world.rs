@@ -1,6 +1,6 @@
-//! An engine with a model that follows a script, a clock that is tokio's, and a store that can be told to fail.
+//! An engine with a scripted model, a clock that follows Tokio's, and a store that fails when a test says so.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where its world is not as it must be")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::{
     collections::VecDeque,
@@ -26,7 +26,10 @@ use fermata_protocol::{
 use fermata_tools::{
     CallContext, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
 };
-use futures::{FutureExt, StreamExt, stream::BoxStream};
+use futures::{
+    FutureExt, StreamExt,
+    stream::{self, BoxStream},
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{
@@ -34,43 +37,45 @@ use tokio::{
     sync::mpsc,
 };
 
-use crate::shared::{Counting, Paused, Shaky, assert_paired};
+use crate::shared::{CountingIds, FaultyStore, TestClock, assert_paired};
 
-/// What the model does in one step.
-pub type Turn = Vec<Result<ModelEvent, ModelError>>;
+/// The events of one model call.
+pub type ModelStep = Vec<Result<ModelEvent, ModelError>>;
 
+/// A model that follows a script, and refuses what a strict provider would refuse.
 #[derive(Default)]
-pub struct Script {
-    turns: Mutex<VecDeque<Speech>>,
-    pub asked: Mutex<Vec<ModelRequest>>,
-    /// How many streams are listened to at the moment.
-    pub listened: Arc<AtomicUsize>,
+pub struct ScriptedModel {
+    script: Mutex<VecDeque<ScriptedStep>>,
+    pub requests: Mutex<Vec<ModelRequest>>,
+    /// The number of streams that are being read.
+    pub open_streams: Arc<AtomicUsize>,
 }
 
-enum Speech {
-    Whole(Turn),
-    Live(mpsc::UnboundedReceiver<Result<ModelEvent, ModelError>>),
-    /// Panics in whoever listens.
+enum ScriptedStep {
+    Whole(ModelStep),
+    Streamed(mpsc::UnboundedReceiver<Result<ModelEvent, ModelError>>),
+    /// Panics in the task that reads the stream.
     Panic,
 }
 
-impl Script {
-    /// Whatever was written for the next steps is not said.
-    pub fn forget_script(&self) {
-        self.turns.lock().unwrap().clear();
+impl ScriptedModel {
+    /// Removes all steps from the script.
+    pub fn clear(&self) {
+        self.script.lock().unwrap().clear();
     }
 }
 
-struct Listening(Arc<AtomicUsize>);
+/// Counts a stream among the open ones while it lives.
+struct OpenStream(Arc<AtomicUsize>);
 
-impl Drop for Listening {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[async_trait]
-impl Model for Script {
+impl Model for ScriptedModel {
     fn name(&self) -> &str {
         "script"
     }
@@ -80,74 +85,79 @@ impl Model for Script {
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
         assert_paired(&request);
-        self.asked.lock().unwrap().push(request);
-        let Some(turn) = self.turns.lock().unwrap().pop_front() else {
-            return Err(ModelError::Refused("nobody wrote a turn for this".into()));
+        self.requests.lock().unwrap().push(request);
+        let Some(step) = self.script.lock().unwrap().pop_front() else {
+            return Err(ModelError::Refused("the script has no step for this".into()));
         };
-        self.listened.fetch_add(1, Ordering::SeqCst);
-        let listening = Listening(self.listened.clone());
-        let stream = match turn {
-            Speech::Whole(turn) => futures::stream::iter(turn).boxed(),
-            Speech::Panic => futures::stream::once(async { panic!("as it was told") }).boxed(),
-            Speech::Live(turn) => {
-                futures::stream::unfold(turn, |mut turn| async { Some((turn.recv().await?, turn)) }).boxed()
+        self.open_streams.fetch_add(1, Ordering::SeqCst);
+        let open_stream = OpenStream(self.open_streams.clone());
+        let events = match step {
+            ScriptedStep::Whole(events) => stream::iter(events).boxed(),
+            ScriptedStep::Panic => stream::once(async { panic!("the script says so") }).boxed(),
+            ScriptedStep::Streamed(events) => {
+                stream::unfold(events, |mut events| async { Some((events.recv().await?, events)) }).boxed()
             }
         };
-        Ok(stream
+        Ok(events
             .map(move |event| {
-                let _ = &listening;
+                let _ = &open_stream;
                 event
             })
             .boxed())
     }
 }
 
-/// A server tool: what its call does is in its input.
-pub struct Does(&'static str, Decision, Option<Resource>, Arc<Mutex<Vec<String>>>);
+/// A server tool that does what its input says, and logs it.
+pub struct ScriptedTool {
+    name: &'static str,
+    policy: Decision,
+    resource: Option<Resource>,
+    log: Arc<Mutex<Vec<String>>>,
+}
 
-impl Does {
-    /// One that is allowed, under another name.
-    pub fn called(name: &'static str, done: &Arc<Mutex<Vec<String>>>) -> Self {
-        Self(name, Decision::Allow, None, Arc::clone(done))
+impl ScriptedTool {
+    /// Returns a tool whose calls are allowed and use no resource.
+    pub fn allowed(name: &'static str, log: &Arc<Mutex<Vec<String>>>) -> Self {
+        Self { name, policy: Decision::Allow, resource: None, log: log.clone() }
     }
 }
 
 #[async_trait]
-impl Tool for Does {
+impl Tool for ScriptedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
-            name: self.0.into(),
+            name: self.name.into(),
             description: "Does what its input says.".into(),
             input_schema: json!({"type": "object"}),
             run_by: RunBy::Server,
             server: None,
-            policy: self.1,
-            resource: self.2.clone(),
+            policy: self.policy,
+            resource: self.resource.clone(),
             timeout: None,
             repeatable: false,
         }
     }
 
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
-        let note = |what: &str| {
-            self.3.lock().unwrap().push(format!("{what} {}", input["as"].as_str().unwrap_or("")))
+        let log = |event: &str| {
+            self.log.lock().unwrap().push(format!("{event} {}", input["as"].as_str().unwrap_or("")))
         };
-        note("begins");
+        log("begins");
         match input["does"].as_str() {
-            Some("panics") => panic!("as it was told"),
-            Some("fails") => return Err(ToolError::internal("as it was told")),
+            Some("panics") => panic!("the input says so"),
+            Some("fails") => return Err(ToolError::internal("the input says so")),
             Some("hangs") => {
                 context.cancelled.cancelled().await;
-                note("was cancelled");
+                log("was cancelled");
                 std::future::pending::<()>().await;
             }
             Some("waits") => tokio::time::sleep(Duration::from_secs(5)).await,
-            Some("winds up") => {
+            Some("cleans up") => {
                 context.cancelled.cancelled().await;
                 tokio::time::sleep(Duration::from_secs(2)).await;
-                note("wound up");
+                log("cleaned up");
             }
-            Some("chats") => {
+            Some("reports") => {
                 for n in 0..1000 {
                     context.report(json!({ "progress": n }));
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -162,7 +172,7 @@ impl Tool for Does {
                     other_candidates: Vec::new(),
                 };
                 let reply = context.elicit(question).await;
-                note(&format!("was told {reply:?}"));
+                log(&format!("got {reply:?}"));
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             Some("is limited") => {
@@ -172,99 +182,104 @@ impl Tool for Does {
             }
             _ => {}
         }
-        note("ends");
+        log("ends");
         Ok(json!({"input": input}))
     }
 }
 
-/// What outlives an instance.
+/// What the instances of a deployment share.
 #[derive(Default)]
-struct Outside {
+struct Deployment {
     store: Arc<MemoryStore>,
-    model: Arc<Script>,
-    ids: Arc<Counting>,
-    clock: Arc<Paused>,
-    database: Option<Arc<Paused>>,
-    done: Arc<Mutex<Vec<String>>>,
+    model: Arc<ScriptedModel>,
+    ids: Arc<CountingIds>,
+    clock: Arc<TestClock>,
+    /// The store's own clock, if it has one.
+    database_clock: Option<Arc<TestClock>>,
+    tool_log: Arc<Mutex<Vec<String>>>,
 }
 
-/// An instance.
+/// An instance, and the user and chat of the test.
 pub struct World {
     pub engine: Engine,
-    pub model: Arc<Script>,
-    pub store: Arc<Shaky>,
-    /// How it reaches the other instances, where it is one of several.
+    pub model: Arc<ScriptedModel>,
+    pub store: Arc<FaultyStore>,
+    /// The transport to the other instances; `None` if there are none.
     pub transport: Option<Arc<MemoryTransport>>,
-    ids: Arc<Counting>,
-    pub clock: Arc<Paused>,
-    database: Option<Arc<Paused>>,
-    pub done: Arc<Mutex<Vec<String>>>,
+    ids: Arc<CountingIds>,
+    pub clock: Arc<TestClock>,
+    database_clock: Option<Arc<TestClock>>,
+    pub tool_log: Arc<Mutex<Vec<String>>>,
     pub owner: Owner,
     pub chat: ChatId,
 }
 
 impl World {
+    /// Starts a single instance.
     pub fn new() -> Self {
-        Self::on(Outside::default(), None)
+        Self::start(Deployment::default(), None)
     }
 
-    /// The first of several instances.
+    /// Starts the first of several instances.
     pub fn first() -> Self {
-        Self::on(Outside::default(), Some(Arc::default()))
+        Self::start(Deployment::default(), Some(Arc::default()))
     }
 
-    /// The same, on a database that has a clock of its own.
-    pub fn first_on_a_clock() -> Self {
-        Self::on(Outside { database: Some(Arc::default()), ..Outside::default() }, Some(Arc::default()))
+    /// Starts the first of several instances, on a store that has a clock of its own.
+    pub fn first_with_database_clock() -> Self {
+        let deployment = Deployment { database_clock: Some(Arc::default()), ..Deployment::default() };
+        Self::start(deployment, Some(Arc::default()))
     }
 
-    /// One more instance, on a machine whose clock is so many seconds ahead.
-    pub fn another_ahead(&self, seconds: i64) -> Self {
-        let clock = Paused::default();
-        clock.set(seconds);
-        Self::on(Outside { clock: Arc::new(clock), ..self.outside() }, self.transport.clone())
-    }
-
-    /// One more instance of the same deployment.
+    /// Starts one more instance of the deployment.
     pub fn another(&self) -> Self {
-        Self::on(self.outside(), self.transport.clone())
+        Self::start(self.deployment(), self.transport.clone())
     }
 
-    /// The same chats after the process has ended: nothing but the store and the model's script are left.
+    /// Starts one more instance, on a machine whose clock is this number of seconds ahead.
+    pub fn another_with_clock_ahead(&self, seconds: i64) -> Self {
+        let clock = TestClock::default();
+        clock.shift(seconds);
+        Self::start(Deployment { clock: Arc::new(clock), ..self.deployment() }, self.transport.clone())
+    }
+
+    /// Kills the instance and starts another: only the store and the model's script are left.
     pub fn restarted(self) -> Self {
-        self.restarted_after(0)
+        self.restarted_at(0)
     }
 
-    /// The same, with the clock this many seconds after the beginning.
-    pub fn restarted_after(self, since: u64) -> Self {
+    /// As [`World::restarted`], with a machine clock that begins this number of seconds after the epoch.
+    pub fn restarted_at(self, seconds: u64) -> Self {
         self.store.kill();
-        let clock = Arc::new(Paused::after(since));
-        Self::on(Outside { clock, done: Arc::default(), ..self.outside() }, self.transport)
+        let clock = Arc::new(TestClock::starting_at(seconds));
+        Self::start(Deployment { clock, tool_log: Arc::default(), ..self.deployment() }, self.transport)
     }
 
-    fn outside(&self) -> Outside {
-        Outside {
+    fn deployment(&self) -> Deployment {
+        Deployment {
             store: self.store.store.clone(),
             model: self.model.clone(),
             ids: self.ids.clone(),
             clock: self.clock.clone(),
-            database: self.database.clone(),
-            done: self.done.clone(),
+            database_clock: self.database_clock.clone(),
+            tool_log: self.tool_log.clone(),
         }
     }
 
-    fn on(outside: Outside, transport: Option<Arc<MemoryTransport>>) -> Self {
-        let Outside { store, model, ids, clock, database, done } = outside;
-        let store = Shaky::on(store, database.clone());
-        let notes = Some(Resource::per_owner("notes"));
+    fn start(deployment: Deployment, transport: Option<Arc<MemoryTransport>>) -> Self {
+        let Deployment { store, model, ids, clock, database_clock, tool_log } = deployment;
+        let store = FaultyStore::new(store, database_clock.clone());
+        let note = ScriptedTool {
+            name: "note",
+            policy: Decision::Ask,
+            resource: Some(Resource::per_owner("notes")),
+            log: tool_log.clone(),
+        };
         let engine = Engine::new(EngineParts {
             model: model.clone(),
             store: store.clone(),
             peers: transport.clone().map(|transport| transport as Arc<dyn PeerTransport>),
-            tools: vec![
-                Arc::new(Does("run", Decision::Allow, None, Arc::clone(&done))),
-                Arc::new(Does("note", Decision::Ask, notes, Arc::clone(&done))),
-            ],
+            tools: vec![Arc::new(ScriptedTool::allowed("run", &tool_log)), Arc::new(note)],
             rules: Rules::default(),
             clock: clock.clone(),
             ids: ids.clone(),
@@ -272,7 +287,7 @@ impl World {
                 hold: Duration::from_secs(300),
                 expire: Duration::from_secs(3600),
                 keep: Some(Duration::from_secs(14 * 24 * 3600)),
-                // Paused time is that of a runtime with one thread, which no other thread sees.
+                // No other thread sees the paused time of a runtime with one thread.
                 heartbeat_thread: Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread,
                 drain: Duration::from_secs(3),
                 client: Profile::V6,
@@ -299,75 +314,79 @@ impl World {
             transport,
             ids,
             clock,
-            database,
-            done,
+            database_clock,
+            tool_log,
             owner: Owner::new("alice"),
             chat: ChatId::new("c"),
         }
     }
 
-    /// Writes the model's next steps.
-    pub fn script(&self, turns: impl IntoIterator<Item = Turn>) {
-        self.model.turns.lock().unwrap().extend(turns.into_iter().map(Speech::Whole));
+    /// Appends steps to the model's script.
+    pub fn script(&self, steps: impl IntoIterator<Item = ModelStep>) {
+        self.model.script.lock().unwrap().extend(steps.into_iter().map(ScriptedStep::Whole));
     }
 
-    /// Has whoever listens to the model's next steps panic, this often.
-    pub fn panic(&self, times: usize) {
-        self.model.turns.lock().unwrap().extend((0..times).map(|_| Speech::Panic));
+    /// Appends this number of steps that panic in the task that reads them.
+    pub fn script_panics(&self, times: usize) {
+        self.model.script.lock().unwrap().extend((0..times).map(|_| ScriptedStep::Panic));
     }
 
-    /// The model's next step, said bit by bit.
-    pub fn speak(&self) -> mpsc::UnboundedSender<Result<ModelEvent, ModelError>> {
-        let (mouth, ear) = mpsc::unbounded_channel();
-        self.model.turns.lock().unwrap().push_back(Speech::Live(ear));
-        mouth
+    /// Appends a step whose events are sent by the test. It ends when the sender is dropped.
+    pub fn script_streamed(&self) -> mpsc::UnboundedSender<Result<ModelEvent, ModelError>> {
+        let (sender, events) = mpsc::unbounded_channel();
+        self.model.script.lock().unwrap().push_back(ScriptedStep::Streamed(events));
+        sender
     }
 
-    pub fn asked(&self) -> usize {
-        self.model.asked.lock().unwrap().len()
+    /// Returns the number of calls of the model, by all instances.
+    pub fn model_calls(&self) -> usize {
+        self.model.requests.lock().unwrap().len()
     }
 
+    /// Posts a body, with a hold in seconds.
     pub async fn try_post(&self, body: Value, hold: Option<u64>) -> Result<Following, SubmitError> {
         let body = ChatBody::parse(body).unwrap();
         let hold = hold.map(Duration::from_secs);
         self.engine.submit(Submission { owner: self.owner.clone(), body, hold, address: None }).await
     }
 
-    /// A user's words, with two browser tools; the reader of the response.
-    pub async fn say(&self, words: &str) -> Read {
-        self.say_holding(words, None).await
+    /// Posts a user message, with the browser tools `where` and `color`.
+    pub async fn post_text(&self, text: &str) -> StreamReader {
+        self.post_text_with_hold(text, None).await
     }
 
-    pub async fn say_holding(&self, words: &str, hold: Option<u64>) -> Read {
+    /// As [`World::post_text`], with a hold in seconds.
+    pub async fn post_text_with_hold(&self, text: &str, hold: Option<u64>) -> StreamReader {
         let tool = json!({"parameters": {"type": "object"}});
-        let message = json!({"role": "user", "content": words});
+        let message = json!({"role": "user", "content": text});
         let body =
             json!({"id": self.chat.as_str(), "message": message, "tools": {"where": tool, "color": tool}});
-        Read::new(self.try_post(body, hold).await.unwrap().reader)
+        StreamReader::new(self.try_post(body, hold).await.unwrap().reader)
     }
 
-    /// A post as it stands; the reader of the response.
-    pub async fn post(&self, body: Value) -> Read {
-        Read::new(self.try_post(body, None).await.unwrap().reader)
+    /// Posts a body.
+    pub async fn post(&self, body: Value) -> StreamReader {
+        StreamReader::new(self.try_post(body, None).await.unwrap().reader)
     }
 
-    pub async fn follow(&self) -> Option<Read> {
+    /// Follows the open run from its start; `None` if no run is open.
+    pub async fn follow(&self) -> Option<StreamReader> {
         let following = self.engine.resume(&self.owner, &self.chat, None).await.unwrap();
-        following.map(|following| Read::new(following.reader))
+        following.map(|following| StreamReader::new(following.reader))
     }
 
+    /// Answers a call or question. Returns the state of the call, or the text of the error.
     pub async fn answer(&self, answer: Answer) -> Result<String, String> {
         self.answer_all(vec![answer]).await
     }
 
     pub async fn answer_all(&self, answers: Vec<Answer>) -> Result<String, String> {
         let receipts = self.engine.answer(&self.owner, &self.chat, None, answers).await;
-        let states = |receipts: Vec<fermata_tools::Receipt>| {
-            receipts.iter().map(|r| r.state.as_str()).collect::<Vec<_>>().join(" ")
-        };
-        receipts.map(states).map_err(|error| error.to_string())
+        let receipts = receipts.map_err(|error| error.to_string())?;
+        Ok(receipts.iter().map(|receipt| receipt.state.as_str()).collect::<Vec<_>>().join(" "))
     }
 
+    /// Lists the calls and questions that wait, each with its id first.
     pub async fn pending(&self) -> Vec<String> {
         let view = self.engine.chat(&self.owner, &self.chat).await.unwrap();
         view.pending
@@ -379,12 +398,12 @@ impl World {
             .collect()
     }
 
-    /// The chat's open run as it is saved.
+    /// Returns the chat's open run as it is saved.
     pub fn open_run(&self) -> Option<RunRecord> {
         self.store.store.chat(&self.chat).now_or_never().unwrap().unwrap().unwrap().open_run
     }
 
-    /// Saves a run as versions did that kept all of it in its state.
+    /// Saves a run as earlier versions did, which kept its settings in the state.
     pub async fn put_state(&self, run: RunId, state: Value) {
         let store = &self.store.store;
         let fence = store.chat(&self.chat).await.unwrap().unwrap().fence;
@@ -407,36 +426,37 @@ impl World {
     }
 }
 
-/// A reader, and what it has read.
-pub struct Read {
+/// A reader of a stream, and the chunks that it has read.
+pub struct StreamReader {
     reader: Reader,
     pub chunks: Vec<Value>,
-    pub done: bool,
+    /// `true` once the reader has read `[DONE]`.
+    pub is_done: bool,
 }
 
-impl Read {
+impl StreamReader {
     pub fn new(reader: Reader) -> Self {
-        Self { reader, chunks: Vec::new(), done: false }
+        Self { reader, chunks: Vec::new(), is_done: false }
     }
 
-    /// Reads on until there is such a chunk; gives its call's id, or nothing.
-    pub async fn until(&mut self, kind: &str) -> String {
-        let mut seen = 0;
+    /// Reads on until there is a chunk of this type, and returns the id of its call, or `""`.
+    pub async fn read_until(&mut self, kind: &str) -> String {
+        let mut checked = 0;
         loop {
-            while seen < self.chunks.len() {
-                let chunk = &self.chunks[seen];
-                seen += 1;
+            while checked < self.chunks.len() {
+                let chunk = &self.chunks[checked];
+                checked += 1;
                 if chunk["type"] == kind {
                     return chunk["toolCallId"].as_str().unwrap_or("").to_owned();
                 }
             }
-            assert!(self.more().await, "the stream ended without {kind}: {}", self.types());
+            assert!(self.read_more().await, "the stream ended without {kind}: {}", self.types());
         }
     }
 
-    /// Reads to the end and lists what came.
-    pub async fn read_out(&mut self) -> String {
-        while self.more().await {}
+    /// Reads to the end, and returns the types of all chunks.
+    pub async fn read_to_end(&mut self) -> String {
+        while self.read_more().await {}
         self.types()
     }
 
@@ -455,11 +475,11 @@ impl Read {
             .unwrap_or_else(|| panic!("no {kind} in {}", self.types()))
     }
 
-    async fn more(&mut self) -> bool {
+    async fn read_more(&mut self) -> bool {
         let Some(bytes) = self.reader.next().await else { return false };
         for line in std::str::from_utf8(&bytes).unwrap().lines() {
             match line.strip_prefix("data: ") {
-                Some("[DONE]") => self.done = true,
+                Some("[DONE]") => self.is_done = true,
                 Some(data) => self.chunks.push(serde_json::from_str(data).unwrap()),
                 None => {}
             }
@@ -468,11 +488,13 @@ impl Read {
     }
 }
 
-pub fn says(words: &str) -> Turn {
-    vec![Ok(ModelEvent::Text(words.into())), finished()]
+/// Returns a step in which the model writes a text.
+pub fn text(text: &str) -> ModelStep {
+    vec![Ok(ModelEvent::Text(text.into())), finished()]
 }
 
-pub fn calls(calls: &[(&str, Value)]) -> Turn {
+/// Returns a step in which the model makes calls, each a tool and its input.
+pub fn calls(calls: &[(&str, Value)]) -> ModelStep {
     let events = calls.iter().enumerate().flat_map(|(key, (tool, input))| {
         [
             Ok(ModelEvent::CallStart { key, tool: (*tool).into() }),

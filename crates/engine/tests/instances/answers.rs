@@ -1,4 +1,4 @@
-//! What people and pages answer, in the ways in which they do.
+//! Answers to calls and questions, right and wrong ones.
 
 use fermata_engine::{AnswerError, Unavailable};
 use fermata_protocol::{
@@ -10,123 +10,127 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    asks::{body, check_error},
-    facts::Promised,
-    world::{Slot, World},
+    history::Effect,
+    requests::{body, check_error},
+    world::{Instance, World},
 };
 
-/// How somebody answers.
+/// The way in which a call is answered.
 #[derive(Clone, Copy, Debug)]
-pub enum How {
-    Right,
-    /// With the other kind of answer, or no.
-    Otherwise,
-    /// The same at two instances.
-    Twice,
-    /// Two different things at two instances.
-    Torn,
-    /// By the question's id.
-    ByQuestion,
-    /// Some call of the run, be it over.
-    Old,
-    Unknown,
+pub enum AnswerVariant {
+    Expected,
+    /// With a denial, or with a kind of answer that the call does not wait for.
+    Unexpected,
+    /// With the same answer at two instances.
+    Duplicate,
+    /// With different answers at two instances.
+    Conflicting,
+    /// By the id of the approval request.
+    ByApprovalId,
+    /// As expected, but the call may be any of the run, also one that has ended.
+    AnyCall,
+    UnknownCall,
 }
 
-impl How {
+impl AnswerVariant {
     pub fn any() -> impl Strategy<Value = Self> {
         prop_oneof![
-            8 => Just(Self::Right),
-            2 => Just(Self::Otherwise),
-            2 => Just(Self::Twice),
-            3 => Just(Self::Torn),
-            1 => Just(Self::ByQuestion),
-            1 => Just(Self::Old),
-            1 => Just(Self::Unknown),
+            8 => Just(Self::Expected),
+            2 => Just(Self::Unexpected),
+            2 => Just(Self::Duplicate),
+            3 => Just(Self::Conflicting),
+            1 => Just(Self::ByApprovalId),
+            1 => Just(Self::AnyCall),
+            1 => Just(Self::UnknownCall),
         ]
     }
 }
 
 impl World {
-    pub fn answers(&mut self, chat: usize, at: usize, nth: usize, how: How) {
+    pub fn answer(&mut self, chat: usize, instance: usize, index: usize, variant: AnswerVariant) {
         let chat = self.chat(chat);
-        let calls = self.calls(&chat, matches!(how, How::Old));
-        let Some(call) = calls.get(nth % calls.len().max(1)).cloned() else { return };
-        let (first, second) = (self.right(&call), self.right(&call));
-        let (here, there) = (self.slot(at), self.slot(at + 1));
-        match how {
-            How::Right | How::Old => self.sends(&here, &chat, vec![first]),
-            How::Otherwise => self.sends(&here, &chat, vec![otherwise(&call)]),
-            How::Twice => {
-                self.sends(&here, &chat, vec![first.clone()]);
-                self.sends(&there, &chat, vec![first]);
+        let calls = self.calls(&chat, matches!(variant, AnswerVariant::AnyCall));
+        let Some(call) = calls.get(index % calls.len().max(1)).cloned() else { return };
+        let (first, second) = (self.expected_answer(&call), self.expected_answer(&call));
+        let (here, there) = (self.instance(instance), self.instance(instance + 1));
+        match variant {
+            AnswerVariant::Expected | AnswerVariant::AnyCall => self.send_answers(&here, &chat, vec![first]),
+            AnswerVariant::Unexpected => self.send_answers(&here, &chat, vec![unexpected_answer(&call)]),
+            AnswerVariant::Duplicate => {
+                self.send_answers(&here, &chat, vec![first.clone()]);
+                self.send_answers(&there, &chat, vec![first]);
             }
-            How::Torn => {
-                let other = if call.awaits_approval() { otherwise(&call) } else { second };
-                self.sends(&here, &chat, vec![first]);
-                self.sends(&there, &chat, vec![other]);
+            AnswerVariant::Conflicting => {
+                let other = if call.awaits_approval() { unexpected_answer(&call) } else { second };
+                self.send_answers(&here, &chat, vec![first]);
+                self.send_answers(&there, &chat, vec![other]);
             }
-            How::ByQuestion => {
+            AnswerVariant::ByApprovalId => {
                 let of = call
                     .approval_request
                     .as_ref()
                     .map(|question| AnswerTarget::Approval(question.id.clone()));
-                self.sends(&here, &chat, vec![Answer { of: of.unwrap_or(first.of), kind: first.kind }]);
+                self.send_answers(
+                    &here,
+                    &chat,
+                    vec![Answer { of: of.unwrap_or(first.of), kind: first.kind }],
+                );
             }
-            How::Unknown => {
+            AnswerVariant::UnknownCall => {
                 let of = AnswerTarget::Call(fermata_protocol::ToolCallId::new("call_unknown"));
-                self.sends(&here, &chat, vec![first.clone(), Answer { of, kind: first.kind }]);
+                self.send_answers(&here, &chat, vec![first.clone(), Answer { of, kind: first.kind }]);
             }
         }
     }
 
-    pub fn answers_all(&mut self, chat: usize, at: usize, approved: bool) {
-        let (chat, slot) = (self.chat(chat), self.slot(at));
+    pub fn answer_all(&mut self, chat: usize, instance: usize, approved: bool) {
+        let (chat, instance) = (self.chat(chat), self.instance(instance));
         let calls = self.calls(&chat, false);
         let mut answers = Vec::new();
         for call in &calls {
-            let denies = !approved && call.awaits_approval();
-            answers.push(if denies { otherwise(call) } else { self.right(call) });
+            let is_denied = !approved && call.awaits_approval();
+            answers.push(if is_denied { unexpected_answer(call) } else { self.expected_answer(call) });
         }
         if !answers.is_empty() {
-            self.sends(&slot, &chat, answers);
+            self.send_answers(&instance, &chat, answers);
         }
     }
 
-    /// What a tool has asked somebody who reads.
-    pub fn answers_question(&mut self, chat: usize, at: usize, accepts: bool) {
-        let (chat, slot) = (self.chat(chat), self.slot(at));
+    /// Answers the newest question of a tool that a client has read.
+    pub fn answer_question(&mut self, chat: usize, instance: usize, accepts: bool) {
+        let (chat, instance) = (self.chat(chat), self.instance(instance));
         let clients = self.clients.lock().unwrap().clone();
-        let asked = clients.iter().rev().find_map(|client| {
+        let requested_at = clients.iter().rev().find_map(|client| {
             let client = client.lock().unwrap();
             let events = client.read.iter().filter(|_| client.chat == chat);
             let pending = events.rev().find(|event| event.chunk["data"]["state"] == "pending")?;
             pending.chunk["id"].as_str().map(ElicitationId::new)
         });
-        let Some(id) = asked else { return };
-        self.said += 1;
-        let content = accepts.then(|| json!({ "size": format!("o{}.", self.said) }));
+        let Some(id) = requested_at else { return };
+        self.texts += 1;
+        let content = accepts.then(|| json!({ "size": format!("o{}.", self.texts) }));
         let action = if accepts { ElicitAction::Accept } else { ElicitAction::Decline };
         let kind = AnswerKind::Elicited { action, content };
-        self.sends(&slot, &chat, vec![Answer { of: AnswerTarget::Elicitation(id), kind }]);
+        self.send_answers(&instance, &chat, vec![Answer { of: AnswerTarget::Elicitation(id), kind }]);
     }
 
-    /// The message as the client shows it, with what it knows of its calls.
-    pub fn posts_message(&mut self, nth: usize, at: usize, approved: bool) {
-        let (Some(client), slot) = (self.client(nth), self.slot(at)) else { return };
-        let client = client.lock().unwrap().copy();
-        // Version 5 is shown less than there is.
-        let Ok(shown) = client.shows() else { return };
+    /// Posts the message as a client shows it, with answers to its calls.
+    pub fn post_message(&mut self, index: usize, instance: usize, approved: bool) {
+        let (Some(client), instance) = (self.client(index), self.instance(instance)) else { return };
+        let client = client.lock().unwrap().fork();
+        // Version 5 does not get all chunks.
+        let Ok(shown) = client.message() else { return };
         if client.profile == Profile::V5 || client.has("error") || !client.has("finish") {
             return;
         }
         let mut message = shown.snapshot();
         for part in &mut message.parts {
             if let UiPart::Tool(call) = part {
-                self.said += 1;
-                let is_browsers = matches!(call.name.as_str(), "where" | "color");
+                self.texts += 1;
+                let is_browser_call = matches!(call.name.as_str(), "where" | "color");
                 match call.state.clone() {
-                    ToolState::InputAvailable { input } if is_browsers => {
-                        let output = json!(format!("o{}.", self.said));
+                    ToolState::InputAvailable { input } if is_browser_call => {
+                        let output = json!(format!("o{}.", self.texts));
                         call.state =
                             ToolState::OutputAvailable { input: Some(input), output, preliminary: None };
                     }
@@ -139,48 +143,48 @@ impl World {
             }
         }
         let body = body(&client.chat, client.profile.major(), &json!({ "message": message }));
-        let follow = self.follower(&slot, Some(message), None);
-        self.submits(&slot, &client.chat, body, None, None, None, follow);
+        let follow = self.follower(&instance, Some(message), None);
+        self.submit(&instance, &client.chat, body, None, None, None, follow);
     }
 
-    /// The calls of the open run: those that wait for somebody, or all.
+    /// Returns the calls of the open run: all, or those that wait for an answer.
     pub fn calls(&self, chat: &ChatId, all: bool) -> Vec<Call> {
         let run = self.record(chat).and_then(|record| record.open_run);
         let calls = run.map(|run| run.calls).unwrap_or_default().into_iter();
         calls.filter(|call| all || call.accepts_answer()).collect()
     }
 
-    fn right(&mut self, call: &Call) -> Answer {
-        self.said += 1;
+    fn expected_answer(&mut self, call: &Call) -> Answer {
+        self.texts += 1;
         let kind = if call.awaits_approval() {
             AnswerKind::Decision { approved: true, reason: None, always: false, input: None }
-        } else if self.said.is_multiple_of(5) {
-            AnswerKind::Failure { error_text: format!("o{}.", self.said) }
+        } else if self.texts.is_multiple_of(5) {
+            AnswerKind::Failure { error_text: format!("o{}.", self.texts) }
         } else {
-            AnswerKind::Output { output: json!(format!("o{}.", self.said)) }
+            AnswerKind::Output { output: json!(format!("o{}.", self.texts)) }
         };
         Answer { of: AnswerTarget::Call(call.id.clone()), kind }
     }
 
-    fn sends(&self, slot: &Slot, chat: &ChatId, answers: Vec<Answer>) {
-        let (engine, owner, named) = (slot.engine.clone(), self.owner.clone(), chat.clone());
-        let (facts, asked, sent) = (self.facts().clone(), Instant::now(), answers.clone());
+    fn send_answers(&self, instance: &Instance, chat: &ChatId, answers: Vec<Answer>) {
+        let (engine, owner, chat_id) = (instance.engine.clone(), self.owner.clone(), chat.clone());
+        let (history, requested_at, sent) = (self.history().clone(), Instant::now(), answers.clone());
         let what = format!("answer {answers:?}");
-        let (told, chat) = (what.clone(), chat.clone());
-        let work = async move { engine.answer(&owner, &named, None, sent).await };
-        self.ask(slot, what, work, move |done: Option<Result<Vec<Receipt>, AnswerError>>| {
-            facts.log(format!("{told}: {done:?}"));
+        let (context, chat) = (what.clone(), chat.clone());
+        let work = async move { engine.answer(&owner, &chat_id, None, sent).await };
+        self.request(instance, what, work, move |done: Option<Result<Vec<Receipt>, AnswerError>>| {
+            history.log(format!("{context}: {done:?}"));
             match done {
                 Some(Ok(receipts)) => {
                     if receipts.len() != answers.len() {
-                        facts.fault(format!("{told}: {receipts:?}"));
+                        history.violation(format!("{context}: {receipts:?}"));
                     }
                     for answer in answers {
-                        facts.promise(&chat, asked, Promised::Answer(answer));
+                        history.acknowledge(&chat, requested_at, Effect::Answer(answer));
                     }
                 }
                 Some(Err(AnswerError::Unavailable(Unavailable::Store(error)))) => {
-                    check_error(&facts, &told, &error)
+                    check_error(&history, &context, &error)
                 }
                 Some(Err(_)) | None => {}
             }
@@ -188,8 +192,8 @@ impl World {
     }
 }
 
-/// What is not expected: no, or what the call does not wait for.
-fn otherwise(call: &Call) -> Answer {
+/// Returns a denial, which some calls do not wait for.
+fn unexpected_answer(call: &Call) -> Answer {
     let reason = Some("not now".to_owned());
     let kind = AnswerKind::Decision { approved: false, reason, always: false, input: None };
     Answer { of: AnswerTarget::Call(call.id.clone()), kind }

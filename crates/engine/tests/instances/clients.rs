@@ -1,4 +1,4 @@
-//! Those who read: what each was sent, and the message that it has made of it.
+//! Clients that follow runs: the chunks that each has read, and the message that it has built.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,24 +7,24 @@ use fermata_protocol::{Assembler, ChatId, EventId, MessageId, Profile, RunId, Ui
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{facts::Facts, life::Life};
+use crate::{history::History, process::Process};
 
-/// A page that follows a run.
+/// A client that follows a run.
 pub struct Client {
     pub chat: ChatId,
     pub run: RunId,
     pub profile: Profile,
-    /// Whether another version has posted in between, so that it was sent chunks of two versions.
+    /// `true` if a client of another version has posted meanwhile, so that this one got chunks of two versions.
     pub is_mixed: bool,
-    /// What it showed before.
+    /// The message that it showed before it began to read.
     pub base: Option<UiMessage>,
     pub read: Vec<Event>,
-    pub end: End,
-    /// Closes its stream.
-    pub leaves: CancellationToken,
+    pub end: StreamEnd,
+    /// Cancelled to close the stream.
+    pub close: CancellationToken,
 }
 
-/// What it has been sent.
+/// An event of the stream.
 #[derive(Clone)]
 pub struct Event {
     pub id: String,
@@ -32,21 +32,21 @@ pub struct Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Its stream is open.
+pub enum StreamEnd {
+    /// The stream is open.
     Open,
-    /// It was told that this is all.
+    /// The client has read `[DONE]`.
     Done,
-    /// It has gone, or the process that it had asked.
-    Cut,
+    /// The client has closed the stream, or its instance was killed.
+    Broken,
 }
 
-pub type Shared = Arc<Mutex<Client>>;
+pub type SharedClient = Arc<Mutex<Client>>;
 
 // === impl Client ===
 
 impl Client {
-    /// One that has this, and is about to read.
+    /// Returns a client that is about to read; `before` is the client that it goes on for.
     pub fn new(following: &Following, base: Option<UiMessage>, before: Option<&Self>) -> Self {
         let profile = profile_of(following);
         let before = before.filter(|before| before.run == following.run);
@@ -57,13 +57,13 @@ impl Client {
             is_mixed: before.is_some_and(|before| before.is_mixed || before.profile != profile),
             base: before.map_or(base, |before| before.base.clone()),
             read: before.map(|before| before.without_error()).unwrap_or_default(),
-            end: End::Open,
-            leaves: CancellationToken::new(),
+            end: StreamEnd::Open,
+            close: CancellationToken::new(),
         }
     }
 
-    /// What it has now, where it reads on.
-    pub fn copy(&self) -> Self {
+    /// Returns a copy that does not read on.
+    pub fn fork(&self) -> Self {
         let Self { chat, run, profile, is_mixed, base, read, end, .. } = self;
         Self {
             chat: chat.clone(),
@@ -73,7 +73,7 @@ impl Client {
             base: base.clone(),
             read: read.clone(),
             end: *end,
-            leaves: CancellationToken::new(),
+            close: CancellationToken::new(),
         }
     }
 
@@ -82,8 +82,8 @@ impl Client {
         self.read.iter().filter(|event| !is_error(event)).cloned().collect()
     }
 
-    /// Where it would go on.
-    pub fn place(&self) -> Option<EventId> {
+    /// Returns the id of the last event, after which the client would resume.
+    pub fn position(&self) -> Option<EventId> {
         EventId::parse(&self.read.last()?.id)
     }
 
@@ -91,14 +91,14 @@ impl Client {
         self.read.iter().any(|event| event.chunk["type"] == kind)
     }
 
-    /// Whether it has read the end of the run, and not only the end of its stream.
-    pub fn has_all(&self) -> bool {
+    /// Returns whether the client has read the end of the run, and not only the end of its stream.
+    pub fn has_read_end(&self) -> bool {
         let last = self.read.iter().rfind(|event| event.chunk["type"] == "finish");
         last.is_some_and(|event| is_of_log(&event.id)) && !self.has("error")
     }
 
-    /// The message that it shows.
-    pub fn shows(&self) -> Result<Assembler, String> {
+    /// Returns the message that the client shows.
+    pub fn message(&self) -> Result<Assembler, String> {
         let mut message = match &self.base {
             Some(base) => Assembler::from_message(base.clone()),
             None => Assembler::new(MessageId::new("none")),
@@ -115,54 +115,54 @@ impl Client {
         self.read.iter().map(name).collect::<Vec<_>>().join(" ")
     }
 
-    /// Nothing comes twice, unless it was taken back before.
-    fn check_order(&self, facts: &Facts, id: &str, chunk: &Value) {
-        let place = |id: &str| EventId::parse(id).map(|event| event.seq);
+    /// Checks that no event comes twice, unless the step was reset before.
+    fn check_order(&self, history: &History, id: &str, chunk: &Value) {
+        let position = |id: &str| EventId::parse(id).map(|event| event.seq);
         let last = self.read.iter().rfind(|event| is_of_log(&event.id));
         let is_reset = self.read.last().is_some_and(|event| event.chunk["type"] == "reset-step");
-        if is_of_log(id) && !is_reset && last.is_some_and(|last| place(&last.id) >= place(id)) {
-            facts.fault(format!("{id} {chunk} comes again, after {}", self.types()));
+        if is_of_log(id) && !is_reset && last.is_some_and(|last| position(&last.id) >= position(id)) {
+            history.violation(format!("{id} {chunk} comes again, after {}", self.types()));
         }
     }
 
-    fn takes(&mut self, facts: &Facts, bytes: &[u8]) {
+    fn receive(&mut self, history: &History, bytes: &[u8]) {
         let mut id = "";
         for line in std::str::from_utf8(bytes).unwrap().lines() {
-            if let Some(named) = line.strip_prefix("id: ") {
-                id = named;
+            if let Some(event_id) = line.strip_prefix("id: ") {
+                id = event_id;
             } else if line == "data: [DONE]" {
-                self.end = End::Done;
+                self.end = StreamEnd::Done;
             } else if let Some(data) = line.strip_prefix("data: ") {
                 let chunk: Value = serde_json::from_str(data).unwrap();
-                facts.read(self.profile, id, &chunk);
+                history.note_read(self.profile, id, &chunk);
                 if chunk["type"] == "start" && is_of_log(id) {
-                    // From the start.
+                    // The stream begins anew.
                     (self.read, self.base) = (Vec::new(), None);
                 }
-                self.check_order(facts, id, &chunk);
+                self.check_order(history, id, &chunk);
                 self.read.push(Event { id: id.to_owned(), chunk });
             }
         }
     }
 }
 
-/// Reads on until there is nothing more, or nobody.
-pub async fn reads(client: Shared, following: Following, life: Arc<Life>) {
-    let facts = life.world.facts.clone();
-    let leaves = client.lock().unwrap().leaves.clone();
+/// Reads the stream to its end, unless it is closed or the instance is killed.
+pub async fn read_stream(client: SharedClient, following: Following, process: Arc<Process>) {
+    let history = process.conditions.history.clone();
+    let close = client.lock().unwrap().close.clone();
     let Following { mut reader, .. } = following;
     loop {
         let bytes = tokio::select! {
             biased;
-            () = life.dead.cancelled() => None,
-            () = leaves.cancelled() => None,
+            () = process.killed.cancelled() => None,
+            () = close.cancelled() => None,
             bytes = reader.next() => bytes,
         };
         let mut client = client.lock().unwrap();
         match bytes {
-            Some(bytes) => client.takes(&facts, &bytes),
-            None if client.end == End::Open => {
-                client.end = End::Cut;
+            Some(bytes) => client.receive(&history, &bytes),
+            None if client.end == StreamEnd::Open => {
+                client.end = StreamEnd::Broken;
                 return;
             }
             None => return,

@@ -1,25 +1,23 @@
-//! Random schedules over several instances: whatever is asked of any of them, and whatever ends, fails or is lost in between, nobody is
-//! promised what is not kept.
+//! Random schedules over several instances: whatever is requested and whatever fails, every acknowledged effect lasts.
 //!
-//! One process holds two or three engines on one store in memory, with time that stands still. What happens is a list of moves (`moves`,
-//! `asks`, `answers`); what takes time or is lost on the way to the store and to the others is left to a seed (`life`), and so is what the model
-//! says (`model`). While it happens, tools look at what they are run for (`tools`) and readers at what they are sent (`clients`); what
-//! must be so in the end is in `ending`. A schedule that fails is shrunk and printed with all that happened in it.
+//! One process runs two or three engines on one store in memory, on paused time. A schedule is a list of `operations`, and a seed that
+//! decides about delays, lost messages (`process`) and the answers of the `model`. Tools and clients check what they see while the schedule
+//! runs (`tools`, `clients`, `history`), and the rest is checked in the end (`checks`). A schedule that fails is shrunk and printed with
+//! everything that happened in it.
 //!
-//! One thing no seed decides: which of several things that are ready at once tokio takes first. So a schedule may have to be run more than
-//! once to fail again.
+//! No seed decides which of several tasks that are ready Tokio runs first, so a schedule may have to be run more than once to fail again.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where its world is not as it must be")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod answers;
-mod asks;
+mod checks;
 mod clients;
-mod ending;
-mod facts;
-mod found;
-mod life;
+mod history;
 mod model;
-mod moves;
+mod operations;
+mod process;
+mod regressions;
+mod requests;
 #[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../shared/mod.rs"]
 mod shared;
@@ -31,15 +29,15 @@ use std::{cell::RefCell, panic, sync::Once};
 use proptest::prelude::*;
 
 use self::{
-    moves::{Move, moves},
+    operations::{Operation, operations},
     world::World,
 };
 
-/// A schedule: a seed, how slow things are, how many instances there are, and what happens.
-type Schedule = (u64, u64, usize, Vec<Move>);
+/// A schedule: the seed, the maximum delay in milliseconds, the number of instances, and the operations.
+type Schedule = (u64, u64, usize, Vec<Operation>);
 
 thread_local! {
-    /// What panicked in tasks while a schedule runs, which tokio keeps to itself.
+    /// The panics of tasks while a schedule runs, which Tokio would only report to whoever joins them.
     static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
@@ -66,25 +64,25 @@ fn config() -> ProptestConfig {
 }
 
 fn schedules() -> impl Strategy<Value = Schedule> {
-    let pace = prop_oneof![Just(0_u64), Just(3), Just(40), Just(400)];
-    (any::<u64>(), pace, 2..4_usize, prop::collection::vec(moves(), 1..60))
+    let max_delay_ms = prop_oneof![Just(0_u64), Just(3), Just(40), Just(400)];
+    (any::<u64>(), max_delay_ms, 2..4_usize, prop::collection::vec(operations(), 1..60))
 }
 
-/// Runs a schedule, and ends the test where it does not hold what it should.
-fn run((seed, pace, instances, moves): Schedule) {
+/// Runs a schedule, and panics if an invariant was violated.
+fn run((seed, max_delay_ms, instances, operations): Schedule) {
     note_panics();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let mut world = World::new(seed, pace, instances);
-        for what in moves {
-            world.happens(what).await;
+        let mut world = World::new(seed, max_delay_ms, instances);
+        for operation in operations {
+            world.perform(operation).await;
         }
-        let facts = world.facts().clone();
-        world.settles_down().await;
+        let history = world.history().clone();
+        world.settle_and_check().await;
         let panicked = PANICS.take().unwrap_or_default();
-        panicked.into_iter().for_each(|panicked| facts.fault(panicked));
-        facts.judge();
+        panicked.into_iter().for_each(|panicked| history.violation(panicked));
+        history.assert_no_violation();
     });
 }
 
@@ -92,7 +90,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn every_schedule_keeps_what_was_promised(schedule in schedules()) {
+    fn every_schedule_keeps_what_was_acknowledged(schedule in schedules()) {
         run(schedule);
     }
 }

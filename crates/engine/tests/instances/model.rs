@@ -1,4 +1,4 @@
-//! A model that says what chance wants, and is as strict as the strictest provider about what it is told.
+//! A model that answers at random, and refuses what a strict provider would refuse.
 
 use std::{
     collections::BTreeMap,
@@ -21,49 +21,49 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    life::{Chance, Life},
-    shared::{Shaky, assert_paired},
-    tools::KINDS,
+    process::{Process, Random},
+    shared::{FaultyStore, assert_paired},
+    tools::TOOLS,
 };
 
 type Event = Result<ModelEvent, ModelError>;
 
-/// What all instances ask.
+/// The model that all instances call.
 #[derive(Default)]
-pub struct Oracle {
-    /// Whether it says one word from now on, and nothing else.
+pub struct RandomModel {
+    /// If `true`, each step is one word.
     pub is_calm: AtomicBool,
-    /// Whether the first that it says then is a call of the page's.
-    pub calls_first: AtomicBool,
-    /// What it was told, as far as it is calm.
-    pub asked: Mutex<Vec<ModelRequest>>,
-    /// The streams that are listened to, and by whom.
-    listened: Listened,
-    words: AtomicUsize,
-    /// How many instances each run has ended.
-    ended: Mutex<BTreeMap<RunId, u32>>,
+    /// If `true`, the next step is a call of a browser tool.
+    pub begins_with_call: AtomicBool,
+    /// The requests since the model is calm.
+    pub requests: Mutex<Vec<ModelRequest>>,
+    /// The streams that are being read, and the processes that read them.
+    open_streams: OpenStreams,
+    next_word: AtomicUsize,
+    /// The number of instances that each run has killed.
+    killed_instances: Mutex<BTreeMap<RunId, u32>>,
 }
 
-/// How an instance asks it.
-pub struct Mouth {
-    pub oracle: Arc<Oracle>,
-    pub life: Arc<Life>,
-    pub store: Arc<Shaky>,
+/// The model as one instance calls it.
+pub struct InstanceModel {
+    pub model: Arc<RandomModel>,
+    pub process: Arc<Process>,
+    pub store: Arc<FaultyStore>,
 }
 
-/// A message with this word ends each instance that asks the model about it.
+/// A user message that ends with this word kills each instance that calls the model for it.
 pub const POISON: &str = "poison";
-/// The same, but the model calls a tool first.
+/// As [`POISON`], after a step with a call.
 pub const SLOW_POISON: &str = "slow poison";
-/// How many instances a run may end: the one at which it begins, and those that take it up, but for the one that gives it up.
-pub const MOST_ENDED: u32 = 3;
+/// The number of instances that a run may kill: the first, and those that resume it, except the one that gives it up.
+pub const MAX_KILLED: u32 = 3;
 
-/// A stream that somebody listens to, until this is dropped.
-struct Listening(u64, Listened);
+/// Counts a stream among the open ones while it lives.
+struct OpenStream(u64, OpenStreams);
 
-type Listened = Arc<Mutex<Vec<(u64, Arc<Life>)>>>;
+type OpenStreams = Arc<Mutex<Vec<(u64, Arc<Process>)>>>;
 
-impl Drop for Listening {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.1.lock().unwrap().retain(|(number, _)| *number != self.0);
     }
@@ -71,26 +71,26 @@ impl Drop for Listening {
 
 // === impl Oracle ===
 
-impl Oracle {
-    /// How many instances the runs have ended, each.
-    pub fn ended(&self) -> Vec<u32> {
-        self.ended.lock().unwrap().values().copied().collect()
+impl RandomModel {
+    /// Returns the number of instances that each run has killed.
+    pub fn killed_instances(&self) -> Vec<u32> {
+        self.killed_instances.lock().unwrap().values().copied().collect()
     }
 
-    fn listen(&self, life: &Arc<Life>) -> Listening {
-        let number = life.world.chance.below(u64::MAX);
-        self.listened.lock().unwrap().push((number, life.clone()));
-        Listening(number, self.listened.clone())
+    fn open_stream(&self, process: &Arc<Process>) -> OpenStream {
+        let number = process.conditions.random.below(u64::MAX);
+        self.open_streams.lock().unwrap().push((number, process.clone()));
+        OpenStream(number, self.open_streams.clone())
     }
 
-    /// Whether a process that has not ended listens to it.
-    pub fn is_listened_to(&self) -> bool {
-        self.listened.lock().unwrap().iter().any(|(_, life)| !life.dead.is_cancelled())
+    /// Returns whether a process that was not killed reads a stream.
+    pub fn has_open_streams(&self) -> bool {
+        self.open_streams.lock().unwrap().iter().any(|(_, process)| !process.killed.is_cancelled())
     }
 
-    /// What it says, and after how many milliseconds each.
-    fn speech(&self, chance: &Chance) -> Vec<(u64, Event)> {
-        if self.calls_first.swap(false, Ordering::SeqCst) {
+    /// Returns the events of a step, each with the milliseconds before it.
+    fn events(&self, random: &Random) -> Vec<(u64, Event)> {
+        if self.begins_with_call.swap(false, Ordering::SeqCst) {
             return vec![
                 (0, Ok(ModelEvent::CallStart { key: 0, tool: "where".into() })),
                 (0, Ok(ModelEvent::CallDelta { key: 0, arguments: "{}".into() })),
@@ -100,47 +100,47 @@ impl Oracle {
         if self.is_calm.load(Ordering::SeqCst) {
             return vec![(0, Ok(ModelEvent::Text("done".into()))), (0, finished())];
         }
-        let mut said = self.words(chance);
-        match chance.below(16) {
+        let mut events = self.words(random);
+        match random.below(16) {
             0..2 => {}
-            2 => said.push((chance.below(500), Err(ModelError::Provider("as chance wants".into())))),
-            // It is silent for longer than anybody waits.
-            3 => said.push((100_000, finished())),
-            _ => said.extend(
-                (0..=*chance.one_of(&[0, 0, 1, 2]))
-                    .flat_map(|key| call(usize::try_from(key).unwrap(), chance)),
+            2 => events.push((random.below(500), Err(ModelError::Provider("at random".into())))),
+            // The model is silent until every timeout has passed.
+            3 => events.push((100_000, finished())),
+            _ => events.extend(
+                (0..=*random.one_of(&[0, 0, 1, 2]))
+                    .flat_map(|key| call(usize::try_from(key).unwrap(), random)),
             ),
         }
-        said.push((chance.below(300), finished()));
-        said
+        events.push((random.below(300), finished()));
+        events
     }
 
-    fn words(&self, chance: &Chance) -> Vec<(u64, Event)> {
-        let pause = *chance.one_of(&[0, 0, 200, 3000]);
+    fn words(&self, random: &Random) -> Vec<(u64, Event)> {
+        let pause = *random.one_of(&[0, 0, 200, 3000]);
         let word = |_| {
-            let word = format!("w{} ", self.words.fetch_add(1, Ordering::SeqCst));
-            let is_reasoning = chance.below(4) == 0;
+            let word = format!("w{} ", self.next_word.fetch_add(1, Ordering::SeqCst));
+            let is_reasoning = random.below(4) == 0;
             let event = if is_reasoning { ModelEvent::Reasoning(word) } else { ModelEvent::Text(word) };
-            (chance.below(pause + 1), Ok(event))
+            (random.below(pause + 1), Ok(event))
         };
-        (0..chance.below(5)).map(word).collect()
+        (0..random.below(5)).map(word).collect()
     }
 }
 
-fn call(key: usize, chance: &Chance) -> Vec<(u64, Event)> {
-    let tool = match chance.below(10) {
-        0..4 => *chance.one_of(&["where", "color"]),
+fn call(key: usize, random: &Random) -> Vec<(u64, Event)> {
+    let tool = match random.below(10) {
+        0..4 => *random.one_of(&["where", "color"]),
         4 => "nothing_like_that",
-        _ => chance.one_of(&KINDS).name,
+        _ => random.one_of(&TOOLS).name,
     };
-    let does = *chance.one_of(&["", "", "fails", "is limited", "reports", "asks"]);
-    let time = *chance.one_of(&[0, 0, 50, 700, 6000, 40_000]);
-    let input = json!({"does": does, "ms": time, "key": *chance.one_of(&["a", "b"])}).to_string();
+    let does = *random.one_of(&["", "", "fails", "is limited", "reports", "asks"]);
+    let time = *random.one_of(&[0, 0, 50, 700, 6000, 40_000]);
+    let input = json!({"does": does, "ms": time, "key": *random.one_of(&["a", "b"])}).to_string();
     let (head, tail) = input.split_at(4);
     vec![
         (0, Ok(ModelEvent::CallStart { key, tool: tool.into() })),
         (0, Ok(ModelEvent::CallDelta { key, arguments: head.into() })),
-        (chance.below(200), Ok(ModelEvent::CallDelta { key, arguments: tail.into() })),
+        (random.below(200), Ok(ModelEvent::CallDelta { key, arguments: tail.into() })),
     ]
 }
 
@@ -148,94 +148,96 @@ fn finished() -> Event {
     Ok(ModelEvent::Finished { reason: FinishReason::Stop, usage: None })
 }
 
-/// What somebody has said that ends whoever works on it.
+/// What the model does with a message that kills instances.
 enum Poison {
-    Waits,
-    Works { chat: ChatId },
+    MakesCall,
+    Kills { chat: ChatId },
 }
 
 impl Poison {
     fn of(request: &ModelRequest) -> Option<Self> {
-        let said = request.messages.iter().rev().find_map(|message| match message {
+        let content = request.messages.iter().rev().find_map(|message| match message {
             ModelMessage::User(content) => Some(content),
             ModelMessage::System(_) | ModelMessage::Assistant { .. } | ModelMessage::Tool { .. } => None,
         })?;
-        let words = said.iter().find_map(|content| {
-            let ModelContent::Text(words) = content else { return None };
-            words.ends_with(POISON).then_some(words)
+        let text = content.iter().find_map(|content| {
+            let ModelContent::Text(text) = content else { return None };
+            text.ends_with(POISON).then_some(text)
         })?;
         let is_first = matches!(request.messages.last(), Some(ModelMessage::User(_)));
-        if is_first && words.ends_with(SLOW_POISON) {
-            return Some(Self::Waits);
+        if is_first && text.ends_with(SLOW_POISON) {
+            return Some(Self::MakesCall);
         }
-        let chat = words.split(' ').next().map(ChatId::new)?;
-        Some(Self::Works { chat })
+        let chat = text.split(' ').next().map(ChatId::new)?;
+        Some(Self::Kills { chat })
     }
 }
 
 // === impl Mouth ===
 
-impl Mouth {
-    /// Ends this instance, and notes for which run.
-    fn ends(&self, chat: &ChatId) {
-        let facts = &self.life.world.facts;
+impl InstanceModel {
+    /// Kills this instance, and notes for which run.
+    fn kill(&self, chat: &ChatId) {
+        let history = &self.process.conditions.history;
         let record = self.store.store.chat(chat).now_or_never().unwrap().unwrap();
-        // What an instance does with a run that others have taken up meanwhile is nobody's take-up.
+        // The run may have been resumed by another instance meanwhile; then this death does not count.
         let mine = record.filter(|record| record.driver == self.store.joined());
         if let Some(run) = mine.and_then(|record| record.open_run) {
-            facts.log(format!("{} ends {:?}", run.id, self.store.joined()));
-            let mut ended = self.oracle.ended.lock().unwrap();
-            let ended = ended.entry(run.id.clone()).or_default();
-            *ended += 1;
-            if *ended > MOST_ENDED {
-                facts.fault(format!("{} has ended {ended} instances", run.id));
+            history.log(format!("{} kills {:?}", run.id, self.store.joined()));
+            let mut killed = self.model.killed_instances.lock().unwrap();
+            let killed = killed.entry(run.id.clone()).or_default();
+            *killed += 1;
+            if *killed > MAX_KILLED {
+                history.violation(format!("{} has killed {killed} instances", run.id));
             }
         }
-        self.life.dead.cancel();
+        self.process.killed.cancel();
     }
 }
 
 #[async_trait]
-impl Model for Mouth {
+impl Model for InstanceModel {
     fn name(&self) -> &str {
-        "oracle"
+        "random"
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<BoxStream<'static, Event>, ModelError> {
-        self.life.goes_on().await;
+        self.process.hang_if_killed().await;
         assert_paired(&request);
-        let oracle = &self.oracle;
+        let model = &self.model;
         let poison = Poison::of(&request);
-        if oracle.is_calm.load(Ordering::SeqCst) {
-            oracle.asked.lock().unwrap().push(request);
+        if model.is_calm.load(Ordering::SeqCst) {
+            model.requests.lock().unwrap().push(request);
         }
-        self.life.world.passes().await;
-        if let Some(Poison::Works { chat }) = &poison {
-            self.ends(chat);
+        self.process.conditions.delay().await;
+        if let Some(Poison::Kills { chat }) = &poison {
+            self.kill(chat);
         }
-        self.life.goes_on().await;
-        let listening = oracle.listen(&self.life);
-        let said = match poison {
-            Some(_) => call(0, &self.life.world.chance).into_iter().chain([(0, finished())]).collect(),
-            None => oracle.speech(&self.life.world.chance),
+        self.process.hang_if_killed().await;
+        let open_stream = model.open_stream(&self.process);
+        let events = match poison {
+            Some(_) => {
+                call(0, &self.process.conditions.random).into_iter().chain([(0, finished())]).collect()
+            }
+            None => model.events(&self.process.conditions.random),
         };
-        let life = self.life.clone();
-        let speech = stream::iter(said).then(move |(time, event)| {
-            let (life, _) = (life.clone(), &listening);
+        let process = self.process.clone();
+        let events = stream::iter(events).then(move |(time, event)| {
+            let (process, _) = (process.clone(), &open_stream);
             async move {
                 if time > 0 {
-                    life.lives(sleep(Duration::from_millis(time))).await;
+                    process.run_until_killed(sleep(Duration::from_millis(time))).await;
                 }
-                life.goes_on().await;
+                process.hang_if_killed().await;
                 event
             }
         });
-        Ok(speech.boxed())
+        Ok(events.boxed())
     }
 }
 
-/// What a model was told of a call.
-pub fn told_of<'a>(request: &'a ModelRequest, call: &str) -> Option<&'a [ModelContent]> {
+/// Returns the result of a call in a request.
+pub fn result_of<'a>(request: &'a ModelRequest, call: &str) -> Option<&'a [ModelContent]> {
     request.messages.iter().find_map(|message| match message {
         ModelMessage::Tool { call_id, content, .. } if call_id == call => Some(content.as_slice()),
         ModelMessage::Tool { .. }
@@ -245,8 +247,8 @@ pub fn told_of<'a>(request: &'a ModelRequest, call: &str) -> Option<&'a [ModelCo
     })
 }
 
-/// Whether these words are among what somebody was told.
-pub fn holds(content: &[ModelContent], words: &Value) -> bool {
-    let words = words.as_str().unwrap_or_default();
-    content.iter().any(|content| matches!(content, ModelContent::Text(text) if text.contains(words)))
+/// Returns whether a content has a text that contains this one.
+pub fn contains_text(content: &[ModelContent], wanted: &Value) -> bool {
+    let wanted = wanted.as_str().unwrap_or_default();
+    content.iter().any(|content| matches!(content, ModelContent::Text(text) if text.contains(wanted)))
 }

@@ -1,4 +1,4 @@
-//! The tools of an instance, and a record of which calls ran when and where.
+//! The tools of an instance, and a record of the calls that they ran.
 
 use std::{
     collections::BTreeMap,
@@ -16,36 +16,36 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::{facts::Facts, life::Life, shared::Shaky};
+use crate::{history::History, process::Process, shared::FaultyStore};
 
-/// A server's tool.
-pub struct Deed {
-    pub kind: &'static Kind,
-    pub life: Arc<Life>,
-    pub store: Arc<Shaky>,
-    pub runs: Arc<Runs>,
+/// A server tool that does what its input says.
+pub struct ScriptedTool {
+    pub kind: &'static ToolKind,
+    pub process: Arc<Process>,
+    pub store: Arc<FaultyStore>,
+    pub executions: Arc<Executions>,
 }
 
-/// What a tool is like.
-pub struct Kind {
+/// The properties of a tool.
+pub struct ToolKind {
     pub name: &'static str,
-    asked: bool,
+    needs_approval: bool,
     locks: bool,
     repeatable: bool,
 }
 
-/// All of them.
-pub const KINDS: [Kind; 5] = [
-    Kind { name: "run", asked: false, locks: false, repeatable: false },
-    Kind { name: "ask", asked: true, locks: false, repeatable: false },
-    Kind { name: "ledger", asked: false, locks: true, repeatable: false },
-    Kind { name: "note", asked: true, locks: true, repeatable: true },
-    Kind { name: "again", asked: false, locks: false, repeatable: true },
+/// All tools.
+pub const TOOLS: [ToolKind; 5] = [
+    ToolKind { name: "run", needs_approval: false, locks: false, repeatable: false },
+    ToolKind { name: "ask", needs_approval: true, locks: false, repeatable: false },
+    ToolKind { name: "ledger", needs_approval: false, locks: true, repeatable: false },
+    ToolKind { name: "note", needs_approval: true, locks: true, repeatable: true },
+    ToolKind { name: "again", needs_approval: false, locks: false, repeatable: true },
 ];
 
-/// Which calls ran, and which run.
+/// The calls that have run, and those that are running.
 #[derive(Default)]
-pub struct Runs {
+pub struct Executions {
     state: Mutex<State>,
 }
 
@@ -60,49 +60,49 @@ struct Active {
     number: u64,
     call: String,
     key: Option<String>,
-    life: Arc<Life>,
+    process: Arc<Process>,
 }
 
-/// A tool that runs, until this is dropped.
+/// Counts a call among the running ones while it lives.
 struct Running {
     number: u64,
-    runs: Arc<Runs>,
+    executions: Arc<Executions>,
 }
 
 // === impl Runs ===
 
-impl Runs {
-    fn begin(self: &Arc<Self>, deed: &Deed, call: &str, key: Option<String>) -> Running {
-        let facts = &deed.life.world.facts;
+impl Executions {
+    fn begin(self: &Arc<Self>, tool: &ScriptedTool, call: &str, key: Option<String>) -> Running {
+        let history = &tool.process.conditions.history;
         let mut state = self.state.lock().unwrap();
         let begun = state.begun.entry(call.to_owned()).or_default();
         *begun += 1;
-        let most = if deed.kind.repeatable { 3 } else { 1 };
-        if *begun > most {
-            facts.fault(format!("{call} of {} begins for the {begun}. time", deed.kind.name));
+        let max = if tool.kind.repeatable { 3 } else { 1 };
+        if *begun > max {
+            history.violation(format!("{call} of {} begins for the {begun}. time", tool.kind.name));
         }
-        let is_sound = |life: &Life| !life.was_buried.load(Ordering::SeqCst);
+        let has_lease = |process: &Process| !process.lease_expired.load(Ordering::SeqCst);
         let rival = state.active.iter().find(|other| other.key.is_some() && other.key == key);
-        if let Some(rival) = rival.filter(|rival| is_sound(&rival.life) && is_sound(&deed.life)) {
-            facts.fault(format!("{call} and {} use {key:?} at once", rival.call));
+        if let Some(rival) = rival.filter(|rival| has_lease(&rival.process) && has_lease(&tool.process)) {
+            history.violation(format!("{call} and {} use {key:?} at once", rival.call));
         }
         state.next += 1;
         let number = state.next;
-        state.active.push(Active { number, call: call.to_owned(), key, life: deed.life.clone() });
-        Running { number, runs: self.clone() }
+        state.active.push(Active { number, call: call.to_owned(), key, process: tool.process.clone() });
+        Running { number, executions: self.clone() }
     }
 
-    /// A process has ended, and its tools with it.
-    pub fn end_with(&self, life: &Arc<Life>) {
-        self.state.lock().unwrap().active.retain(|active| !Arc::ptr_eq(&active.life, life));
+    /// Notes that a process was killed, and its calls with it.
+    pub fn end_process(&self, process: &Arc<Process>) {
+        self.state.lock().unwrap().active.retain(|active| !Arc::ptr_eq(&active.process, process));
     }
 
-    /// The calls that run now.
+    /// Returns the calls that are running.
     pub fn active(&self) -> Vec<String> {
         self.state.lock().unwrap().active.iter().map(|active| active.call.clone()).collect()
     }
 
-    /// How often a call has begun.
+    /// Returns the number of times that a call has begun to run.
     pub fn begun(&self, call: &str) -> u32 {
         self.state.lock().unwrap().begun.get(call).copied().unwrap_or(0)
     }
@@ -110,27 +110,29 @@ impl Runs {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.runs.state.lock().unwrap().active.retain(|active| active.number != self.number);
+        self.executions.state.lock().unwrap().active.retain(|active| active.number != self.number);
     }
 }
 
 // === impl Deed ===
 
-impl Deed {
-    /// Before a call runs, it is allowed and saved that it runs.
-    fn check_begin(&self, facts: &Facts, chat: &ChatId, call: &ToolCallId) {
-        if self.life.was_buried.load(Ordering::SeqCst) {
+impl ScriptedTool {
+    /// Checks that a call that begins to run is saved as running, and was approved if that is necessary.
+    fn check_begin(&self, history: &History, chat: &ChatId, call: &ToolCallId) {
+        if self.process.lease_expired.load(Ordering::SeqCst) {
             return;
         }
         let of = AnswerTarget::Call(call.clone());
         match self.store.store.call(chat, &of).now_or_never().unwrap().unwrap() {
-            None => facts.note_missing(chat, &format!("{call} begins and is not saved")),
+            None => history.check_missing(chat, &format!("{call} begins and is not saved")),
             Some(saved) => {
                 if saved.state().name().as_str() != "executing" {
-                    facts.fault(format!("{call} begins, and is saved as {}", saved.state().name()));
+                    history.violation(format!("{call} begins, and is saved as {}", saved.state().name()));
                 }
-                if self.kind.asked && !saved.approval_decision.is_some_and(|decided| decided.approved) {
-                    facts.fault(format!("{call} begins, and nobody has approved it"));
+                if self.kind.needs_approval
+                    && !saved.approval_decision.is_some_and(|decided| decided.approved)
+                {
+                    history.violation(format!("{call} begins, and nobody has approved it"));
                 }
             }
         }
@@ -142,7 +144,7 @@ impl Deed {
             sleep(time).await;
         }
         match input["does"].as_str() {
-            Some("fails") => Err(ToolError::internal("as it was told")),
+            Some("fails") => Err(ToolError::internal("the input says so")),
             Some("is limited") => Err(ToolError::new(ErrorType::RateLimit, "slow down")),
             Some("reports") => {
                 for n in 0..20 {
@@ -159,7 +161,7 @@ impl Deed {
                     server: None,
                     other_candidates: Vec::new(),
                 };
-                Ok(json!({"was told": format!("{:?}", context.elicit(question).await)}))
+                Ok(json!({"got": format!("{:?}", context.elicit(question).await)}))
             }
             _ => Ok(json!({"did": context.call})),
         }
@@ -167,7 +169,7 @@ impl Deed {
 }
 
 #[async_trait]
-impl Tool for Deed {
+impl Tool for ScriptedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.kind.name.into(),
@@ -175,7 +177,7 @@ impl Tool for Deed {
             input_schema: json!({"type": "object"}),
             run_by: RunBy::Server,
             server: None,
-            policy: if self.kind.asked { Decision::Ask } else { Decision::Allow },
+            policy: if self.kind.needs_approval { Decision::Ask } else { Decision::Allow },
             resource: self.kind.locks.then(|| Resource::input("key")),
             timeout: None,
             repeatable: self.kind.repeatable,
@@ -183,11 +185,11 @@ impl Tool for Deed {
     }
 
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
-        self.life.goes_on().await;
-        let facts = self.life.world.facts.clone();
-        self.check_begin(&facts, &context.chat, &context.call);
+        self.process.hang_if_killed().await;
+        let history = self.process.conditions.history.clone();
+        self.check_begin(&history, &context.chat, &context.call);
         let key = input["key"].as_str().filter(|_| self.kind.locks).map(str::to_owned);
-        let _running = self.runs.begin(self, &context.call.to_string(), key);
-        self.life.lives(self.work(&input, &context)).await
+        let _running = self.executions.begin(self, &context.call.to_string(), key);
+        self.process.run_until_killed(self.work(&input, &context)).await
     }
 }

@@ -1,4 +1,4 @@
-//! Several engines on one store, which come and go, and all that is asked of them.
+//! Several instances on one store, which start and end, and the requests to them.
 
 use std::{
     num::NonZeroUsize,
@@ -18,168 +18,176 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    clients::{self, Client, Shared},
-    facts::Facts,
-    life::{Chance, Life, Weather, Wire},
-    model::{Mouth, Oracle},
-    shared::{Counting, Paused, Shaky},
-    tools::{Deed, KINDS, Runs},
+    clients::{self, Client, SharedClient},
+    history::History,
+    model::{InstanceModel, RandomModel},
+    process::{Conditions, FaultyTransport, Process, Random},
+    shared::{CountingIds, FaultyStore, TestClock},
+    tools::{Executions, ScriptedTool, TOOLS},
 };
 
-/// How many chats there are, and how many runs their owner may have open.
+/// The number of chats, and of the runs that their owner may have open.
 pub const CHATS: usize = 3;
 
-/// All there is.
+/// The deployment, and its clients.
 pub struct World {
-    pub weather: Arc<Weather>,
+    pub conditions: Arc<Conditions>,
     pub store: Arc<MemoryStore>,
     pub transport: Arc<MemoryTransport>,
-    pub oracle: Arc<Oracle>,
-    pub runs: Arc<Runs>,
-    ids: Arc<Counting>,
-    clock: Arc<Paused>,
-    pub slots: Vec<Slot>,
-    /// Those that were told to end.
-    pub ending: Vec<Slot>,
-    pub clients: Arc<Mutex<Vec<Shared>>>,
-    /// What was asked and has not come to an end.
+    pub model: Arc<RandomModel>,
+    pub executions: Arc<Executions>,
+    ids: Arc<CountingIds>,
+    clock: Arc<TestClock>,
+    pub instances: Vec<Instance>,
+    /// The instances that are shutting down.
+    pub shutting_down: Vec<Instance>,
+    pub clients: Arc<Mutex<Vec<SharedClient>>>,
+    /// The requests that have no reply yet.
     pub requests: TaskTracker,
     pub owner: Owner,
-    /// Counts messages and outputs, so that each is another.
-    pub said: usize,
+    /// The number of messages and outputs so far, which makes each of them unique.
+    pub texts: usize,
 }
 
 /// An instance.
 #[derive(Clone)]
-pub struct Slot {
+pub struct Instance {
     pub engine: Engine,
-    pub life: Arc<Life>,
-    pub store: Arc<Shaky>,
+    pub process: Arc<Process>,
+    pub store: Arc<FaultyStore>,
 }
 
-/// Nobody waits for longer than this for a reply.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The time after which a request counts as hanging.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 // === impl World ===
 
 impl World {
-    pub fn new(seed: u64, pace: u64, instances: usize) -> Self {
-        let weather = Weather {
-            chance: Chance::new(seed),
-            pace,
-            lost: 0.into(),
-            doubled: 0.into(),
-            loses: Mutex::default(),
-            lives: 0.into(),
-            asked: 0.into(),
-            facts: Arc::new(Facts::new()),
+    pub fn new(seed: u64, max_delay_ms: u64, instances: usize) -> Self {
+        let conditions = Conditions {
+            random: Random::new(seed),
+            max_delay_ms,
+            lost_percent: 0.into(),
+            duplicated_percent: 0.into(),
+            lose_next: Mutex::default(),
+            processes: 0.into(),
+            store_operations: 0.into(),
+            history: Arc::new(History::new()),
         };
         let mut world = Self {
-            weather: Arc::new(weather),
+            conditions: Arc::new(conditions),
             store: Arc::default(),
             transport: Arc::default(),
-            oracle: Arc::default(),
-            runs: Arc::default(),
+            model: Arc::default(),
+            executions: Arc::default(),
             ids: Arc::default(),
             clock: Arc::default(),
-            slots: Vec::new(),
-            ending: Vec::new(),
+            instances: Vec::new(),
+            shutting_down: Vec::new(),
             clients: Arc::default(),
             requests: TaskTracker::new(),
             owner: Owner::new("alice"),
-            said: 0,
+            texts: 0,
         };
-        world.slots = (0..instances).map(|_| world.start()).collect();
+        world.instances = (0..instances).map(|_| world.start()).collect();
         world
     }
 
-    pub fn facts(&self) -> &Arc<Facts> {
-        &self.weather.facts
+    pub fn history(&self) -> &Arc<History> {
+        &self.conditions.history
     }
 
-    /// Another instance.
-    pub fn start(&self) -> Slot {
-        let life = Life::new(self.weather.clone());
-        let store = Shaky::troubled(self.store.clone(), life.clone());
-        let deed = |kind| {
-            let (life, store, runs) = (life.clone(), store.clone(), self.runs.clone());
-            Arc::new(Deed { kind, life, store, runs }) as Arc<dyn Tool>
+    /// Starts another instance.
+    pub fn start(&self) -> Instance {
+        let process = Process::new(self.conditions.clone());
+        let store = FaultyStore::with_faults(self.store.clone(), process.clone());
+        let tool = |kind| {
+            let (process, store, executions) = (process.clone(), store.clone(), self.executions.clone());
+            Arc::new(ScriptedTool { kind, process, store, executions }) as Arc<dyn Tool>
         };
         let engine = Engine::new(EngineParts {
-            model: Arc::new(Mouth { oracle: self.oracle.clone(), life: life.clone(), store: store.clone() }),
+            model: Arc::new(InstanceModel {
+                model: self.model.clone(),
+                process: process.clone(),
+                store: store.clone(),
+            }),
             store: store.clone(),
-            peers: Some(Arc::new(Wire { transport: self.transport.clone(), life: life.clone() })),
-            tools: KINDS.iter().map(deed).collect(),
+            peers: Some(Arc::new(FaultyTransport {
+                transport: self.transport.clone(),
+                process: process.clone(),
+            })),
+            tools: TOOLS.iter().map(tool).collect(),
             rules: Rules::default(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             settings: settings(),
         });
-        let slot = Slot { engine: engine.unwrap(), life, store };
-        tokio::spawn(self.notices_death(&slot));
-        slot
+        let instance = Instance { engine: engine.unwrap(), process, store };
+        tokio::spawn(self.expire_after_death(&instance));
+        instance
     }
 
-    /// What becomes of an instance whose process has ended: its tools have ended, and the others notice sooner or later.
-    fn notices_death(&self, slot: &Slot) -> impl Future<Output = ()> + Send + use<> {
-        let (slot, transport, runs) = (slot.clone(), self.transport.clone(), self.runs.clone());
+    /// Lets the lease of an instance expire some time after its process was killed, and ends its tools.
+    fn expire_after_death(&self, instance: &Instance) -> impl Future<Output = ()> + Send + use<> {
+        let (instance, transport, executions) =
+            (instance.clone(), self.transport.clone(), self.executions.clone());
         async move {
-            slot.life.dead.cancelled().await;
-            runs.end_with(&slot.life);
-            let chance = &slot.life.world.chance;
-            let Some(instance) = slot.store.joined() else { return };
-            slot.life.world.facts.log(format!("{instance} is dead"));
-            if chance.below(2) == 0 {
+            instance.process.killed.cancelled().await;
+            executions.end_process(&instance.process);
+            let random = &instance.process.conditions.random;
+            let Some(id) = instance.store.joined() else { return };
+            instance.process.conditions.history.log(format!("{id} was killed"));
+            if random.below(2) == 0 {
                 sleep(fermata_engine::store::LEASE).await;
             }
-            slot.store.store.bury(&instance);
-            if chance.below(2) == 0 {
-                fermata_engine::PeerTransport::close(&*transport, &instance).await;
+            instance.store.store.bury(&id);
+            if random.below(2) == 0 {
+                fermata_engine::PeerTransport::close(&*transport, &id).await;
             }
         }
     }
 
-    /// The instance in this place; another, where that one has died.
-    pub fn slot(&mut self, at: usize) -> Slot {
-        let at = at % self.slots.len();
-        if self.slots[at].life.dead.is_cancelled() {
-            self.slots[at] = self.start();
+    /// Returns the instance with this index, or a new one if it was killed.
+    pub fn instance(&mut self, index: usize) -> Instance {
+        let index = index % self.instances.len();
+        if self.instances[index].process.killed.is_cancelled() {
+            self.instances[index] = self.start();
         }
-        self.slots[at].clone()
+        self.instances[index].clone()
     }
 
     pub fn chat(&self, chat: usize) -> ChatId {
         ChatId::new(format!("c{}", chat % CHATS))
     }
 
-    /// A chat as the database has it.
+    /// Returns a chat as it is saved.
     pub fn record(&self, chat: &ChatId) -> Option<ChatRecord> {
         self.store.chat(chat).now_or_never().unwrap().unwrap()
     }
 
-    /// Its messages as the database has them.
+    /// Returns the messages of a chat as they are saved.
     pub fn messages(&self, chat: &ChatId) -> Vec<UiMessage> {
         self.store.messages(chat).now_or_never().unwrap().unwrap()
     }
 
-    /// Asks an instance; `then` gets what came of it, or nothing where the instance has died.
-    pub fn ask<T: Send + 'static>(
+    /// Makes a request to an instance. `then` gets the result, or `None` if the instance was killed or the request hangs.
+    pub fn request<T: Send + 'static>(
         &self,
-        slot: &Slot,
+        instance: &Instance,
         what: String,
         work: impl Future<Output = T> + Send + 'static,
         then: impl FnOnce(Option<T>) + Send + 'static,
     ) {
-        let dead = slot.life.dead.clone();
-        let facts = self.facts().clone();
+        let killed = instance.process.killed.clone();
+        let history = self.history().clone();
         self.requests.spawn(async move {
             let done = tokio::select! {
                 biased;
-                () = dead.cancelled() => None,
-                done = timeout(PATIENCE, work) => match done {
+                () = killed.cancelled() => None,
+                done = timeout(REQUEST_TIMEOUT, work) => match done {
                     Ok(done) => Some(done),
                     Err(_) => {
-                        facts.fault(format!("{what} hangs"));
+                        history.violation(format!("{what} hangs"));
                         None
                     }
                 }
@@ -188,14 +196,14 @@ impl World {
         });
     }
 
-    /// What lets somebody follow a run.
+    /// Returns a function that begins to read a run as a client.
     pub fn follower(
         &self,
-        slot: &Slot,
+        instance: &Instance,
         base: Option<UiMessage>,
-        before: Option<Shared>,
+        before: Option<SharedClient>,
     ) -> impl FnOnce(Following) + Send + use<> {
-        let (clients, life) = (self.clients.clone(), slot.life.clone());
+        let (clients, process) = (self.clients.clone(), instance.process.clone());
         let requests = self.requests.clone();
         move |following| {
             let client = match &before {
@@ -204,28 +212,27 @@ impl World {
             };
             let client = Arc::new(Mutex::new(client));
             clients.lock().unwrap().push(client.clone());
-            requests.spawn(clients::reads(client, following, life));
+            requests.spawn(clients::read_stream(client, following, process));
         }
     }
 
-    /// The nth of those who have read.
-    pub fn client(&self, nth: usize) -> Option<Shared> {
+    /// Returns one of the newest clients.
+    pub fn client(&self, index: usize) -> Option<SharedClient> {
         let clients = self.clients.lock().unwrap();
-        // The newest are more interesting than those of long ago.
-        clients.iter().rev().nth(nth % clients.len().clamp(1, 6)).cloned()
+        clients.iter().rev().nth(index % clients.len().clamp(1, 6)).cloned()
     }
 
-    /// All instances are well, and so is what is between them.
-    pub fn heals(&mut self) {
+    /// Ends all faults.
+    pub fn end_faults(&mut self) {
         self.transport.set_down(false);
-        self.weather.lost.store(0, Ordering::Relaxed);
-        self.weather.doubled.store(0, Ordering::Relaxed);
-        for at in 0..self.slots.len() {
-            self.slot(at);
+        self.conditions.lost_percent.store(0, Ordering::Relaxed);
+        self.conditions.duplicated_percent.store(0, Ordering::Relaxed);
+        for instance in 0..self.instances.len() {
+            self.instance(instance);
         }
-        for slot in self.slots.iter().chain(&self.ending) {
-            slot.store.fails.store(false, Ordering::SeqCst);
-            *slot.life.fuse.lock().unwrap() = None;
+        for instance in self.instances.iter().chain(&self.shutting_down) {
+            instance.store.fails.store(false, Ordering::SeqCst);
+            *instance.process.commit_fault.lock().unwrap() = None;
         }
     }
 }
@@ -233,7 +240,7 @@ impl World {
 fn settings() -> Settings {
     Settings {
         hold: Duration::from_secs(60),
-        // Short, because every second that passes costs some real time.
+        // Short, because each second of paused time costs some real time.
         expire: Duration::from_secs(400),
         heartbeat_thread: false,
         drain: Duration::from_secs(3),

@@ -1,12 +1,12 @@
-//! What more than one test binary needs of a world: time that stands still, ids that are counted, a store that can be told to fail, and what
-//! a strict provider expects.
+//! What more than one test binary uses: a clock and ids that are deterministic, a store that fails on demand, and the rules of a strict
+//! model provider.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where its world is not as it must be")]
+#![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+pub mod faulty_store;
 mod paired;
-pub mod shaky;
 mod time;
 
+pub use faulty_store::FaultyStore;
 pub use paired::assert_paired;
-pub use shaky::Shaky;
-pub use time::{Counting, Paused};
+pub use time::{CountingIds, TestClock};

@@ -1,4 +1,4 @@
-//! Time and ids that a test can foresee.
+//! A clock and ids that are the same in each run of a test.
 
 use std::{
     sync::atomic::{AtomicI64, AtomicUsize, Ordering},
@@ -7,39 +7,49 @@ use std::{
 
 use fermata_engine::{Clock, Ids};
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
-/// Tokio's clock, which stands still while time is paused, and can be set wrong.
-pub struct Paused(tokio::time::Instant, Duration, AtomicI64);
+/// A machine clock that follows Tokio's time, which may be paused, and that a test can set wrong.
+pub struct TestClock {
+    created_at: Instant,
+    offset: Duration,
+    wrong_by_seconds: AtomicI64,
+}
 
-impl Clock for Paused {
+impl TestClock {
+    /// Returns a clock that begins this number of seconds after the epoch.
+    pub fn starting_at(seconds: u64) -> Self {
+        Self {
+            created_at: Instant::now(),
+            offset: Duration::from_secs(seconds),
+            wrong_by_seconds: AtomicI64::new(0),
+        }
+    }
+
+    /// Sets the clock forward or back by this number of seconds.
+    pub fn shift(&self, seconds: i64) {
+        self.wrong_by_seconds.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        let wrong_by = SignedDuration::from_secs(self.2.load(Ordering::SeqCst));
-        Timestamp::UNIX_EPOCH + self.1 + self.0.elapsed() + wrong_by
+        let wrong_by = SignedDuration::from_secs(self.wrong_by_seconds.load(Ordering::SeqCst));
+        Timestamp::UNIX_EPOCH + self.offset + self.created_at.elapsed() + wrong_by
     }
 }
 
-impl Paused {
-    pub fn after(since: u64) -> Self {
-        Self(tokio::time::Instant::now(), Duration::from_secs(since), AtomicI64::new(0))
-    }
-
-    /// Sets it forwards or back by so many seconds.
-    pub fn set(&self, seconds: i64) {
-        self.2.fetch_add(seconds, Ordering::SeqCst);
-    }
-}
-
-impl Default for Paused {
+impl Default for TestClock {
     fn default() -> Self {
-        Self::after(0)
+        Self::starting_at(0)
     }
 }
 
-/// Ids that tell how many there have been.
+/// Ids that are numbered from 1.
 #[derive(Default)]
-pub struct Counting(AtomicUsize);
+pub struct CountingIds(AtomicUsize);
 
-impl Ids for Counting {
+impl Ids for CountingIds {
     fn next(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.0.fetch_add(1, Ordering::SeqCst) + 1)
     }

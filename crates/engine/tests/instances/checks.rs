@@ -1,0 +1,334 @@
+//! The checks after a schedule: what has to hold when all faults have ended and time has passed.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use fermata_engine::{
+    Submission,
+    model::ModelRequest,
+    store::{ChatStore, InstanceId, LockStore, Membership},
+};
+use fermata_protocol::{
+    Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, MessageId, Profile, ToolState, UiMessage, UiPart,
+};
+use fermata_tools::{Call, ResourceKey};
+use futures::FutureExt;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    clients::{Client, StreamEnd},
+    history::Effect,
+    model::{contains_text, result_of},
+    requests::body,
+    world::{CHATS, Instance, World},
+};
+
+/// Longer than any call waits, with all steps that may follow.
+const SETTLE_TIME: Duration = Duration::from_secs(1000);
+/// Longer than any step takes without faults.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl World {
+    /// Ends all faults, lets time pass, and makes all checks.
+    pub async fn settle_and_check(mut self) {
+        self.history().log("all faults end here");
+        self.end_faults();
+        self.model.is_calm.store(true, Ordering::SeqCst);
+        self.let_pass(SETTLE_TIME).await;
+        self.requests.close();
+        if timeout(STEP_TIMEOUT, self.requests.wait()).await.is_err() {
+            self.history().violation("a request or a reader hangs");
+        }
+        self.check_clients();
+        self.check_idle();
+        self.check_acknowledgments();
+        self.check_locks().await;
+        self.check_next_runs().await;
+        self.shut_down_all().await;
+    }
+
+    /// Lets time pass. Instances that end meanwhile are started again.
+    pub async fn let_pass(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            sleep(Duration::from_secs(1)).await;
+            for instance in 0..self.instances.len() {
+                self.instance(instance);
+            }
+        }
+    }
+
+    /// Checks that each stream has ended, and that a client that has read all of it shows what is in the record.
+    fn check_clients(&self) {
+        for client in self.clients.lock().unwrap().iter() {
+            let client = client.lock().unwrap();
+            let has_end = client.has("finish") || client.has("error") || client.has("abort");
+            let why = match client.end {
+                StreamEnd::Open => "hangs",
+                StreamEnd::Done if !has_end => "got [DONE] without a last chunk",
+                StreamEnd::Done | StreamEnd::Broken => {
+                    self.check_message(&client);
+                    continue;
+                }
+            };
+            self.history().violation(format!("a reader of {} {why}: {}", client.run, client.types()));
+        }
+    }
+
+    fn check_message(&self, client: &Client) {
+        if client.profile == Profile::V5 || client.is_mixed {
+            return;
+        }
+        let mut shown = match client.message() {
+            Ok(shown) => shown,
+            Err(error) => {
+                return self.history().violation(format!("a client would fail, {error}: {}", client.types()));
+            }
+        };
+        if !client.has_read_end() {
+            return;
+        }
+        for call in self.calls_of(&client.chat, &shown.snapshot()) {
+            if let (Some(question), Some(decided)) = (&call.approval_request, &call.approval_decision) {
+                shown.decide(&question.id, decided.approved, decided.reason.as_deref());
+            }
+        }
+        let shown = shown.snapshot();
+        match self.messages(&client.chat).iter().find(|message| message.id == shown.id) {
+            Some(saved) => {
+                let (shown, saved) = (client.profile.message(&shown), client.profile.message(saved));
+                if shown != saved {
+                    let difference = format!("is shown as {}\nand saved as {}", json!(shown), json!(saved));
+                    self.history().violation(format!("{} {difference}\n{}", client.run, client.types()));
+                }
+            }
+            None if self.history().may_lack_messages(&client.chat) => {}
+            None => self.history().violation(format!("{} is shown and not saved", shown.id)),
+        }
+    }
+
+    fn calls_of(&self, chat: &ChatId, message: &UiMessage) -> Vec<Call> {
+        let parts = message.parts.iter().filter_map(UiPart::as_tool);
+        parts.filter_map(|part| self.call(chat, &AnswerTarget::Call(part.tool_call_id.clone()))).collect()
+    }
+
+    fn call(&self, chat: &ChatId, of: &AnswerTarget) -> Option<Call> {
+        self.store.call(chat, of).now_or_never().unwrap().unwrap()
+    }
+
+    /// Checks that no run is open and that nothing is at work.
+    fn check_idle(&self) {
+        for chat in (0..CHATS).map(|chat| self.chat(chat)) {
+            if let Some(run) = self.record(&chat).and_then(|record| record.open_run) {
+                let calls: Vec<_> =
+                    run.calls.iter().map(|call| (call.id.to_string(), call.state().name())).collect();
+                let driver = self.record(&chat).and_then(|record| record.driver);
+                self.history()
+                    .violation(format!("{} of {chat} is open, {driver:?}: {calls:?} {}", run.id, run.state));
+            }
+            self.check_messages(&chat);
+        }
+        let active = self.executions.active();
+        if !active.is_empty() {
+            self.history().violation(format!("{active:?} run for ever"));
+        }
+        if self.model.has_open_streams() {
+            self.history().violation("a stream of the model is open for ever");
+        }
+    }
+
+    /// Checks that no user message is in a chat twice, and that no call of the record is open.
+    fn check_messages(&self, chat: &ChatId) {
+        let messages = self.messages(chat);
+        let mut texts: Vec<_> =
+            messages.iter().flat_map(|message| &message.parts).filter_map(UiPart::as_text).collect();
+        texts.retain(|text| text.starts_with(chat.as_str()));
+        texts.sort_unstable();
+        if let Some(twice) = texts.windows(2).find(|pair| pair[0] == pair[1]) {
+            self.history().violation(format!("{} is there twice", twice[0]));
+        }
+        for part in messages.iter().flat_map(|message| &message.parts).filter_map(UiPart::as_tool) {
+            if !part.state.is_settled() {
+                self.history().violation(format!("{} of {chat} is open in the record", part.tool_call_id));
+            }
+        }
+    }
+
+    fn check_acknowledgments(&self) {
+        let acknowledgments = self.history().lock().acknowledgments.clone();
+        for acknowledgment in acknowledgments {
+            let is_missing = match &acknowledgment.effect {
+                Effect::Message(text) => {
+                    let has_text =
+                        |message: &UiMessage| message.parts.iter().any(|part| part.as_text() == Some(text));
+                    !self.messages(&acknowledgment.chat).iter().any(has_text)
+                        && !self.history().lock().may_be_removed(&acknowledgment, false)
+                }
+                Effect::Answer(answer) => {
+                    self.broken_effect(&acknowledgment.chat, answer).is_some_and(|why| {
+                        self.history().log(why);
+                        !self.history().lock().may_be_removed(&acknowledgment, true)
+                    })
+                }
+            };
+            if is_missing {
+                self.history().violation(format!("{acknowledgment:?} is lost"));
+            }
+        }
+    }
+
+    /// Returns why an answer that was accepted has not had its effect; `None` if it has.
+    fn broken_effect(&self, chat: &ChatId, answer: &Answer) -> Option<String> {
+        if let AnswerTarget::Elicitation(id) = &answer.of {
+            let messages = self.messages(chat);
+            let calls: Vec<_> = messages.iter().flat_map(|message| self.calls_of(chat, message)).collect();
+            let AnswerKind::Elicited { action, content } = &answer.kind else { return None };
+            let is_it = |reply: &&fermata_tools::ElicitationRecord| reply.to == *id;
+            let reply = calls.iter().flat_map(|call| &call.replies).find(is_it);
+            let is_kept = reply.is_some_and(|reply| reply.action == *action && reply.content == *content);
+            // If the message was removed, so were its calls.
+            return (!is_kept && !self.history().may_lack_messages(chat))
+                .then(|| format!("{answer:?} has become {reply:?}"));
+        }
+        let Some(call) = self.call(chat, &answer.of) else { return Some(format!("{answer:?} has no call")) };
+        let is_kept = match &answer.kind {
+            AnswerKind::Output { .. } | AnswerKind::Failure { .. } => {
+                call.answer.as_ref() == Some(&answer.kind)
+            }
+            AnswerKind::Decision { approved, .. } => {
+                let decided = call.approval_decision.as_ref().map(|decided| decided.approved);
+                decided == Some(*approved) && (*approved || self.executions.begun(call.id.as_str()) == 0)
+            }
+            AnswerKind::Elicited { .. } => false,
+        };
+        (!is_kept).then(|| format!("{answer:?} has become {call:?}"))
+    }
+
+    async fn check_locks(&self) {
+        let probe = InstanceId::new("probe");
+        self.store.join(&probe).await.unwrap();
+        for key in ["a", "b"].map(|name| ResourceKey {
+            named_by: fermata_tools::NamedBy::Settings,
+            name: name.into(),
+            owner: None,
+        }) {
+            if !self.store.try_lock(&key, &probe).await.unwrap() {
+                self.history().violation(format!("{key:?} is locked for ever"));
+            }
+        }
+        self.store.leave(&probe).await.unwrap();
+    }
+
+    /// Checks that every chat goes on at every instance, and that the model gets the outcome of each call.
+    async fn check_next_runs(&mut self) {
+        for instance in 0..self.instances.len() {
+            let instance = self.instance(instance);
+            // All chats at once, because no run that is over may count as open.
+            let posts = (0..CHATS).map(|chat| {
+                self.texts += 1;
+                self.check_post(instance.clone(), self.chat(chat), self.texts)
+            });
+            let posts: Vec<_> = posts.collect();
+            futures::future::join_all(posts).await;
+        }
+        for chat in 0..CHATS {
+            let chat = self.chat(chat);
+            self.check_request(&chat);
+            self.check_views(&chat).await;
+        }
+    }
+
+    fn check_post(
+        &self,
+        instance: Instance,
+        chat: ChatId,
+        number: usize,
+    ) -> impl Future<Output = ()> + use<> {
+        let message =
+            json!({"id": format!("u{number}"), "role": "user", "content": format!("{chat} u{number}.")});
+        let body = ChatBody::parse(body(&chat, 6, &json!({ "message": message }))).unwrap();
+        let (owner, history) = (self.owner.clone(), self.history().clone());
+        let post = async move {
+            let following =
+                instance.engine.submit(Submission { owner, body, hold: None, address: None }).await;
+            let mut reader = following.map_err(|error| error.to_string())?.reader;
+            let mut all = String::new();
+            while let Some(bytes) = reader.next().await {
+                all.push_str(std::str::from_utf8(&bytes).unwrap());
+            }
+            let is_whole = all.contains("done") && all.contains("\"finish\"") && all.ends_with("[DONE]\n\n");
+            if is_whole { Ok(()) } else { Err(all) }
+        };
+        async move {
+            match timeout(STEP_TIMEOUT, post).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => history.violation(format!("the next run of {chat} fails: {error}")),
+                Err(_) => history.violation(format!("the next run of {chat} hangs")),
+            }
+        }
+    }
+
+    /// Checks that the model gets the result of each call of the record.
+    fn check_request(&self, chat: &ChatId) {
+        let requests = self.model.requests.lock().unwrap();
+        let is_about = |request: &&ModelRequest| {
+            format!("{:?}", request.messages)
+                .contains(&format!("{chat} u{}.", self.texts - (CHATS - 1 - self.number(chat))))
+        };
+        let Some(request) = requests.iter().rev().find(is_about) else {
+            return self.history().violation(format!("the model got no request about {chat}"));
+        };
+        let messages = self.messages(chat);
+        for part in messages.iter().flat_map(|message| &message.parts).filter_map(UiPart::as_tool) {
+            let id = part.tool_call_id.as_str();
+            let Some(result) = result_of(request, id) else {
+                self.history().violation(format!("the model gets no result of {id}"));
+                continue;
+            };
+            let has_result = match &part.state {
+                ToolState::OutputAvailable { output, .. } if output.is_string() => {
+                    contains_text(result, output)
+                }
+                _ => !result.is_empty(),
+            };
+            if !has_result {
+                self.history().violation(format!("the model gets {result:?} for {part:?}"));
+            }
+        }
+    }
+
+    fn number(&self, chat: &ChatId) -> usize {
+        (0..CHATS).find(|n| self.chat(*n) == *chat).unwrap()
+    }
+
+    /// Checks that every instance shows what is saved.
+    async fn check_views(&mut self, chat: &ChatId) {
+        let saved: Vec<MessageId> = self.messages(chat).into_iter().map(|message| message.id).collect();
+        for instance in 0..self.instances.len() {
+            let instance = self.instance(instance);
+            match instance.engine.chat(&self.owner, chat).await {
+                Ok(view) => {
+                    let shown: Vec<_> = view.messages.iter().map(|message| message.id.clone()).collect();
+                    if view.open || !view.pending.is_empty() || shown != saved {
+                        self.history().violation(format!("{chat} is shown as {view:?}"));
+                    }
+                }
+                Err(error) => self.history().violation(format!("{chat} cannot be shown: {error}")),
+            }
+        }
+    }
+
+    /// Checks that all instances shut down, and that no run counts as open.
+    async fn shut_down_all(&mut self) {
+        let kept = self.store.kept(&self.owner, &InstanceId::new("probe")).await.unwrap();
+        if kept.runs_elsewhere > 0 {
+            self.history().violation(format!("{} runs are open", kept.runs_elsewhere));
+        }
+        let instances = std::mem::take(&mut self.instances);
+        for instance in instances {
+            if timeout(STEP_TIMEOUT, instance.engine.shutdown()).await.is_err() {
+                self.history().violation(format!("{:?} does not end", instance.store.joined()));
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! A store that fails, blocks or dies when a test says so.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fermata_engine::{
+    Clock,
+    store::{
+        Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
+        LockStore, Membership, MemoryStore, Outlined, StoreError,
+    },
+};
+use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_tools::{Call, Owner, ResourceKey, StateName};
+use jiff::Timestamp;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use super::TestClock;
+
+/// The store as one instance reaches it. Other instances share the [`MemoryStore`] and have a `FaultyStore` of their own.
+#[derive(Default)]
+pub struct FaultyStore {
+    pub store: Arc<MemoryStore>,
+    /// While this is `true`, every operation fails.
+    pub fails: AtomicBool,
+    /// While this is `true`, operations on the contents of a chat neither succeed nor fail.
+    pub is_blocked: watch::Sender<bool>,
+    /// The number of reads of more of a chat than its owner or its version.
+    pub reads: AtomicUsize,
+    /// The number of commits that end a run and are still to fail.
+    pub endings_to_fail: AtomicUsize,
+    /// The store's own clock, if it has one.
+    pub clock: Option<Arc<TestClock>>,
+    /// Is sent a message with each heartbeat.
+    pub heartbeats: Mutex<Option<mpsc::Sender<()>>>,
+    faults: Option<Arc<dyn Faults>>,
+    is_killed: AtomicBool,
+    instance: Mutex<Option<InstanceId>>,
+    /// The time for which the process is to be suspended after the next commit with a call that begins to run.
+    suspension: Mutex<Option<Duration>>,
+    suspended_until: Mutex<Option<Instant>>,
+}
+
+/// Faults beyond those that a test switches on and off.
+#[async_trait]
+pub trait Faults: Send + Sync {
+    /// Runs before each operation. `is_write` is `true` if the operation changes a chat.
+    async fn before_operation(&self, is_write: bool) -> Result<(), StoreError>;
+    /// Runs after a chat was changed, before the caller gets the result.
+    async fn after_write(&self) -> Result<(), StoreError>;
+}
+
+impl FaultyStore {
+    pub fn new(store: Arc<MemoryStore>, clock: Option<Arc<TestClock>>) -> Arc<Self> {
+        Arc::new(Self { store, clock, ..Self::default() })
+    }
+
+    pub fn with_faults(store: Arc<MemoryStore>, faults: Arc<dyn Faults>) -> Arc<Self> {
+        Arc::new(Self { store, faults: Some(faults), ..Self::default() })
+    }
+
+    /// Kills the instance: it can write nothing more, and its lease has expired.
+    pub fn kill(&self) {
+        self.is_killed.store(true, Ordering::SeqCst);
+        self.expire_lease();
+    }
+
+    /// Lets the lease of the instance expire, so that others may own its chats.
+    pub fn expire_lease(&self) {
+        self.store.bury(&self.joined().unwrap());
+    }
+
+    /// Returns the id of the instance, once it has joined.
+    pub fn joined(&self) -> Option<InstanceId> {
+        self.instance.lock().unwrap().clone()
+    }
+
+    /// Suspends the process for a while, right after it has saved that a call begins to run.
+    pub fn suspend_when_a_call_begins(&self, suspension: Duration) {
+        *self.suspension.lock().unwrap() = Some(suspension);
+    }
+
+    async fn wait_while_suspended(&self) {
+        let until = *self.suspended_until.lock().unwrap();
+        if let Some(until) = until {
+            sleep_until(until).await;
+        }
+    }
+
+    async fn wait_while_blocked(&self) {
+        self.is_blocked.subscribe().wait_for(|is_blocked| !is_blocked).await.map(|_| ()).unwrap();
+    }
+
+    async fn before_read(&self) -> Result<(), StoreError> {
+        self.before_operation(false).await
+    }
+
+    async fn before_operation(&self, is_write: bool) -> Result<(), StoreError> {
+        self.wait_while_suspended().await;
+        if let Some(faults) = &self.faults {
+            faults.before_operation(is_write).await?;
+        }
+        if self.is_killed.load(Ordering::SeqCst) || self.fails.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("the test lets the store fail".into()));
+        }
+        Ok(())
+    }
+
+    async fn after_write(&self) -> Result<(), StoreError> {
+        match &self.faults {
+            Some(faults) => faults.after_write().await,
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl ChatStore for FaultyStore {
+    async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
+        self.wait_while_blocked().await;
+        self.before_read().await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let read = self.store.chat(chat).await;
+        // Other instances may be faster, as with a real database.
+        tokio::task::yield_now().await;
+        read
+    }
+    async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
+        self.wait_while_blocked().await;
+        self.before_read().await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.store.messages(chat).await
+    }
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+        self.before_read().await?;
+        self.store.outline(chat).await
+    }
+    async fn messages_at(
+        &self,
+        chat: &ChatId,
+        positions: Range<usize>,
+    ) -> Result<Vec<UiMessage>, StoreError> {
+        self.before_read().await?;
+        self.store.messages_at(chat, positions).await
+    }
+    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
+        self.wait_while_blocked().await;
+        self.before_read().await?;
+        self.store.version(chat).await
+    }
+    async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
+        self.before_read().await?;
+        self.store.owner_of(chat).await
+    }
+    async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
+        self.wait_while_blocked().await;
+        self.before_read().await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.store.call(chat, target).await
+    }
+    async fn commit(
+        &self,
+        chat: &ChatId,
+        fence: Fence,
+        at: Timestamp,
+        changes: Vec<Change>,
+    ) -> Result<Fence, StoreError> {
+        self.wait_while_blocked().await;
+        self.before_operation(true).await?;
+        let ends = changes.iter().any(|change| matches!(change, Change::CloseRun { .. }));
+        let decrement = |left: usize| left.checked_sub(1);
+        if ends && self.endings_to_fail.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok() {
+            return Err(StoreError::Unavailable("the test lets the ends of runs fail".into()));
+        }
+        let begins_call = changes.iter().any(
+            |change| matches!(change, Change::PutCall { call, .. } if call.state().name() == StateName::Executing),
+        );
+        let fence = self.store.commit(chat, fence, at, changes).await?;
+        if begins_call && let Some(suspension) = self.suspension.lock().unwrap().take() {
+            *self.suspended_until.lock().unwrap() = Some(Instant::now() + suspension);
+        }
+        self.wait_while_suspended().await;
+        self.after_write().await?;
+        Ok(fence)
+    }
+    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
+        self.before_read().await?;
+        self.store.chats(owner, limit, before).await
+    }
+    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
+        self.before_operation(true).await?;
+        self.store.delete(chat, fence).await?;
+        self.after_write().await
+    }
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        self.before_read().await?;
+        self.store.due(now, limit).await
+    }
+    async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
+        self.before_read().await?;
+        self.store.orphans(limit).await
+    }
+    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
+        self.before_read().await?;
+        self.store.kept(owner, instance).await
+    }
+    async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.before_read().await?;
+        self.store.forget(before, limit).await
+    }
+    async fn finished_log(
+        &self,
+        chat: &ChatId,
+        run: &RunId,
+    ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
+        self.before_read().await?;
+        self.store.finished_log(chat, run).await
+    }
+    async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.before_read().await?;
+        self.store.forget_logs(before, limit).await
+    }
+    async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.before_read().await?;
+        self.store.forget_audit(before, limit).await
+    }
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.before_read().await?;
+        self.store.ready().await
+    }
+}
+
+#[async_trait]
+impl Membership for FaultyStore {
+    async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
+        self.before_read().await?;
+        *self.instance.lock().unwrap() = Some(instance.clone());
+        let joined = self.store.join(instance).await?;
+        Ok(Joined { now: self.clock.as_ref().map(|clock| clock.now()), ..joined })
+    }
+    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+        self.before_read().await?;
+        if let Some(heartbeats) = &*self.heartbeats.lock().unwrap() {
+            let _ = heartbeats.send(());
+        }
+        let beat = self.store.beat(instance).await?;
+        Ok(Beat { now: self.clock.as_ref().map(|clock| clock.now()), ..beat })
+    }
+    async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {
+        self.before_read().await?;
+        self.store.note_time(mark).await
+    }
+    async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.before_read().await?;
+        self.store.release(instance).await
+    }
+    async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError> {
+        self.before_read().await?;
+        self.store.leave(instance).await
+    }
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+}
+
+#[async_trait]
+impl LockStore for FaultyStore {
+    async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
+        self.before_read().await?;
+        self.store.try_lock(key, instance).await
+    }
+    async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
+        self.before_read().await?;
+        self.store.unlock(key, instance).await
+    }
+}
