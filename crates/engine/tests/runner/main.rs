@@ -1,7 +1,9 @@
-//! The loop as a library: what a caller sees of it, and what the model is asked with.
+//! The runner as a library: its results, and its requests to the model.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where its world is not as it must be")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+#[path = "../shared/paired.rs"]
+mod paired;
 mod world;
 
 use std::{
@@ -27,25 +29,27 @@ use tokio::{
     sync::Barrier,
     time::{Instant, timeout},
 };
-use world::{Doer, Memory, Script, calls, endless, finished, line, params, result, says, user};
+use world::{
+    RecordingHooks, ScriptedModel, TestTool, calls, endless, finished, line, params, result, text, user,
+};
 
-fn most(iterations: u32) -> NonZeroU32 {
-    NonZeroU32::new(iterations).unwrap()
+fn nonzero(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap()
 }
 
 // === To the end ===
 
 #[tokio::test(start_paused = true)]
 async fn the_loop_goes_on_until_the_model_calls_nothing() {
-    let model = Script::new([calls(&[("look", r#"{"n": 1}"#), ("look", "")]), says("found")]);
-    let look = Doer::new("look", async |input: Value, _| Ok(json!({"got": input}))).shared();
+    let model = ScriptedModel::new([calls(&[("look", r#"{"n": 1}"#), ("look", "")]), text("found")]);
+    let look = TestTool::new("look", async |input: Value, _| Ok(json!({"got": input}))).shared();
     let outcome = Runner::new(params(&model, &[&look]).system("be brief")).await.unwrap();
     assert_eq!(outcome.stop_reason, StopReason::Answered);
     assert_eq!(outcome.step.text, "found");
     assert_eq!(outcome.step.iteration, 2);
     assert_eq!(outcome.usage, Usage { input_tokens: 20, output_tokens: 4, total_tokens: 24 });
     assert_eq!(
-        model.heard(1),
+        model.conversation(1),
         [
             "system: be brief",
             "user: go",
@@ -54,15 +58,15 @@ async fn the_loop_goes_on_until_the_model_calls_nothing() {
             r#"call_2: {"got":{}}"#,
         ]
     );
-    let lines: Vec<String> = outcome.messages.iter().map(line).collect();
-    assert_eq!(lines[1..4], model.heard(1)[2..5]);
-    assert_eq!(lines[4], "assistant: found");
+    let log: Vec<String> = outcome.messages.iter().map(line).collect();
+    assert_eq!(log[1..4], model.conversation(1)[2..5]);
+    assert_eq!(log[4], "assistant: found");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_is_told_which_tools_there_are_and_how_it_is_set() {
-    let model = Script::new([says("hi")]);
-    let tools = params(&model, &[&Doer::done("b").shared(), &Doer::done("a").shared()]);
+async fn the_model_gets_the_tools_and_settings() {
+    let model = ScriptedModel::new([text("hi")]);
+    let tools = params(&model, &[&TestTool::done("b").shared(), &TestTool::done("a").shared()]);
     Runner::new(tools.setting("temperature", 0).tool_choice(ToolChoice::Auto)).await.unwrap();
     let request = model.request(0);
     let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -73,32 +77,32 @@ async fn a_model_is_told_which_tools_there_are_and_how_it_is_set() {
 
 #[test]
 fn tools_that_cannot_be_offered_are_refused_before_the_loop() {
-    let model = Script::new([]);
-    let twins: [Arc<dyn Tool>; 2] = [Doer::done("a").shared(), Doer::done("a").shared()];
+    let model = ScriptedModel::new([]);
+    let twins: [Arc<dyn Tool>; 2] = [TestTool::done("a").shared(), TestTool::done("a").shared()];
     assert!(params(&model, &[]).tools(twins).is_err());
-    let mut params = params(&model, &[&Doer::done("a").shared()]);
-    let nameless: [Arc<dyn Tool>; 1] = [Doer::done("no name").shared()];
+    let mut params = params(&model, &[&TestTool::done("a").shared()]);
+    let nameless: [Arc<dyn Tool>; 1] = [TestTool::done("no name").shared()];
     assert!(params.set_tools(nameless).is_err());
-    assert!(params.toolbox().find("a").is_some(), "the tools stay where others are refused");
+    assert!(params.toolbox().find("a").is_some(), "the tools stay as they were");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_most_iterations_end_the_loop_normally_and_what_was_called_last_has_run() {
-    let model = Script::new([calls(&[("look", "")]), calls(&[("look", "")]), says("never")]);
-    let look = Doer::done("look").shared();
-    let runner = Runner::new(params(&model, &[&look]).max_iterations(most(2)));
+async fn the_limit_on_iterations_ends_the_loop_normally_after_the_last_calls_have_run() {
+    let model = ScriptedModel::new([calls(&[("look", "")]), calls(&[("look", "")]), text("never")]);
+    let look = TestTool::done("look").shared();
+    let runner = Runner::new(params(&model, &[&look]).max_iterations(nonzero(2)));
     let outcome = runner.await.unwrap();
     assert_eq!(outcome.stop_reason, StopReason::MaxIterations);
     assert_eq!(outcome.step.calls.len(), 1);
-    assert_eq!((model.times_asked(), look.times_run()), (2, 2));
+    assert_eq!((model.model_calls(), look.times_run()), (2, 2));
     assert_eq!(line(outcome.messages.last().unwrap()), "call_2: look is done");
 }
 
 // === Step by step ===
 
 #[tokio::test(start_paused = true)]
-async fn a_step_carries_all_that_the_model_said() {
-    let model = Script::new([vec![
+async fn a_step_has_everything_that_the_model_sent() {
+    let model = ScriptedModel::new([vec![
         Ok(ModelEvent::Alive),
         Ok(ModelEvent::Reasoning("hm".into())),
         Ok(ModelEvent::Text("let me ".into())),
@@ -124,8 +128,8 @@ async fn a_step_carries_all_that_the_model_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_ended_stays_ended() {
-    let model = Script::new([says("hi"), says("never")]);
+async fn a_loop_that_has_ended_stays_ended() {
+    let model = ScriptedModel::new([text("hi"), text("never")]);
     let mut runner = Runner::new(params(&model, &[]));
     assert!(runner.next_step().await.unwrap().is_some());
     assert_eq!(runner.stop_reason(), None);
@@ -133,14 +137,14 @@ async fn what_has_ended_stays_ended() {
     assert_eq!(runner.stop_reason(), Some(StopReason::Answered));
     runner.push_messages([user("more")]);
     assert!(runner.next_step().await.unwrap().is_none());
-    assert_eq!(model.times_asked(), 1);
+    assert_eq!(model.model_calls(), 1);
     assert_eq!(runner.await.unwrap().step.text, "hi");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_steps_come_as_a_stream() {
-    let model = Script::new([calls(&[("look", "")]), says("found")]);
-    let look = Doer::done("look").shared();
+    let model = ScriptedModel::new([calls(&[("look", "")]), text("found")]);
+    let look = TestTool::done("look").shared();
     let steps: Vec<_> = Runner::new(params(&model, &[&look])).steps().try_collect().await.unwrap();
     let iterations: Vec<_> = steps.iter().map(|step| (step.iteration, step.calls.len())).collect();
     assert_eq!(iterations, [(1, 1), (2, 0)]);
@@ -148,23 +152,24 @@ async fn the_steps_come_as_a_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_steps_is_over_after_an_error() {
-    let model = Script::new([calls(&[("look", "")]), vec![Err(ModelError::Timeout)], says("never")]);
-    let steps: Vec<_> = Runner::new(params(&model, &[&Doer::done("look").shared()])).steps().collect().await;
+    let model = ScriptedModel::new([calls(&[("look", "")]), vec![Err(ModelError::Timeout)], text("never")]);
+    let steps: Vec<_> =
+        Runner::new(params(&model, &[&TestTool::done("look").shared()])).steps().collect().await;
     assert_eq!(steps.len(), 2);
     assert_eq!(steps[1], Err(RunnerError::Model(ModelError::Timeout)));
-    assert_eq!(model.times_asked(), 2);
+    assert_eq!(model.model_calls(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_gets_an_id_that_the_conversation_does_not_have() {
-    let model = Script::new([calls(&[("look", ""), ("look", "")]), says("found")]);
+    let model = ScriptedModel::new([calls(&[("look", ""), ("look", "")]), text("found")]);
     let call = |id: &str| ModelCall { id: id.into(), tool: "look".into(), input: json!({}) };
     let earlier = ModelMessage::Assistant {
         reasoning: String::new(),
         text: String::new(),
         calls: vec![call("call_1"), call("call_3")],
     };
-    let look = Doer::done("look").shared();
+    let look = TestTool::done("look").shared();
     let params = params(&model, &[&look]).messages([
         earlier,
         result("call_1", "look", "1"),
@@ -180,47 +185,47 @@ async fn a_call_gets_an_id_that_the_conversation_does_not_have() {
 // === Models that fail ===
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_fails_breaks_the_loop_and_can_be_asked_again() {
+async fn a_model_that_fails_breaks_the_loop_and_the_step_can_be_repeated() {
     let network = || ModelError::Network("gone".into());
-    let model = Script::new([
+    let model = ScriptedModel::new([
         calls(&[("look", "")]),
         vec![Ok(ModelEvent::Text("hal".into())), Err(network())],
-        says("found"),
+        text("found"),
     ]);
-    let look = Doer::done("look").shared();
+    let look = TestTool::done("look").shared();
     let mut runner = Runner::new(params(&model, &[&look]));
     assert!(runner.next_step().await.unwrap().is_some());
     assert_eq!(runner.next_step().await, Err(RunnerError::Model(network())));
     assert_eq!(runner.stop_reason(), None);
     let step = runner.next_step().await.unwrap().unwrap();
     assert_eq!((step.iteration, step.text.as_str()), (3, "found"));
-    assert_eq!(model.heard(1), model.heard(2), "nothing of the broken answer stays");
+    assert_eq!(model.conversation(1), model.conversation(2), "nothing of the broken answer stays");
     assert_eq!(look.times_run(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_fails_breaks_a_loop_that_is_awaited() {
-    let model = Script::new([vec![Err(ModelError::Auth("no key".into()))]]);
+    let model = ScriptedModel::new([vec![Err(ModelError::Auth("no key".into()))]]);
     let outcome = Runner::new(params(&model, &[])).await;
     assert_eq!(outcome.unwrap_err(), RunnerError::Model(ModelError::Auth("no key".into())));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_breaks_off_or_says_that_it_failed_is_a_failure() {
-    for turn in [
+async fn an_answer_that_breaks_off_or_ends_with_an_error_is_a_failure() {
+    for step in [
         vec![Ok(ModelEvent::Text("hal".into()))],
         vec![Ok(ModelEvent::Text("hal".into())), Ok(finished(FinishReason::Error))],
     ] {
-        let model = Script::new([turn]);
+        let model = ScriptedModel::new([step]);
         let outcome = Runner::new(params(&model, &[])).await;
         assert!(matches!(outcome, Err(RunnerError::Model(ModelError::Network(_) | ModelError::Provider(_)))));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_model_is_given_up_and_counts_as_asked() {
-    let model = Script::new([]);
-    let mut runner = Runner::new(params(&model, &[]).max_iterations(most(1)));
+async fn a_silent_model_times_out_and_counts_as_an_iteration() {
+    let model = ScriptedModel::new([]);
+    let mut runner = Runner::new(params(&model, &[]).max_iterations(nonzero(1)));
     let begun = Instant::now();
     assert_eq!(runner.next_step().await, Err(RunnerError::Model(ModelError::Timeout)));
     assert_eq!(begun.elapsed(), runner.params().model_timeout);
@@ -228,11 +233,11 @@ async fn a_silent_model_is_given_up_and_counts_as_asked() {
     assert_eq!(runner.await.unwrap_err(), RunnerError::NoStep(1));
 }
 
-/// Says that it is at work, and never anything else.
-struct AtWork;
+/// A model that sends nothing but [`ModelEvent::Alive`].
+struct AliveModel;
 
 #[async_trait]
-impl Model for AtWork {
+impl Model for AliveModel {
     fn name(&self) -> &str {
         "at work"
     }
@@ -250,82 +255,85 @@ impl Model for AtWork {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_is_at_work_for_too_long_is_given_up() {
-    let mut runner = Runner::new(Params::new(Arc::new(AtWork)).user("go"));
+async fn a_model_that_is_alive_for_too_long_times_out() {
+    let mut runner = Runner::new(Params::new(Arc::new(AliveModel)).user("go"));
     let begun = Instant::now();
     assert_eq!(runner.next_step().await, Err(RunnerError::Model(ModelError::Timeout)));
     assert_eq!(begun.elapsed(), runner.params().model_call_timeout);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_model_called_before_it_was_cut_off_does_not_run() {
-    let mut turn = calls(&[("look", "")]);
-    turn.pop();
-    turn.push(Ok(finished(FinishReason::ContentFilter)));
-    let model = Script::new([turn, says("never")]);
-    let look = Doer::done("look").shared();
+async fn calls_of_an_answer_that_was_cut_off_do_not_run() {
+    let mut step = calls(&[("look", "")]);
+    step.pop();
+    step.push(Ok(finished(FinishReason::ContentFilter)));
+    let model = ScriptedModel::new([step, text("never")]);
+    let look = TestTool::done("look").shared();
     let outcome = Runner::new(params(&model, &[&look])).await.unwrap();
     assert_eq!(outcome.stop_reason, StopReason::CutOff);
-    assert_eq!((model.times_asked(), look.times_run()), (1, 0));
+    assert_eq!((model.model_calls(), look.times_run()), (1, 0));
     assert!(line(outcome.messages.last().unwrap()).starts_with("call_1: Error: The answer was cut off"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_model_called_before_it_was_interrupted_does_not_run() {
-    let mut turn = calls(&[("look", r#"{"n": 1}"#), ("write", ""), ("look", r#"{"n""#)]);
-    turn.pop();
-    turn.push(Ok(finished(FinishReason::Interrupted)));
-    let model = Script::new([turn, says("never")]);
-    let (look, write) = (Doer::done("look").shared(), Doer::done("write").asked_about());
-    let memory = Memory::answering([]);
-    let outcome = Runner::new(params(&model, &[&look, &write])).with_hooks(memory.clone()).await.unwrap();
+async fn calls_of_an_answer_that_was_interrupted_do_not_run() {
+    let mut step = calls(&[("look", r#"{"n": 1}"#), ("write", ""), ("look", r#"{"n""#)]);
+    step.pop();
+    step.push(Ok(finished(FinishReason::Interrupted)));
+    let model = ScriptedModel::new([step, text("never")]);
+    let (look, write) = (TestTool::done("look").shared(), TestTool::done("write").needs_approval());
+    let hooks = RecordingHooks::answering([]);
+    let outcome = Runner::new(params(&model, &[&look, &write])).with_hooks(hooks.clone()).await.unwrap();
     assert_eq!(outcome.stop_reason, StopReason::CutOff);
-    assert_eq!((model.times_asked(), look.times_run(), write.times_run()), (1, 0, 0));
-    let lines: Vec<String> = outcome.messages[1..].iter().map(line).collect();
-    assert_eq!(lines[0], r#"assistant:  call_1=look({"n":1}) call_2=write({}) call_3=look({})"#);
-    for result in &lines[1..] {
+    assert_eq!((model.model_calls(), look.times_run(), write.times_run()), (1, 0, 0));
+    let log: Vec<String> = outcome.messages[1..].iter().map(line).collect();
+    assert_eq!(log[0], r#"assistant:  call_1=look({"n":1}) call_2=write({}) call_3=look({})"#);
+    for result in &log[1..] {
         assert!(result.contains("Error: The answer was cut off before its end"), "{result}");
     }
-    assert!(!memory.lines().iter().any(|line| line.starts_with("asked")), "somebody was asked");
+    assert!(!hooks.log().iter().any(|line| line.starts_with("asked")), "a person was asked");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_has_limits() {
-    let model = Script::new([
+    let model = ScriptedModel::new([
         calls(&[("look", r#"{"text": "too long for this"}"#), ("look", ""), ("look", ""), ("look", "")]),
-        says("far more than twenty bytes may be said"),
-        says("found"),
+        text("far more than twenty bytes may be said"),
+        text("found"),
     ]);
-    let look = Doer::done("look").shared();
+    let look = TestTool::done("look").shared();
     let mut params = params(&model, &[&look]);
     (params.calls_per_step, params.argument_bytes) = (2, 20);
     let mut runner = Runner::new(params);
     assert_eq!(runner.next_step().await.unwrap().unwrap().calls.len(), 3);
     runner.update_params(|params| params.step_output_bytes = 20);
     assert_eq!(runner.next_step().await, Err(RunnerError::OutputLimit(20)));
-    let told = &model.heard(1)[2..];
-    assert!(told[0].contains("more than 20 bytes"), "{told:?}");
-    assert_eq!(told[1], "call_2: look is done");
-    assert!(told[2].contains("more than 2 calls"), "{told:?}");
+    let results = &model.conversation(1)[2..];
+    assert!(results[0].contains("more than 20 bytes"), "{results:?}");
+    assert_eq!(results[1], "call_2: look is done");
+    assert!(results[2].contains("more than 2 calls"), "{results:?}");
     assert_eq!(runner.next_step().await.unwrap().unwrap().text, "found");
-    assert_eq!(model.heard(1), model.heard(2), "nothing of the step that was too long stays");
+    assert_eq!(model.conversation(1), model.conversation(2), "nothing of the step that was too long stays");
 }
 
 // === Tools that fail ===
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_output_is_larger_than_an_output_may_be_fails() {
-    let model = Script::new([calls(&[("look", "")]), says("well")]);
-    let look = Doer::new("look", async |_, _| Ok(json!("a".repeat(100)))).shared();
+async fn a_call_whose_output_is_too_large_fails() {
+    let model = ScriptedModel::new([calls(&[("look", "")]), text("well")]);
+    let look = TestTool::new("look", async |_, _| Ok(json!("a".repeat(100)))).shared();
     let mut params = params(&model, &[&look]);
     params.output_bytes = Some(101);
     Runner::new(params).await.unwrap();
-    assert_eq!(model.heard(1)[2], "call_1: Error: The output of the tool has 102 bytes; the limit is 101.");
+    assert_eq!(
+        model.conversation(1)[2],
+        "call_1: Error: The output of the tool has 102 bytes; the limit is 101."
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
-    let model = Script::new([
+    let model = ScriptedModel::new([
         calls(&[
             ("fails", ""),
             ("panics", ""),
@@ -337,53 +345,57 @@ async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
             ("wor.ks", ""),
             ("works", ""),
         ]),
-        says("well"),
+        text("well"),
     ]);
-    let fails = Doer::new("fails", async |_, _| Err(ToolError::internal("It broke."))).shared();
-    let panics = Doer::new("panics", async |_, _| panic!("on purpose")).shared();
+    let fails = TestTool::new("fails", async |_, _| Err(ToolError::internal("It broke."))).shared();
+    let panics = TestTool::new("panics", async |_, _| panic!("on purpose")).shared();
     let (sleeps, ..) = endless("sleeps");
     let sleeps = sleeps.with(|spec| spec.timeout = Some(Duration::from_secs(3)));
-    let works = Doer::done("works").shared();
+    let works = TestTool::done("works").shared();
     let runner = Runner::new(params(&model, &[&fails, &panics, &sleeps, &works]));
     let outcome = runner.await.unwrap();
     assert_eq!(outcome.step.text, "well");
-    let heard = model.heard(1);
-    let told: Vec<&str> = heard[2..].iter().map(|line| line.split_once(": ").unwrap().1).collect();
-    assert_eq!(told[0], "Error: It broke.\nIf you cannot mend the call, go on without it.");
+    let conversation = model.conversation(1);
+    let results: Vec<&str> = conversation[2..].iter().map(|line| line.split_once(": ").unwrap().1).collect();
+    assert_eq!(results[0], "Error: It broke.\nIf you cannot mend the call, go on without it.");
     assert_eq!(
-        told[1],
+        results[1],
         "Error: The tool failed inside the server.\nIf you cannot mend the call, go on without it."
     );
     assert_eq!(
-        told[2],
+        results[2],
         "Error: The tool took longer than 3s and was ended.\nIf you cannot mend the call, go on without it."
     );
-    assert!(told[3].starts_with("Error: The input of works does not fit its schema: /n: "), "{}", told[3]);
-    assert!(told[4].starts_with("Error: The arguments of works are not valid JSON ("), "{}", told[4]);
-    assert!(told[5].starts_with("Error: The arguments of works are not a JSON object."), "{}", told[5]);
-    assert!(told[6].starts_with("Error: There is no tool named \"nobody\". The tools are: fails, "));
     assert!(
-        told[7].starts_with("Error: There is no tool named \"wor.ks\". The tools are: fails, "),
+        results[3].starts_with("Error: The input of works does not fit its schema: /n: "),
         "{}",
-        told[7]
+        results[3]
     );
-    assert_eq!(told[8], "works is done");
+    assert!(results[4].starts_with("Error: The arguments of works are not valid JSON ("), "{}", results[4]);
+    assert!(results[5].starts_with("Error: The arguments of works are not a JSON object."), "{}", results[5]);
+    assert!(results[6].starts_with("Error: There is no tool named \"nobody\". The tools are: fails, "));
+    assert!(
+        results[7].starts_with("Error: There is no tool named \"wor.ks\". The tools are: fails, "),
+        "{}",
+        results[7]
+    );
+    assert_eq!(results[8], "works is done");
     assert_eq!(works.times_run(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_without_a_limit_of_its_own_has_that_of_the_loop() {
-    let model = Script::new([calls(&[("sleeps", "")]), says("well")]);
+async fn a_tool_without_a_timeout_has_that_of_the_loop() {
+    let model = ScriptedModel::new([calls(&[("sleeps", "")]), text("well")]);
     let sleeps = endless("sleeps").0.shared();
     Runner::new(params(&model, &[&sleeps]).tool_timeout(Duration::from_secs(7))).await.unwrap();
-    assert!(model.heard(1)[2].contains("longer than 7s"), "{}", model.heard(1)[2]);
+    assert!(model.conversation(1)[2].contains("longer than 7s"), "{}", model.conversation(1)[2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_helps_by_itself_is_tried_again_and_what_a_person_can_mend_is_put_to_them() {
-    let model = Script::new([calls(&[("flaky", ""), ("locked", "")]), says("well")]);
+async fn a_failure_that_may_pass_is_retried_and_one_that_a_person_can_repair_is_reported() {
+    let model = ScriptedModel::new([calls(&[("flaky", ""), ("locked", "")]), text("well")]);
     let failed = Mutex::new(false);
-    let flaky = Doer::new("flaky", move |_, _| {
+    let flaky = TestTool::new("flaky", move |_, _| {
         let first = !std::mem::replace(&mut *failed.lock().unwrap(), true);
         std::future::ready(if first {
             Err(ToolError::new(ErrorType::Network, "gone"))
@@ -392,11 +404,12 @@ async fn what_helps_by_itself_is_tried_again_and_what_a_person_can_mend_is_put_t
         })
     })
     .with(|spec| spec.repeatable = true);
-    let locked = Doer::new("locked", async |_, _| Err(ToolError::new(ErrorType::Auth, "No key."))).shared();
+    let locked =
+        TestTool::new("locked", async |_, _| Err(ToolError::new(ErrorType::Auth, "No key."))).shared();
     Runner::new(params(&model, &[&flaky, &locked])).await.unwrap();
     assert_eq!(flaky.times_run(), 2);
     assert_eq!(
-        model.heard(1)[2..],
+        model.conversation(1)[2..],
         [
             "call_1: there",
             "call_2: Error: No key.\nTell the user, and ask how to go on before you call it again."
@@ -405,25 +418,26 @@ async fn what_helps_by_itself_is_tried_again_and_what_a_person_can_mend_is_put_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_is_set_to_end_the_loop_ends_it_normally_with_every_result() {
-    let model = Script::new([calls(&[("fails", ""), ("works", "")]), says("never")]);
-    let fails = Doer::new("fails", async |_, _| Err(ToolError::internal("It broke."))).shared();
-    let params = params(&model, &[&fails, &Doer::done("works").shared()]);
-    let set = ErrorPolicy::default().with(ErrorType::Internal, ErrorStrategy::FailRun);
-    let outcome = Runner::new(params.error_policy(set)).await.unwrap();
+async fn a_failure_whose_policy_is_to_fail_the_run_ends_the_loop_normally_with_every_result() {
+    let model = ScriptedModel::new([calls(&[("fails", ""), ("works", "")]), text("never")]);
+    let fails = TestTool::new("fails", async |_, _| Err(ToolError::internal("It broke."))).shared();
+    let params = params(&model, &[&fails, &TestTool::done("works").shared()]);
+    let policy = ErrorPolicy::default().with(ErrorType::Internal, ErrorStrategy::FailRun);
+    let outcome = Runner::new(params.error_policy(policy)).await.unwrap();
     assert_eq!(outcome.stop_reason, StopReason::ToolFailed);
     let last: Vec<String> = outcome.messages[2..].iter().map(line).collect();
     assert_eq!(last, ["call_1: Error: It broke.", "call_2: works is done"]);
-    assert_eq!(model.times_asked(), 1);
+    assert_eq!(model.model_calls(), 1);
 }
 
-// === Side by side, and one after the other ===
+// === Concurrency ===
 
 #[tokio::test(start_paused = true)]
-async fn the_calls_of_a_step_run_side_by_side_and_are_told_in_their_order() {
-    let model = Script::new([calls(&[("meets", r#"{"n": 1}"#), ("meets", r#"{"n": 2}"#)]), says("well")]);
+async fn the_calls_of_a_step_run_concurrently_and_their_results_are_in_order() {
+    let model =
+        ScriptedModel::new([calls(&[("meets", r#"{"n": 1}"#), ("meets", r#"{"n": 2}"#)]), text("well")]);
     let barrier = Arc::new(Barrier::new(2));
-    let meets = Doer::new("meets", move |input: Value, _| {
+    let meets = TestTool::new("meets", move |input: Value, _| {
         let barrier = barrier.clone();
         async move {
             barrier.wait().await;
@@ -434,16 +448,16 @@ async fn the_calls_of_a_step_run_side_by_side_and_are_told_in_their_order() {
         }
     })
     .shared();
-    let memory = Arc::new(Memory::default());
-    Runner::new(params(&model, &[&meets])).with_hooks(memory.clone()).await.unwrap();
-    assert_eq!(model.heard(1)[2..], ["call_1: 1", "call_2: 2"]);
-    assert_eq!(memory.lines()[3..5], ["result meets 2", "result meets 1"], "{:?}", memory.lines());
+    let hooks = Arc::new(RecordingHooks::default());
+    Runner::new(params(&model, &[&meets])).with_hooks(hooks.clone()).await.unwrap();
+    assert_eq!(model.conversation(1)[2..], ["call_1: 1", "call_2: 2"]);
+    assert_eq!(hooks.log()[3..5], ["result meets 2", "result meets 1"], "{:?}", hooks.log());
 }
 
-/// A tool on the resource "file" that notes when it begins and ends.
-fn noting(notes: &Arc<Mutex<Vec<String>>>) -> Arc<Doer> {
+/// Returns a tool that uses the resource "file" and notes when it begins and ends.
+fn noting_tool(notes: &Arc<Mutex<Vec<String>>>) -> Arc<TestTool> {
     let notes = notes.clone();
-    Doer::new("notes", move |input: Value, _| {
+    TestTool::new("notes", move |input: Value, _| {
         let notes = notes.clone();
         async move {
             notes.lock().unwrap().push(format!("{} begins", input["n"]));
@@ -459,19 +473,19 @@ fn noting(notes: &Arc<Mutex<Vec<String>>>) -> Arc<Doer> {
 async fn calls_on_one_resource_run_one_after_the_other_in_their_order() {
     let all: Vec<String> = (0..5).map(|n| format!(r#"{{"n": {n}}}"#)).collect();
     let all: Vec<(&str, &str)> = all.iter().map(|input| ("notes", input.as_str())).collect();
-    let model = Script::new([calls(&all), says("well")]);
+    let model = ScriptedModel::new([calls(&all), text("well")]);
     let notes = Arc::default();
-    Runner::new(params(&model, &[&noting(&notes)])).await.unwrap();
+    Runner::new(params(&model, &[&noting_tool(&notes)])).await.unwrap();
     let expected: Vec<String> = (0..5).flat_map(|n| [format!("{n} begins"), format!("{n} ends")]).collect();
     assert_eq!(*notes.lock().unwrap(), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn loops_that_share_their_locks_do_not_use_a_resource_side_by_side() {
+async fn loops_that_share_their_locks_do_not_use_a_resource_at_the_same_time() {
     let (locks, notes) = (LockQueue::new(), Arc::default());
     let looping = |n: &str| {
-        let model = Script::new([calls(&[("notes", n)]), says("well")]);
-        Runner::new(params(&model, &[&noting(&notes)]).locks(locks.clone())).into_future()
+        let model = ScriptedModel::new([calls(&[("notes", n)]), text("well")]);
+        Runner::new(params(&model, &[&noting_tool(&notes)]).locks(locks.clone())).into_future()
     };
     let (first, second) = tokio::join!(looping(r#"{"n": 1}"#), looping(r#"{"n": 2}"#));
     assert!(first.is_ok() && second.is_ok());
@@ -483,9 +497,9 @@ async fn loops_that_share_their_locks_do_not_use_a_resource_side_by_side() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_too_long_for_its_resource_fails_and_did_not_run() {
-    let model = Script::new([calls(&[("notes", "")]), says("well")]);
+    let model = ScriptedModel::new([calls(&[("notes", "")]), text("well")]);
     let notes = Arc::default();
-    let mut params = params(&model, &[&noting(&notes)]);
+    let mut params = params(&model, &[&noting_tool(&notes)]);
     params.lock_timeout = Duration::from_secs(9);
     let key = fermata_tools::ResourceKey {
         named_by: fermata_tools::NamedBy::Settings,
@@ -494,17 +508,20 @@ async fn a_call_that_waits_too_long_for_its_resource_fails_and_did_not_run() {
     };
     let _held = params.locks.enqueue(key).acquire().await;
     Runner::new(params).await.unwrap();
-    let told = &model.heard(1)[2];
-    assert!(told.contains("Other calls used file for longer than 9s, so this call did not run."), "{told}");
+    let result = &model.conversation(1)[2];
+    assert!(
+        result.contains("Other calls used file for longer than 9s, so this call did not run."),
+        "{result}"
+    );
     assert!(notes.lock().unwrap().is_empty());
 }
 
-// === Looking and changing between steps ===
+// === Between steps ===
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_response_is_computed_once_and_the_loop_uses_it() {
-    let model = Script::new([calls(&[("look", "")]), says("found")]);
-    let look = Doer::done("look").shared();
+    let model = ScriptedModel::new([calls(&[("look", "")]), text("found")]);
+    let look = TestTool::done("look").shared();
     let mut runner = Runner::new(params(&model, &[&look]));
     assert!(runner.tool_response().await.is_empty());
     runner.next_step().await.unwrap();
@@ -513,44 +530,44 @@ async fn a_tool_response_is_computed_once_and_the_loop_uses_it() {
     assert_eq!(runner.tool_response().await, first);
     assert_eq!(runner.messages().len(), 2, "it comes to the conversation with the next step");
     runner.next_step().await.unwrap();
-    assert_eq!(model.heard(1).last().unwrap(), "call_1: look is done");
+    assert_eq!(model.conversation(1).last().unwrap(), "call_1: look is done");
     assert!(runner.tool_response().await.is_empty());
     assert_eq!(look.times_run(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_waiting_for_tools_and_waits_again_runs_none_twice() {
-    let model = Script::new([calls(&[("slow", ""), ("asked", "")]), says("well")]);
-    let slow = Doer::new("slow", async |_, _| {
+async fn a_caller_that_stops_waiting_for_tools_and_waits_again_runs_none_twice() {
+    let model = ScriptedModel::new([calls(&[("slow", ""), ("asked", "")]), text("well")]);
+    let slow = TestTool::new("slow", async |_, _| {
         tokio::time::sleep(Duration::from_secs(10)).await;
         Ok(json!("slept"))
     })
     .shared();
-    let asked = Doer::done("asked").asked_about();
-    let memory = Arc::new(Memory { thinks_for: Duration::from_secs(2), ..Memory::default() });
-    let mut runner = Runner::new(params(&model, &[&slow, &asked])).with_hooks(memory.clone());
+    let asked = TestTool::done("asked").needs_approval();
+    let hooks = Arc::new(RecordingHooks { delay: Duration::from_secs(2), ..RecordingHooks::default() });
+    let mut runner = Runner::new(params(&model, &[&slow, &asked])).with_hooks(hooks.clone());
     runner.next_step().await.unwrap();
-    for patience in [1, 5, 5] {
-        assert!(timeout(Duration::from_secs(patience), runner.tool_response()).await.is_err());
+    for seconds in [1, 5, 5] {
+        assert!(timeout(Duration::from_secs(seconds), runner.tool_response()).await.is_err());
     }
     assert!(timeout(Duration::from_millis(1), runner.next_step()).await.is_err());
     runner.next_step().await.unwrap();
     assert_eq!((slow.times_run(), asked.times_run()), (1, 1));
-    let calls = memory.lines().iter().filter(|line| line.starts_with("call ")).count();
-    assert_eq!(calls, 2, "{:?}", memory.lines());
+    let calls = hooks.log().iter().filter(|line| line.starts_with("call ")).count();
+    assert_eq!(calls, 2, "{:?}", hooks.log());
 }
 
 #[tokio::test(start_paused = true)]
 async fn pushed_messages_drop_the_response_and_every_call_stays_paired() {
-    let model = Script::new([calls(&[("look", "")]), says("as you wish")]);
-    let look = Doer::done("look").shared();
+    let model = ScriptedModel::new([calls(&[("look", "")]), text("as you wish")]);
+    let look = TestTool::done("look").shared();
     let mut runner = Runner::new(params(&model, &[&look]));
     runner.next_step().await.unwrap();
     runner.tool_response().await;
     runner.push_messages([user("leave that")]);
     runner.next_step().await.unwrap();
     assert_eq!(
-        model.heard(1)[1..],
+        model.conversation(1)[1..],
         [
             "assistant:  call_1=look({})",
             "call_1: There is no result of this call: the conversation went on without it.",
@@ -562,8 +579,8 @@ async fn pushed_messages_drop_the_response_and_every_call_stays_paired() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_the_conversation_left_behind_never_run() {
-    let model = Script::new([calls(&[("look", "")]), says("as you wish")]);
-    let look = Doer::done("look").shared();
+    let model = ScriptedModel::new([calls(&[("look", "")]), text("as you wish")]);
+    let look = TestTool::done("look").shared();
     let mut runner = Runner::new(params(&model, &[&look]));
     runner.next_step().await.unwrap();
     runner.push_messages([user("leave that")]);
@@ -572,60 +589,64 @@ async fn calls_that_the_conversation_left_behind_never_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pushed_results_stand_in_place_of_the_tools() {
-    let model = Script::new([calls(&[("look", ""), ("look", "")]), says("found")]);
-    let look = Doer::done("look").shared();
+async fn pushed_results_replace_those_of_the_tools() {
+    let model = ScriptedModel::new([calls(&[("look", ""), ("look", "")]), text("found")]);
+    let look = TestTool::done("look").shared();
     let mut runner = Runner::new(params(&model, &[&look]));
     let step = runner.next_step().await.unwrap().unwrap();
     let own = [result("call_2", "look", "two"), result("call_1", "look", "one")];
     // The step's own message, which the conversation has already, is not repeated.
     runner.push_messages(std::iter::once(step.message()).chain(own));
     runner.next_step().await.unwrap();
-    assert_eq!(model.heard(1)[2..], ["call_1: one", "call_2: two"]);
+    assert_eq!(model.conversation(1)[2..], ["call_1: one", "call_2: two"]);
     assert_eq!(look.times_run(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pushing_makes_the_loop_go_on_where_the_model_called_nothing() {
-    let model = Script::new([says("one"), says("two")]);
+async fn pushing_a_message_makes_the_loop_go_on_after_a_step_without_calls() {
+    let model = ScriptedModel::new([text("one"), text("two")]);
     let mut runner = Runner::new(params(&model, &[]));
     runner.next_step().await.unwrap();
     runner.push_messages([user("and then?")]);
     assert_eq!(runner.next_step().await.unwrap().unwrap().text, "two");
-    assert_eq!(model.heard(1), ["user: go", "assistant: one", "user: and then?"]);
+    assert_eq!(model.conversation(1), ["user: go", "assistant: one", "user: and then?"]);
     assert_eq!(runner.next_step().await, Ok(None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_were_pushed_run_before_the_model_is_asked() {
+async fn calls_that_were_pushed_run_before_the_next_step() {
     let call = ModelCall { id: "mine".into(), tool: "look".into(), input: json!({"n": 1}) };
     let pushed = ModelMessage::Assistant { reasoning: String::new(), text: String::new(), calls: vec![call] };
-    let look = Doer::done("look").shared();
+    let look = TestTool::done("look").shared();
 
-    let model = Script::new([says("one"), says("two")]);
+    let model = ScriptedModel::new([text("one"), text("two")]);
     let mut runner = Runner::new(params(&model, &[&look]));
     runner.next_step().await.unwrap();
     assert!(runner.tool_response().await.is_empty());
     runner.push_messages([pushed.clone()]);
     runner.next_step().await.unwrap();
-    assert_eq!(model.heard(1).last().unwrap(), "mine: look is done");
+    assert_eq!(model.conversation(1).last().unwrap(), "mine: look is done");
 
-    let model = Script::new([says("one")]);
+    let model = ScriptedModel::new([text("one")]);
     Runner::new(params(&model, &[&look]).messages([pushed])).await.unwrap();
-    assert_eq!(model.heard(0).last().unwrap(), "mine: look is done");
+    assert_eq!(model.conversation(0).last().unwrap(), "mine: look is done");
     assert_eq!(look.times_run(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_params_are_what_the_next_step_is_asked_with() {
-    let (first, second) = (Script::new([calls(&[("look", "")])]), Script::new([says("fresh")]));
-    let look = Doer::done("look").shared();
-    let mut runner = Runner::new(params(&first, &[&look]).max_iterations(most(1)));
+async fn the_next_step_is_requested_with_new_params() {
+    let (first, second) = (ScriptedModel::new([calls(&[("look", "")])]), ScriptedModel::new([text("fresh")]));
+    let look = TestTool::done("look").shared();
+    let mut runner = Runner::new(params(&first, &[&look]).max_iterations(nonzero(1)));
     runner.next_step().await.unwrap();
     runner.tool_response().await;
-    runner.set_params(params(&second, &[&Doer::done("other").shared()]).system("anew"));
+    runner.set_params(params(&second, &[&TestTool::done("other").shared()]).system("anew"));
     assert_eq!(runner.next_step().await.unwrap().unwrap().text, "fresh");
-    assert_eq!(second.heard(0), ["system: anew", "user: go"], "the response was dropped with its call");
+    assert_eq!(
+        second.conversation(0),
+        ["system: anew", "user: go"],
+        "the response was dropped with its call"
+    );
     assert_eq!(second.request(0).tools[0].name, "other");
     assert_eq!(look.times_run(), 1);
     assert_eq!(runner.next_step().await, Ok(None));
@@ -633,24 +654,24 @@ async fn new_params_are_what_the_next_step_is_asked_with() {
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_setting_keeps_the_response_of_calls_that_stay() {
-    let model = Script::new([calls(&[("look", "")]), says("one"), says("two")]);
-    let look = Doer::done("look").shared();
+    let model = ScriptedModel::new([calls(&[("look", "")]), text("one"), text("two")]);
+    let look = TestTool::done("look").shared();
     let mut runner = Runner::new(params(&model, &[&look]));
     runner.next_step().await.unwrap();
     runner.tool_response().await;
     runner.update_params(|params| _ = params.settings.insert("temperature".into(), json!(1)));
     runner.next_step().await.unwrap();
     assert_eq!(model.request(1).settings["temperature"], 1);
-    assert_eq!(model.heard(1).last().unwrap(), "call_1: look is done");
+    assert_eq!(model.conversation(1).last().unwrap(), "call_1: look is done");
     assert_eq!(look.times_run(), 1);
     runner.update_params(|params| params.system = Some("again".into()));
     assert_eq!(runner.next_step().await.unwrap().unwrap().text, "two", "a change makes the loop go on");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_input_is_edited_between_steps_runs_and_is_told_as_edited() {
-    let model = Script::new([calls(&[("look", "{broken"), ("look", "{broken")]), says("found")]);
-    let look = Doer::new("look", async |input: Value, _| Ok(input)).shared();
+async fn a_call_whose_input_is_edited_between_steps_runs_as_edited() {
+    let model = ScriptedModel::new([calls(&[("look", "{broken"), ("look", "{broken")]), text("found")]);
+    let look = TestTool::new("look", async |input: Value, _| Ok(input)).shared();
     let mut runner = Runner::new(params(&model, &[&look]));
     runner.next_step().await.unwrap();
     runner.update_params(|params| {
@@ -660,31 +681,35 @@ async fn a_call_whose_input_is_edited_between_steps_runs_and_is_told_as_edited()
         calls[1].input = json!({"n": 4});
     });
     runner.next_step().await.unwrap();
-    let heard = model.heard(1);
-    assert_eq!(heard[1], r#"assistant:  call_1=look({}) call_2=look({"n":4})"#);
-    assert!(heard[2].starts_with("call_1: Error: The arguments of look are not valid JSON"), "{heard:?}");
-    assert_eq!(heard[3], r#"call_2: {"n":4}"#);
+    let conversation = model.conversation(1);
+    assert_eq!(conversation[1], r#"assistant:  call_1=look({}) call_2=look({"n":4})"#);
+    assert!(
+        conversation[2].starts_with("call_1: Error: The arguments of look are not valid JSON"),
+        "{conversation:?}"
+    );
+    assert_eq!(conversation[3], r#"call_2: {"n":4}"#);
     assert_eq!(look.times_run(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_forced_choice_holds_for_one_step() {
-    let model = Script::new([calls(&[("look", "")]), says("found")]);
-    let params = params(&model, &[&Doer::done("look").shared()]).tool_choice(ToolChoice::Tool("look".into()));
+    let model = ScriptedModel::new([calls(&[("look", "")]), text("found")]);
+    let params =
+        params(&model, &[&TestTool::done("look").shared()]).tool_choice(ToolChoice::Tool("look".into()));
     Runner::new(params).await.unwrap();
     assert_eq!(model.request(0).tool_choice, Some(ToolChoice::Tool("look".into())));
     assert_eq!(model.request(1).tool_choice, None);
 }
 
-// === Who decides ===
+// === Decisions ===
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_must_be_asked_about_is_denied_where_nobody_can_be_asked() {
-    let model = Script::new([calls(&[("write", "")]), says("well")]);
-    let write = Doer::done("write").asked_about();
+async fn a_call_that_needs_approval_is_denied_if_nobody_can_be_asked() {
+    let model = ScriptedModel::new([calls(&[("write", "")]), text("well")]);
+    let write = TestTool::done("write").needs_approval();
     Runner::new(params(&model, &[&write])).await.unwrap();
     assert_eq!(
-        model.heard(1)[2],
+        model.conversation(1)[2],
         "call_1: Denied: this call needs the approval of a person, and there is nobody to ask"
     );
     assert_eq!(write.times_run(), 0);
@@ -692,29 +717,34 @@ async fn a_call_that_must_be_asked_about_is_denied_where_nobody_can_be_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn no_call_runs_before_every_call_of_its_step_is_decided() {
-    let model = Script::new([calls(&[("free", ""), ("write", ""), ("write", "")]), says("well")]);
-    let write = Doer::done("write").asked_about();
-    let memory =
-        Memory::answering([Approval::Denied { reason: Some("not today".into()) }, Approval::Approved]);
-    let notes = memory.clone();
-    let free = Doer::new("free", move |_, _| {
+    let model = ScriptedModel::new([calls(&[("free", ""), ("write", ""), ("write", "")]), text("well")]);
+    let write = TestTool::done("write").needs_approval();
+    let hooks = RecordingHooks::answering([
+        Approval::Denied { reason: Some("not today".into()) },
+        Approval::Approved,
+    ]);
+    let notes = hooks.clone();
+    let free = TestTool::new("free", move |_, _| {
         notes.note("free runs".into());
         std::future::ready(Ok(json!("ok")))
     })
     .shared();
-    let runner = Runner::new(params(&model, &[&free, &write])).with_hooks(memory.clone());
+    let runner = Runner::new(params(&model, &[&free, &write])).with_hooks(hooks.clone());
     runner.await.unwrap();
-    assert_eq!(model.heard(1)[2..], ["call_1: ok", "call_2: Denied: not today", "call_3: write is done"]);
+    assert_eq!(
+        model.conversation(1)[2..],
+        ["call_1: ok", "call_2: Denied: not today", "call_3: write is done"]
+    );
     assert_eq!(write.times_run(), 1);
-    let lines = memory.lines();
-    let place = |wanted: &str| lines.iter().rposition(|line| line == wanted).unwrap();
-    assert!(place("free runs") > place("asked write"), "{lines:?}");
+    let log = hooks.log();
+    let index = |wanted: &str| log.iter().rposition(|line| line == wanted).unwrap();
+    assert!(index("free runs") > index("asked write"), "{log:?}");
 }
 
-/// Rules as it is told, in the mode that it is told.
-struct Says(Decision, ApprovalMode);
+/// A policy with one decision for all calls, in one mode.
+struct FixedPolicy(Decision, ApprovalMode);
 
-impl Policy for Says {
+impl Policy for FixedPolicy {
     fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
         PolicyDecision { decision: self.0, reason: Some("house rule".into()), by: DecisionSource::Rule(1) }
     }
@@ -725,17 +755,17 @@ impl Policy for Says {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_policy_decides_over_what_the_tool_says() {
-    for (policy, told, runs) in [
-        (Says(Decision::Deny, ApprovalMode::Default), "call_1: Denied: house rule", 0),
-        (Says(Decision::Deny, ApprovalMode::Auto), "call_1: Denied: house rule", 0),
-        (Says(Decision::Ask, ApprovalMode::Auto), "call_1: write is done", 1),
-        (Says(Decision::Allow, ApprovalMode::Default), "call_1: write is done", 1),
+async fn the_policy_overrides_the_tool() {
+    for (policy, result, runs) in [
+        (FixedPolicy(Decision::Deny, ApprovalMode::Default), "call_1: Denied: house rule", 0),
+        (FixedPolicy(Decision::Deny, ApprovalMode::Auto), "call_1: Denied: house rule", 0),
+        (FixedPolicy(Decision::Ask, ApprovalMode::Auto), "call_1: write is done", 1),
+        (FixedPolicy(Decision::Allow, ApprovalMode::Default), "call_1: write is done", 1),
     ] {
-        let model = Script::new([calls(&[("write", "")]), says("well")]);
-        let write = Doer::done("write").asked_about();
+        let model = ScriptedModel::new([calls(&[("write", "")]), text("well")]);
+        let write = TestTool::done("write").needs_approval();
         Runner::new(params(&model, &[&write]).policy(Arc::new(policy))).await.unwrap();
-        assert_eq!(model.heard(1)[2], told);
+        assert_eq!(model.conversation(1)[2], result);
         assert_eq!(write.times_run(), runs);
     }
 }
@@ -743,9 +773,9 @@ async fn the_policy_decides_over_what_the_tool_says() {
 // === Hooks ===
 
 #[tokio::test(start_paused = true)]
-async fn the_hooks_hear_every_word_step_call_and_result_once() {
-    let model = Script::new([calls(&[("look", ""), ("nobody", "")]), says("found")]);
-    let look = Doer::new("look", async |_, context: CallContext| {
+async fn the_hooks_get_each_text_step_call_and_result_once() {
+    let model = ScriptedModel::new([calls(&[("look", ""), ("nobody", "")]), text("found")]);
+    let look = TestTool::new("look", async |_, context: CallContext| {
         context.report(json!("half"));
         let question = Elicitation {
             message: "Where?".into(),
@@ -756,15 +786,15 @@ async fn the_hooks_hear_every_word_step_call_and_result_once() {
         match context.elicit(question).await {
             ElicitationReply::Accept(content) => Ok(content),
             ElicitationReply::Decline | ElicitationReply::Cancel | ElicitationReply::Unanswered { .. } => {
-                Err(ToolError::internal("Nobody said."))
+                Err(ToolError::internal("No answer."))
             }
         }
     })
     .shared();
-    let memory = Arc::new(Memory::default());
-    Runner::new(params(&model, &[&look])).with_hooks(memory.clone()).await.unwrap();
+    let hooks = Arc::new(RecordingHooks::default());
+    Runner::new(params(&model, &[&look])).with_hooks(hooks.clone()).await.unwrap();
     assert_eq!(
-        memory.lines(),
+        hooks.log(),
         [
             "step 1 ",
             "call look",
@@ -773,17 +803,17 @@ async fn the_hooks_hear_every_word_step_call_and_result_once() {
             "progress \"half\"",
             "question Where?",
             "result look {\"city\":\"Bern\"}",
-            "word found",
+            "text found",
             "step 2 found",
         ]
     );
 }
 
-// === The end of tools ===
+// === Cancellation ===
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_runner_cancels_its_tools() {
-    let model = Script::new([calls(&[("sleeps", "")])]);
+    let model = ScriptedModel::new([calls(&[("sleeps", "")])]);
     let (sleeps, began, given) = endless("sleeps");
     let sleeps = sleeps.shared();
     let mut runner = Runner::new(params(&model, &[&sleeps]));
@@ -800,7 +830,7 @@ async fn dropping_the_runner_cancels_its_tools() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_is_dropped_cancels_its_tools() {
-    let model = Script::new([calls(&[("sleeps", "")]), says("well")]);
+    let model = ScriptedModel::new([calls(&[("sleeps", "")]), text("well")]);
     let (sleeps, began, given) = endless("sleeps");
     let mut runner = Runner::new(params(&model, &[&sleeps.shared()]));
     runner.next_step().await.unwrap();
@@ -815,20 +845,20 @@ async fn a_response_that_is_dropped_cancels_its_tools() {
     runner.await.unwrap();
 }
 
-// === What the model is told ===
+// === Results ===
 
 #[tokio::test(start_paused = true)]
-async fn an_output_is_told_in_its_shape_and_cut_where_it_is_too_long() {
-    let model = Script::new([calls(&[("shows", ""), ("talks", "")]), says("well")]);
+async fn an_output_keeps_its_kind_of_content_and_is_cut_if_it_is_too_long() {
+    let model = ScriptedModel::new([calls(&[("shows", ""), ("talks", "")]), text("well")]);
     let picture = "data:image/png;base64,iVBORw0KGgo=";
-    let shows = Doer::new("shows", move |_, _| std::future::ready(Ok(json!(picture)))).shared();
-    let talks = Doer::new("talks", async |_, _| Ok(json!("word ".repeat(1000)))).shared();
+    let shows = TestTool::new("shows", move |_, _| std::future::ready(Ok(json!(picture)))).shared();
+    let talks = TestTool::new("talks", async |_, _| Ok(json!("word ".repeat(1000)))).shared();
     let mut params = params(&model, &[&shows, &talks]);
     params.model_output_bytes = 100;
     Runner::new(params).await.unwrap();
     let request = model.request(1);
     let ModelMessage::Tool { content, .. } = &request.messages[2] else { panic!("{request:?}") };
     assert!(matches!(&content[..], [ModelContent::File { url, .. }] if url == picture), "{content:?}");
-    let long = &model.heard(1)[3];
+    let long = &model.conversation(1)[3];
     assert!(long.len() < 300 && long.starts_with("call_2: word word"), "{long}");
 }

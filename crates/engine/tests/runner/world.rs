@@ -1,7 +1,6 @@
-//! A model that follows a script and refuses unpaired histories, tools that do as they are told, and hooks
-//! that remember.
+//! A scripted model, tools whose behavior is a closure, and hooks that record.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where its world is not as it must be")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 use std::{
     collections::VecDeque,
@@ -30,36 +29,38 @@ use futures::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// What the model does in one step.
-pub type Turn = Vec<Result<ModelEvent, ModelError>>;
+use crate::paired::assert_paired;
 
-/// A model that follows a script; where the script is over, it is silent for ever.
-pub struct Script {
-    turns: Mutex<VecDeque<Turn>>,
-    pub asked: Mutex<Vec<ModelRequest>>,
+/// The events of one step.
+pub type ModelStep = Vec<Result<ModelEvent, ModelError>>;
+
+/// A model that follows a script, and is silent after its end. It refuses what a strict provider would refuse.
+pub struct ScriptedModel {
+    script: Mutex<VecDeque<ModelStep>>,
+    pub requests: Mutex<Vec<ModelRequest>>,
 }
 
-impl Script {
-    pub fn new(turns: impl IntoIterator<Item = Turn>) -> Arc<Self> {
-        Arc::new(Self { turns: Mutex::new(turns.into_iter().collect()), asked: Mutex::default() })
+impl ScriptedModel {
+    pub fn new(script: impl IntoIterator<Item = ModelStep>) -> Arc<Self> {
+        Arc::new(Self { script: Mutex::new(script.into_iter().collect()), requests: Mutex::default() })
     }
 
-    pub fn times_asked(&self) -> usize {
-        self.asked.lock().unwrap().len()
+    pub fn model_calls(&self) -> usize {
+        self.requests.lock().unwrap().len()
     }
 
-    /// The conversation that the model was asked with, a line for each message.
-    pub fn heard(&self, time: usize) -> Vec<String> {
-        self.asked.lock().unwrap()[time].messages.iter().map(line).collect()
+    /// Returns the messages of a request, each in one line.
+    pub fn conversation(&self, request: usize) -> Vec<String> {
+        self.requests.lock().unwrap()[request].messages.iter().map(line).collect()
     }
 
-    pub fn request(&self, time: usize) -> ModelRequest {
-        self.asked.lock().unwrap()[time].clone()
+    pub fn request(&self, index: usize) -> ModelRequest {
+        self.requests.lock().unwrap()[index].clone()
     }
 }
 
 #[async_trait]
-impl Model for Script {
+impl Model for ScriptedModel {
     fn name(&self) -> &str {
         "script"
     }
@@ -69,43 +70,17 @@ impl Model for Script {
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
         assert_paired(&request);
-        self.asked.lock().unwrap().push(request);
-        match self.turns.lock().unwrap().pop_front() {
-            Some(turn) => Ok(stream::iter(turn).boxed()),
+        self.requests.lock().unwrap().push(request);
+        match self.script.lock().unwrap().pop_front() {
+            Some(step) => Ok(stream::iter(step).boxed()),
             None => Ok(stream::pending().boxed()),
         }
     }
 }
 
-/// What strict providers answer 400 to: a call without its result right behind it, in order, or a result
-/// without its call.
-fn assert_paired(request: &ModelRequest) {
-    let mut messages = request.messages.iter().peekable();
-    let mut ids = std::collections::HashSet::new();
-    while let Some(message) = messages.next() {
-        match message {
-            ModelMessage::Assistant { calls, text, .. } => {
-                assert!(!calls.is_empty() || !text.is_empty(), "an empty message: {request:?}");
-                for call in calls {
-                    assert!(ids.insert(&call.id), "two calls {}: {request:?}", call.id);
-                    assert!(call.input.is_object(), "{request:?}");
-                    let result = messages.next();
-                    assert!(
-                        matches!(result, Some(ModelMessage::Tool { call_id, .. }) if *call_id == call.id),
-                        "{} has no result in its place: {request:?}",
-                        call.id
-                    );
-                }
-            }
-            ModelMessage::Tool { call_id, .. } => panic!("{call_id} has a result too many: {request:?}"),
-            ModelMessage::System(_) | ModelMessage::User(_) => {}
-        }
-    }
-}
-
-/// A message in one line.
+/// Formats a message in one line.
 pub fn line(message: &ModelMessage) -> String {
-    let words = |content: &[ModelContent]| {
+    let joined = |content: &[ModelContent]| {
         let pieces = content.iter().map(|piece| match piece {
             ModelContent::Text(text) => text.as_str(),
             ModelContent::File { url, .. } => url.as_str(),
@@ -114,12 +89,12 @@ pub fn line(message: &ModelMessage) -> String {
     };
     match message {
         ModelMessage::System(text) => format!("system: {text}"),
-        ModelMessage::User(content) => format!("user: {}", words(content)),
+        ModelMessage::User(content) => format!("user: {}", joined(content)),
         ModelMessage::Assistant { text, calls, .. } => {
             let calls = calls.iter().map(|call| format!(" {}={}({})", call.id, call.tool, call.input));
             format!("assistant: {text}{}", calls.collect::<String>())
         }
-        ModelMessage::Tool { call_id, content, .. } => format!("{call_id}: {}", words(content)),
+        ModelMessage::Tool { call_id, content, .. } => format!("{call_id}: {}", joined(content)),
     }
 }
 
@@ -135,20 +110,20 @@ pub fn result(call_id: &str, tool: &str, text: &str) -> ModelMessage {
     }
 }
 
-/// A turn of words.
-pub fn says(text: &str) -> Turn {
+/// Returns a step in which the model writes a text.
+pub fn text(text: &str) -> ModelStep {
     vec![Ok(ModelEvent::Text(text.into())), Ok(finished(FinishReason::Stop))]
 }
 
-/// A turn of calls, each a tool and its arguments.
-pub fn calls(calls: &[(&str, &str)]) -> Turn {
-    let mut turn = Turn::new();
+/// Returns a step in which the model makes calls, each a tool and its arguments.
+pub fn calls(calls: &[(&str, &str)]) -> ModelStep {
+    let mut step = ModelStep::new();
     for (key, (tool, arguments)) in calls.iter().enumerate() {
-        turn.push(Ok(ModelEvent::CallStart { key, tool: (*tool).into() }));
-        turn.push(Ok(ModelEvent::CallDelta { key, arguments: (*arguments).into() }));
+        step.push(Ok(ModelEvent::CallStart { key, tool: (*tool).into() }));
+        step.push(Ok(ModelEvent::CallDelta { key, arguments: (*arguments).into() }));
     }
-    turn.push(Ok(finished(FinishReason::ToolCalls)));
-    turn
+    step.push(Ok(finished(FinishReason::ToolCalls)));
+    step
 }
 
 pub fn finished(reason: FinishReason) -> ModelEvent {
@@ -156,17 +131,17 @@ pub fn finished(reason: FinishReason) -> ModelEvent {
     ModelEvent::Finished { reason, usage: Some(usage) }
 }
 
-type Deed = Box<dyn Fn(Value, CallContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync>;
+type RunTool = Box<dyn Fn(Value, CallContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync>;
 
-/// A tool that does as it is told, and counts.
-pub struct Doer {
+/// A tool whose behavior is a closure. It counts its runs.
+pub struct TestTool {
     pub spec: ToolSpec,
-    deed: Deed,
+    run: RunTool,
     pub runs: AtomicUsize,
 }
 
-impl Doer {
-    pub fn new<F>(name: &str, deed: impl Fn(Value, CallContext) -> F + Send + Sync + 'static) -> Self
+impl TestTool {
+    pub fn new<F>(name: &str, run: impl Fn(Value, CallContext) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Value, ToolError>> + Send + 'static,
     {
@@ -183,15 +158,15 @@ impl Doer {
         };
         Self {
             spec,
-            deed: Box::new(move |input, context| Box::pin(deed(input, context))),
+            run: Box::new(move |input, context| Box::pin(run(input, context))),
             runs: AtomicUsize::new(0),
         }
     }
 
-    /// One that says that it did it.
+    /// Returns a tool whose output is that it is done.
     pub fn done(name: &str) -> Self {
-        let words = format!("{name} is done");
-        Self::new(name, move |_, _| std::future::ready(Ok(Value::from(words.clone()))))
+        let output = format!("{name} is done");
+        Self::new(name, move |_, _| std::future::ready(Ok(Value::from(output.clone()))))
     }
 
     pub fn with(mut self, change: impl FnOnce(&mut ToolSpec)) -> Arc<Self> {
@@ -199,7 +174,7 @@ impl Doer {
         Arc::new(self)
     }
 
-    pub fn asked_about(self) -> Arc<Self> {
+    pub fn needs_approval(self) -> Arc<Self> {
         self.with(|spec| spec.policy = Decision::Ask)
     }
 
@@ -218,28 +193,28 @@ impl Doer {
 }
 
 #[async_trait]
-impl Tool for Doer {
+impl Tool for TestTool {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
     }
 
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
         self.runs.fetch_add(1, Ordering::SeqCst);
-        (self.deed)(input, context).await
+        (self.run)(input, context).await
     }
 }
 
-/// A conversation that begins with "go".
-pub fn params(model: &Arc<Script>, tools: &[&Arc<Doer>]) -> Params {
+/// Returns params with the user message "go".
+pub fn params(model: &Arc<ScriptedModel>, tools: &[&Arc<TestTool>]) -> Params {
     let tools = tools.iter().map(|tool| Arc::clone(tool) as Arc<dyn Tool>);
     Params::new(model.clone()).user("go").tools(tools).unwrap()
 }
 
-/// A tool that never ends, and tells by a token that it began; the other token is the one it was given.
-pub fn endless(name: &str) -> (Doer, CancellationToken, Arc<Mutex<Option<CancellationToken>>>) {
+/// Returns a tool that never ends, a token that is cancelled when it begins, and the token by which it is cancelled itself.
+pub fn endless(name: &str) -> (TestTool, CancellationToken, Arc<Mutex<Option<CancellationToken>>>) {
     let (began, given) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
     let (begins, gets) = (began.clone(), given.clone());
-    let tool = Doer::new(name, move |_, context: CallContext| {
+    let tool = TestTool::new(name, move |_, context: CallContext| {
         *gets.lock().unwrap() = Some(context.cancelled.clone());
         begins.cancel();
         std::future::pending()
@@ -247,34 +222,34 @@ pub fn endless(name: &str) -> (Doer, CancellationToken, Arc<Mutex<Option<Cancell
     (tool, began, given)
 }
 
-/// Hooks that remember, and answer questions with what they were given, the last of it again and again.
+/// Hooks that record events, and give the scripted answers to approval requests. They approve when the script is over.
 #[derive(Default)]
-pub struct Memory {
-    pub lines: Mutex<Vec<String>>,
+pub struct RecordingHooks {
+    pub log: Mutex<Vec<String>>,
     pub answers: Mutex<VecDeque<Approval>>,
-    /// Before each answer.
-    pub thinks_for: Duration,
+    /// The time before each answer.
+    pub delay: Duration,
 }
 
-impl Memory {
+impl RecordingHooks {
     pub fn answering(answers: impl IntoIterator<Item = Approval>) -> Arc<Self> {
         Arc::new(Self { answers: Mutex::new(answers.into_iter().collect()), ..Self::default() })
     }
 
-    pub fn lines(&self) -> Vec<String> {
-        self.lines.lock().unwrap().clone()
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
     }
 
     pub fn note(&self, line: String) {
-        self.lines.lock().unwrap().push(line);
+        self.log.lock().unwrap().push(line);
     }
 }
 
 #[async_trait]
-impl Hooks for Memory {
+impl Hooks for RecordingHooks {
     fn event(&self, event: &ModelEvent) {
         if let ModelEvent::Text(text) = event {
-            self.note(format!("word {text}"));
+            self.note(format!("text {text}"));
         }
     }
 
@@ -300,7 +275,7 @@ impl Hooks for Memory {
     async fn approve(&self, call: &ModelCall, tool: &ToolSpec, _: Option<&str>) -> Approval {
         assert_eq!(call.tool, tool.name);
         self.note(format!("asked {}", call.tool));
-        tokio::time::sleep(self.thinks_for).await;
+        tokio::time::sleep(self.delay).await;
         let mut answers = self.answers.lock().unwrap();
         answers.pop_front().unwrap_or(Approval::Approved)
     }
