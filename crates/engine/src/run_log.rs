@@ -13,7 +13,6 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use fermata_protocol::{EventId, Frames, Profile, RunId, UiChunk, encode};
 use tokio::sync::Notify;
 
@@ -115,7 +114,14 @@ impl Writer {
                 Frames::Split(_) => Some(chunk.to_record().into_boxed_str()),
                 Frames::Same(_) => None,
             };
-            self.staged.push(Entry { position: *position, role: Role::of(chunk), frames, record });
+            let role = if *chunk == UiChunk::StartStep {
+                Role::StepBegins
+            } else if matches!(chunk, UiChunk::TextDelta { .. } | UiChunk::ReasoningDelta { .. }) {
+                Role::Text
+            } else {
+                Role::Other
+            };
+            self.staged.push(Entry { position: *position, role, frames, record });
         }
     }
 
@@ -332,34 +338,17 @@ impl Entries {
     }
 }
 
-// === impl Role ===
-
-impl Role {
-    fn of(chunk: &UiChunk) -> Self {
-        if *chunk == UiChunk::StartStep {
-            Self::StepBegins
-        } else if matches!(chunk, UiChunk::TextDelta { .. } | UiChunk::ReasoningDelta { .. }) {
-            Self::Text
-        } else {
-            Self::Other
-        }
-    }
-}
-
 // === impl Entry ===
 
 impl Entry {
     fn to_record(&self) -> String {
         match (&self.record, &self.frames) {
             (Some(record), _) => record.to_string(),
-            (None, Frames::Same(bytes)) => data_of(bytes).to_owned(),
+            (None, Frames::Same(bytes)) => {
+                let event = std::str::from_utf8(bytes).unwrap_or_default();
+                event.split_once("data: ").map_or("", |(_, data)| data.trim_end()).to_owned()
+            }
             (None, Frames::Split(_)) => String::new(),
         }
     }
-}
-
-/// Returns the JSON in an event's bytes.
-fn data_of(bytes: &Bytes) -> &str {
-    let text = std::str::from_utf8(bytes).unwrap_or_default();
-    text.split_once("data: ").map_or("", |(_, data)| data.trim_end())
 }

@@ -174,7 +174,14 @@ impl Reader {
             };
         }
         drop(log);
-        Ready::Bytes(join(frames, size))
+        if frames.len() == 1 {
+            return Ready::Bytes(frames.swap_remove(0));
+        }
+        let mut batch = BytesMut::with_capacity(size);
+        for frame in &frames {
+            batch.extend_from_slice(frame);
+        }
+        Ready::Bytes(batch.freeze())
     }
 
     fn finish(&mut self, last: &[UiChunk]) -> Bytes {
@@ -220,15 +227,4 @@ impl fmt::Debug for Reader {
 /// Returns the last chunk for a reader whose run cannot be followed any further.
 pub(super) fn lost() -> UiChunk {
     UiChunk::Error { error_text: "The server lost this run. Load the chat again.".into() }
-}
-
-fn join(mut frames: Vec<Bytes>, size: usize) -> Bytes {
-    if frames.len() == 1 {
-        return frames.swap_remove(0);
-    }
-    let mut batch = BytesMut::with_capacity(size);
-    for frame in &frames {
-        batch.extend_from_slice(frame);
-    }
-    batch.freeze()
 }

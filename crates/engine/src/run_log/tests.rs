@@ -1,5 +1,6 @@
 //! Writers and readers of one log: what is saved, what is read, and how readers end.
 
+use bytes::Bytes;
 use futures::FutureExt;
 
 use super::*;
