@@ -15,9 +15,11 @@ mod ending;
 mod event;
 mod gate;
 mod reconcile;
+mod recovery;
 mod streaming;
 #[cfg(test)]
 mod tests;
+mod validation;
 mod working;
 
 use std::{
@@ -37,13 +39,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
-pub(crate) use answers::{AnswerSource, Rejected, Validation};
+pub(crate) use answers::AnswerSource;
 pub(crate) use effects::{BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, shutting_down};
 pub(crate) use event::Event;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
+use validation::ValidAnswers;
+pub(crate) use validation::{Rejected, Validation};
 
 use crate::{Ids, Limits, Rules, model::Usage, position::Position, store::json_bytes};
 
@@ -349,45 +353,6 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Resumes a run whose process ended. A step that was cut off is asked for again, and a call that ran is run again only if that does
-    /// no harm.
-    fn resume(&mut self) {
-        match self.run.state.phase {
-            Phase::Streaming => {
-                // Readers may have seen more of the step than was saved; their positions must not be used again.
-                self.run.state.position = self.run.state.position.next_epoch();
-                self.effects.after.next = Next::AskModel;
-            }
-            Phase::Deciding | Phase::Working => {
-                if self.run.step_calls().any(is_at_work) {
-                    // What a running call shows is never saved by itself, so the same holds of its reports.
-                    self.run.state.position = self.run.state.position.next_epoch();
-                }
-                self.withdraw_orphans();
-                self.resume_calls();
-            }
-            Phase::Over => {}
-        }
-    }
-
-    /// Ends a run with which no process has made progress.
-    fn give_up(&mut self) {
-        if self.run.state.phase == Phase::Streaming || self.run.step_calls().any(is_at_work) {
-            // As when it is resumed: readers may have seen more than was saved.
-            self.run.state.position = self.run.state.position.next_epoch();
-        }
-        self.withdraw_orphans();
-        self.fail_cut_off_calls();
-        self.end_run(Ending::CrashLoop);
-    }
-
-    /// Opens the stream and asks the model for the first step.
-    fn begin(&mut self) {
-        let start = UiChunk::Start { message_id: Some(self.run.message.clone()), message_metadata: None };
-        self.publish(start);
-        self.begin_step();
-    }
-
     /// Returns a call to be changed, and notes that it is to be saved.
     fn call_mut(&mut self, index: usize) -> &mut Call {
         self.effects.commit.calls.insert(index);

@@ -10,10 +10,7 @@ use fermata_protocol::FinishReason;
 use fermata_tools::{ErrorType, ToolError};
 use serde_json::{Value, json};
 
-use crate::{
-    Limits,
-    model::{ModelContent, ModelError, ModelEvent, Usage},
-};
+use crate::model::{ModelContent, ModelError, ModelEvent, Usage};
 
 /// The deepest nesting that an input may have. A client posts the input again inside its history, whose nesting is limited to a hundred
 /// levels.
@@ -131,18 +128,6 @@ pub(crate) struct InvalidArguments {
 pub(crate) struct OutputLimitExceeded {
     /// The limit.
     pub bytes: usize,
-}
-
-// === impl StepLimits ===
-
-impl From<&Limits> for StepLimits {
-    fn from(limits: &Limits) -> Self {
-        Self {
-            calls: limits.calls_per_step,
-            argument_bytes: limits.argument_bytes,
-            output_bytes: limits.step_output_bytes,
-        }
-    }
 }
 
 // === impl StepCollector ===

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fermata_protocol::Profile;
-use fermata_tools::Call;
+use fermata_tools::{Call, CallState};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +129,15 @@ impl Deciding<'_> {
     /// Detaches the readers while calls wait.
     pub(super) fn on_hold_ended(&mut self) {
         if self.run.state.phase == Phase::Deciding && self.run.state.profile != Profile::V5 {
-            self.ask_for_withheld_calls();
+            // A call that the gate withholds is neither asked about nor settled, and would keep a stock client from ever posting again. So an
+            // approval of it is requested, too, although the gate does not wait for the answer.
+            for index in self.run.step_indexes() {
+                let call = self.run.call(index);
+                if *call.state() == CallState::Scheduled && call.approval_request.is_none() {
+                    self.request_approval(index, false);
+                    self.effects.after.park.push(self.run.call(index).id.clone());
+                }
+            }
         }
         if let Activity::Waiting { since } = self.run.state.activity {
             self.run.state.activity = Activity::Detached { since };

@@ -4,7 +4,7 @@
 //! in a step of calls, and `finish` carries metadata.
 
 use fermata_protocol::{Answer, FinishReason, UiChunk, UiPart};
-use fermata_tools::{Call, CallState, Cancelled};
+use fermata_tools::{CallState, Cancelled};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,16 @@ impl Run {
         if let Some(usage) = self.state.usage {
             metadata["usage"] = json!(usage);
         }
-        let calls: Map<String, Value> = self.calls.iter().filter_map(duration).collect();
+        let mut calls = Map::new();
+        for call in &self.calls {
+            // A call that was cancelled while it ran has no duration.
+            if matches!(call.state(), CallState::Success { .. } | CallState::Error { .. })
+                && let Some(ran_for) = call.ran_for()
+            {
+                let milliseconds = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
+                calls.insert(call.id.to_string(), json!({ "durationMs": milliseconds }));
+            }
+        }
         if !calls.is_empty() {
             metadata["calls"] = Value::Object(calls);
         }
@@ -114,13 +123,28 @@ impl Deciding<'_> {
             {
                 self.show_error(index, Cancelled::Denied { reason }.text());
             }
-            if self.run.call(index).state().is_final() {
+            let call = self.run.call(index);
+            if call.state().is_final() {
                 continue;
             }
-            if self.run.call(index).accepts_answer() {
-                self.effects.after.release.push(self.run.call(index).id.clone());
+            if call.accepts_answer() {
+                self.effects.after.release.push(call.id.clone());
             }
-            let cancelled = cancellation(self.run.call(index), has_expired_question, ending, self.context);
+            let has_expired =
+                has_expired_question || call.expires.is_some_and(|expires| expires <= self.context.now);
+            let cancelled = match ending {
+                Ending::Stopped => Cancelled::Stopped,
+                Ending::Superseded => Cancelled::Superseded,
+                Ending::Expired if has_expired => Cancelled::Expired,
+                Ending::Expired
+                | Ending::Finished(_)
+                | Ending::StepLimit
+                | Ending::OutputLimit { .. }
+                | Ending::ChatLimit { .. }
+                | Ending::Failed(_)
+                | Ending::CrashLoop
+                | Ending::ToolFailed { .. } => Cancelled::RunEnded,
+            };
             let text = cancelled.text();
             self.change(index, CallState::Cancelled { cancelled });
             self.show_error(index, text);
@@ -130,50 +154,5 @@ impl Deciding<'_> {
     fn publish_finish(&mut self, reason: FinishReason) {
         let message_metadata = Some(self.run.metadata(self.context));
         self.publish(UiChunk::Finish { finish_reason: Some(reason), message_metadata });
-    }
-
-    /// Asks also about the calls that the gate withholds: a call that is neither asked about nor settled keeps a stock client from ever
-    /// posting again. The gate does not wait for these answers.
-    pub(super) fn ask_for_withheld_calls(&mut self) {
-        for index in self.run.step_indexes() {
-            if *self.run.call(index).state() == CallState::Scheduled
-                && self.run.call(index).approval_request.is_none()
-            {
-                self.request_approval(index, false);
-                self.effects.after.park.push(self.run.call(index).id.clone());
-            }
-        }
-    }
-}
-
-/// Returns the duration of a call that ran to its end, by its id. A call that was cancelled while it ran has none.
-fn duration(call: &Call) -> Option<(String, Value)> {
-    if !matches!(call.state(), CallState::Success { .. } | CallState::Error { .. }) {
-        return None;
-    }
-    let ran_for = call.ran_for()?;
-    let milliseconds = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
-    Some((call.id.to_string(), json!({ "durationMs": milliseconds })))
-}
-
-fn cancellation(
-    call: &Call,
-    has_expired_question: bool,
-    ending: &Ending,
-    context: &Context<'_>,
-) -> Cancelled {
-    let is_over = |expires: Timestamp| expires <= context.now;
-    match ending {
-        Ending::Stopped => Cancelled::Stopped,
-        Ending::Superseded => Cancelled::Superseded,
-        Ending::Expired if has_expired_question || call.expires.is_some_and(is_over) => Cancelled::Expired,
-        Ending::Expired
-        | Ending::Finished(_)
-        | Ending::StepLimit
-        | Ending::OutputLimit { .. }
-        | Ending::ChatLimit { .. }
-        | Ending::Failed(_)
-        | Ending::CrashLoop
-        | Ending::ToolFailed { .. } => Cancelled::RunEnded,
     }
 }

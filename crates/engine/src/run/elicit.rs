@@ -75,13 +75,6 @@ impl Run {
         self.elicitations()
             .any(|elicited| elicited.asker == index || elicited.question.other_candidates.contains(id))
     }
-
-    fn other_asker(&self, index: usize) -> Option<usize> {
-        let Elicited { asker, question, .. } = &self.elicited[index];
-        let mut others =
-            self.calls.iter().enumerate().filter(|(other, call)| other != asker && is_at_work(call));
-        others.find(|(_, call)| question.other_candidates.contains(&call.id)).map(|(other, _)| other)
-    }
 }
 
 // === impl Deciding ===
@@ -171,12 +164,14 @@ impl Deciding<'_> {
     /// Withdraws the questions of a call that has ended, unless another call may have asked them.
     pub(super) fn withdraw_elicitations(&mut self, asker: usize) {
         for index in 0..self.run.elicited.len() {
-            if self.run.elicited[index].asker != asker
-                || self.run.elicited[index].state != ElicitState::Pending
-            {
+            let elicited = &self.run.elicited[index];
+            if elicited.asker != asker || elicited.state != ElicitState::Pending {
                 continue;
             }
-            match self.run.other_asker(index) {
+            let other = self.run.calls.iter().enumerate().position(|(other, call)| {
+                other != asker && is_at_work(call) && elicited.question.other_candidates.contains(&call.id)
+            });
+            match other {
                 Some(other) => {
                     self.run.elicited[index].asker = other;
                     self.show_elicitation(index);

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use fermata_protocol::{Answer, ElicitationId, Profile, ToolCallId};
+use fermata_protocol::{Answer, ElicitationId, Profile, ToolCallId, UiChunk};
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{
-    Context, Deciding, Effects, Ending, Next, Phase, Run, RunState,
-    answers::{AnswerSource, ValidAnswers},
-};
+use super::{AnswerSource, Context, Deciding, Effects, Ending, Next, Phase, Run, RunState, ValidAnswers};
 use crate::model::{ModelError, ModelEvent};
 
 /// Something that has happened to a run.
@@ -81,23 +78,17 @@ impl Run {
         deciding.on_event(event);
         deciding.advance();
         let mut effects = deciding.effects;
-        // Everything that changed is saved, so no decision has to ask for it.
-        effects.commit.run = self.has_to_be_saved(saved, &effects);
+        // Everything that changed is saved, so no decision has to ask for it. Two things are not saved by themselves: partial outputs, and
+        // the events in the middle of the model's answer, because a step that is cut off is asked for again and must have left nothing.
+        if self.state.phase != Phase::Streaming || effects.after.next == Next::AskModel {
+            let mut now = Saved::of(self);
+            if now.state.position == saved.state.position.plus(effects.after.publish.len()) {
+                now.state.position = saved.state.position;
+            }
+            effects.commit.run =
+                now != saved || effects.after.publishes_lasting_chunks() || !effects.commit.calls.is_empty();
+        }
         effects
-    }
-
-    /// Returns whether the run has to be saved after an event with these effects. Partial outputs alone are not saved, nor is anything in
-    /// the middle of the model's answer: a step that is cut off is asked for again, and must have left nothing.
-    fn has_to_be_saved(&self, saved: Saved, effects: &Effects) -> bool {
-        if self.state.phase == Phase::Streaming && effects.after.next != Next::AskModel {
-            return false;
-        }
-        let published = effects.after.publish.len();
-        let mut now = Saved::of(self);
-        if now.state.position == saved.state.position.plus(published) {
-            now.state.position = saved.state.position;
-        }
-        now != saved || effects.after.publishes_lasting_chunks() || !effects.commit.calls.is_empty()
     }
 }
 
@@ -106,7 +97,11 @@ impl Run {
 impl Deciding<'_> {
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Begun => self.begin(),
+            Event::Begun => {
+                let message_id = Some(self.run.message.clone());
+                self.publish(UiChunk::Start { message_id, message_metadata: None });
+                self.begin_step();
+            }
             Event::Resumed => self.resume(),
             Event::GivenUp => self.give_up(),
             Event::Model(events) => {
@@ -136,7 +131,11 @@ impl Deciding<'_> {
             Event::Withdrawn(id) => self.on_withdrawal(&id),
             Event::Settled(call, outcome) => self.on_settled(&call, outcome),
             Event::Answered(answers, source) => self.on_answers(answers, source),
-            Event::ApprovalsDenied(denied) => self.on_approvals_denied(denied),
+            Event::ApprovalsDenied(denied) => {
+                for (index, policy_decision) in denied {
+                    self.settle_as_denied(index, policy_decision);
+                }
+            }
             Event::ToolsChanged => self.on_tools_changed(),
             Event::ToolsTimedOut => self.on_tools_timed_out(),
             Event::QuestionTimedOut => self.on_question_timed_out(),

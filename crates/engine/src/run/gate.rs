@@ -206,7 +206,9 @@ impl Deciding<'_> {
         self.run.awaiting_retry.remove(&id);
         if self.run.call(index).accepts_decision() {
             self.effects.after.release.push(id);
-            self.refuse_question(index, policy_decision.reason.clone());
+            if let Some(request) = &self.run.call(index).approval_request {
+                self.show_response(request.id.clone(), false, policy_decision.reason.clone());
+            }
         }
         let mut reason = policy_decision.reason.clone();
         if self.run.call(index).times_run() > 0 {

@@ -55,22 +55,18 @@ impl Run {
         let mut prologue = vec![start];
         if checkpoint.open {
             // If the gate is open, outcomes that this client has not seen may precede the checkpoint.
-            prologue.extend(self.outcomes_unseen(shown, checkpoint.position));
+            let message = self.snapshot();
+            for part in &shown.calls {
+                let Some(known) = part_of(&message, part) else { continue };
+                let settled_at = self.settled_at.get(&part.tool_call_id);
+                if !shows_outcome(part, known)
+                    && settled_at.is_some_and(|&position| position <= checkpoint.position)
+                {
+                    prologue.extend(outcome(known));
+                }
+            }
         }
         Some(Reconciliation { prologue, after: checkpoint.position })
-    }
-
-    fn outcomes_unseen(&self, shown: &ClientView<'_>, checkpoint: Position) -> Vec<UiChunk> {
-        let message = self.snapshot();
-        shown
-            .calls
-            .iter()
-            .filter(|part| part_of(&message, part).is_some_and(|known| !shows_outcome(part, known)))
-            .filter(|part| {
-                self.settled_at.get(&part.tool_call_id).is_some_and(|&position| position <= checkpoint)
-            })
-            .filter_map(|part| part_of(&message, part).and_then(outcome))
-            .collect()
     }
 
     /// Returns whether the client shows the whole message.
@@ -104,7 +100,9 @@ pub(crate) fn reconcile_finished(
         let rest = replay(message, shown.steps as usize).into_iter();
         chunks.extend(rest.filter(|chunk| !matches!(chunk, UiChunk::Start { .. } | UiChunk::Finish { .. })));
     }
-    if ends_in_calls(message) {
+    // A stock client posts again after a message whose last step has calls.
+    let last_step = message.parts.rsplit(|part| *part == UiPart::StepStart).next();
+    if last_step.is_some_and(|parts| parts.iter().any(|part| part.as_tool().is_some())) {
         chunks.extend([UiChunk::StartStep, UiChunk::FinishStep]);
     }
     // Without metadata a stock client whose last step is empty posts again.
@@ -127,12 +125,6 @@ fn edited_input(shown: &ToolPart, known: &ToolPart) -> Option<UiChunk> {
         dynamic: known.name.is_dynamic().then_some(true),
         title: None,
     })
-}
-
-/// Returns whether a stock client would post again after this message.
-fn ends_in_calls(message: &UiMessage) -> bool {
-    let last_step = message.parts.rsplit(|part| *part == UiPart::StepStart).next();
-    last_step.is_some_and(|parts| parts.iter().any(|part| part.as_tool().is_some()))
 }
 
 /// Returns whether a client claims an outcome or a decision for a call of this message that does not wait for one.

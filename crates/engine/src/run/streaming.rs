@@ -58,7 +58,12 @@ impl Deciding<'_> {
         if self.run.state.phase != Phase::Streaming || self.run.is_checking() {
             return;
         }
-        match self.run.open_step.collector.on_event(event, StepLimits::from(self.context.limits)) {
+        let limits = StepLimits {
+            calls: self.context.limits.calls_per_step,
+            argument_bytes: self.context.limits.argument_bytes,
+            output_bytes: self.context.limits.step_output_bytes,
+        };
+        match self.run.open_step.collector.on_event(event, limits) {
             Ok(changes) => {
                 for change in changes {
                     self.on_step_change(change);

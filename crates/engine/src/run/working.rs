@@ -18,9 +18,6 @@ use super::{
     streaming::dynamic,
 };
 
-/// The error text of a call that ran while the process ended.
-const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";
-
 impl Run {
     /// Returns whether calls wait for tools that are not available.
     pub fn waits_for_tools(&self) -> bool {
@@ -72,7 +69,7 @@ impl Deciding<'_> {
         }
     }
 
-    fn start_or_queue(&mut self, index: usize) {
+    pub(super) fn start_or_queue(&mut self, index: usize) {
         if self.deny_by_newest_rules(index) {
             return;
         }
@@ -160,36 +157,6 @@ impl Deciding<'_> {
         self.call_mut(index).expires = Some(expiry(self.context));
         self.effects.after.park.push(self.run.call(index).id.clone());
         self.show_input(index);
-    }
-
-    /// Resumes the calls of a step whose process ended: those that may be repeated run again, the others have failed.
-    pub(super) fn resume_calls(&mut self) {
-        for index in self.run.step_indexes() {
-            let call = self.run.call(index);
-            if *call.state() == CallState::Scheduled && call.has_passed {
-                self.start_or_queue(index);
-            } else if is_at_work(call) {
-                let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
-                let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));
-                if call.times_run() > retries as usize {
-                    self.fail(index, ToolError::internal(CUT_OFF));
-                } else {
-                    self.run.awaiting_retry.insert(call.id.clone());
-                    self.start_or_queue(index);
-                }
-            }
-        }
-        let waits = self.run.calls.iter().filter(|call| call.accepts_answer());
-        self.effects.after.park.extend(waits.map(|call| call.id.clone()));
-    }
-
-    /// Fails the calls that ran when the process ended.
-    pub(super) fn fail_cut_off_calls(&mut self) {
-        for index in self.run.step_indexes() {
-            if is_at_work(self.run.call(index)) {
-                self.fail(index, ToolError::internal(CUT_OFF));
-            }
-        }
     }
 
     /// Lets a call that failed run again, unless the newest rules deny it. Returns whether it runs.

@@ -3,7 +3,7 @@
 use fermata_protocol::ElicitAction;
 use fermata_tools::{Elicitation, ErrorType, ValidAnswer};
 
-use super::{super::super::answers::Validation, super::*, world::World};
+use super::{super::*, world::World};
 
 impl World {
     // === answers ===

@@ -1,0 +1,327 @@
+//! The validation of answers, before anything changes: a batch is accepted as a whole, or not at all.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use fermata_protocol::{
+    Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart,
+};
+use fermata_tools::{
+    AnswerSchema, AuditEvent, Call, Check, Decision, PolicyDecision, Receipt, Refusal, StateName, ValidAnswer,
+};
+use serde_json::{Map, Value};
+
+use super::{
+    Context, Run,
+    elicit::{ElicitState, Elicited},
+};
+
+/// The result of validating a batch of answers.
+#[derive(Debug)]
+pub(crate) struct Validation {
+    pub answers: ValidAnswers,
+    pub receipts: Vec<Receipt>,
+    /// Calls that the answers approve and that the newest rules deny.
+    pub denied: Vec<(usize, PolicyDecision)>,
+}
+
+/// The new answers of a batch that was validated as a whole.
+#[derive(Debug)]
+pub(crate) struct ValidAnswers {
+    /// Each answer to a call, with the call's index in [`Run::calls`].
+    pub calls: Vec<(usize, AnswerKind)>,
+    pub elicitations: Vec<ValidReply>,
+    /// The address that the answers come from, if it is known.
+    pub address: Option<IpAddr>,
+}
+
+/// A valid reply to a question of a call's own: the question's index, and the reply.
+pub(crate) type ValidReply = (usize, ElicitAction, Option<Value>);
+
+/// The subject of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The index of a call in [`Run::calls`].
+    Call(usize),
+    /// The index of a question among those that the run's calls have asked.
+    Elicitation(usize),
+}
+
+/// The reason why no answer of a batch is accepted.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Rejected {
+    /// The run has no such call or question.
+    Unknown(AnswerTarget),
+    Refused {
+        refusal: Refusal,
+        call: ToolCallId,
+        tool: String,
+        state: StateName,
+    },
+    /// Two answers of the batch are about one call.
+    Twice(ToolCallId),
+    /// A rule denies the edited input. This is the entry for the audit log.
+    Denied(Box<AuditEvent>),
+    /// The output is larger than allowed.
+    TooLarge(String),
+}
+
+impl Run {
+    /// Finds the subject of an answer.
+    pub fn find(&self, target: &AnswerTarget) -> Option<Subject> {
+        let call = |is_it: &dyn Fn(&Call) -> bool| self.calls.iter().position(is_it).map(Subject::Call);
+        match target {
+            AnswerTarget::Call(id) => call(&|call| call.id == *id),
+            AnswerTarget::Approval(id) => {
+                call(&|call| call.approval_request.as_ref().is_some_and(|question| question.id == *id))
+            }
+            AnswerTarget::Elicitation(id) => {
+                self.elicited.iter().position(|elicited| elicited.id == *id).map(Subject::Elicitation)
+            }
+        }
+    }
+
+    /// Returns the index of the call that an answer is about.
+    pub fn find_call(&self, target: &AnswerTarget) -> Option<usize> {
+        match self.find(target)? {
+            Subject::Call(index) => Some(index),
+            Subject::Elicitation(_) => None,
+        }
+    }
+
+    /// Returns the inputs and contents of a batch that have to be checked before it is accepted, each with the text for one that does not
+    /// fit. Of a batch that is rejected anyway it returns none.
+    pub fn inputs_to_check(&self, answers: &[Answer], context: &Context<'_>) -> Vec<(Check, &'static str)> {
+        let Ok(Validation { answers, .. }) = self.validate(answers, context) else { return Vec::new() };
+        let edits = answers.calls.into_iter().filter_map(|(index, kind)| {
+            let AnswerKind::Decision { approved: true, input: Some(input), .. } = kind else { return None };
+            let found = context.toolbox.find(&self.call(index).tool)?;
+            Some((found.check_of(input), "The edited input does not fit the schema"))
+        });
+        let contents = answers.elicitations.into_iter().filter_map(|(index, action, content)| {
+            if action != ElicitAction::Accept {
+                return None;
+            }
+            let content = content.unwrap_or_else(|| Value::Object(Map::new()));
+            let schema = self.elicited[index].question.requested_schema.clone();
+            let check = AnswerSchema::of_elicitation(schema).check(content);
+            Some((check, "The content does not fit what was asked for"))
+        });
+        edits.chain(contents).collect()
+    }
+
+    /// Validates a batch of answers as a whole, except for their schemas: see [`Run::inputs_to_check`].
+    ///
+    /// # Errors
+    /// If one of the answers cannot be accepted; then none of them is.
+    pub fn validate(&self, answers: &[Answer], context: &Context<'_>) -> Result<Validation, Rejected> {
+        let mut subjects = Vec::with_capacity(answers.len());
+        let mut calls = Vec::new();
+        let mut elicitations = Vec::new();
+        let mut denied = Vec::new();
+        for answer in answers {
+            let subject = self.find(&answer.of).ok_or_else(|| Rejected::Unknown(answer.of.clone()))?;
+            if subjects.contains(&subject) {
+                return Err(Rejected::Twice(self.calls[self.call_of(subject)].id.clone()));
+            }
+            subjects.push(subject);
+            match subject {
+                Subject::Elicitation(index) => elicitations.extend(self.validate_reply(index, &answer.kind)?),
+                Subject::Call(index) => match self.call(index).validate_answer(&answer.kind) {
+                    Ok(ValidAnswer::Repeated) => {}
+                    Ok(ValidAnswer::New) => {
+                        self.check_answer(index, &answer.kind, context)?;
+                        if let AnswerKind::Decision { approved: true, input: None, .. } = &answer.kind {
+                            let input = self.call(index).effective_input();
+                            let policy_decision = self.newest_denial(index, input, context);
+                            denied.extend(policy_decision.map(|policy_decision| (index, policy_decision)));
+                        }
+                        calls.push((index, answer.kind.clone()));
+                    }
+                    Err(refusal) => return Err(Rejected::of(refusal, self.call(index))),
+                },
+            }
+        }
+        self.check_room(&calls, context)?;
+        let indexes: Vec<usize> = subjects.into_iter().map(|subject| self.call_of(subject)).collect();
+        let receipts = self.receipts(&indexes, &calls, context);
+        let answers = ValidAnswers { calls, elicitations, address: context.address };
+        Ok(Validation { answers, receipts, denied })
+    }
+
+    fn call_of(&self, subject: Subject) -> usize {
+        match subject {
+            Subject::Call(index) => index,
+            Subject::Elicitation(index) => self.elicited[index].asker,
+        }
+    }
+
+    /// Returns the reply to a call's own question that an answer is, or `None` if the same was given before.
+    fn validate_reply(&self, index: usize, answer: &AnswerKind) -> Result<Option<ValidReply>, Rejected> {
+        let Elicited { asker, state, .. } = &self.elicited[index];
+        let refused = |refusal| Rejected::of(refusal, self.call(*asker));
+        let AnswerKind::Elicited { action, content } = answer else {
+            return Err(refused(Refusal::WrongAnswer));
+        };
+        match state {
+            ElicitState::Withdrawn(_) => Err(refused(Refusal::Gone)),
+            ElicitState::Answered(was, with) if was == action && with == content => Ok(None),
+            ElicitState::Answered(_, _) => Err(refused(Refusal::AlreadyAnswered)),
+            ElicitState::Pending => Ok(Some((index, *action, content.clone()))),
+        }
+    }
+
+    fn check_answer(&self, index: usize, answer: &AnswerKind, context: &Context<'_>) -> Result<(), Rejected> {
+        match answer {
+            AnswerKind::Output { output } => within(context.limits.output_bytes, output.to_string().len()),
+            AnswerKind::Failure { error_text } => within(context.limits.output_bytes, error_text.len()),
+            AnswerKind::Decision { approved: true, input: Some(input), .. } => {
+                let (bytes, limit) = (input.to_string().len(), context.limits.argument_bytes);
+                if bytes > limit {
+                    return Err(Rejected::TooLarge(format!(
+                        "The edited input has {bytes} bytes as JSON; the limit is {limit} (max_arguments). The call waits on."
+                    )));
+                }
+                let Some(found) = context.toolbox.find(&self.call(index).tool) else { return Ok(()) };
+                // A person has read what they wrote, so the edit is the approval: only a denial counts.
+                let own = context.rules.policy.decide(context.owner, found.spec(), input);
+                let denial = match own.decision {
+                    Decision::Deny => Some(own),
+                    Decision::Ask | Decision::Allow => self.newest_denial(index, input, context),
+                };
+                let Some(policy_decision) = denial else { return Ok(()) };
+                let event = AuditEvent::by_policy(self.call(index), input, &policy_decision);
+                let (decided_by, address) = (Some(context.owner.clone()), context.address);
+                Err(Rejected::Denied(Box::new(AuditEvent { decided_by, address, ..event })))
+            }
+            AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
+        }
+    }
+
+    /// Checks that the chat does not become too large by these answers. A page's error text is always accepted, because with it a call
+    /// ends whose output was too large.
+    fn check_room(&self, answers: &[(usize, AnswerKind)], context: &Context<'_>) -> Result<(), Rejected> {
+        let added = |(_, answer): &(usize, AnswerKind)| match answer {
+            AnswerKind::Output { output } => output.to_string().len(),
+            AnswerKind::Decision { approved: true, input: Some(input), .. } => input.to_string().len(),
+            AnswerKind::Decision { .. } | AnswerKind::Failure { .. } | AnswerKind::Elicited { .. } => 0,
+        };
+        let added: usize = answers.iter().map(added).sum();
+        if added == 0 {
+            return Ok(());
+        }
+        let (bytes, limit) = (self.chat_bytes(context) + added, context.limits.chat_bytes);
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Rejected::TooLarge(format!(
+            "With this answer the chat would have {bytes} bytes; the limit is {limit} (max_chat). The call waits on: send a smaller \
+             answer, or an errorText, or stop the run."
+        )))
+    }
+
+    /// Returns the receipts of a batch. They have the states that the calls come into before anything has run.
+    fn receipts(
+        &self,
+        indexes: &[usize],
+        accepted: &[(usize, AnswerKind)],
+        context: &Context<'_>,
+    ) -> Vec<Receipt> {
+        let always: Vec<&str> = accepted
+            .iter()
+            .filter(|(_, kind)| matches!(kind, AnswerKind::Decision { approved: true, always: true, .. }))
+            .map(|(index, _)| self.call(*index).tool.as_str())
+            .collect();
+        let decided = |index: usize| {
+            accepted.iter().any(|(answered, _)| *answered == index)
+                || (always.contains(&self.call(index).tool.as_str())
+                    && self.is_answered_by_always(index, context))
+        };
+        indexes
+            .iter()
+            .map(|&index| {
+                let call = self.call(index);
+                let answer = accepted.iter().find(|(answered, _)| *answered == index).map(|(_, kind)| kind);
+                let waiting_for = (0..self.calls.len())
+                    .filter(|&other| self.call(other).step == call.step && self.call(other).awaits_approval())
+                    .filter(|&other| !decided(other))
+                    .map(|other| self.call(other).id.clone())
+                    .collect();
+                Receipt {
+                    tool_call_id: call.id.clone(),
+                    state: match answer {
+                        None => call.state().name(),
+                        Some(AnswerKind::Output { .. }) => StateName::Success,
+                        Some(AnswerKind::Failure { .. }) => StateName::Error,
+                        Some(AnswerKind::Decision { approved: true, .. }) => StateName::Scheduled,
+                        Some(AnswerKind::Decision { approved: false, .. }) => StateName::Cancelled,
+                        Some(AnswerKind::Elicited { .. }) => StateName::Executing,
+                    },
+                    waiting_for,
+                }
+            })
+            .collect()
+    }
+
+    /// Returns the answers of a posted message that calls of this run wait for, one for each call. A decision has to name the approval
+    /// request of its call.
+    pub fn new_answers(&self, parts: &[UiPart]) -> Vec<Answer> {
+        let mut seen = BTreeSet::new();
+        let mut answers = Vec::new();
+        for part in parts.iter().filter_map(UiPart::as_tool) {
+            let Some(answer) = answer_in(part) else { continue };
+            let Some(index) = self.find_call(&answer.of) else { continue };
+            let call = self.call(index);
+            if call.id == part.tool_call_id
+                && call.validate_answer(&answer.kind) == Ok(ValidAnswer::New)
+                && seen.insert(index)
+            {
+                answers.push(answer);
+            }
+        }
+        answers
+    }
+}
+
+/// Returns the answer in a part that a stock client posts again: an outcome or a decision, which it does not mark as new.
+fn answer_in(part: &ToolPart) -> Option<Answer> {
+    let of = AnswerTarget::Call(part.tool_call_id.clone());
+    match &part.state {
+        ToolState::OutputAvailable { output, preliminary, .. } if *preliminary != Some(true) => {
+            Some(Answer { of, kind: AnswerKind::Output { output: output.clone() } })
+        }
+        ToolState::OutputError { error_text, .. } => {
+            Some(Answer { of, kind: AnswerKind::Failure { error_text: error_text.clone() } })
+        }
+        ToolState::ApprovalResponded { .. } => {
+            let approval = part.approval.as_ref()?;
+            let kind = AnswerKind::Decision {
+                approved: approval.approved?,
+                reason: approval.reason.clone(),
+                always: false,
+                input: None,
+            };
+            Some(Answer { of: AnswerTarget::Approval(approval.id.clone()), kind })
+        }
+        ToolState::OutputAvailable { .. }
+        | ToolState::InputStreaming { .. }
+        | ToolState::InputAvailable { .. }
+        | ToolState::ApprovalRequested { .. }
+        | ToolState::OutputDenied { .. } => None,
+    }
+}
+
+fn within(limit: usize, bytes: usize) -> Result<(), Rejected> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Rejected::TooLarge(format!(
+        "The output has {bytes} bytes as JSON; the limit is {limit}. Send a smaller one; the call waits on."
+    )))
+}
+
+impl Rejected {
+    /// Returns the rejection of an answer to this call.
+    pub fn of(refusal: Refusal, call: &Call) -> Self {
+        Self::Refused { refusal, call: call.id.clone(), tool: call.tool.clone(), state: call.state().name() }
+    }
+}
