@@ -6,15 +6,13 @@
 //! Invariants: at most one text or reasoning part is open at a time, and it is closed before anything else begins; a step keeps no more
 //! than its limits allow; a call of a step that was cut off never gets an input to run with.
 
+mod collected_call;
+
 use fermata_protocol::FinishReason;
 use fermata_tools::{ErrorType, ToolError};
-use serde_json::{Value, json};
 
+pub(crate) use self::collected_call::{CollectedCall, InvalidArguments};
 use crate::model::{ModelContent, ModelError, ModelEvent, Usage};
-
-/// The deepest nesting that an input may have. A client posts the input again inside its history, whose nesting is limited to a hundred
-/// levels.
-const DEEPEST_INPUT: usize = 90;
 
 /// Bytes for which a call, a file or a source counts besides its text, because each costs memory even if it is empty.
 const PART_BYTES: usize = 64;
@@ -93,18 +91,6 @@ pub(crate) struct CollectedStep {
     pub finish_reason: FinishReason,
 }
 
-/// A call as the model made it.
-#[derive(Debug, PartialEq)]
-pub(crate) struct CollectedCall {
-    /// The provider's key for the call. Some providers give every call of a step the key 0.
-    key: usize,
-    /// The name that the model called, which may not be the name of a tool.
-    pub tool: String,
-    arguments: String,
-    /// The reason why the call cannot run and no more of its arguments is kept.
-    error_text: Option<String>,
-}
-
 /// A page on which the model based its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlSource {
@@ -112,15 +98,6 @@ pub struct UrlSource {
     pub url: String,
     /// The page's title.
     pub title: Option<String>,
-}
-
-/// Arguments that are no input.
-#[derive(Debug, PartialEq)]
-pub(crate) struct InvalidArguments {
-    /// The arguments as far as they are kept: a string if they are no JSON.
-    pub received: Value,
-    /// The reason, for the model and the person.
-    pub error_text: String,
 }
 
 /// The model's output in one step exceeded its limit.
@@ -254,71 +231,6 @@ impl StepCollector {
     }
 }
 
-// === impl CollectedStep ===
-
-impl CollectedStep {
-    /// The error of every call of the step, if the step was cut off; see [`cut_off`].
-    pub fn cut_off(&self) -> Option<ToolError> {
-        cut_off(self.finish_reason)
-    }
-}
-
-// === impl CollectedCall ===
-
-impl CollectedCall {
-    /// Returns whether the model sent any arguments. If it sent none, the input is an empty object.
-    pub fn has_arguments(&self) -> bool {
-        !self.arguments.trim().is_empty()
-    }
-
-    /// Reads the arguments as the input of the call. Whether the input fits the tool is checked later.
-    ///
-    /// # Errors
-    /// If they are no JSON object, were not complete, or are larger or deeper than an input may be.
-    pub fn into_input(self, finish_reason: FinishReason) -> Result<Value, InvalidArguments> {
-        let Self { tool, arguments, error_text, .. } = self;
-        if let Some(error_text) = error_text {
-            return Err(InvalidArguments { received: Value::Null, error_text });
-        }
-        let is_at_token_limit = finish_reason == FinishReason::Length;
-        if arguments.trim().is_empty() && !is_at_token_limit {
-            return Ok(json!({}));
-        }
-        let input: Value = match serde_json::from_str(&arguments) {
-            Ok(input) => input,
-            // A call without arguments is incomplete, too: a tool may do more without them than with those that were to come.
-            Err(_) if is_at_token_limit => {
-                let error_text = format!(
-                    "The answer reached its token limit before the arguments of {tool} were complete. Call it again, with less if you \
-                     can."
-                );
-                return Err(InvalidArguments { received: Value::String(arguments), error_text });
-            }
-            Err(error) => {
-                let error_text = format!(
-                    "The arguments of {tool} are not valid JSON ({error}). Call it again with a JSON object."
-                );
-                return Err(InvalidArguments { received: Value::String(arguments), error_text });
-            }
-        };
-        if depth(&input) > DEEPEST_INPUT {
-            let error_text = format!("The arguments of {tool} are nested over {DEEPEST_INPUT} levels deep.");
-            return Err(InvalidArguments { received: Value::Null, error_text });
-        }
-        if !input.is_object() {
-            let error_text =
-                format!("The arguments of {tool} are not a JSON object. Call it again with a JSON object.");
-            return Err(InvalidArguments { received: input, error_text });
-        }
-        Ok(input)
-    }
-
-    /// The arguments of a call that will not run, for the record: a string if they are no JSON.
-    pub fn into_received(self) -> Value {
-        serde_json::from_str(&self.arguments).unwrap_or(Value::String(self.arguments))
-    }
-}
-
 /// Returns the error of every call of a step that ended for this reason, if the step was cut off. What the model would have added could
 /// have changed the calls, and a content filter has not checked their arguments, so none of them runs. An answer that ends at its token
 /// limit is not cut off in this sense: each of its calls whose arguments are complete runs.
@@ -352,16 +264,10 @@ fn output_bytes(event: &ModelEvent) -> usize {
     }
 }
 
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const LIMITS: StepLimits = StepLimits { calls: 2, argument_bytes: 20, output_bytes: 1000 };
@@ -388,12 +294,6 @@ mod tests {
             .collect();
         let Some(StepChange::Completed(step)) = changes.pop() else { panic!("{changes:?}") };
         (changes, step)
-    }
-
-    /// Reads these arguments, after an answer that ended for this reason.
-    fn read(arguments: &str, reason: FinishReason) -> Result<Value, InvalidArguments> {
-        let (_, step) = collect(vec![call_start(0, "look"), call_delta(0, arguments)], reason);
-        step.calls.into_iter().next().expect("a call").into_input(reason)
     }
 
     #[test]
@@ -447,39 +347,18 @@ mod tests {
     }
 
     #[test]
+    fn arguments_over_their_limit_are_no_input() {
+        let arguments = call_delta(0, r#"{"n": "0123456789012345"}"#);
+        let (_, step) = collect(vec![call_start(0, "look"), arguments], FinishReason::ToolCalls);
+        let input = step.calls.into_iter().next().expect("a call").into_input(FinishReason::ToolCalls);
+        assert!(input.is_err_and(|invalid| invalid.error_text.contains("more than 20 bytes")));
+    }
+
+    #[test]
     fn output_over_the_limit_of_a_step_is_refused() {
         let mut collector = StepCollector::default();
         assert!(collector.on_event(text(&"a".repeat(1000)), LIMITS).is_ok());
         let refused = collector.on_event(text("a"), LIMITS);
         assert_eq!(refused, Err(OutputLimitExceeded { bytes: 1000 }));
-    }
-
-    #[test]
-    fn only_a_complete_json_object_or_nothing_at_all_is_an_input() {
-        let deep = |levels| format!("{}{}", r#"{"a":"#.repeat(levels), "1".to_owned() + &"}".repeat(levels));
-        for (arguments, reason, expected) in [
-            ("", FinishReason::ToolCalls, Ok(json!({}))),
-            (" \n", FinishReason::Stop, Ok(json!({}))),
-            (r#"{"n":1}"#, FinishReason::Length, Ok(json!({"n": 1}))),
-            (r#"{"n""#, FinishReason::ToolCalls, Err("not valid JSON (")),
-            (r#"{"n""#, FinishReason::Length, Err("before the arguments of look were complete")),
-            ("", FinishReason::Length, Err("before the arguments of look were complete")),
-            ("[1]", FinishReason::ToolCalls, Err("not a JSON object")),
-            ("null", FinishReason::ToolCalls, Err("not a JSON object")),
-            (r#"{"n": "0123456789012345"}"#, FinishReason::ToolCalls, Err("more than 20 bytes")),
-        ] {
-            match (read(arguments, reason), expected) {
-                (Ok(input), Ok(expected)) => assert_eq!(input, expected, "{arguments}"),
-                (Err(invalid), Err(expected)) => {
-                    assert!(invalid.error_text.contains(expected), "{arguments}: {}", invalid.error_text);
-                }
-                (read, _) => panic!("{arguments}: {read:?}"),
-            }
-        }
-        for (levels, is_input) in [(DEEPEST_INPUT, true), (DEEPEST_INPUT + 1, false)] {
-            let call =
-                CollectedCall { key: 0, tool: "look".into(), arguments: deep(levels), error_text: None };
-            assert_eq!(call.into_input(FinishReason::Stop).is_ok(), is_input, "{levels}");
-        }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     model::ModelEvent,
     step_collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
-        StepLimits, UrlSource,
+        StepLimits, UrlSource, cut_off,
     },
 };
 
@@ -145,10 +145,10 @@ impl Deciding<'_> {
             total.output_tokens += usage.output_tokens;
             total.total_tokens += usage.total_tokens;
         }
-        let (reason, cut_off) = (step.finish_reason, step.cut_off());
+        let reason = step.finish_reason;
         let calls: Vec<_> =
             std::mem::take(&mut self.run.open_step).calls.into_iter().zip(step.calls).collect();
-        if let Some(error) = cut_off {
+        if let Some(error) = cut_off(reason) {
             for (index, call) in calls {
                 self.call_mut(index).input = call.into_received();
                 self.fail(index, error.clone());

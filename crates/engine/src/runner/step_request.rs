@@ -12,7 +12,8 @@ use crate::{
     model::{ModelCall, ModelError, ModelMessage},
     prompt::tool_name,
     step_collector::{
-        CollectedStep, InvalidArguments, OutputLimitExceeded, StepChange, StepCollector, stream_ended_early,
+        CollectedStep, InvalidArguments, OutputLimitExceeded, StepChange, StepCollector, StepLimits, cut_off,
+        stream_ended_early,
     },
 };
 
@@ -25,12 +26,6 @@ pub(super) struct ReceivedStep {
 /// Calls that cannot run as the model made them, each with its error.
 pub(super) type InvalidCalls = Vec<(ModelCall, ToolError)>;
 
-/// Generates ids that no call of a conversation has yet.
-struct UnusedCallIds {
-    used: HashSet<String>,
-    count: usize,
-}
-
 /// Requests a step from the model and waits until its answer is complete.
 pub(super) async fn request_step(
     params: &Params,
@@ -39,18 +34,23 @@ pub(super) async fn request_step(
 ) -> Result<ReceivedStep, RunnerError> {
     let answer = tokio::time::timeout(params.model_call_timeout, collect(params, hooks));
     let collected = answer.await.unwrap_or(Err(ModelError::Timeout.into()))?;
-    let cut_off = collected.cut_off();
     let CollectedStep { text, reasoning, calls: collected_calls, files, sources, usage, finish_reason } =
         collected;
     if finish_reason == FinishReason::Error {
         return Err(ModelError::Provider("the model says that it failed".into()).into());
     }
-    let mut ids = UnusedCallIds::new(&params.messages);
+    let mut used_ids = HashSet::new();
+    for message in &params.messages {
+        if let ModelMessage::Assistant { calls, .. } = message {
+            used_ids.extend(calls.iter().map(|call| call.id.clone()));
+        }
+    }
+    let mut last_id = 0;
     let (mut calls, mut invalid) = (Vec::new(), InvalidCalls::new());
     for collected in collected_calls {
         let name = collected.tool.clone();
-        let input = match &cut_off {
-            Some(error) => Err((collected.into_received(), error.clone())),
+        let input = match cut_off(finish_reason) {
+            Some(error) => Err((collected.into_received(), error)),
             None => match collected.into_input(finish_reason) {
                 // In the form that providers accept, the name may be that of another tool.
                 Ok(input) if tool_name(&name) != name => Err((input, params.toolbox().unknown_tool(&name))),
@@ -60,7 +60,14 @@ pub(super) async fn request_step(
                 }
             },
         };
-        let (id, tool) = (ids.next(), tool_name(&name));
+        let id = loop {
+            last_id += 1;
+            let id = format!("call_{last_id}");
+            if !used_ids.contains(&id) {
+                break id;
+            }
+        };
+        let tool = tool_name(&name);
         match input {
             Ok(input) => calls.push(ModelCall { id, tool, input }),
             Err((received, error)) => {
@@ -79,13 +86,18 @@ async fn collect(params: &Params, hooks: &dyn Hooks) -> Result<CollectedStep, Ru
     let stream = tokio::time::timeout(params.model_timeout, params.model.stream(params.request()));
     let mut events = stream.await.unwrap_or(Err(ModelError::Timeout))?;
     let mut collector = StepCollector::default();
+    let limits = StepLimits {
+        calls: params.calls_per_step,
+        argument_bytes: params.argument_bytes,
+        output_bytes: params.step_output_bytes,
+    };
     loop {
         let event = tokio::time::timeout(params.model_timeout, events.next());
         let event = event.await.map_err(|_| ModelError::Timeout)?;
         let event = event.unwrap_or_else(|| Err(stream_ended_early()))?;
         hooks.event(&event);
         let changes = collector
-            .on_event(event, params.step_limits())
+            .on_event(event, limits)
             .map_err(|OutputLimitExceeded { bytes }| RunnerError::OutputLimit(bytes))?;
         for change in changes {
             match change {
@@ -103,28 +115,6 @@ async fn collect(params: &Params, hooks: &dyn Hooks) -> Result<CollectedStep, Ru
                 | StepChange::ArgumentsGrew { .. }
                 | StepChange::File { .. }
                 | StepChange::Source(_) => {}
-            }
-        }
-    }
-}
-
-// === impl UnusedCallIds ===
-
-impl UnusedCallIds {
-    fn new(messages: &[ModelMessage]) -> Self {
-        let calls = messages.iter().flat_map(|message| match message {
-            ModelMessage::Assistant { calls, .. } => calls.as_slice(),
-            ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Tool { .. } => &[],
-        });
-        Self { used: calls.map(|call| call.id.clone()).collect(), count: 0 }
-    }
-
-    fn next(&mut self) -> String {
-        loop {
-            self.count += 1;
-            let id = format!("call_{}", self.count);
-            if self.used.insert(id.clone()) {
-                return id;
             }
         }
     }
