@@ -48,9 +48,10 @@ type JsonObject = Map<String, Value>;
 pub fn tool_content(output: &Value, limit: usize) -> Vec<ModelContent> {
     let recognized =
         mcp_result(output).or_else(|| sdk_output(output)).or_else(|| assistant_ui_result(output));
-    let content = match recognized {
-        Some(content) => non_empty(content),
-        None => vec![unshaped(output)],
+    let content = match (recognized, output) {
+        (Some(content), _) => non_empty(content),
+        (None, Value::String(text)) => vec![text_or_image(text)],
+        (None, output) => vec![json_text(output)],
     };
     limited(content, limit)
 }
@@ -61,16 +62,6 @@ pub(crate) fn tool_result_text(text: impl Into<String>, limit: usize) -> Vec<Mod
 }
 
 // === the shapes ===
-
-/// Renders an output of no known shape.
-fn unshaped(output: &Value) -> ModelContent {
-    match output {
-        Value::String(text) => text_or_image(text),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            json_text(output)
-        }
-    }
-}
 
 /// Reads the result of an MCP tool. Structured content is rendered only if there is no text, because the protocol advises servers to send
 /// it as text too.

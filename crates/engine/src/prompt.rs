@@ -101,10 +101,15 @@ impl History {
             }
             let (call_id, tool) = (self.unique_id(part), tool_name(part.name.as_str()));
             let content = result_of(part, context);
-            calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input: input_of(part) });
+            let input = match part.state.input() {
+                Some(input) if input.is_object() => input.clone(),
+                Some(_) | None => json!({}),
+            };
+            calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input });
             results.push(ModelMessage::Tool { call_id, tool, content });
         }
-        let (text, reasoning) = (text_of(parts), reasoning_of(parts));
+        let text = text_of(parts);
+        let reasoning = parts.iter().filter_map(reasoning).collect();
         if text.is_empty() && calls.is_empty() {
             return;
         }
@@ -149,13 +154,6 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
     }
 }
 
-fn input_of(part: &ToolPart) -> Value {
-    match part.state.input() {
-        Some(input) if input.is_object() => input.clone(),
-        Some(_) | None => json!({}),
-    }
-}
-
 /// Returns a tool's name in a form that providers accept. The model may have made up a name that has another form.
 pub(crate) fn tool_name(name: &str) -> String {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -165,10 +163,6 @@ pub(crate) fn tool_name(name: &str) -> String {
 
 fn text_of(parts: &[UiPart]) -> String {
     parts.iter().filter_map(UiPart::as_text).collect()
-}
-
-fn reasoning_of(parts: &[UiPart]) -> String {
-    parts.iter().filter_map(reasoning).collect()
 }
 
 fn reasoning(part: &UiPart) -> Option<&str> {

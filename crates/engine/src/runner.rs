@@ -157,7 +157,14 @@ impl Runner {
             return Ok(None);
         }
         let has_tool_failed = self.add_results().await;
-        self.stop_reason = if has_tool_failed { Some(StopReason::ToolFailed) } else { self.reason_to_stop() };
+        let limit = self.params.max_iterations.map_or(u32::MAX, NonZeroU32::get);
+        self.stop_reason = match &self.last_step {
+            _ if has_tool_failed => Some(StopReason::ToolFailed),
+            Some(step) if !self.must_ask && step.is_cut_off() => Some(StopReason::CutOff),
+            Some(_) if !self.must_ask => Some(StopReason::Answered),
+            Some(_) | None if self.iterations >= limit => Some(StopReason::MaxIterations),
+            Some(_) | None => None,
+        };
         if self.stop_reason.is_some() {
             return Ok(None);
         }
@@ -245,17 +252,7 @@ impl Runner {
         let response = self.response.take();
         self.params.messages.extend(results);
         pairing::pair(&mut self.params.messages);
-        response.is_some_and(|response| response.stops_loop())
-    }
-
-    fn reason_to_stop(&self) -> Option<StopReason> {
-        if !self.must_ask
-            && let Some(step) = &self.last_step
-        {
-            return Some(if step.is_cut_off() { StopReason::CutOff } else { StopReason::Answered });
-        }
-        let limit = self.params.max_iterations.map_or(u32::MAX, NonZeroU32::get);
-        if self.iterations >= limit { Some(StopReason::MaxIterations) } else { None }
+        response.is_some_and(|response| response.stops_loop)
     }
 
     /// Requests a step from the model and adds it to the conversation.
@@ -265,24 +262,22 @@ impl Runner {
         let ReceivedStep { step, invalid } = received;
         self.must_ask = false;
         self.invalid = invalid;
-        self.add_usage(step.usage);
+        if let Some(usage) = step.usage {
+            self.usage.input_tokens += usage.input_tokens;
+            self.usage.output_tokens += usage.output_tokens;
+            self.usage.total_tokens += usage.total_tokens;
+        }
         if matches!(self.params.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_))) {
             // A call that is forced in every step would keep the loop from ever stopping.
             self.params.tool_choice = None;
         }
-        if step.is_message() {
+        // Providers refuse a message without text and calls.
+        if !step.text.is_empty() || !step.calls.is_empty() {
             self.params.messages.push(step.message());
         }
         self.last_step = Some(step.clone());
         self.hooks.step(&step);
         Ok(step)
-    }
-
-    fn add_usage(&mut self, usage: Option<Usage>) {
-        let Some(usage) = usage else { return };
-        self.usage.input_tokens += usage.input_tokens;
-        self.usage.output_tokens += usage.output_tokens;
-        self.usage.total_tokens += usage.total_tokens;
     }
 }
 

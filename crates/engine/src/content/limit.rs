@@ -2,30 +2,17 @@
 //!
 //! Invariant: the text that is kept has no more bytes than the limit, besides the note; files stay at their positions.
 
-use std::ops::Range;
-
 use crate::model::ModelContent;
 
 /// Keeps at most `limit` bytes of the content's text: two thirds from the beginning and the rest from the end, as if all its texts were
-/// one.
+/// one. A note replaces the middle. A character that lies only partly in the middle is removed as a whole.
 pub(super) fn limited(content: Vec<ModelContent>, limit: usize) -> Vec<ModelContent> {
     let total: usize = content.iter().map(bytes_of_text).sum();
     if total <= limit {
         return content;
     }
     let end = limit / 3;
-    without(content, limit - end..total - end)
-}
-
-pub(super) fn bytes_of_text(piece: &ModelContent) -> usize {
-    match piece {
-        ModelContent::Text(text) => text.len(),
-        ModelContent::File { .. } => 0,
-    }
-}
-
-/// Replaces these bytes of the text by a note. A character that lies only partly in the range is removed as a whole.
-fn without(content: Vec<ModelContent>, middle: Range<usize>) -> Vec<ModelContent> {
+    let middle = limit - end..total - end;
     let (mut kept, mut note_index, mut left_out, mut begin) = (Vec::new(), None, 0, 0);
     for piece in content {
         let ModelContent::Text(text) = &piece else {
@@ -55,4 +42,11 @@ fn without(content: Vec<ModelContent>, middle: Range<usize>) -> Vec<ModelContent
         kept.insert(index, ModelContent::Text(note));
     }
     kept
+}
+
+pub(super) fn bytes_of_text(piece: &ModelContent) -> usize {
+    match piece {
+        ModelContent::Text(text) => text.len(),
+        ModelContent::File { .. } => 0,
+    }
 }

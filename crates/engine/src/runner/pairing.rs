@@ -1,6 +1,6 @@
 //! Pairs the calls of a conversation with their results, as providers demand it, whatever a program pushed into the conversation.
 
-use crate::model::{ModelCall, ModelContent, ModelMessage};
+use crate::model::{ModelContent, ModelMessage};
 
 /// The result of a call that never got one.
 const NO_RESULT: &str = "There is no result of this call: the conversation went on without it.";
@@ -20,21 +20,16 @@ pub(super) fn pair(messages: &mut Vec<ModelMessage>) {
             results.push(result);
         }
         for call in calls {
-            match results.iter().position(|result| is_result_of(result, &call)) {
+            let is_its_result = |result: &ModelMessage| matches!(result, ModelMessage::Tool { call_id, .. } if *call_id == call.id);
+            match results.iter().position(is_its_result) {
                 Some(index) => messages.push(results.swap_remove(index)),
-                None => messages.push(missing_result(call)),
+                None => {
+                    let content = vec![ModelContent::Text(NO_RESULT.into())];
+                    messages.push(ModelMessage::Tool { call_id: call.id, tool: call.tool, content });
+                }
             }
         }
     }
-}
-
-fn is_result_of(result: &ModelMessage, call: &ModelCall) -> bool {
-    matches!(result, ModelMessage::Tool { call_id, .. } if *call_id == call.id)
-}
-
-fn missing_result(call: ModelCall) -> ModelMessage {
-    let content = vec![ModelContent::Text(NO_RESULT.into())];
-    ModelMessage::Tool { call_id: call.id, tool: call.tool, content }
 }
 
 #[cfg(test)]
@@ -42,6 +37,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::model::ModelCall;
 
     fn user() -> ModelMessage {
         ModelMessage::User(vec![ModelContent::Text("hi".into())])

@@ -10,9 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     FileUrls, Limits, Model,
-    call_executor::CallExecutor,
     model::{ModelContent, ModelMessage, ModelRequest, ModelTool},
-    step_collector::StepLimits,
 };
 
 /// The parameters of a loop. Every field may be set before the loop and between its steps; the methods build the parameters in one
@@ -65,7 +63,8 @@ pub struct Params {
     /// The chat in the context of the tools' calls. Default: `runner`.
     pub chat: ChatId,
     toolbox: Toolbox,
-    checker: Arc<Checker>,
+    /// Checks the inputs of calls.
+    pub(super) checker: Arc<Checker>,
 }
 
 // === impl Params ===
@@ -129,30 +128,6 @@ impl Params {
     /// Returns the tools.
     pub fn toolbox(&self) -> &Toolbox {
         &self.toolbox
-    }
-
-    /// Returns the checker of the calls' inputs.
-    pub(super) fn checker(&self) -> &Checker {
-        &self.checker
-    }
-
-    /// Returns the limits of one step.
-    pub(super) fn step_limits(&self) -> StepLimits {
-        StepLimits {
-            calls: self.calls_per_step,
-            argument_bytes: self.argument_bytes,
-            output_bytes: self.step_output_bytes,
-        }
-    }
-
-    /// Returns the executor of the calls.
-    pub(super) fn call_executor(&self) -> CallExecutor {
-        CallExecutor {
-            tool_timeout: self.tool_timeout,
-            lock_timeout: self.lock_timeout,
-            output_bytes: self.output_bytes,
-            error_policy: self.error_policy.clone(),
-        }
     }
 
     /// Sets the instructions.

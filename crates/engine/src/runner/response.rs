@@ -34,7 +34,8 @@ pub(super) struct ToolResponse {
     /// This is declared before `running`, so that work elsewhere learns of the end before the tools' futures are dropped.
     _cancel_on_drop: DropGuard,
     running: JoinSet<(usize, Result<Value, ToolError>)>,
-    stops_loop: bool,
+    /// `true` if a call failed in a way that is set to stop the loop.
+    pub stops_loop: bool,
 }
 
 /// The loop around a response. It may change between two attempts to wait for the response.
@@ -81,11 +82,6 @@ impl ToolResponse {
     /// Returns whether this is the response to exactly these calls.
     pub fn is_for(&self, calls: &[ModelCall]) -> bool {
         self.calls == calls
-    }
-
-    /// Returns whether a call failed in a way that is set to stop the loop.
-    pub fn stops_loop(&self) -> bool {
-        self.stops_loop
     }
 
     /// Waits until every call has its result, and returns the results in the order of the calls.
@@ -136,7 +132,13 @@ impl ToolResponse {
     }
 
     fn start(&mut self, context: &ResponseContext<'_>) {
-        let executor = context.params.call_executor();
+        let params = context.params;
+        let executor = CallExecutor {
+            tool_timeout: params.tool_timeout,
+            lock_timeout: params.lock_timeout,
+            output_bytes: params.output_bytes,
+            error_policy: params.error_policy.clone(),
+        };
         for index in 0..self.progress.len() {
             if !matches!(self.progress[index], CallProgress::Allowed) {
                 continue;
@@ -226,7 +228,7 @@ impl ResponseContext<'_> {
         let toolbox = self.params.toolbox();
         let tool = toolbox.find(&call.tool).ok_or_else(|| toolbox.unknown_tool(&call.tool))?;
         let check = tool.check_of(call.input.clone());
-        self.params.checker().check_here(&check).map_err(|error| tool.validation_error(&error))?;
+        self.params.checker.check_here(&check).map_err(|error| tool.validation_error(&error))?;
         let policy = &self.params.policy;
         let policy_decision = policy.decide(&self.params.owner, tool.spec(), &call.input);
         match policy_decision.decision {

@@ -44,9 +44,4 @@ impl Step {
     pub(super) fn is_cut_off(&self) -> bool {
         step_collector::cut_off(self.finish_reason).is_some()
     }
-
-    /// Returns whether a conversation can contain the step: providers refuse a message without text and calls.
-    pub(super) fn is_message(&self) -> bool {
-        !self.text.is_empty() || !self.calls.is_empty()
-    }
 }
