@@ -288,42 +288,45 @@ impl Call {
     /// Returns the reason if the answer must be refused. The call keeps waiting.
     pub fn validate_answer(&self, answer: &AnswerKind) -> Result<ValidAnswer, Refusal> {
         match answer {
-            AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.validate_output(answer),
-            AnswerKind::Decision { approved, input, .. } => self.validate_decision(*approved, input.as_ref()),
+            AnswerKind::Output { .. } | AnswerKind::Failure { .. } => match &self.state {
+                CallState::Executing if self.is_parked() => Ok(ValidAnswer::New),
+                CallState::Success { .. } | CallState::Error { .. }
+                    if self.answer.as_ref() == Some(answer) =>
+                {
+                    Ok(ValidAnswer::Repeated)
+                }
+                CallState::Success { .. }
+                | CallState::Error { .. }
+                | CallState::Cancelled { cancelled: Cancelled::Denied { .. } } => {
+                    Err(Refusal::AlreadyAnswered)
+                }
+                CallState::Cancelled {
+                    cancelled:
+                        Cancelled::Expired | Cancelled::Stopped | Cancelled::Superseded | Cancelled::RunEnded,
+                } => Err(Refusal::Gone),
+                CallState::Validating
+                | CallState::AwaitingApproval
+                | CallState::Scheduled
+                | CallState::Executing => Err(Refusal::WrongAnswer),
+            },
+            AnswerKind::Decision { approved, input, .. } => {
+                if let CallState::Cancelled { cancelled } = &self.state
+                    && !matches!(cancelled, Cancelled::Denied { .. })
+                {
+                    return Err(Refusal::Gone);
+                }
+                match (&self.approval_decision, &self.approval_request) {
+                    (Some(decided), _) if decided.approved == *approved && self.edited == *input => {
+                        Ok(ValidAnswer::Repeated)
+                    }
+                    (Some(_), _) => Err(Refusal::AlreadyAnswered),
+                    (None, Some(_)) if self.accepts_decision() => Ok(ValidAnswer::New),
+                    (None, _) if self.state.is_final() => Err(Refusal::AlreadyAnswered),
+                    (None, _) => Err(Refusal::WrongAnswer),
+                }
+            }
             // This answers a question that the call asked, not the call itself.
             AnswerKind::Elicited { .. } => Err(Refusal::WrongAnswer),
-        }
-    }
-
-    fn validate_output(&self, answer: &AnswerKind) -> Result<ValidAnswer, Refusal> {
-        match &self.state {
-            CallState::Executing if self.is_parked() => Ok(ValidAnswer::New),
-            CallState::Success { .. } | CallState::Error { .. } if self.answer.as_ref() == Some(answer) => {
-                Ok(ValidAnswer::Repeated)
-            }
-            CallState::Success { .. } | CallState::Error { .. } => Err(Refusal::AlreadyAnswered),
-            CallState::Cancelled { cancelled } => Err(cancelled.refusal()),
-            CallState::Validating
-            | CallState::AwaitingApproval
-            | CallState::Scheduled
-            | CallState::Executing => Err(Refusal::WrongAnswer),
-        }
-    }
-
-    fn validate_decision(&self, approved: bool, input: Option<&Value>) -> Result<ValidAnswer, Refusal> {
-        if let CallState::Cancelled { cancelled } = &self.state
-            && !matches!(cancelled, Cancelled::Denied { .. })
-        {
-            return Err(Refusal::Gone);
-        }
-        match (&self.approval_decision, &self.approval_request) {
-            (Some(decided), _) if decided.approved == approved && self.edited.as_ref() == input => {
-                Ok(ValidAnswer::Repeated)
-            }
-            (Some(_), _) => Err(Refusal::AlreadyAnswered),
-            (None, Some(_)) if self.accepts_decision() => Ok(ValidAnswer::New),
-            (None, _) if self.state.is_final() => Err(Refusal::AlreadyAnswered),
-            (None, _) => Err(Refusal::WrongAnswer),
         }
     }
 }

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Refusal;
 use crate::ErrorType;
 
 /// The state of a call. The last three states are final.
@@ -183,13 +182,6 @@ impl Cancelled {
             Self::Stopped => "Cancelled: the run was stopped before the call had a result.".into(),
             Self::Superseded => "Cancelled: the conversation went on before the call had a result.".into(),
             Self::RunEnded => "Cancelled: the run ended before the call had a result.".into(),
-        }
-    }
-
-    pub(super) fn refusal(&self) -> Refusal {
-        match self {
-            Self::Denied { .. } => Refusal::AlreadyAnswered,
-            Self::Expired | Self::Stopped | Self::Superseded | Self::RunEnded => Refusal::Gone,
         }
     }
 }
