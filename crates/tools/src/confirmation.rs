@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ApprovalDecision, Call, Owner, RunBy, ToolSpec};
+use crate::{Call, Owner, RunBy, ToolSpec};
 
 /// A person's decision about a call, as it is kept for the history of the chat.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +81,7 @@ pub fn grants(history: &[Confirmation], ends: &[GrantEnd]) -> Grants {
         while let Some(end) = ends.next_if(|end| end.after <= index) {
             grants.remove(&end.tool);
         }
-        if !confirmation.answer.allows_later_calls() {
+        if confirmation.answer != Consent::YesAlways {
             continue;
         }
         let grant = Grant { since: confirmation.at, fingerprint: confirmation.fingerprint.clone() };
@@ -128,10 +128,16 @@ impl Confirmation {
     /// the decision allows later calls.
     pub fn of(call: &Call, by: Owner, at: Timestamp, fingerprint: Option<String>) -> Option<Self> {
         let decided = call.approval_decision.as_ref()?;
+        let answer = match (decided.approved, decided.always) {
+            (true, true) => Consent::YesAlways,
+            (true, false) => Consent::Yes,
+            // An "always" that comes with a no must not allow or deny anything later.
+            (false, _) => Consent::No,
+        };
         Some(Self {
             tool: call.tool.clone(),
             call: call.id.clone(),
-            answer: decided.into(),
+            answer,
             by,
             at: microseconds(at),
             reason: decided.reason.clone(),
@@ -141,34 +147,12 @@ impl Confirmation {
     }
 }
 
-// === impl Consent ===
-
-impl Consent {
-    fn allows_later_calls(self) -> bool {
-        match self {
-            Self::YesAlways => true,
-            Self::Yes | Self::No => false,
-        }
-    }
-}
-
-impl From<&ApprovalDecision> for Consent {
-    fn from(decided: &ApprovalDecision) -> Self {
-        match (decided.approved, decided.always) {
-            (true, true) => Self::YesAlways,
-            (true, false) => Self::Yes,
-            // An "always" that comes with a no must not allow or deny anything later.
-            (false, _) => Self::No,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::RunBy;
+    use crate::ApprovalDecision;
 
     fn said(tool: &str, answer: Consent) -> Confirmation {
         Confirmation {

@@ -25,7 +25,7 @@ pub struct CallContext {
     pub call: ToolCallId,
     /// A token that is cancelled when the run is stopped or the call's time is over. Work in other tasks should watch it.
     pub cancelled: CancellationToken,
-    host: Arc<dyn ToolHost>,
+    pub(crate) host: Arc<dyn ToolHost>,
     /// The number of [`Pause`]s that exist. The call's time runs while it is zero.
     pauses: watch::Sender<usize>,
     waits_for: WaitsFor,
@@ -149,11 +149,6 @@ impl CallContext {
     /// Returns the reason that [`Self::waits_for`] set.
     pub(crate) fn waited_for(&self) -> Option<String> {
         self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Asks the host whether the call may run again.
-    pub(crate) async fn before_retry(&self) -> bool {
-        self.host.before_retry(&self.call).await
     }
 }
 

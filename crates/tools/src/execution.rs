@@ -62,7 +62,7 @@ impl Execution {
             let Some((delay, outcome)) = retry else { return };
             let cancelled = self.context.cancelled.cancelled();
             let is_cancelled = tokio::time::timeout(delay, cancelled).await.is_ok();
-            if is_cancelled || !self.context.before_retry().await {
+            if is_cancelled || !self.context.host.before_retry(&self.context.call).await {
                 if let Some(report) = report.take() {
                     report(outcome);
                 }
@@ -108,21 +108,19 @@ impl Execution {
                 return;
             }
             () = cancelled.cancelled() => ToolError::new(ErrorType::Cancelled, "The call was cancelled."),
-            () = time_is_over(self.timeout, paused) => self.took_too_long(own_context.waited_for()),
+            () = time_is_over(self.timeout, paused) => {
+                let limit = humantime::format_duration(self.timeout);
+                let text = match own_context.waited_for() {
+                    Some(reason) => format!("The tool could not begin within {limit}: {reason}."),
+                    None => format!("The tool took longer than {limit} and was ended."),
+                };
+                ToolError::new(ErrorType::Timeout, text)
+            }
         };
         cancelled.cancel();
         report(Err(failure));
         // A tool that ignores its token is dropped when this time is over.
         let _ = tokio::time::timeout(CANCEL_GRACE, work).await;
-    }
-
-    fn took_too_long(&self, waited_for: Option<String>) -> ToolError {
-        let limit = humantime::format_duration(self.timeout);
-        let text = match waited_for {
-            Some(reason) => format!("The tool could not begin within {limit}: {reason}."),
-            None => format!("The tool took longer than {limit} and was ended."),
-        };
-        ToolError::new(ErrorType::Timeout, text)
     }
 }
 

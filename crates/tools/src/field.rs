@@ -4,11 +4,6 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// Returns the values at a path, as [`values`] finds them, as texts. A value that is not a string becomes its JSON.
-pub(crate) fn texts(input: &Value, path: &str) -> Vec<String> {
-    values(input, path).into_iter().flatten().map(|value| text(value).into_owned()).collect()
-}
-
 /// Returns the values at a path; empty if there is no such field.
 ///
 /// `a.b` is the field `b` of the field `a`, and also a field with the name `a.b`. If the path leads through or to a list, all of its
@@ -55,7 +50,8 @@ fn collect<'a>(value: &'a Value, found: &mut Vec<Option<&'a Value>>) {
     }
 }
 
-fn text(value: &Value) -> Cow<'_, str> {
+/// Returns a value as a text: a string as it is, any other value as JSON.
+pub(crate) fn text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.into(),
         other => other.to_string().into(),
@@ -71,13 +67,13 @@ mod tests {
     #[test]
     fn a_path_leads_through_objects_and_lists() {
         let input = json!({"a": {"b": "x"}, "a.b": "y", "list": [{"n": 1}, {"n": [2, "three"]}], "flag": true, "none": null});
-        assert_eq!(texts(&input, "a.b"), ["y", "x"]);
-        assert_eq!(texts(&input, "list.n"), ["1", "2", "three"]);
-        assert_eq!(texts(&input, "flag"), ["true"]);
-        assert_eq!(texts(&input, "none"), ["null"]);
-        assert_eq!(texts(&input, "a"), [r#"{"b":"x"}"#]);
-        assert!(texts(&input, "a.c").is_empty());
-        assert!(texts(&json!("text"), "a").is_empty());
+        assert_eq!(values(&input, "a.b"), [Some(&json!("y")), Some(&json!("x"))]);
+        assert_eq!(values(&input, "list.n"), [Some(&json!(1)), Some(&json!(2)), Some(&json!("three"))]);
+        assert_eq!(values(&input, "flag"), [Some(&json!(true))]);
+        assert_eq!(values(&input, "none"), [Some(&json!(null))]);
+        assert_eq!(values(&input, "a"), [Some(&json!({"b": "x"}))]);
+        assert!(values(&input, "a.c").is_empty());
+        assert!(values(&json!("text"), "a").is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A matcher errs on the safe side, which its [`Side`] names: a value matches a rule that allows only if every program would read it that
 //! way, and it matches a rule that denies or asks as soon as one program could. Matching takes linear time for every input.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ pub use self::{
     number::Decimal,
     path::Folder,
 };
-use crate::{Decision, Pattern};
+use crate::{Decision, Pattern, field::text};
 
 mod host;
 mod number;
@@ -93,7 +93,10 @@ impl Matcher {
     pub fn matches(&self, value: &Value, side: Side) -> bool {
         match self {
             Self::Glob(glob) => glob_matches(glob, value, side),
-            Self::Literal(literal) => literal_matches(literal, value, side),
+            Self::Literal(literal) => {
+                let wanted = Decimal::parse(literal);
+                text(value) == literal.as_str() || (wanted.is_some() && wanted == number(value, side))
+            }
             Self::Under(folder) => value.as_str().is_some_and(|path| folder.holds(path, side)),
             Self::Host(host) => value.as_str().is_some_and(|url| host.matches(url, side)),
             Self::Between { min, max } => number(value, side).is_some_and(|number| {
@@ -113,8 +116,10 @@ impl Matcher {
     fn can_interpret(&self, value: &Value) -> bool {
         match self {
             Self::Glob(_) | Self::Literal(_) | Self::Regex(_) => true,
-            Self::Under(_) => value.as_str().is_some_and(path::is_path),
-            Self::Host(_) => value.as_str().is_some_and(host::is_plain_url),
+            Self::Under(_) => {
+                value.as_str().is_some_and(|path| path::normalize(path, Side::Allows).is_some())
+            }
+            Self::Host(_) => value.as_str().is_some_and(|url| host::host_of_plain_url(url).is_some()),
             Self::Between { .. } => value.is_number(),
             Self::OneOf(matchers) | Self::All(matchers) => {
                 matchers.iter().all(|matcher| matcher.can_interpret(value))
@@ -138,27 +143,12 @@ fn glob_matches(glob: &Pattern, value: &Value, side: Side) -> bool {
     }
 }
 
-fn literal_matches(literal: &str, value: &Value, side: Side) -> bool {
-    if text(value) == literal {
-        return true;
-    }
-    let wanted = Decimal::parse(literal);
-    wanted.is_some() && wanted == number(value, side)
-}
-
 /// Returns a value as a number. A string that spells a number counts only on the side that restricts, because some tools read it as one.
 fn number(value: &Value, side: Side) -> Option<Decimal> {
     match value {
         Value::Number(number) => Decimal::parse(&number.to_string()),
         Value::String(text) if side == Side::Restricts => Decimal::parse(text.trim()),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    }
-}
-
-fn text(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::String(text) => text.into(),
-        other => other.to_string().into(),
     }
 }
 

@@ -97,7 +97,8 @@ impl Resource {
                 Some(ResourceKey { named_by: NamedBy::Settings, name: name.clone(), owner })
             }
             Self::Input { field, part } => {
-                let name = field::texts(input, field).into_iter().next()?;
+                let value = field::values(input, field).into_iter().flatten().next()?;
+                let name = field::text(value).into_owned();
                 let name = match part {
                     ResourcePart::Whole => name,
                     ResourcePart::Host => host(&name).unwrap_or(name),

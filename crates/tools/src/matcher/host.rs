@@ -76,14 +76,9 @@ impl HostPattern {
     }
 }
 
-/// Returns whether a text is a URL that every program reads in one way.
-pub(super) fn is_plain_url(text: &str) -> bool {
-    host_of_plain_url(text).is_some()
-}
-
-/// Returns the host of a URL that leaves no room for interpretation: it has no backslash, space or control character, no credentials in
+/// Returns the host of a URL that every program reads in one way: it has no backslash, space or control character, no credentials in
 /// front of the host, and a scheme that connects to the host it names.
-fn host_of_plain_url(text: &str) -> Option<HostName> {
+pub(super) fn host_of_plain_url(text: &str) -> Option<HostName> {
     let is_odd = |c: char| c == '\\' || c.is_control() || c.is_whitespace();
     if text.contains(is_odd) || !text.contains("://") {
         return None;

@@ -19,12 +19,20 @@ impl Decimal {
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
+        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent)?),
+            Some((mantissa, exponent)) => {
+                let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+                if !is_digits(digits) {
+                    return None;
+                }
+                // An exponent that is out of range becomes the largest or the smallest one.
+                let size = digits.parse().unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
+                (mantissa, if exponent.starts_with('-') { -size } else { size })
+            }
             None => (rest, 0),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
-        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         if !is_digits(whole) || !is_digits(fraction) {
             return None;
         }
@@ -57,16 +65,6 @@ impl Decimal {
             }
         })
     }
-}
-
-/// Parses an exponent. One that is out of range becomes the largest or the smallest exponent.
-fn parse_exponent(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let size = digits.parse().unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
-    Some(if text.starts_with('-') { -size } else { size })
 }
 
 impl Ord for Decimal {

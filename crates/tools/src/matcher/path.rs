@@ -27,7 +27,10 @@ impl Folder {
     /// Some programs read a backslash as a slash. On the side that allows, both readings must be in the folder; on the side that
     /// restricts, one is enough.
     pub(super) fn holds(&self, path: &str, side: Side) -> bool {
-        let is_in = |path: &str| normalize(path, side).is_some_and(|parts| self.is_prefix_of(&parts));
+        let is_in = |path: &str| {
+            let Some(parts) = normalize(path, side) else { return false };
+            parts.len() >= self.0.len() && self.0.iter().zip(parts).all(|(own, part)| own == part)
+        };
         if !path.contains('\\') {
             return is_in(path);
         }
@@ -37,22 +40,13 @@ impl Folder {
             Side::Restricts => is_in(path) || is_in(&with_slashes),
         }
     }
-
-    fn is_prefix_of(&self, parts: &[&str]) -> bool {
-        parts.len() >= self.0.len() && self.0.iter().zip(parts).all(|(own, part)| own == part)
-    }
-}
-
-/// Returns whether a text is an absolute path that can be normalized.
-pub(super) fn is_path(text: &str) -> bool {
-    normalize(text, Side::Allows).is_some()
 }
 
 /// Returns the names in an absolute path after `.`, `..` and repeated slashes are resolved; `None` if the path is relative or contains
 /// NUL.
 ///
 /// `..` at the root stays there, as in a file system. On the side that allows, a path that relies on this is refused.
-fn normalize(path: &str, side: Side) -> Option<Vec<&str>> {
+pub(super) fn normalize(path: &str, side: Side) -> Option<Vec<&str>> {
     if !path.starts_with('/') || path.contains('\0') {
         return None;
     }
