@@ -58,21 +58,23 @@ pub struct Checker {
 /// An input with the schema that it is checked against.
 #[derive(Clone)]
 pub struct Check {
-    schema: Schema,
-    value: Value,
+    pub(crate) schema: Schema,
+    pub(crate) value: Value,
 }
 
 /// The schema of an input that a person has edited, or of the content with which a person answers a question. Cheap to clone.
 #[derive(Clone)]
-pub struct AnswerSchema(Schema);
+pub struct AnswerSchema(pub(crate) Schema);
 
 /// A description of how an input violates its schema, for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InputError(pub String);
 
+/// The schema of a value that is checked.
 #[derive(Clone)]
-enum Schema {
+pub(crate) enum Schema {
+    /// The schema of a tool's input.
     Tool(Arc<RegisteredTool>),
     /// The schema of a question to the person. Formats such as `email` are checked, too.
     Elicitation(Arc<Value>),
@@ -137,7 +139,18 @@ impl Checker {
             let this = self.clone();
             let work = move || {
                 let _permit = permit;
-                checks.iter().map(|check| this.check_until(check, until, limit)).collect()
+                let mut results = Vec::new();
+                for check in &checks {
+                    let is_late = Instant::now() >= until;
+                    let result =
+                        if is_late { None } else { this.attempt(check, MOST_STEPS, Some(until), true) };
+                    results.push(match result {
+                        Some(result) => result,
+                        None if Instant::now() < until => Err(too_expensive()),
+                        None => Err(too_slow(limit)),
+                    });
+                }
+                results
             };
             tokio::task::spawn_blocking(work).await
         };
@@ -146,17 +159,6 @@ impl Checker {
             Ok(Err(_)) => vec![Err(unchecked()); count],
             // The thread may still be building a validator. The limits on schemas bound the time that it takes.
             Err(_) => vec![Err(too_slow(limit)); count],
-        }
-    }
-
-    fn check_until(&self, check: &Check, until: Instant, limit: Duration) -> Result<(), InputError> {
-        if Instant::now() >= until {
-            return Err(too_slow(limit));
-        }
-        match self.attempt(check, MOST_STEPS, Some(until), true) {
-            Some(result) => result,
-            None if Instant::now() < until => Err(too_expensive()),
-            None => Err(too_slow(limit)),
         }
     }
 
@@ -171,8 +173,12 @@ impl Checker {
     ) -> Option<Result<(), InputError>> {
         let weight = match check.schema.weight() {
             Ok(weight) => weight,
-            // The schema has patterns that are not matched here; the program behind the tool checks its inputs itself.
-            Err(SchemaFault::Dialect(_)) if check.schema.has_implementation() => return Some(Ok(())),
+            // The schema has patterns that are not matched here. If a program and not a page runs the tool, the program checks the
+            // tool's inputs itself.
+            Err(SchemaFault::Dialect(_)) if matches!(&check.schema, Schema::Tool(tool) if tool.tool.is_some()) =>
+            {
+                return Some(Ok(()));
+            }
             Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
                 return Some(Err(InputError(format!("the schema cannot be used: {reason}"))));
             }
@@ -229,11 +235,12 @@ impl Default for Checker {
 
 fn build(schema: &Schema, weight: &Weight) -> Result<Arc<Built>, InputError> {
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_MEMORY);
-    let mut options = jsonschema::options_for::<MeteredJson>().with_pattern_options(patterns);
-    if let Schema::Elicitation(_) = schema {
-        options = options.should_validate_formats(true);
-    }
-    let built = catch_unwind(AssertUnwindSafe(|| options.build(schema.value())));
+    let options = jsonschema::options_for::<MeteredJson>().with_pattern_options(patterns);
+    let (options, schema) = match schema {
+        Schema::Tool(tool) => (options, &tool.spec.input_schema),
+        Schema::Elicitation(schema) => (options.should_validate_formats(true), &**schema),
+    };
+    let built = catch_unwind(AssertUnwindSafe(|| options.build(schema)));
     let Ok(built) = built else {
         return Err(InputError("the schema cannot be used".into()));
     };
@@ -307,12 +314,6 @@ fn longest_path(value: &Value) -> u64 {
 
 // === impl Check ===
 
-impl Check {
-    pub(crate) fn of_tool(tool: &Arc<RegisteredTool>, value: Value) -> Self {
-        Self { schema: Schema::Tool(tool.clone()), value }
-    }
-}
-
 impl std::fmt::Debug for Check {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Check").field(&self.value).finish()
@@ -322,10 +323,6 @@ impl std::fmt::Debug for Check {
 // === impl AnswerSchema ===
 
 impl AnswerSchema {
-    pub(crate) fn of_tool(tool: &Arc<RegisteredTool>) -> Self {
-        Self(Schema::Tool(tool.clone()))
-    }
-
     /// Returns the schema of the content that a question asks for.
     pub fn of_elicitation(schema: Value) -> Self {
         Self(Schema::Elicitation(Arc::new(schema)))
@@ -346,25 +343,10 @@ impl std::fmt::Debug for AnswerSchema {
 // === impl Schema ===
 
 impl Schema {
-    fn value(&self) -> &Value {
-        match self {
-            Self::Tool(tool) => &tool.spec.input_schema,
-            Self::Elicitation(schema) => schema,
-        }
-    }
-
     fn weight(&self) -> Result<Weight, SchemaFault> {
         match self {
             Self::Tool(tool) => tool.weight().clone(),
             Self::Elicitation(schema) => schema::weigh(schema),
-        }
-    }
-
-    /// Returns whether the schema belongs to a tool that a program runs, and not a page.
-    fn has_implementation(&self) -> bool {
-        match self {
-            Self::Tool(tool) => tool.tool.is_some(),
-            Self::Elicitation(_) => false,
         }
     }
 

@@ -8,10 +8,10 @@ mod meter;
 mod pattern;
 mod unfold;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub(crate) use meter::{Meter, Metered, MeteredJson, Prices};
-use pattern::{PatternCost, PatternFault};
+use pattern::PatternCost;
 
 /// The limit on the length of a schema as JSON, in bytes.
 pub(crate) const LONGEST: usize = 256 * 1024;
@@ -86,10 +86,7 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weight, SchemaFault> {
         return Err(SchemaFault::Unusable(format!("it has {bytes} bytes; the limit is {LONGEST}")));
     }
     let mut survey = Survey { includes_data: has_odd_reference(schema), ..Survey::default() };
-    survey.visit(schema).map_err(|fault| match fault {
-        PatternFault::Dialect(reason) => SchemaFault::Dialect(reason),
-        PatternFault::Unusable(reason) => SchemaFault::Unusable(reason),
-    })?;
+    survey.visit(schema)?;
     let unfolded = unfold::unfold(schema, &survey.references).map_err(SchemaFault::Unusable)?;
     check_validity(schema, bytes).map_err(SchemaFault::Unusable)?;
     let prices = Prices {
@@ -150,15 +147,12 @@ fn is_odd(reference: &str) -> bool {
 // === impl Survey ===
 
 impl<'a> Survey<'a> {
-    fn visit(&mut self, schema: &'a Value) -> Result<(), PatternFault> {
-        match schema {
-            Value::Object(keywords) => self.visit_keywords(keywords),
-            Value::Array(items) => items.iter().try_for_each(|item| self.visit(item)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
-        }
-    }
-
-    fn visit_keywords(&mut self, keywords: &'a Map<String, Value>) -> Result<(), PatternFault> {
+    fn visit(&mut self, schema: &'a Value) -> Result<(), SchemaFault> {
+        let keywords = match schema {
+            Value::Object(keywords) => keywords,
+            Value::Array(items) => return items.iter().try_for_each(|item| self.visit(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
+        };
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
                 ("pattern", Value::String(pattern)) => {
@@ -197,15 +191,15 @@ impl<'a> Survey<'a> {
         }
     }
 
-    fn count(&mut self, pattern: &str) -> Result<PatternCost, PatternFault> {
+    fn count(&mut self, pattern: &str) -> Result<PatternCost, SchemaFault> {
         let cost = pattern::weigh(pattern)?;
         self.patterns += 1;
         self.building += cost.building;
         if self.patterns > MOST_PATTERNS {
-            return Err(PatternFault::Unusable(format!("it has more than {MOST_PATTERNS} patterns")));
+            return Err(SchemaFault::Unusable(format!("it has more than {MOST_PATTERNS} patterns")));
         }
         if self.building > LARGEST_PATTERNS {
-            return Err(PatternFault::Unusable(format!(
+            return Err(SchemaFault::Unusable(format!(
                 "its patterns stand for more than {LARGEST_PATTERNS} states in all"
             )));
         }

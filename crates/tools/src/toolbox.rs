@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     AnswerSchema, Check, ErrorType, InputError, Tool, ToolError, ToolSpec,
+    checker::Schema,
     registered_tool::RegisteredTool,
     schema::{self, SchemaFault},
 };
@@ -178,12 +179,12 @@ impl<'a> ToolRef<'a> {
 
     /// Creates the check of an input against this tool's schema.
     pub fn check_of(self, input: Value) -> Check {
-        Check::of_tool(self.0, input)
+        Check { schema: Schema::Tool(self.0.clone()), value: input }
     }
 
     /// Returns the schema for an input of this tool that a person edits.
     pub fn answer_schema(self) -> AnswerSchema {
-        AnswerSchema::of_tool(self.0)
+        AnswerSchema(Schema::Tool(self.0.clone()))
     }
 
     /// Returns the reason if inputs of this tool are not checked: its schema has a pattern that might take exponential time. The program

@@ -4,9 +4,11 @@
 //! pattern of ten characters may compile to megabytes of states, so its size is estimated from its syntax first.
 
 use regex_syntax::ast::{
-    Ast, ClassSet, ClassSetItem, ErrorKind, Flag, FlagsItemKind, Repetition, RepetitionKind, RepetitionRange,
+    Ast, ClassSet, ClassSetItem, ErrorKind, Flag, FlagsItemKind, RepetitionKind, RepetitionRange,
     parse::Parser,
 };
+
+use super::SchemaFault;
 
 /// The limit on the length of a pattern, in bytes.
 pub(crate) const LONGEST: usize = 2_000;
@@ -28,29 +30,21 @@ pub(crate) struct PatternCost {
     pub building: u64,
 }
 
-/// The reason why a pattern cannot be used, as a text for its author.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PatternFault {
-    /// The pattern has a construct that cannot be matched in linear time.
-    Dialect(String),
-    /// The pattern is invalid or too expensive.
-    Unusable(String),
-}
-
 /// Determines the cost of a pattern.
 ///
 /// # Errors
 /// Returns the reason if the pattern cannot be used.
-pub(crate) fn weigh(pattern: &str) -> Result<PatternCost, PatternFault> {
+pub(crate) fn weigh(pattern: &str) -> Result<PatternCost, SchemaFault> {
     let unusable =
-        |reason: String| Err(PatternFault::Unusable(format!("the pattern {} {reason}", quoted(pattern))));
+        |reason: String| Err(SchemaFault::Unusable(format!("the pattern {} {reason}", quoted(pattern))));
     if pattern.len() > LONGEST {
         return unusable(format!("has {} bytes; the limit is {LONGEST}", pattern.len()));
     }
     let too_large =
         || format!("stands for more than {LARGEST} states; use fewer or smaller repetitions and classes");
-    // The translation reads the whole pattern again for each class that it expands.
-    let classes = pattern.as_bytes().windows(2).filter(|pair| is_expanded(pair)).count() as u64;
+    // The translation reads the whole pattern again for each class such as `\s`, which it expands.
+    let is_class = |pair: &&[u8]| matches!(pair, [b'\\', b's' | b'S' | b'd' | b'D' | b'w' | b'W']);
+    let classes = pattern.as_bytes().windows(2).filter(is_class).count() as u64;
     let building = classes * (pattern.len() as u64 + classes * TRANSLATED_CLASS) / 16;
     if building > LARGEST {
         return unusable(too_large());
@@ -69,7 +63,7 @@ pub(crate) fn weigh(pattern: &str) -> Result<PatternCost, PatternFault> {
                 ErrorKind::UnsupportedBackreference => "a back-reference",
                 kind => return unusable(format!("is not a regular expression: {kind}")),
             };
-            return Err(PatternFault::Dialect(format!(
+            return Err(SchemaFault::Dialect(format!(
                 "the pattern {} uses {construct}, which this server does not support, because matching it may take exponential time",
                 quoted(pattern)
             )));
@@ -80,11 +74,6 @@ pub(crate) fn weigh(pattern: &str) -> Result<PatternCost, PatternFault> {
         return unusable(too_large());
     }
     Ok(PatternCost { states, building: building + states })
-}
-
-/// Returns whether two bytes are a class such as `\s`, which the translation expands.
-fn is_expanded(pair: &[u8]) -> bool {
-    pair[0] == b'\\' && matches!(pair[1], b's' | b'S' | b'd' | b'D' | b'w' | b'W')
 }
 
 /// Quotes the first characters of a pattern for a message.
@@ -106,7 +95,13 @@ fn states(syntax: &Ast, any_case: bool) -> u64 {
             negated + class_states(&class.kind, unicode_class, any_case)
         }
         Ast::Repetition(repetition) => {
-            times(repetition).saturating_mul(states(&repetition.ast, any_case).saturating_add(1))
+            let times = match &repetition.op.kind {
+                RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore | RepetitionKind::OneOrMore => 2,
+                RepetitionKind::Range(RepetitionRange::Exactly(count)) => u64::from(*count).max(1),
+                RepetitionKind::Range(RepetitionRange::AtLeast(least)) => u64::from(*least) + 1,
+                RepetitionKind::Range(RepetitionRange::Bounded(_, most)) => u64::from(*most).max(1),
+            };
+            times.saturating_mul(states(&repetition.ast, any_case).saturating_add(1))
         }
         Ast::Group(group) => states(&group.ast, any_case).saturating_add(2),
         Ast::Alternation(alternation) => sum(&alternation.asts, any_case),
@@ -116,15 +111,6 @@ fn states(syntax: &Ast, any_case: bool) -> u64 {
 
 fn sum(parts: &[Ast], any_case: bool) -> u64 {
     parts.iter().fold(1, |sum, part| sum.saturating_add(1).saturating_add(states(part, any_case)))
-}
-
-fn times(repetition: &Repetition) -> u64 {
-    match &repetition.op.kind {
-        RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore | RepetitionKind::OneOrMore => 2,
-        RepetitionKind::Range(RepetitionRange::Exactly(count)) => u64::from(*count).max(1),
-        RepetitionKind::Range(RepetitionRange::AtLeast(least)) => u64::from(*least) + 1,
-        RepetitionKind::Range(RepetitionRange::Bounded(_, most)) => u64::from(*most).max(1),
-    }
 }
 
 fn class_states(set: &ClassSet, unicode_class: u64, any_case: bool) -> u64 {

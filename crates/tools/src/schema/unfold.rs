@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The limit on the subschemas of a schema with its references unfolded.
 const LARGEST: u64 = 10_000;
@@ -124,12 +124,6 @@ impl<'a> Walk<'a> {
         let path_length = self.path.len();
         self.unfolding.push(Unfolding { schema, path_length, self_references: Vec::new() });
         self.depth = self.depth.max(self.unfolding.len());
-        self.unfold_keywords(keywords)?;
-        self.unfolding.pop();
-        Ok(())
-    }
-
-    fn unfold_keywords(&mut self, keywords: &'a Map<String, Value>) -> Result<(), String> {
         let looks = self.looks;
         if keywords.contains_key("unevaluatedProperties") || keywords.contains_key("unevaluatedItems") {
             self.looks = looks.saturating_mul(LOOKS_BESIDE_UNEVALUATED);
@@ -155,6 +149,7 @@ impl<'a> Walk<'a> {
             }
         }
         self.looks = looks;
+        self.unfolding.pop();
         Ok(())
     }
 
@@ -232,7 +227,7 @@ fn may_be_equal(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
 
