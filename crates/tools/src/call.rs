@@ -1,4 +1,4 @@
-//! A tool call, from the model's request to its outcome, and the validation of answers to it.
+//! A tool call, from the model's request to its outcome.
 
 use std::time::Duration;
 
@@ -7,10 +7,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use answer::{Receipt, Refusal, ValidAnswer};
 pub use state::{CallState, Cancelled, StateName, Transition};
 
 use crate::{Decision, Owner, PolicyDecision, ResourceKey};
 
+mod answer;
 mod state;
 
 /// The kind of party that runs a call.
@@ -110,38 +112,6 @@ pub struct ApprovalDecision {
     /// True if the decision covers later calls of the tool in this chat, too.
     #[serde(default)]
     pub always: bool,
-}
-
-/// A valid answer to a call, as [`Call::validate_answer`] found it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ValidAnswer {
-    /// The call has not been given this answer before.
-    New,
-    /// The call was given this very answer before, so there is nothing left to do.
-    Repeated,
-}
-
-/// The reason why an answer is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The call was given a different answer before.
-    AlreadyAnswered,
-    /// The call waits for another kind of answer, or for none at all.
-    WrongAnswer,
-    /// The call expired or was cancelled.
-    Gone,
-}
-
-/// The reply to an answer, about one call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Receipt {
-    /// The call's id.
-    pub tool_call_id: ToolCallId,
-    /// The state that the call is in after the answer.
-    pub state: StateName,
-    /// The calls of the step that still wait for a person's decision.
-    pub waiting_for: Vec<ToolCallId>,
 }
 
 // === impl RunBy ===
@@ -269,66 +239,6 @@ impl Call {
     pub fn is_parked(&self) -> bool {
         self.state == CallState::Executing && self.run_by == Some(RunBy::Browser)
     }
-
-    /// Returns whether a decision about the call would be accepted, even if the gate does not wait for one.
-    pub fn accepts_decision(&self) -> bool {
-        let is_before_gate = self.state == CallState::Scheduled && !self.has_passed && !self.is_queued();
-        let is_undecided = self.approval_request.is_some() && self.approval_decision.is_none();
-        is_undecided && (self.awaits_approval() || is_before_gate)
-    }
-
-    /// Returns whether an answer of some kind would be accepted.
-    pub fn accepts_answer(&self) -> bool {
-        self.accepts_decision() || self.is_parked()
-    }
-
-    /// Checks an answer against the call's current state, without recording it.
-    ///
-    /// # Errors
-    /// Returns the reason if the answer must be refused. The call keeps waiting.
-    pub fn validate_answer(&self, answer: &AnswerKind) -> Result<ValidAnswer, Refusal> {
-        match answer {
-            AnswerKind::Output { .. } | AnswerKind::Failure { .. } => match &self.state {
-                CallState::Executing if self.is_parked() => Ok(ValidAnswer::New),
-                CallState::Success { .. } | CallState::Error { .. }
-                    if self.answer.as_ref() == Some(answer) =>
-                {
-                    Ok(ValidAnswer::Repeated)
-                }
-                CallState::Success { .. }
-                | CallState::Error { .. }
-                | CallState::Cancelled { cancelled: Cancelled::Denied { .. } } => {
-                    Err(Refusal::AlreadyAnswered)
-                }
-                CallState::Cancelled {
-                    cancelled:
-                        Cancelled::Expired | Cancelled::Stopped | Cancelled::Superseded | Cancelled::RunEnded,
-                } => Err(Refusal::Gone),
-                CallState::Validating
-                | CallState::AwaitingApproval
-                | CallState::Scheduled
-                | CallState::Executing => Err(Refusal::WrongAnswer),
-            },
-            AnswerKind::Decision { approved, input, .. } => {
-                if let CallState::Cancelled { cancelled } = &self.state
-                    && !matches!(cancelled, Cancelled::Denied { .. })
-                {
-                    return Err(Refusal::Gone);
-                }
-                match (&self.approval_decision, &self.approval_request) {
-                    (Some(decided), _) if decided.approved == *approved && self.edited == *input => {
-                        Ok(ValidAnswer::Repeated)
-                    }
-                    (Some(_), _) => Err(Refusal::AlreadyAnswered),
-                    (None, Some(_)) if self.accepts_decision() => Ok(ValidAnswer::New),
-                    (None, _) if self.state.is_final() => Err(Refusal::AlreadyAnswered),
-                    (None, _) => Err(Refusal::WrongAnswer),
-                }
-            }
-            // This answers a question that the call asked, not the call itself.
-            AnswerKind::Elicited { .. } => Err(Refusal::WrongAnswer),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -336,31 +246,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn call(state: CallState, run_by: RunBy) -> Call {
-        let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(run_by), Timestamp::UNIX_EPOCH);
-        call.state = state;
-        call
-    }
-
-    fn output(value: Value) -> AnswerKind {
-        AnswerKind::Output { output: value }
-    }
-
-    fn decision(approved: bool, input: Option<Value>) -> AnswerKind {
-        AnswerKind::Decision { approved, reason: None, always: false, input }
-    }
-
-    fn asked(state: CallState, decided: Option<bool>) -> Call {
-        let approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: true });
-        let approval_decision = decided.map(|approved| ApprovalDecision {
-            by: Owner::anyone(),
-            approved,
-            reason: None,
-            always: false,
-        });
-        Call { approval_request, approval_decision, ..call(state, RunBy::Server) }
-    }
 
     #[test]
     fn a_call_keeps_every_state_it_came_into_and_a_final_one_for_ever() {
@@ -405,7 +290,7 @@ mod tests {
             }),
             approval_request: Some(ApprovalRequest { id: ApprovalId::new("q"), required: true }),
             approval_decision: Some(decided),
-            answer: Some(output(json!(1))),
+            answer: Some(AnswerKind::Output { output: json!(1) }),
             has_passed: true,
             replies: vec![reply],
             resource: crate::Resource::named("files").key(&json!({}), &Owner::anyone()),
@@ -442,7 +327,7 @@ mod tests {
     #[test]
     fn only_the_time_that_a_call_ran_counts_and_all_of_it() {
         let ran_for = |states: &[(StateName, i64)]| {
-            let mut call = call(CallState::Validating, RunBy::Server);
+            let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), None, Timestamp::UNIX_EPOCH);
             let entered = |(state, at): &(StateName, i64)| Transition {
                 state: *state,
                 at: Timestamp::from_millisecond(*at).unwrap(),
@@ -462,84 +347,6 @@ mod tests {
             ran_for(&[(StateName::Executing, 9), (StateName::Error, 4)]),
             Some(0),
             "a clock was set back"
-        );
-    }
-
-    #[test]
-    fn a_parked_call_takes_an_output_and_nothing_else() {
-        let parked = call(CallState::Executing, RunBy::Browser);
-        assert_eq!(parked.validate_answer(&output(json!(1))), Ok(ValidAnswer::New));
-        assert_eq!(parked.validate_answer(&decision(true, None)), Err(Refusal::WrongAnswer));
-    }
-
-    #[test]
-    fn an_output_that_no_call_waits_for_is_refused() {
-        for state in [CallState::Validating, CallState::AwaitingApproval, CallState::Scheduled] {
-            assert_eq!(
-                call(state, RunBy::Browser).validate_answer(&output(json!(1))),
-                Err(Refusal::WrongAnswer)
-            );
-        }
-        assert_eq!(
-            call(CallState::Executing, RunBy::Server).validate_answer(&output(json!(1))),
-            Err(Refusal::WrongAnswer)
-        );
-    }
-
-    #[test]
-    fn a_repeated_output_is_recognized_whatever_the_order_of_its_keys() {
-        let given = output(json!({"a": [1, 2], "b": "x"}));
-        let settled = Call {
-            answer: Some(given),
-            ..call(CallState::Success { output: json!({"a": [1, 2], "b": "x"}) }, RunBy::Browser)
-        };
-        assert_eq!(
-            settled.validate_answer(&output(json!({"b": "x", "a": [1, 2]}))),
-            Ok(ValidAnswer::Repeated)
-        );
-        assert_eq!(
-            settled.validate_answer(&output(json!({"a": [2, 1], "b": "x"}))),
-            Err(Refusal::AlreadyAnswered)
-        );
-        let failure = AnswerKind::Failure { error_text: "no".into() };
-        assert_eq!(settled.validate_answer(&failure), Err(Refusal::AlreadyAnswered));
-    }
-
-    #[test]
-    fn a_decision_is_taken_once() {
-        assert_eq!(
-            asked(CallState::AwaitingApproval, None).validate_answer(&decision(true, None)),
-            Ok(ValidAnswer::New)
-        );
-        let approved = asked(CallState::Scheduled, Some(true));
-        assert_eq!(approved.validate_answer(&decision(true, None)), Ok(ValidAnswer::Repeated));
-        assert_eq!(approved.validate_answer(&decision(true, Some(json!({})))), Err(Refusal::AlreadyAnswered));
-        assert_eq!(approved.validate_answer(&decision(false, None)), Err(Refusal::AlreadyAnswered));
-    }
-
-    #[test]
-    fn a_denial_is_no_expiry() {
-        let denied =
-            asked(CallState::Cancelled { cancelled: Cancelled::Denied { reason: None } }, Some(false));
-        assert_eq!(denied.validate_answer(&decision(false, None)), Ok(ValidAnswer::Repeated));
-        assert_eq!(denied.validate_answer(&decision(true, None)), Err(Refusal::AlreadyAnswered));
-        let expired = asked(CallState::Cancelled { cancelled: Cancelled::Expired }, None);
-        assert_eq!(expired.validate_answer(&decision(true, None)), Err(Refusal::Gone));
-        assert_eq!(expired.validate_answer(&output(json!(1))), Err(Refusal::Gone));
-    }
-
-    #[test]
-    fn an_approval_request_that_is_not_required_can_be_answered() {
-        let mut withheld = call(CallState::Scheduled, RunBy::Browser);
-        assert_eq!(withheld.validate_answer(&decision(false, None)), Err(Refusal::WrongAnswer));
-        withheld.approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: false });
-        assert_eq!(withheld.validate_answer(&decision(false, None)), Ok(ValidAnswer::New));
-        withheld.resource =
-            Some(ResourceKey { named_by: crate::NamedBy::Settings, name: "a".into(), owner: None });
-        assert_eq!(
-            withheld.validate_answer(&decision(false, None)),
-            Err(Refusal::WrongAnswer),
-            "the gate has let it pass"
         );
     }
 }
