@@ -177,22 +177,18 @@ mod tests {
         }
     }
 
-    fn any(decision: Decision) -> Rule {
-        Rule::of_every_call(decision)
-    }
-
     fn alice() -> Owner {
         Owner::new("alice")
     }
 
     fn about(tool: &str, decision: Decision) -> Rule {
-        Rule { tool: Some(Pattern::new(tool)), ..any(decision) }
+        Rule { tool: Some(Pattern::new(tool)), ..Rule::of_every_call(decision) }
     }
 
     fn rule_about_input(fields: &[(&str, &str)]) -> Rule {
         let glob = |glob: &str| Matcher::Glob(Pattern::new(glob));
         let input = fields.iter().map(|(path, text)| ((*path).to_owned(), glob(text))).collect();
-        Rule { input, ..any(Decision::Deny) }
+        Rule { input, ..Rule::of_every_call(Decision::Deny) }
     }
 
     fn policy_decision(rules: Vec<Rule>, tool: &ToolSpec) -> (Decision, DecisionSource) {
@@ -210,8 +206,8 @@ mod tests {
             (vec![about("read_*", Deny)], (Ask, DecisionSource::Default)),
             (vec![about("write_*", Deny)], (Deny, DecisionSource::Rule(1))),
             (vec![about("read_*", Deny), about("*note", Allow)], (Allow, DecisionSource::Rule(2))),
-            (vec![any(Allow), about("write_note", Deny)], (Allow, DecisionSource::Rule(1))),
-            (vec![about("write_note", Deny), any(Allow)], (Deny, DecisionSource::Rule(1))),
+            (vec![Rule::of_every_call(Allow), about("write_note", Deny)], (Allow, DecisionSource::Rule(1))),
+            (vec![about("write_note", Deny), Rule::of_every_call(Allow)], (Deny, DecisionSource::Rule(1))),
             (vec![about("Write_note", Deny), about("write", Deny)], (Ask, DecisionSource::Default)),
         ] {
             assert_eq!(policy_decision(rules.clone(), &write), expected, "{rules:?}");
@@ -220,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_rule_may_be_about_the_party_that_runs_the_tool() {
-        let from = |from| Rule { from: Some(from), ..any(Decision::Deny) };
+        let from = |from| Rule { from: Some(from), ..Rule::of_every_call(Decision::Deny) };
         let all = [RunBy::Server, RunBy::Mcp, RunBy::Browser];
         for (rule, runs) in all.iter().flat_map(|rule| all.iter().map(move |runs| (*rule, *runs))) {
             let matched =
@@ -311,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_rule_may_be_about_the_owner() {
-        let rule = Rule { owner: Some(Pattern::new("team-*")), ..any(Decision::Deny) };
+        let rule = Rule { owner: Some(Pattern::new("team-*")), ..Rule::of_every_call(Decision::Deny) };
         let write = tool("write_note", RunBy::Server, Decision::Allow);
         assert!(rule.matches(&Owner::new("team-a"), &write, &json!({})));
         assert!(!rule.matches(&alice(), &write, &json!({})));
@@ -322,7 +318,8 @@ mod tests {
         let safe = Matcher::Under(crate::Folder::new("/srv/safe").expect("a folder"));
         let outside = Matcher::Not(Box::new(safe.clone()));
         let matches = |decision, matcher: &Matcher, input: &Value| {
-            let rule = Rule { input: vec![("paths".into(), matcher.clone())], ..any(decision) };
+            let rule =
+                Rule { input: vec![("paths".into(), matcher.clone())], ..Rule::of_every_call(decision) };
             rule.matches(&alice(), &tool("x", RunBy::Mcp, Decision::Ask), input)
         };
         let (inside, out) = ("/srv/safe/x", "/etc/passwd");
@@ -344,16 +341,16 @@ mod tests {
             assert_eq!(matches(Decision::Deny, &outside, &input), denied_outside, "deny not {input}");
         }
         let elements = json!({"files": [{"path": inside}, {"name": out}]});
-        let rule = Rule { input: vec![("files.path".into(), safe)], ..any(Decision::Allow) };
+        let rule = Rule { input: vec![("files.path".into(), safe)], ..Rule::of_every_call(Decision::Allow) };
         assert!(!rule.matches(&alice(), &tool("x", RunBy::Mcp, Decision::Ask), &elements), "one has no path");
     }
 
     #[test]
     fn always_answers_a_default_and_a_rule_that_says_so() {
-        let ask = |always| Rule { always, ..any(Decision::Ask) };
+        let ask = |always| Rule { always, ..Rule::of_every_call(Decision::Ask) };
         let policy = RulePolicy { approval: ApprovalMode::Default, rules: vec![ask(false), ask(true)] };
         let by = |by| PolicyDecision { decision: Decision::Ask, reason: None, by };
-        for (ruled_by, heeds) in [
+        for (source, is_honored) in [
             (DecisionSource::Default, true),
             (DecisionSource::Rule(1), false),
             (DecisionSource::Rule(2), true),
@@ -361,29 +358,29 @@ mod tests {
             (DecisionSource::Rule(0), false),
             (DecisionSource::Chain, false),
         ] {
-            assert_eq!(policy.honors_grants(&by(ruled_by)), heeds, "{ruled_by:?}");
+            assert_eq!(policy.honors_grants(&by(source)), is_honored, "{source:?}");
         }
     }
 
     #[test]
-    fn a_condition_tells_the_value_that_decided_it() {
+    fn a_condition_reports_the_value_that_decided_it() {
         let safe = Matcher::Under(crate::Folder::new("/srv/safe").expect("a folder"));
         let rule = Rule {
             tool: Some(Pattern::new("read_*")),
             input: vec![("paths".into(), safe), ("n".into(), Matcher::Literal("1".into()))],
-            ..any(Decision::Allow)
+            ..Rule::of_every_call(Decision::Allow)
         };
         let conditions = rule.conditions(
             &alice(),
             &tool("read_file", RunBy::Mcp, Decision::Ask),
             &json!({"paths": ["/srv/safe/x", "/etc/passwd"]}),
         );
-        let told: Vec<_> = conditions
+        let reported: Vec<_> = conditions
             .iter()
             .map(|met| (met.about.as_str(), met.wants.as_str(), met.is_met, met.value.as_deref()))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("tool", "\"read_*\"", true, Some("\"read_file\"")),
                 ("paths", "{ under = \"/srv/safe\" }", false, Some("\"/etc/passwd\"")),
