@@ -74,13 +74,6 @@ impl Side {
             Decision::Ask | Decision::Deny => Self::Restricts,
         }
     }
-
-    fn other(self) -> Self {
-        match self {
-            Self::Allows => Self::Restricts,
-            Self::Restricts => Self::Allows,
-        }
-    }
 }
 
 // === impl Matcher ===
@@ -92,7 +85,19 @@ impl Matcher {
     /// its matcher cannot interpret: a relative path, for example, may be under `/etc` or not.
     pub fn matches(&self, value: &Value, side: Side) -> bool {
         match self {
-            Self::Glob(glob) => glob_matches(glob, value, side),
+            Self::Glob(glob) => {
+                let Value::Number(spelled) = value else { return glob.matches(&text(value)) };
+                let spelled = spelled.to_string();
+                let number = Decimal::parse(&spelled);
+                if number.is_some() && number == Decimal::parse(&glob.to_string()) {
+                    return true;
+                }
+                let plain = number.and_then(|number| number.plain()).unwrap_or_else(|| spelled.clone());
+                match side {
+                    Side::Allows => glob.matches(&spelled) && glob.matches(&plain),
+                    Side::Restricts => glob.matches(&spelled) || glob.matches(&plain),
+                }
+            }
             Self::Literal(literal) => {
                 let wanted = Decimal::parse(literal);
                 text(value) == literal.as_str() || (wanted.is_some() && wanted == number(value, side))
@@ -105,10 +110,10 @@ impl Matcher {
             Self::Regex(regex) => regex.0.is_match(&text(value)),
             Self::OneOf(matchers) => matchers.iter().any(|matcher| matcher.matches(value, side)),
             Self::All(matchers) => matchers.iter().all(|matcher| matcher.matches(value, side)),
-            Self::Not(matcher) => {
-                (side == Side::Restricts || matcher.can_interpret(value))
-                    && !matcher.matches(value, side.other())
-            }
+            Self::Not(matcher) => match side {
+                Side::Allows => matcher.can_interpret(value) && !matcher.matches(value, Side::Restricts),
+                Side::Restricts => !matcher.matches(value, Side::Allows),
+            },
         }
     }
 
@@ -126,20 +131,6 @@ impl Matcher {
             }
             Self::Not(matcher) => matcher.can_interpret(value),
         }
-    }
-}
-
-fn glob_matches(glob: &Pattern, value: &Value, side: Side) -> bool {
-    let Value::Number(spelled) = value else { return glob.matches(&text(value)) };
-    let spelled = spelled.to_string();
-    let number = Decimal::parse(&spelled);
-    if number.is_some() && number == Decimal::parse(&glob.to_string()) {
-        return true;
-    }
-    let plain = number.and_then(|number| number.plain()).unwrap_or_else(|| spelled.clone());
-    match side {
-        Side::Allows => glob.matches(&spelled) && glob.matches(&plain),
-        Side::Restricts => glob.matches(&spelled) || glob.matches(&plain),
     }
 }
 

@@ -97,11 +97,6 @@ impl<A> PendingCalls<A> {
     pub fn contains(&self, target: &AnswerTarget) -> bool {
         self.by_target.contains_key(target)
     }
-
-    /// Returns whether nothing is pending.
-    pub fn is_empty(&self) -> bool {
-        self.by_target.is_empty()
-    }
 }
 
 impl<A> Clone for PendingCalls<A> {
@@ -153,7 +148,7 @@ mod tests {
         assert_eq!(pending_calls.hand_over([&call("b")], 3), Err(3));
         assert_eq!(b.await, Some(2));
         assert_eq!(a.now_or_never(), None);
-        assert!(pending_calls.is_empty(), "dropping a removed it");
+        assert!(pending_calls.by_target.is_empty(), "dropping a removed it");
     }
 
     #[tokio::test]
@@ -161,7 +156,7 @@ mod tests {
         let pending_calls = PendingCalls::new();
         let (a, b) = (pending_calls.park(call("a"), None), pending_calls.park(call("b"), None));
         assert_eq!(pending_calls.hand_over([&call("gone"), &call("a"), &call("b")], 1), Ok(()));
-        assert!(pending_calls.is_empty());
+        assert!(pending_calls.by_target.is_empty());
         assert_eq!((a.await, b.await), (Some(1), None));
     }
 
@@ -217,20 +212,20 @@ mod tests {
         for round in 0..200 {
             let pending_calls = PendingCalls::new();
             let parked = pending_calls.park(call("a"), None);
-            let givers: Vec<_> = (0..4)
+            let senders: Vec<_> = (0..4)
                 .map(|n| {
                     let pending_calls = pending_calls.clone();
                     tokio::spawn(async move { pending_calls.hand_over([&call("a")], n).is_ok() })
                 })
                 .collect();
-            let taken = if round % 2 == 0 { parked.await } else { parked.now_or_never().flatten() };
+            let received = if round % 2 == 0 { parked.await } else { parked.now_or_never().flatten() };
             let mut accepted = 0;
-            for giver in givers {
-                accepted += usize::from(giver.await.unwrap());
+            for sender in senders {
+                accepted += usize::from(sender.await.unwrap());
             }
             assert!(accepted <= 1, "{accepted} answers were accepted");
-            assert!(taken.is_none() || accepted == 1, "an answer was taken that nobody gave");
-            assert!(round % 2 == 1 || taken.is_some(), "the call waited and got nothing");
+            assert!(received.is_none() || accepted == 1, "an answer was received that nobody sent");
+            assert!(round % 2 == 1 || received.is_some(), "the call waited and got nothing");
         }
     }
 }

@@ -22,11 +22,11 @@ pub(crate) const LARGEST_PATTERNS: u64 = 256_000;
 /// The limit on the steps for checking whether a schema is valid.
 const VALIDITY_STEPS: u64 = 20_000;
 /// The number of steps that each byte of the schema adds to this limit.
-const VALIDITY_STEPS_A_BYTE: u64 = 50;
+const VALIDITY_STEPS_PER_BYTE: u64 = 50;
 /// The number of states of a pattern that the matcher visits in the time of one step.
-const STATES_A_STEP: u64 = 32;
+const STATES_PER_STEP: u64 = 32;
 /// The number of subschemas that the validator visits in the time of one step if it does not read the input.
-const SUBSCHEMAS_A_STEP: u64 = 256;
+const SUBSCHEMAS_PER_STEP: u64 = 256;
 
 /// Keywords whose values are data and not schemas.
 const DATA: [&str; 5] = ["default", "examples", "example", "const", "enum"];
@@ -90,9 +90,9 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weight, SchemaFault> {
     let unfolded = unfold::unfold(schema, &survey.references).map_err(SchemaFault::Unusable)?;
     check_validity(schema, bytes).map_err(SchemaFault::Unusable)?;
     let prices = Prices {
-        node: unfolded.subschemas / SUBSCHEMAS_A_STEP,
-        string_byte: survey.largest / STATES_A_STEP,
-        name_byte: survey.names / STATES_A_STEP,
+        node: unfolded.subschemas / SUBSCHEMAS_PER_STEP,
+        string_byte: survey.largest / STATES_PER_STEP,
+        name_byte: survey.names / STATES_PER_STEP,
         // An error keeps its paths in the input and in the schema.
         error: 64 + bytes as u64 / 1024,
         comparison: 1 + survey.comparison,
@@ -103,7 +103,7 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weight, SchemaFault> {
 
 /// Checks a schema against the metaschema of its draft.
 fn check_validity(schema: &Value, bytes: usize) -> Result<(), String> {
-    let steps = VALIDITY_STEPS + VALIDITY_STEPS_A_BYTE * bytes as u64;
+    let steps = VALIDITY_STEPS + VALIDITY_STEPS_PER_BYTE * bytes as u64;
     let meter = Meter::start(steps, None, Prices { comparison: 64, error: 64, ..Prices::default() });
     let result = jsonschema::meta::validate_for::<MeteredJson>(Metered(schema));
     if !meter.was_enough() {
@@ -130,18 +130,18 @@ fn head(text: &str, bytes: usize) -> &str {
 fn has_odd_reference(schema: &Value) -> bool {
     match schema {
         Value::Object(entries) => entries.iter().any(|(keyword, value)| match value {
-            Value::String(reference) if keyword.ends_with("Ref") || keyword == "$ref" => is_odd(reference),
+            Value::String(reference) if keyword.ends_with("Ref") || keyword == "$ref" => {
+                let Some((_, pointer)) = reference.split_once('#') else { return false };
+                // An escape may hide the name of a data keyword.
+                pointer
+                    .split('/')
+                    .any(|token| DATA.contains(&token) || token.contains('%') || token.contains('~'))
+            }
             value => has_odd_reference(value),
         }),
         Value::Array(items) => items.iter().any(has_odd_reference),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
-}
-
-fn is_odd(reference: &str) -> bool {
-    let Some((_, pointer)) = reference.split_once('#') else { return false };
-    // An escape may hide the name of a data keyword.
-    pointer.split('/').any(|token| DATA.contains(&token) || token.contains('%') || token.contains('~'))
 }
 
 // === impl Survey ===

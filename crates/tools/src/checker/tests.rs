@@ -93,8 +93,8 @@ fn data_that_looks_like_a_pattern_is_not_a_pattern() {
     let schema = json!({"type": "object", "default": {"pattern": "(?=x)"}, "properties": {"default": {"pattern": "^x$"}}});
     assert!(fault(&check(schema, json!({"default": "y"}))).contains("/default"));
     // A reference may use the data as a schema.
-    let led_to = json!({"type": "object", "default": {"pattern": "(?=x)"}, "$ref": "#/default"});
-    assert!(refusal(led_to).contains("look-around"));
+    let used_as_schema = json!({"type": "object", "default": {"pattern": "(?=x)"}, "$ref": "#/default"});
+    assert!(refusal(used_as_schema).contains("look-around"));
 }
 
 #[test]

@@ -17,9 +17,9 @@ use jsonschema::{
 use serde_json::{Map, Value};
 
 /// The bytes of a string that cost one step at least, because formats and comparisons read all of it.
-const BYTES_A_STEP: u64 = 16;
+const BYTES_PER_STEP: u64 = 16;
 /// The number of reads after which the clock is read.
-const READS_A_LOOK: u32 = 1024;
+const READS_PER_CLOCK_CHECK: u32 = 1024;
 
 /// The prices that depend on the schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,8 +80,8 @@ impl Drop for Meter {
 fn pay(steps: u64) -> bool {
     let mut left = LEFT.get().saturating_sub(steps.max(1));
     let reads = READS.get() + 1;
-    READS.set(reads % READS_A_LOOK);
-    if reads == READS_A_LOOK && UNTIL.get().is_some_and(|until| until <= Instant::now()) {
+    READS.set(reads % READS_PER_CLOCK_CHECK);
+    if reads == READS_PER_CLOCK_CHECK && UNTIL.get().is_some_and(|until| until <= Instant::now()) {
         left = 0;
     }
     LEFT.set(left);
@@ -90,7 +90,7 @@ fn pay(steps: u64) -> bool {
 
 fn pay_string(bytes: usize, byte_price: u64) -> bool {
     let bytes = bytes as u64;
-    pay(1 + bytes / BYTES_A_STEP + bytes.saturating_mul(byte_price))
+    pay(1 + bytes / BYTES_PER_STEP + bytes.saturating_mul(byte_price))
 }
 
 /// The metered representation of JSON.
@@ -242,7 +242,7 @@ impl<'a> Array<'a, MeteredJson> for Elements<'a> {
         // Lists and objects can be constructed so that all of them have one hash. Then all pairs are compared.
         let comparisons =
             if self.0.iter().any(|item| item.is_array() || item.is_object()) { count } else { 1 };
-        if !pay(size.saturating_add(size.saturating_mul(comparisons) / BYTES_A_STEP)) {
+        if !pay(size.saturating_add(size.saturating_mul(comparisons) / BYTES_PER_STEP)) {
             return true;
         }
         <&[Value] as Array<'a, SerdeJson>>::is_unique(&self.0)
@@ -265,11 +265,11 @@ impl<'a> Iterator for ElementsIter<'a> {
 pub(crate) fn size(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
-        Value::String(string) => 1 + string.len() as u64 / BYTES_A_STEP,
+        Value::String(string) => 1 + string.len() as u64 / BYTES_PER_STEP,
         Value::Array(items) => 1 + items.iter().map(size).sum::<u64>(),
         Value::Object(entries) => {
             let name_and_value =
-                |(name, value): (&String, &Value)| 1 + name.len() as u64 / BYTES_A_STEP + size(value);
+                |(name, value): (&String, &Value)| 1 + name.len() as u64 / BYTES_PER_STEP + size(value);
             1 + entries.iter().map(name_and_value).sum::<u64>()
         }
     }

@@ -16,12 +16,12 @@ const DEEPEST: usize = 200;
 /// The limit on the steps for finding out whether two references apply to one path of the input.
 const MOST_COMPARED: usize = 1_000_000;
 /// The number of times that a validator applies the keywords beside `unevaluatedProperties` or `unevaluatedItems`.
-const LOOKS_BESIDE_UNEVALUATED: u64 = 3;
+const REPETITIONS_BESIDE_UNEVALUATED: u64 = 3;
 /// The addresses of schemas that a reference may name although the schema does not contain them: the validator has the metaschemas.
 const DIALECTS: [&str; 2] = ["http://json-schema.org/", "https://json-schema.org/"];
 
 /// Keywords whose subschemas apply to the value itself.
-const HERE: [&str; 9] =
+const IN_PLACE: [&str; 9] =
     ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
 /// Keywords whose subschemas apply to properties of any name.
 const PROPERTIES: [&str; 4] =
@@ -54,7 +54,7 @@ struct Walk<'a> {
     has_addresses: bool,
     seen: u64,
     /// The number of times that the validator applies the current subschema.
-    looks: u64,
+    repetitions: u64,
     depth: usize,
     compared: usize,
     path: Vec<Step<'a>>,
@@ -80,7 +80,7 @@ pub(crate) fn unfold(schema: &Value, references: &[&str]) -> Result<Unfolded, St
         names: HashMap::new(),
         has_addresses: false,
         seen: 0,
-        looks: 1,
+        repetitions: 1,
         depth: 0,
         compared: 0,
         path: Vec::new(),
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
     }
 
     fn unfold(&mut self, schema: &'a Value) -> Result<(), String> {
-        self.seen = self.seen.saturating_add(self.looks);
+        self.seen = self.seen.saturating_add(self.repetitions);
         if self.seen > LARGEST {
             return Err(format!("it unfolds to more than {LARGEST} subschemas"));
         }
@@ -124,9 +124,9 @@ impl<'a> Walk<'a> {
         let path_length = self.path.len();
         self.unfolding.push(Unfolding { schema, path_length, self_references: Vec::new() });
         self.depth = self.depth.max(self.unfolding.len());
-        let looks = self.looks;
+        let repetitions = self.repetitions;
         if keywords.contains_key("unevaluatedProperties") || keywords.contains_key("unevaluatedItems") {
-            self.looks = looks.saturating_mul(LOOKS_BESIDE_UNEVALUATED);
+            self.repetitions = repetitions.saturating_mul(REPETITIONS_BESIDE_UNEVALUATED);
         }
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
             let Some(reference) = keywords.get(keyword).and_then(Value::as_str) else { continue };
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         }
         for (keyword, value) in keywords {
             let keyword = keyword.as_str();
-            if HERE.contains(&keyword) {
+            if IN_PLACE.contains(&keyword) {
                 self.unfold_all(value)?;
             } else if keyword == "properties" {
                 for (name, schema) in value.as_object().into_iter().flatten() {
@@ -148,7 +148,7 @@ impl<'a> Walk<'a> {
                 self.step(Step::Element, |walk| walk.unfold_all(value))?;
             }
         }
-        self.looks = looks;
+        self.repetitions = repetitions;
         self.unfolding.pop();
         Ok(())
     }
