@@ -8,7 +8,7 @@ use std::{
 
 use fermata_tools::{ErrorType, ToolError};
 use rmcp::{
-    ErrorData, ServiceError,
+    ServiceError,
     model::ErrorCode,
     service::ClientInitializeError,
     transport::{
@@ -56,7 +56,14 @@ pub(crate) enum CallFailure {
 /// Converts an error of the library into the failure of the call that it ended.
 pub(crate) fn call_failure(server: &str, error: ServiceError, secrets: &Secrets) -> CallFailure {
     let failed = match error {
-        ServiceError::McpError(error) => refused(server, &error, secrets),
+        ServiceError::McpError(error) => {
+            let error_type = match error.code {
+                ErrorCode::INVALID_PARAMS => ErrorType::InvalidFormat,
+                _ => ErrorType::Internal,
+            };
+            let reason = redacted_excerpt(&error.message, secrets);
+            ToolError::new(error_type, format!("The MCP server {server} refused the call: {reason}"))
+        }
         ServiceError::TransportSend(error) => {
             match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
                 Some(StreamableHttpError::SessionExpired) => return CallFailure::SessionExpired,
@@ -103,15 +110,6 @@ pub(crate) fn redacted_excerpt(text: &str, secrets: &Secrets) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
-}
-
-fn refused(server: &str, error: &ErrorData, secrets: &Secrets) -> ToolError {
-    let error_type = match error.code {
-        ErrorCode::INVALID_PARAMS => ErrorType::InvalidFormat,
-        _ => ErrorType::Internal,
-    };
-    let reason = redacted_excerpt(&error.message, secrets);
-    ToolError::new(error_type, format!("The MCP server {server} refused the call: {reason}"))
 }
 
 fn http_failure(server: &str, error: &StreamableHttpError<reqwest::Error>, secrets: &Secrets) -> ToolError {
@@ -185,22 +183,20 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
         if !full_text.contains(&text) {
             full_text = format!("{full_text}: {text}");
         }
-        cause = transport_cause(error).or_else(|| error.source());
+        // A transport's error does not return its cause as its `source`.
+        cause = match error.downcast_ref::<DynamicTransportError>() {
+            Some(error) => Some(error.error.as_ref()),
+            None => error.source(),
+        };
     }
     full_text
-}
-
-/// Returns the cause of a transport's error, which its `source` does not return.
-fn transport_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    let error = error.downcast_ref::<DynamicTransportError>()?;
-    Some(error.error.as_ref())
 }
 
 #[cfg(test)]
 mod tests {
     use std::any::TypeId;
 
-    use rmcp::transport::streamable_http_client::AuthRequiredError;
+    use rmcp::{ErrorData, transport::streamable_http_client::AuthRequiredError};
 
     use super::*;
 

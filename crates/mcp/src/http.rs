@@ -72,11 +72,19 @@ pub(crate) fn transport(
         .redirect(Policy::custom(redirect_within_origin))
         .build()
         .map_err(|error| ConnectError::Config(error.without_url().to_string()))?;
+    let mut custom_headers = HashMap::new();
+    for (name, value) in headers {
+        let (Ok(header), Ok(mut value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) else {
+            return Err(ConnectError::Config(format!("the header {name:?} is not valid in HTTP")));
+        };
+        value.set_sensitive(true);
+        custom_headers.insert(header, value);
+    }
     let mut retry = ExponentialBackoff::default();
     retry.base_duration = FIRST_PAUSE;
     retry.max_delay = Some(MAX_PAUSE);
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
-        .custom_headers(parse_headers(headers)?)
+        .custom_headers(custom_headers)
         // Calls may wait for their responses for a long time, and a ping must not queue behind them.
         .max_concurrent_requests(MAX_PENDING_REQUESTS)
         // A server that no longer knows the session may have been updated, so its tools must be listed again.
@@ -89,20 +97,6 @@ pub(crate) fn transport(
         secrets: secrets.clone(),
     };
     Ok(StreamableHttpClientTransport::with_client(client, config))
-}
-
-fn parse_headers(
-    headers: &BTreeMap<String, String>,
-) -> Result<HashMap<HeaderName, HeaderValue>, ConnectError> {
-    let mut parsed = HashMap::new();
-    for (name, value) in headers {
-        let (Ok(header), Ok(mut value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) else {
-            return Err(ConnectError::Config(format!("the header {name:?} is not valid in HTTP")));
-        };
-        value.set_sensitive(true);
-        parsed.insert(header, value);
-    }
-    Ok(parsed)
 }
 
 /// Follows a redirect only within the origin, because another origin must not get the headers, and only if the status keeps the
@@ -153,8 +147,11 @@ impl MonitoredClient {
         match (response, call) {
             (StreamableHttpPostResponse::Sse(stream, session), Some(call)) => {
                 let calls = self.calls.clone();
+                // The error is recognized by its text, because its type is not public.
                 let stream = stream.inspect_err(move |error| {
-                    if is_too_large(error) {
+                    if let SseError::Body(error) = error
+                        && error.to_string().starts_with("SSE event exceeded the maximum size")
+                    {
                         calls.mark_too_large(call.clone());
                     }
                 });
@@ -171,15 +168,6 @@ fn call_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     match request.request {
         ClientRequest::CallToolRequest(_) => Some(request.id.clone()),
         _ => None,
-    }
-}
-
-/// Returns whether the library refused an event because of its size. It is recognized by its text, because the type of the error
-/// is not public.
-fn is_too_large(error: &SseError) -> bool {
-    match error {
-        SseError::Body(error) => error.to_string().starts_with("SSE event exceeded the maximum size"),
-        _ => false,
     }
 }
 

@@ -114,12 +114,19 @@ impl Hub {
                 leaving.insert(name, running);
             }
         }
+        let catalog = self.catalog.clone();
+        let publish: Publish = Arc::new(move |server, tools| catalog.update(server, tools));
         let mut starting = Vec::new();
         for (name, config) in servers {
             let connector = connector(&name, &config);
             let server = Arc::new(Server::new(name.clone(), &config));
             let sessions = Arc::new(Sessions::new(server, connector));
-            let running = RunningServer::new(config, sessions.clone());
+            let running = RunningServer {
+                config,
+                sessions: sessions.clone(),
+                stop: CancellationToken::new(),
+                ended: CancellationToken::new(),
+            };
             let predecessor_ended = leaving.get(&name).map(|leaving| leaving.ended.clone());
             starting.push((sessions, running.stop.clone(), running.ended.clone(), predecessor_ended));
             state.servers.insert(name, running);
@@ -129,7 +136,7 @@ impl Hub {
         self.catalog.set_servers(state.servers());
         for (sessions, stop, ended, predecessor_ended) in starting {
             let supervisor =
-                sessions.supervisor(sessions.shared.clone(), Some(self.catalog.publish()), stop.clone());
+                sessions.supervisor(sessions.shared.clone(), Some(publish.clone()), stop.clone());
             let ended = ended.drop_guard();
             state.supervisors.spawn(async move {
                 let _ended = ended;
@@ -199,24 +206,11 @@ impl HubState {
     }
 }
 
-// === impl RunningServer ===
-
-impl RunningServer {
-    fn new(config: ServerConfig, sessions: Arc<Sessions>) -> Self {
-        Self { config, sessions, stop: CancellationToken::new(), ended: CancellationToken::new() }
-    }
-}
-
 // === impl ToolCatalog ===
 
 impl ToolCatalog {
     fn new(on_change: impl Fn(Vec<Arc<dyn Tool>>) + Send + Sync + 'static) -> Self {
         Self { servers: Arc::default(), lists: Mutex::default(), on_change: Box::new(on_change) }
-    }
-
-    fn publish(self: &Arc<Self>) -> Publish {
-        let catalog = self.clone();
-        Arc::new(move |server, tools| catalog.update(server, tools))
     }
 
     /// Replaces the tools of a server with those that it has listed.

@@ -37,20 +37,6 @@ impl<R> LineMonitor<R> {
     pub(crate) fn new(output: R, calls: Arc<OpenCalls>) -> Self {
         Self { output, line: ObservedLine::default(), calls }
     }
-
-    fn observe(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
-            self.line.add(piece);
-            if piece.ends_with(b"\n") {
-                if self.line.length > DEFAULT_MAX_LINE_LENGTH
-                    && let Some(id) = self.line.request_id()
-                {
-                    self.calls.mark_too_large(RequestId::Number(id));
-                }
-                self.line = ObservedLine::default();
-            }
-        }
-    }
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for LineMonitor<R> {
@@ -61,7 +47,17 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineMonitor<R> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.output).poll_read(context, buffer))?;
-        self.observe(&buffer.filled()[before..]);
+        for piece in buffer.filled()[before..].split_inclusive(|&byte| byte == b'\n') {
+            self.line.add(piece);
+            if piece.ends_with(b"\n") {
+                if self.line.length > DEFAULT_MAX_LINE_LENGTH
+                    && let Some(id) = self.line.request_id()
+                {
+                    self.calls.mark_too_large(RequestId::Number(id));
+                }
+                self.line = ObservedLine::default();
+            }
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -43,7 +43,15 @@ pub(crate) async fn list_tools(server: &str, peer: &Peer<RoleClient>) -> Result<
     let mut seen = BTreeSet::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
-        let (page, next) = request_page(peer, cursor).await?;
+        let params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let request = ListToolsRequest { params, ..ListToolsRequest::default() };
+        let (page, next) = match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
+            ServerResult::ListToolsResult(page) => (page.tools, page.next_cursor),
+            ServerResult::CustomResult(page) => {
+                read_one_by_one(&page.0).ok_or(ServiceError::UnexpectedResponse)?
+            }
+            _ => return Err(ServiceError::UnexpectedResponse),
+        };
         listed.add(page);
         match next {
             Some(next) if !listed.is_cut && next.len() <= MAX_NAME && seen.insert(next.clone()) => {
@@ -97,19 +105,6 @@ fn stripped(tool: Tool) -> Tool {
             stripped.with_annotations(hints)
         }
         None => stripped,
-    }
-}
-
-async fn request_page(
-    peer: &Peer<RoleClient>,
-    cursor: Option<String>,
-) -> Result<(Vec<Tool>, Option<String>), ServiceError> {
-    let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-    let request = ListToolsRequest { params, ..ListToolsRequest::default() };
-    match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
-        ServerResult::ListToolsResult(page) => Ok((page.tools, page.next_cursor)),
-        ServerResult::CustomResult(page) => read_one_by_one(&page.0).ok_or(ServiceError::UnexpectedResponse),
-        _ => Err(ServiceError::UnexpectedResponse),
     }
 }
 

@@ -33,11 +33,13 @@ pub(crate) fn assign_names<'a>(tools: &[(&'a str, &'a str)]) -> Vec<Option<Strin
     }
     for index in unnamed {
         let (server, tool) = tools[index];
-        let sanitized = sanitize(&format!("{server}__{tool}"));
+        let sanitized: String =
+            format!("{server}__{tool}").chars().map(|c| if is_valid_char(c) { c } else { '_' }).collect();
         let mut name = sanitized.clone();
         let mut attempt = 0;
         while name.len() > MAX_LENGTH || !taken.insert(name.clone()) {
             let digest = format!("_{:08x}", digest(server, tool, attempt));
+            // The sanitized name is ASCII, so it can be cut at any byte.
             name = format!("{}{digest}", &sanitized[..sanitized.len().min(MAX_LENGTH - digest.len())]);
             attempt += 1;
         }
@@ -52,11 +54,6 @@ fn is_valid(name: &str) -> bool {
 
 fn is_valid_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
-}
-
-/// Replaces invalid characters. The result is ASCII, so it can be cut at any byte.
-fn sanitize(name: &str) -> String {
-    name.chars().map(|c| if is_valid_char(c) { c } else { '_' }).collect()
 }
 
 /// Returns the FNV-1a hash, folded to 32 bits. Names are stored in chats and used in rules, so they must not depend on the hash

@@ -2,7 +2,7 @@
 //!
 //! Invariant: when a [`Program`] is dropped, all processes of its process group are killed.
 
-use std::{collections::BTreeMap, env, io, process::Stdio, time::Duration};
+use std::{collections::BTreeMap, io, process::Stdio, time::Duration};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::{
@@ -55,7 +55,8 @@ impl Program {
         env: &BTreeMap<String, String>,
     ) -> io::Result<(Self, Pipes)> {
         let mut command = Command::new(command);
-        command.args(args).env_clear().envs(inherited_env()).envs(env).kill_on_drop(true);
+        let inherited = INHERITED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.args(args).env_clear().envs(inherited).envs(env).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = CommandWrap::from(command);
         // A launcher such as npx starts other processes, which must end with it.
@@ -105,10 +106,6 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn inherited_env() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
-    INHERITED.into_iter().filter_map(|name| Some((name, env::var_os(name)?)))
 }
 
 /// Logs the lines that a program writes to its standard error, until it is closed.

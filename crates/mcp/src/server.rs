@@ -9,7 +9,7 @@ use std::{
 };
 
 use fermata_protocol::ChatId;
-use fermata_tools::{CallContext, Owner};
+use fermata_tools::CallContext;
 
 use crate::{
     calls::Unanswered,
@@ -63,10 +63,11 @@ impl Server {
     pub(crate) fn scope(&self, context: &CallContext) -> Scope {
         match self.processes {
             Some(Processes::Shared) => Scope::Shared,
-            Some(Processes::PerOwner) => Scope::of_owner(&context.owner),
-            Some(Processes::PerChat) => Scope::of_chat(context),
-            None if self.elicits_unattributed.load(Ordering::SeqCst) => Scope::of_chat(context),
-            None => Scope::Shared,
+            Some(Processes::PerOwner) => Scope::Owner(context.owner.as_str().to_owned()),
+            None if !self.elicits_unattributed.load(Ordering::SeqCst) => Scope::Shared,
+            Some(Processes::PerChat) | None => {
+                Scope::Chat(context.owner.as_str().to_owned(), context.chat.clone())
+            }
         }
     }
 
@@ -91,17 +92,5 @@ impl Server {
                 format!("What the MCP server {name} asked the person was not answered: {reason}")
             }
         }
-    }
-}
-
-// === impl Scope ===
-
-impl Scope {
-    pub(crate) fn of_chat(context: &CallContext) -> Self {
-        Self::Chat(context.owner.as_str().to_owned(), context.chat.clone())
-    }
-
-    pub(crate) fn of_owner(owner: &Owner) -> Self {
-        Self::Owner(owner.as_str().to_owned())
     }
 }

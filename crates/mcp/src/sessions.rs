@@ -87,7 +87,14 @@ impl Sessions {
         publish: Option<Publish>,
         stop: CancellationToken,
     ) -> Supervisor {
-        Supervisor::new(self.server.clone(), self.connector.clone(), session, publish, stop)
+        Supervisor {
+            server: self.server.clone(),
+            connector: self.connector.clone(),
+            session,
+            publish,
+            stop,
+            last_warning: None,
+        }
     }
 
     /// Waits until a session for the call is connected, without a time limit. Returns `None` if the server ends.
@@ -98,7 +105,7 @@ impl Sessions {
             Scope::Owner(_) | Scope::Chat(..) => Some(self.acquire(&scope, context).await?),
         };
         let session = match &guard {
-            Some(guard) => guard.session(),
+            Some(guard) => &guard.scoped.session,
             None => &self.shared,
         };
         let _waiting = context.waits_for(format!("the MCP server {} was not connected", self.server.name));
@@ -172,12 +179,6 @@ impl Sessions {
         scoped.stop.is_cancelled()
     }
 
-    /// Notes that a session that was ending has ended.
-    fn session_ended(&self) {
-        self.table().ending -= 1;
-        self.freed.notify_waiters();
-    }
-
     fn table(&self) -> MutexGuard<'_, SessionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -217,8 +218,10 @@ impl SessionTable {
             return;
         }
         let unused = self.sessions.iter().filter(|(_, scoped)| scoped.is_unused());
-        let longest = unused.min_by_key(|(_, scoped)| scoped.unused_since()).map(|(scope, _)| scope.clone());
-        if let Some(scope) = longest {
+        let longest = unused
+            .min_by_key(|(_, scoped)| *scoped.unused_since.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some((scope, _)) = longest {
+            let scope = scope.clone();
             self.end(&scope);
         }
     }
@@ -246,7 +249,8 @@ async fn run_session(sessions: Arc<Sessions>, scope: Scope, scoped: Arc<ScopedSe
         }
     };
     tokio::join!(supervisor.run(), end_when_idle);
-    sessions.session_ended();
+    sessions.table().ending -= 1;
+    sessions.freed.notify_waiters();
 }
 
 // === impl ScopedSession ===
@@ -254,10 +258,6 @@ async fn run_session(sessions: Arc<Sessions>, scope: Scope, scoped: Arc<ScopedSe
 impl ScopedSession {
     fn is_unused(&self) -> bool {
         *self.uses.borrow() == 0
-    }
-
-    fn unused_since(&self) -> Instant {
-        *self.unused_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until no call has used the session for this time.
@@ -274,12 +274,6 @@ impl ScopedSession {
 }
 
 // === impl SessionGuard ===
-
-impl SessionGuard {
-    pub(crate) fn session(&self) -> &Session {
-        &self.scoped.session
-    }
-}
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {

@@ -64,29 +64,20 @@ pub(crate) type Publish = Arc<dyn Fn(&Arc<Server>, Vec<Tool>) + Send + Sync>;
 
 /// Keeps one session with a server connected.
 pub(crate) struct Supervisor {
-    server: Arc<Server>,
-    connector: Arc<dyn Connector>,
-    session: Arc<Session>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) session: Arc<Session>,
     /// Receives the tools that the session lists. Only the shared session of a server publishes its tools.
-    publish: Option<Publish>,
-    stop: CancellationToken,
+    pub(crate) publish: Option<Publish>,
+    /// Cancelled when the session is to end.
+    pub(crate) stop: CancellationToken,
     /// The last reason for a failed attempt that was logged as a warning. Repetitions are logged at a lower level.
-    last_warning: Option<String>,
+    pub(crate) last_warning: Option<String>,
 }
 
 // === impl Supervisor ===
 
 impl Supervisor {
-    pub(crate) fn new(
-        server: Arc<Server>,
-        connector: Arc<dyn Connector>,
-        session: Arc<Session>,
-        publish: Option<Publish>,
-        stop: CancellationToken,
-    ) -> Self {
-        Self { server, connector, session, publish, stop, last_warning: None }
-    }
-
     /// Keeps the session connected until the `stop` token is cancelled.
     pub(crate) async fn run(mut self) {
         let stop = self.stop.clone();
@@ -110,10 +101,16 @@ impl Supervisor {
         // The link is closed even if this future is dropped.
         let _closed = link.closed.clone().drop_guard();
         let stop = self.stop.clone();
+        let start = async {
+            let client = Client::new(self.server.clone(), link.clone());
+            let live = self.connector.connect(client, &link).await?;
+            self.refresh_tools(&live, &link).await?;
+            Ok::<_, ConnectError>(live)
+        };
         let started = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            started = timeout(START_TIMEOUT, self.start(&link)) => started,
+            started = timeout(START_TIMEOUT, start) => started,
         };
         match started.unwrap_or(Err(ConnectError::Timeout(START_TIMEOUT))) {
             Ok(mut live) => {
@@ -130,19 +127,26 @@ impl Supervisor {
             }
             Err(error) => {
                 self.session.set_state(State::Down);
-                self.log_connect_error(&error);
+                let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
+                if self.last_warning.as_ref() == Some(&reason) {
+                    tracing::debug!(
+                        server = self.server.name,
+                        reason,
+                        "an MCP server is still not connected"
+                    );
+                } else {
+                    tracing::warn!(
+                        server = self.server.name,
+                        reason,
+                        "connecting to an MCP server failed and is tried again"
+                    );
+                    self.last_warning = Some(reason);
+                }
             }
         }
     }
 
-    async fn start(&self, link: &Link) -> Result<LiveConnection, ConnectError> {
-        let client = Client::new(self.server.clone(), link.clone());
-        let live = self.connector.connect(client, link).await?;
-        self.refresh_tools(&live, link).await?;
-        Ok(live)
-    }
-
-    async fn refresh_tools(&self, live: &LiveConnection, link: &Link) -> Result<(), ServiceError> {
+    async fn refresh_tools(&self, live: &LiveConnection, link: &Link) -> Result<(), ConnectError> {
         let tools = list_tools(&self.server.name, live.service.peer()).await?;
         let names = Arc::new(tools.iter().map(|tool| tool.name.clone().into_owned()).collect());
         // Code that waits for the session to be connected relies on its tools being published.
@@ -160,11 +164,17 @@ impl Supervisor {
     /// Returns when the connection is lost or the session is stopped.
     async fn serve(&self, live: &mut LiveConnection, link: &Link) {
         let mut program = live.program.take();
+        let program_exit = async {
+            match &mut program {
+                Some(program) => program.wait().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = self.stop.cancelled() => {}
             () = link.closed.cancelled() => {}
-            () = program_exit(program.as_mut()) => {}
+            () = program_exit => {}
             () = self.handle_notices(live, link) => {}
         }
         live.program = program;
@@ -185,10 +195,14 @@ impl Supervisor {
             };
             tokio::select! {
                 () = list_changed => {
-                    match timeout(START_TIMEOUT, self.refresh_tools(live, link)).await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(error)) => self.log_listing_error(&error.into()),
-                        Err(_) => self.log_listing_error(&ConnectError::Timeout(START_TIMEOUT)),
+                    let refreshed = timeout(START_TIMEOUT, self.refresh_tools(live, link)).await;
+                    if let Err(error) = refreshed.unwrap_or(Err(ConnectError::Timeout(START_TIMEOUT))) {
+                        let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
+                        tracing::warn!(
+                            server = self.server.name,
+                            reason,
+                            "an MCP server could not list its tools again, and its previous list stays in use"
+                        );
                     }
                     last_listed = Some(Instant::now());
                 },
@@ -199,37 +213,6 @@ impl Supervisor {
                 }
             }
         }
-    }
-
-    fn log_connect_error(&mut self, error: &ConnectError) {
-        let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
-        if self.last_warning.as_ref() == Some(&reason) {
-            tracing::debug!(server = self.server.name, reason, "an MCP server is still not connected");
-        } else {
-            tracing::warn!(
-                server = self.server.name,
-                reason,
-                "connecting to an MCP server failed and is tried again"
-            );
-            self.last_warning = Some(reason);
-        }
-    }
-
-    fn log_listing_error(&self, error: &ConnectError) {
-        let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
-        tracing::warn!(
-            server = self.server.name,
-            reason,
-            "an MCP server could not list its tools again, and its previous list stays in use"
-        );
-    }
-}
-
-/// Waits until the program has exited. Without a program this waits for ever.
-async fn program_exit(program: Option<&mut Program>) {
-    match program {
-        Some(program) => program.wait().await,
-        None => pending().await,
     }
 }
 

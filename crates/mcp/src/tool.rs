@@ -9,7 +9,7 @@ use rmcp::{
     Peer, RoleClient,
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest,
-        RequestId, ServerResult,
+        CustomResult, RequestId, ServerResult,
     },
     service::PeerRequestOptions,
 };
@@ -55,10 +55,13 @@ impl McpTool {
         listed: &rmcp::model::Tool,
     ) -> Self {
         let is_trusted = servers.get(&server).is_some_and(|sessions| sessions.server.trusts_annotations);
+        let mut schema = listed.input_schema.as_ref().clone();
+        // If the schema has another type, the code that registers tools refuses the tool.
+        schema.entry("type").or_insert_with(|| "object".into());
         let spec = ToolSpec {
             name,
             description: listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default().into(),
-            input_schema: object_schema(&listed.input_schema),
+            input_schema: Value::Object(schema),
             run_by: RunBy::Mcp,
             server: Some(server.clone()),
             policy: if is_trusted && is_read_only(listed) { Decision::Allow } else { Decision::Ask },
@@ -156,58 +159,37 @@ fn cancelled() -> ToolError {
 
 /// Converts a result into the output of the call. `notes` are added to its content as texts.
 fn tool_output(server: &Server, result: ServerResult, notes: Vec<String>) -> Result<Value, ToolError> {
-    match result {
+    let (content, structured, failed) = match result {
         ServerResult::CallToolResult(CallToolResult { content, structured_content, is_error, .. }) => {
             let content = serde_json::to_value(content).map_err(|_| invalid_response(&server.name))?;
-            build_output(server, content, structured_content, is_error == Some(true), notes)
+            (content, structured_content, is_error == Some(true))
         }
         // The library cannot read a result with content of an unknown type, so its fields are read here.
-        ServerResult::CustomResult(result) => {
-            let Value::Object(mut fields) = result.0 else { return Err(invalid_response(&server.name)) };
+        ServerResult::CustomResult(CustomResult(Value::Object(mut fields))) => {
             let failed = fields.get("isError") == Some(&Value::Bool(true));
-            match (fields.remove("content"), fields.remove("structuredContent")) {
-                (Some(content @ Value::Array(_)), structured) => {
-                    build_output(server, content, structured, failed, notes)
-                }
-                (_, _) => Err(invalid_response(&server.name)),
-            }
+            let content = fields.remove("content").ok_or_else(|| invalid_response(&server.name))?;
+            (content, fields.remove("structuredContent"), failed)
         }
-        _ => Err(invalid_response(&server.name)),
-    }
-}
-
-fn build_output(
-    server: &Server,
-    mut content: Value,
-    structured: Option<Value>,
-    failed: bool,
-    notes: Vec<String>,
-) -> Result<Value, ToolError> {
-    if let Value::Array(blocks) = &mut content {
-        // The notes come first if the tool failed, because the end of its text may be cut off.
-        let index = if failed { 0 } else { blocks.len() };
-        blocks.splice(index..index, notes.into_iter().map(|text| json!({"type": "text", "text": text})));
-    }
+        _ => return Err(invalid_response(&server.name)),
+    };
+    let Value::Array(mut blocks) = content else { return Err(invalid_response(&server.name)) };
+    // The notes come first if the tool failed, because the end of its text may be cut off.
+    let index = if failed { 0 } else { blocks.len() };
+    blocks.splice(index..index, notes.into_iter().map(|text| json!({"type": "text", "text": text})));
     if failed {
-        return Err(tool_failure(server, &content));
+        let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+        let text = server.secrets.mask(texts.join("\n"));
+        return Err(ToolError::internal(match text.char_indices().nth(MAX_FAILURE_TEXT) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None if text.trim().is_empty() => "The tool failed and did not say why.".to_owned(),
+            None => text,
+        }));
     }
-    let mut output = Map::from_iter([("content".to_owned(), content)]);
+    let mut output = Map::from_iter([("content".to_owned(), Value::Array(blocks))]);
     if let Some(structured) = structured {
         output.insert("structuredContent".to_owned(), structured);
     }
     Ok(Value::Object(output))
-}
-
-/// Returns the failure of a tool with the texts of its content.
-fn tool_failure(server: &Server, content: &Value) -> ToolError {
-    let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
-    let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-    let text = server.secrets.mask(texts.join("\n"));
-    ToolError::internal(match text.char_indices().nth(MAX_FAILURE_TEXT) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None if text.trim().is_empty() => "The tool failed and did not say why.".to_owned(),
-        None => text,
-    })
 }
 
 /// Returns whether the annotations of a tool say that it only reads. A tool that also says that it is destructive does not count
@@ -217,14 +199,6 @@ fn is_read_only(listed: &rmcp::model::Tool) -> bool {
         Some(hints) => hints.read_only_hint == Some(true) && hints.destructive_hint != Some(true),
         None => false,
     }
-}
-
-/// Returns the schema with the type `object` if it has no type. A schema with another type is not changed; the code that
-/// registers tools refuses such a tool.
-fn object_schema(schema: &Map<String, Value>) -> Value {
-    let mut schema = schema.clone();
-    schema.entry("type").or_insert_with(|| "object".into());
-    Value::Object(schema)
 }
 
 #[async_trait]
