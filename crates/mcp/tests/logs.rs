@@ -30,9 +30,13 @@ impl Write for Log {
     }
 }
 
-/// Starts a server that repeats the secrets. Returns its URL, and a channel that gets a message for each request.
-async fn talkative() -> (String, mpsc::UnboundedReceiver<()>) {
-    let (asked, asks) = mpsc::unbounded_channel();
+#[tokio::test]
+async fn a_failure_is_logged_once_and_without_secrets() {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
+    // This server repeats the secrets.
+    let (asked, mut asks) = mpsc::unbounded_channel();
     let answer = async move || {
         let _ = asked.send(());
         (StatusCode::BAD_REQUEST, format!("what is Bearer {KEY} or key={KEY}?"))
@@ -40,15 +44,6 @@ async fn talkative() -> (String, mpsc::UnboundedReceiver<()>) {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp?key={KEY}", port.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(port, Router::new().route("/mcp", post(answer))).await });
-    (url, asks)
-}
-
-#[tokio::test]
-async fn a_failure_is_logged_once_and_without_secrets() {
-    let log = Log::default();
-    let writer = log.clone();
-    tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
-    let (url, mut asks) = talkative().await;
     let headers = BTreeMap::from([("authorization".to_owned(), format!("Bearer {KEY}"))]);
     let config = ServerConfig::new(Transport::Http { url, headers });
     let _hub = Hub::start([("talkative".to_owned(), config)].into(), |_| {});

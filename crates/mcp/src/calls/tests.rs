@@ -238,10 +238,8 @@ fn progress_before_the_request_is_registered_is_reported_afterwards() {
 
 #[test]
 fn progress_has_only_the_fields_that_the_server_sent() {
-    let notification =
-        |progress| ProgressNotificationParam::new(ProgressToken(RequestId::Number(1)), progress);
-    assert_eq!(progress_output(&notification(1.0)).to_string(), r#"{"progress":1}"#);
-    let mut more = notification(0.5);
+    assert_eq!(progress_output(&progress_of_first_call(1.0)).to_string(), r#"{"progress":1}"#);
+    let mut more = progress_of_first_call(0.5);
     more.total = Some(4.0);
     more.message = Some("reading".into());
     assert_eq!(progress_output(&more).to_string(), r#"{"progress":0.5,"total":4,"message":"reading"}"#);

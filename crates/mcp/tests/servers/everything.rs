@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, process::Stdio};
 
 use fermata_mcp::{ServerConfig, Transport};
-use fermata_tools::{Decision, ElicitationReply, ErrorType, RunBy};
+use fermata_tools::{Decision, ElicitationReply, ErrorType, RunBy, ToolSpec};
 use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -70,7 +70,8 @@ async fn every_tool_needs_approval_unless_its_annotations_are_trusted() {
     world.tool("every__trigger-elicitation-request").await;
     assert_eq!(world.specs()["every__echo"].policy, Decision::Ask, "annotations are not trusted by default");
     world.hub.set_servers([("every".to_owned(), trusted(everything_as_a_program()))].into());
-    world.allowed("every__echo").await;
+    let is_allowed = |spec: &ToolSpec| spec.name == "every__echo" && spec.policy == Decision::Allow;
+    world.wait_for(|specs| specs.iter().any(is_allowed)).await;
     world.hub.set_servers([("every".to_owned(), everything_as_a_program())].into());
     assert_eq!(
         world.specs()["every__echo"].policy,

@@ -46,10 +46,12 @@ impl Server {
         let seen = Shared::default();
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", port.local_addr().unwrap());
+        let away =
+            async |Path(port): Path<String>| Redirect::temporary(&format!("http://127.0.0.1:{port}/mcp"));
         let routes = Router::new()
             .route("/mcp", post(answer))
             .route("/moved", post(async || Redirect::temporary("/mcp")))
-            .route("/away/{port}", post(send_away))
+            .route("/away/{port}", post(away))
             .with_state(seen.clone());
         let task = tokio::spawn(async move { axum::serve(port, routes).await.unwrap() });
         Self { seen, url, task }
@@ -73,10 +75,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-async fn send_away(Path(port): Path<String>) -> Redirect {
-    Redirect::temporary(&format!("http://127.0.0.1:{port}/mcp"))
 }
 
 async fn answer(State(seen): State<Shared>, headers: HeaderMap, Json(body): Json<Value>) -> Response {

@@ -1,10 +1,6 @@
 //! Tests with servers that are programs: their environment, and how they end.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::PathBuf, process::Command};
 
 use fermata_mcp::{ServerConfig, Transport};
 use fermata_tools::ErrorType;
@@ -32,16 +28,12 @@ async fn a_program_inherits_only_a_few_variables() {
     assert!(names.iter().all(|name| allowed.contains(&name.as_str())), "{names:?}");
 }
 
-/// Returns the reference server behind a shell that first writes its process id to a file.
-fn with_process_id_in(file: &Path) -> ServerConfig {
-    let script = format!("echo $$ > '{}'; exec node '{}' stdio", file.display(), everything().display());
-    program("sh", ["-c", &script])
-}
-
 #[tokio::test]
 async fn a_program_that_dies_fails_its_calls_and_is_started_again() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("dying.pid");
-    let world = World::with([("every", with_process_id_in(&file))]).await;
+    // The shell writes its process id to the file before it becomes the reference server.
+    let script = format!("echo $$ > '{}'; exec node '{}' stdio", file.display(), everything().display());
+    let world = World::with([("every", program("sh", ["-c", &script]))]).await;
     let mut person = Person::new("chat", []);
     let input = json!({"duration": 600, "steps": 60_000});
     let call = world.begin("every__trigger-long-running-operation", input, &person).await;
@@ -77,7 +69,7 @@ async fn servers_come_and_go_with_the_settings() {
     let (one, two) = (world.tool("one__echo").await, world.tool("two__echo").await);
     let person = Person::new("chat", []);
     world.hub.set_servers(named([("two", everything_as_a_program()), ("three", everything_as_a_program())]));
-    world.without("one__").await;
+    world.wait_for(|specs| specs.iter().all(|spec| !spec.name.starts_with("one__"))).await;
     world.call("three__echo", json!({"message": "new"})).await.unwrap();
     in_time(two.call(json!({"message": "kept"}), person.context.clone())).await.unwrap();
     let error = in_time(one.call(json!({"message": "gone"}), person.context.clone())).await.unwrap_err();

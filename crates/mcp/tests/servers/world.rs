@@ -12,9 +12,7 @@ use std::{
 use async_trait::async_trait;
 use fermata_mcp::{Hub, ServerConfig, Transport};
 use fermata_protocol::{ChatId, ToolCallId};
-use fermata_tools::{
-    CallContext, Decision, Elicitation, ElicitationReply, Owner, Tool, ToolError, ToolHost, ToolSpec,
-};
+use fermata_tools::{CallContext, Elicitation, ElicitationReply, Owner, Tool, ToolError, ToolHost, ToolSpec};
 use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
@@ -67,21 +65,14 @@ impl World {
         in_time(found).await.unwrap().unwrap()
     }
 
-    /// Waits until the tool is listed and allowed without approval.
-    pub async fn allowed(&self, name: &str) {
-        let is_allowed = |tool: &Arc<dyn Tool>| {
-            let spec = tool.spec();
-            spec.name == name && spec.policy == Decision::Allow
-        };
+    /// Waits until the specs of the listed tools meet a condition.
+    pub async fn wait_for(&self, condition: impl Fn(&[ToolSpec]) -> bool) {
         let mut tools = self.tools.clone();
-        in_time(tools.wait_for(|tools| tools.iter().any(is_allowed))).await.unwrap();
-    }
-
-    /// Waits until no tool has a name with this prefix.
-    pub async fn without(&self, prefix: &str) {
-        let mut tools = self.tools.clone();
-        let gone = tools.wait_for(|tools| tools.iter().all(|tool| !tool.spec().name.starts_with(prefix)));
-        in_time(gone).await.unwrap();
+        let met = tools.wait_for(|tools| {
+            let specs: Vec<ToolSpec> = tools.iter().map(|tool| tool.spec()).collect();
+            condition(&specs)
+        });
+        in_time(met).await.unwrap();
     }
 
     /// Calls a tool in a chat of its own.

@@ -1,9 +1,15 @@
 //! Tests of sessions that serve one chat or one owner.
 
-use std::num::NonZeroUsize;
+use std::{mem, num::NonZeroUsize, time::Duration};
 
-use super::*;
-use crate::config::Processes;
+use fermata_protocol::{ChatId, ToolCallId};
+use fermata_tools::{CallContext, ElicitationReply, ErrorType, Owner};
+use rmcp::{RoleServer, service::RunningService};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::world::{Chat, ScriptedServer, World, at, context, text};
+use crate::config::{Processes, ServerConfig};
 
 fn per(processes: Processes) -> ServerConfig {
     ServerConfig { processes: Some(processes), ..at("") }
@@ -16,17 +22,6 @@ async fn world<const N: usize>(config: &ServerConfig, tools: [&'static str; N]) 
     world.set_to(config, ["s"]);
     world.ready().await;
     world
-}
-
-impl RunningCall {
-    async fn text(self) -> String {
-        let output = self.outcome.await.unwrap().unwrap();
-        output["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str()).collect()
-    }
-
-    async fn error(self) -> ToolError {
-        self.outcome.await.unwrap().unwrap_err()
-    }
 }
 
 impl World {
