@@ -1,4 +1,4 @@
-//! What goes wrong before, in and after an answer.
+//! Failures before, during and after an answer.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::server::{KEY, Reply, Server, ask, lines, question};
 
 const ROLE: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
 
-fn text(words: &str) -> String {
+fn text(text: &str) -> String {
     format!(
         "data: {}\n\n",
-        json!({"choices": [{"index": 0, "delta": {"content": words}, "finish_reason": null}]})
+        json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]})
     )
 }
 
@@ -42,7 +42,7 @@ async fn a_rate_limit_is_waited_out_and_asked_again() {
 }
 
 #[tokio::test]
-async fn what_the_settings_do_not_want_asked_again_is_not() {
+async fn a_failure_that_the_settings_do_not_retry_is_not_retried() {
     let server = Server::start(vec![status(429, ""), good()]).await;
     let mut request = question();
     request.error_policy = ErrorPolicy::default().with(ErrorType::RateLimit, ErrorStrategy::FailRun);
@@ -58,7 +58,7 @@ async fn a_rate_limit_of_an_hour_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn two_server_failures_are_got_over() {
+async fn two_failures_of_the_server_are_retried() {
     let server = Server::start(vec![status(503, ""), status(500, ""), good()]).await;
     assert_eq!(lines(&ask(&server.model()).await.unwrap()), "text \"Hi\"\nfinished Stop\n");
     assert_eq!(server.count(), 3);
@@ -73,7 +73,7 @@ async fn every_attempt_sends_the_same_request() {
 }
 
 #[tokio::test]
-async fn after_three_failures_the_last_is_told() {
+async fn after_three_failures_the_last_is_reported() {
     let server = Server::start(vec![status(429, ""), status(502, ""), status(503, ""), good()]).await;
     assert!(matches!(ask(&server.model()).await, Err(ModelError::Provider(_))));
     assert_eq!(server.count(), 3);
@@ -100,7 +100,7 @@ async fn a_server_that_cannot_be_reached_is_a_network_error() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_at_once() {
+async fn a_refusal_is_reported_at_once() {
     for (code, expected) in [
         (400, "the provider refused the request: 400 Bad Request: no, [key]"),
         (401, "the provider refused the credentials: 401 Unauthorized: no, [key]"),
@@ -115,7 +115,7 @@ async fn a_refusal_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_told_at_once_and_not_followed() {
+async fn a_redirect_is_reported_at_once_and_not_followed() {
     for code in [301, 302, 307, 308] {
         let reply = Reply::Status(code, "location: /v2/chat/completions\r\n", "moved".into());
         let server = Server::start(vec![reply, good()]).await;
@@ -312,7 +312,7 @@ async fn dropping_the_question_before_its_first_event_closes_the_connection() {
 #[tokio::test]
 async fn without_a_key_no_authorization_is_sent() {
     let server = Server::start(vec![good()]).await;
-    let config = OpenAiConfig { base_url: Some(server.base_url()), ..OpenAiConfig::new("m-1") };
+    let config = OpenAiConfig { base_url: Some(server.base_url.clone()), ..OpenAiConfig::new("m-1") };
     ask(&OpenAi::build(config).unwrap()).await.unwrap();
     let head = server.take_request().head.to_lowercase();
     assert!(!head.contains("authorization") && !head.contains("openai-"), "{head}");

@@ -1,4 +1,4 @@
-//! What providers send beside the book and what does no harm.
+//! Deviations from the specification that do no harm.
 
 use expect_test::{Expect, expect};
 use fermata_engine::{Model, model::ModelEvent};
@@ -13,17 +13,17 @@ fn delta(delta: &str) -> String {
     format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n")
 }
 
-fn text(words: &str) -> String {
-    delta(&format!("{{\"content\":\"{words}\"}}"))
+fn text(text: &str) -> String {
+    delta(&format!("{{\"content\":\"{text}\"}}"))
 }
 
 async fn check(body: String, expected: Expect) {
     let server = Server::start(vec![Reply::Stream(body)]).await;
-    let told = match ask(&server.model()).await {
+    let received = match ask(&server.model()).await {
         Ok(events) => lines(&events),
         Err(error) => format!("refused: {error}\n"),
     };
-    expected.assert_eq(&told);
+    expected.assert_eq(&received);
     assert_eq!(server.count(), 1);
 }
 
@@ -157,8 +157,8 @@ async fn events_that_say_nothing_are_passed_over() {
     ] {
         let body = [event, &text("a"), event, &text("b"), event, DONE].concat();
         let server = Server::start(vec![Reply::Stream(body)]).await;
-        let told = ask(&server.model()).await.map(|events| lines(&events));
-        assert_eq!(told.as_deref(), Ok("text \"a\"\ntext \"b\"\nfinished Other\n"), "{event}");
+        let received = ask(&server.model()).await.map(|events| lines(&events));
+        assert_eq!(received.as_deref(), Ok("text \"a\"\ntext \"b\"\nfinished Other\n"), "{event}");
         assert_eq!(server.count(), 1, "{event}");
     }
 }

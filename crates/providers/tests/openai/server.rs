@@ -1,6 +1,6 @@
-//! A provider that says what it was told to say, byte by byte.
+//! A scripted provider, which decides about every byte that it sends.
 //!
-//! It speaks just enough HTTP/1.1 to cut a connection where a test wants it cut, which HTTP frameworks do not let one do.
+//! It implements just enough HTTP/1.1 to cut a connection at any byte, which HTTP frameworks do not allow.
 
 use std::{
     collections::VecDeque,
@@ -24,23 +24,23 @@ use tokio::{
 /// The key that must never be seen anywhere but in the header.
 pub const KEY: &str = "sk-test-4711";
 
-/// What the server does with one request.
+/// The server's reply to one request.
 pub enum Reply {
     /// A stream that ends as it should.
     Stream(String),
     /// A stream whose connection breaks after these bytes.
     Cut(String),
-    /// A stream that goes on for ever without saying more.
+    /// A stream that stays open after these bytes.
     Hold(String),
     /// A status with headers and a body.
     Status(u16, &'static str, String),
     /// One JSON body instead of a stream.
     Json(String),
-    /// A connection that is closed without a word.
+    /// A connection that is closed without a response.
     Drop,
 }
 
-/// A request as it came.
+/// A request as it was received.
 pub struct Request {
     pub head: String,
     pub body: Value,
@@ -48,9 +48,9 @@ pub struct Request {
 
 /// The server of one test.
 pub struct Server {
-    base_url: String,
+    pub base_url: String,
     requests: Arc<Mutex<Vec<Request>>>,
-    /// Hears of each held connection that the client has closed.
+    /// Receives a message for each held connection that the client has closed.
     closed: mpsc::UnboundedReceiver<()>,
 }
 
@@ -68,8 +68,8 @@ impl Server {
                     continue;
                 };
                 seen.lock().unwrap().push(request);
-                let unasked = || Reply::Status(418, "", "asked too often".into());
-                let reply = replies.pop_front().unwrap_or_else(unasked);
+                let unexpected = || Reply::Status(418, "", "there are no more replies".into());
+                let reply = replies.pop_front().unwrap_or_else(unexpected);
                 tokio::spawn(serve(socket, reply, hung_up.clone()));
             }
         });
@@ -84,10 +84,6 @@ impl Server {
             ..OpenAiConfig::new("m-1")
         })
         .unwrap()
-    }
-
-    pub fn base_url(&self) -> String {
-        self.base_url.clone()
     }
 
     pub fn count(&self) -> usize {
@@ -140,7 +136,7 @@ async fn serve(mut socket: TcpStream, reply: Reply, hung_up: mpsc::UnboundedSend
         }
         Reply::Drop => return,
     };
-    // A client that has gone before all was written is seen by the reading below.
+    // If the client has closed the connection before everything was written, the reading below notices.
     let _ = socket.write_all(&bytes).await;
     if matches!(reply, Reply::Hold(_)) {
         // The client sends nothing more: reading ends when it closes, and only then.
@@ -154,13 +150,14 @@ fn head(status: u16, media_type: &str, headers: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} Said\r\ncontent-type: {media_type}\r\n{common}{headers}\r\n").into()
 }
 
-/// In pieces of seven bytes, which cut lines, events and characters anywhere; a body of megabytes in larger ones, for speed.
+/// Encodes a body in pieces of seven bytes, which cut lines, events and characters anywhere. A body of megabytes is cut into larger pieces,
+/// for speed.
 fn chunked(body: &str) -> Vec<u8> {
     let pieces = body.as_bytes().chunks(if body.len() < 1 << 20 { 7 } else { 16 << 10 });
     pieces.flat_map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).collect()
 }
 
-/// A plain question with two tools.
+/// Returns a plain request with two tools.
 pub fn question() -> ModelRequest {
     let tool = |name: &str, schema| ModelTool {
         name: name.into(),
@@ -180,7 +177,7 @@ pub fn question() -> ModelRequest {
     }
 }
 
-/// [`question`] as it must stand on the wire.
+/// Returns the body that [`question`] must become on the wire.
 pub fn question_on_the_wire() -> Value {
     json!({
         "model": "m-1",
@@ -200,12 +197,12 @@ pub fn question_on_the_wire() -> Value {
     })
 }
 
-/// Asks once and reads to the end.
+/// Sends the request once and reads the answer to its end.
 pub async fn ask(model: &dyn Model) -> Result<Vec<Result<ModelEvent, ModelError>>, ModelError> {
     Ok(model.stream(question()).await?.collect().await)
 }
 
-/// One line per event that says something.
+/// Returns a line for each event, except for signs of life.
 pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
     let line = |event: &Result<ModelEvent, ModelError>| match event {
         Ok(ModelEvent::Alive) => String::new(),

@@ -1,4 +1,4 @@
-//! What providers send, and what the engine is told.
+//! Recorded traffic of providers, and the events that the engine gets.
 
 use expect_test::{Expect, expect};
 
