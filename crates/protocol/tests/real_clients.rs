@@ -66,14 +66,15 @@ fn record_of(transcript: &Transcript) -> UiMessage {
 
 /// Removes the only difference that is allowed: clients are not sent decisions, so their approvals have no `approved` and no
 /// `reason` unless the client made the decision itself.
-fn without_decisions(mut message: Value) -> Value {
+fn comparable(message: &Value) -> Value {
+    let mut message = message.clone();
     for part in message["parts"].as_array_mut().into_iter().flatten() {
         if let Some(approval) = part.get_mut("approval").and_then(Value::as_object_mut) {
             approval.shift_remove("approved");
             approval.shift_remove("reason");
         }
     }
-    message
+    with_whole_numbers(message)
 }
 
 /// Writes whole numbers without a fraction, as JavaScript does.
@@ -141,18 +142,10 @@ fn ask_clients(requests: &[Value]) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn comparable(message: &Value) -> Value {
-    with_whole_numbers(without_decisions(message.clone()))
-}
-
-fn folded_by_clients(cases: &[Case]) -> Vec<Value> {
-    let stream = |case: &Case| json!({"client": package(case.profile), "messages": case.shown, "sse": event_stream(case.profile, &case.chunks)});
-    ask_clients(&cases.iter().map(stream).collect::<Vec<_>>())
-}
-
 /// Fails with a list of all differences. Returns what the clients made of the streams.
 fn compare(cases: &[Case]) -> Vec<Value> {
-    let folded = folded_by_clients(cases);
+    let request = |case: &Case| json!({"client": package(case.profile), "messages": case.shown, "sse": event_stream(case.profile, &case.chunks)});
+    let folded = ask_clients(&cases.iter().map(request).collect::<Vec<_>>());
     let mut differences = Vec::new();
     for (case, made) in cases.iter().zip(&folded) {
         let case_name = format!("{} in {}", case.name, package(case.profile));

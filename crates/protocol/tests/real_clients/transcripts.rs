@@ -1,5 +1,8 @@
 //! Transcripts of runs with every chunk, in every order that makes a difference to clients.
 
+mod approvals;
+mod broken_inputs;
+
 use fermata_protocol::{Profile, UiChunk};
 use serde_json::{Value, json};
 
@@ -108,10 +111,10 @@ fn dynamic(mut chunk: Value) -> Value {
 }
 
 pub fn all() -> Vec<Transcript> {
-    [words(), calls(), questions(), broken_inputs(), of_version_7()].into_iter().flatten().collect()
+    [texts(), calls(), approvals::all(), broken_inputs::all(), of_version_7()].into_iter().flatten().collect()
 }
 
-fn words() -> Vec<Transcript> {
+fn texts() -> Vec<Transcript> {
     let mut metadata = transcript("metadata is merged to any depth", step(says("t", "hi")));
     metadata.events[0] = event(
         &json!({"type": "start", "messageId": "m1", "messageMetadata": {"a": {"b": 1, "c": [1, 2]}, "d": 1}}),
@@ -270,201 +273,6 @@ fn calls() -> Vec<Transcript> {
     ]
 }
 
-fn questions() -> Vec<Transcript> {
-    vec![
-        transcript(
-            "a call that is asked and approved",
-            [
-                step(
-                    [
-                        says("t", "one moment"),
-                        streamed("c", "t", &["{\"a\":1}"]),
-                        vec![
-                            available("c", "t", json!({"a": 1})),
-                            available_dynamic("d", "u", json!({})),
-                            asks("p1", "c", "t"),
-                            asks("p2", "d", "u"),
-                            json!({"decide": ["p1", true, null]}),
-                            json!({"decide": ["p2", true, "fine"]}),
-                            json!({"type": "data-elicitation", "id": "e", "data": {"state": "pending"}}),
-                            json!({"type": "data-elicitation", "id": "e", "data": {"state": "accepted"}}),
-                            gives("c", json!(1)),
-                            dynamic(fails("d", "It failed.")),
-                        ],
-                    ]
-                    .concat(),
-                ),
-                step(says("u", "done")),
-            ]
-            .concat(),
-        ),
-        transcript(
-            "a call that is denied",
-            [
-                step(vec![
-                    available("c", "t", json!({"a": 1})),
-                    available_dynamic("d", "u", json!({})),
-                    asks("p1", "c", "t"),
-                    asks("p2", "d", "u"),
-                    json!({"decide": ["p1", false, "not now"]}),
-                    json!({"decide": ["p2", false, null]}),
-                    denies("c", "Denied: not now"),
-                    dynamic(denies("d", "Denied.")),
-                ]),
-                step(says("u", "then not")),
-            ]
-            .concat(),
-        ),
-        transcript(
-            "a call that the policy denies",
-            step(vec![available("c", "t", json!({})), denies("c", "Denied: no secrets")]),
-        ),
-        transcript("a denial without words", step(vec![available("c", "t", json!({})), denies("c", "")])),
-        transcript(
-            "a browser call that is asked",
-            [
-                step(
-                    [
-                        streamed("c", "t", &["{\"a\"", ":1}"]),
-                        streamed("d", "t", &["{}"]),
-                        streamed_dynamic("e", "t", &["{\"b\": 2}"]),
-                        vec![
-                            asks("p1", "c", "t"),
-                            asks("p2", "d", "t"),
-                            asks("p3", "e", "t"),
-                            json!({"decide": ["p1", true, null]}),
-                            json!({"decide": ["p2", false, "no"]}),
-                            json!({"decide": ["p3", false, "no"]}),
-                            fails("d", "Denied: no"),
-                            dynamic(denies("e", "Denied: no")),
-                            available("c", "t", json!({"a": 1})),
-                            gives("c", json!({"lat": 1.5})),
-                        ],
-                    ]
-                    .concat(),
-                ),
-                step(says("u", "done")),
-            ]
-            .concat(),
-        ),
-        transcript(
-            "a browser call that is approved and runs",
-            step(
-                [
-                    streamed("c", "t", &["{\"a\": 1}"]),
-                    vec![
-                        asks("p1", "c", "t"),
-                        json!({"decide": ["p1", true, null]}),
-                        available("c", "t", json!({"a": 2})),
-                    ],
-                ]
-                .concat(),
-            ),
-        ),
-        transcript(
-            "questions left open",
-            step(
-                [
-                    vec![available("a", "t", json!({"x": 1})), available_dynamic("b", "t", json!({}))],
-                    streamed("c", "t", &["{\"x\": \"y"]),
-                    streamed("d", "t", &[]),
-                    vec![
-                        asks("p1", "a", "t"),
-                        asks("p2", "b", "t"),
-                        asks("p3", "c", "t"),
-                        asks("p4", "d", "t"),
-                    ],
-                ]
-                .concat(),
-            ),
-        ),
-        transcript(
-            "a streamed call that is denied",
-            step(
-                [streamed("c", "t", &["{\"x\": 1}"]), vec![asks("p1", "c", "t"), denies("c", "Denied.")]]
-                    .concat(),
-            ),
-        ),
-        transcript(
-            "a question with everything",
-            step(vec![
-                available("c", "t", json!({})),
-                json!({
-                    "type": "tool-approval-request", "approvalId": "p1", "toolCallId": "c", "toolName": "t", "approvalDescriptor": {"k": 1},
-                    "inputSchemaInput": {"k": 2}, "reason": "because", "isAutomatic": true, "signature": "s",
-                }),
-            ]),
-        ),
-    ]
-}
-
-/// Every prefix of a text that uses all of JSON, and malformed texts.
-fn broken_inputs() -> Vec<Transcript> {
-    let whole = r#" {"a" : [1, -2.5e+3, [], {}, true,false ,null], "b\n\"": "x\\\u00e9\"\ud83d\ude00é😀", "c": {"d": -0.5E-1 , "e": {"f": [ "g" ]}}} "#;
-    let cuts = whole.char_indices().map(|(at, _)| whole[..at].to_owned());
-    // Clients show half a surrogate pair, which a Rust string cannot contain.
-    let has_half_pair = |text: &String| text.contains("\\ud83d") && !text.contains("\\ude00");
-    let (escaping, cuts): (Vec<_>, Vec<_>) =
-        cuts.filter(|text| !has_half_pair(text)).partition(|text| ends_in_escape(text));
-    let inputs_of = |texts: Vec<String>| {
-        let calls = texts.iter().enumerate().flat_map(|(at, text)| streamed(&format!("c{at}"), "t", &[text]));
-        step(calls.collect())
-    };
-    let broken = BROKEN.map(str::to_owned).to_vec();
-    // Versions 5 and 6 show no input at all for these texts.
-    let newest = [escaping, ["[}", "[é", "[\"\\u12"].map(str::to_owned).to_vec()].concat();
-    let mut newest = transcript("inputs that older versions cannot read", inputs_of(newest));
-    newest.profiles = NEWEST;
-    vec![
-        transcript("inputs cut anywhere", inputs_of(cuts)),
-        transcript("inputs that are no JSON", inputs_of(broken)),
-        newest,
-    ]
-}
-
-fn ends_in_escape(text: &str) -> bool {
-    text.rfind("\\u").is_some_and(|at| text.len() - at < 6)
-}
-
-const BROKEN: [&str; 36] = [
-    "",
-    " ",
-    "nul",
-    "tru e",
-    "truex",
-    "-",
-    "1.",
-    "[1 2",
-    "[1,,2",
-    "{\"a\" 1",
-    "{\"a\":1 \"b\":2",
-    "{\"a\":1}{\"b\":2}",
-    "{\"a\":1}x",
-    "x{\"a\":1",
-    "]",
-    "{]",
-    "{\"a\":tx",
-    "[tx",
-    "[1e5",
-    "[1e+5",
-    "[\"\\x",
-    "\"abc",
-    "12",
-    "{'a':1",
-    "[1é",
-    "[\"é\\",
-    "{\"a\":[{\"b\":\"c\"}",
-    "[[[[",
-    "{\"a\":{\"b\":{",
-    "{\"a\":1,",
-    "{\"a\":1,\"b",
-    "{\"a\":1,\"b\"",
-    "{\"a\":1,\"b\":",
-    "{\"a\":1,\"b\":n",
-    "[nulll",
-    "\\",
-];
-
 fn of_version_7() -> Vec<Transcript> {
     let only = vec![
         json!({"type": "custom", "kind": "openai.compaction", "providerMetadata": {"p": {"id": 1}}}),
@@ -489,7 +297,7 @@ fn of_version_7() -> Vec<Transcript> {
         .concat(),
     );
     reset.profiles = NEWEST;
-    let mut responded = transcript("a decision that is told", step([
+    let mut responded = transcript("a decision that clients are sent", step([
         streamed("b", "t", &["{\"x\":"]),
         vec![
             available("a", "t", json!({})),
