@@ -154,7 +154,9 @@ impl Auth {
             AuthMethod::Token(tokens) => tokens.owner(headers),
             AuthMethod::Jwt(jwt) => jwt.owner(headers).await,
             AuthMethod::Header(user) => user.owner(headers, client, &self.proxies),
-            AuthMethod::Unusable => Err(Refusal::anonymous("This server accepts no requests.")),
+            AuthMethod::Unusable => {
+                Err(Refusal::unproven(Suspicion::Harmless, "This server accepts no requests."))
+            }
         };
         match owner {
             Ok(owner) => Ok(owner),
@@ -203,7 +205,7 @@ impl KnownTokens {
                 found = Some(Owner::new(token.owner.as_str()));
             }
         }
-        found.ok_or_else(|| Refusal::guess(SEND_A_TOKEN))
+        found.ok_or_else(|| Refusal::unproven(Suspicion::Guess, SEND_A_TOKEN))
     }
 }
 
@@ -217,10 +219,12 @@ const SEND_A_TOKEN: &str = "Send a token that this server knows, as `Authorizati
 
 /// Returns the bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
-    let given = headers.get(header::AUTHORIZATION).ok_or_else(|| Refusal::anonymous(SEND_A_TOKEN))?;
+    let given = headers
+        .get(header::AUTHORIZATION)
+        .ok_or_else(|| Refusal::unproven(Suspicion::Harmless, SEND_A_TOKEN))?;
     match given.to_str().ok().and_then(|given| given.split_once(' ')) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
-        Some(_) | None => Err(Refusal::guess(SEND_A_TOKEN)),
+        Some(_) | None => Err(Refusal::unproven(Suspicion::Guess, SEND_A_TOKEN)),
     }
 }
 
@@ -232,16 +236,8 @@ fn is_same(secret: &SecretString, given: &str) -> bool {
 // === impl Refusal ===
 
 impl Refusal {
-    fn anonymous(detail: impl Into<String>) -> Self {
-        Self::Unproven { detail: detail.into(), challenge: None, suspicion: Suspicion::Harmless }
-    }
-
-    fn invalid_claim(detail: impl Into<String>) -> Self {
-        Self::Unproven { detail: detail.into(), challenge: None, suspicion: Suspicion::InvalidClaim }
-    }
-
-    fn guess(detail: impl Into<String>) -> Self {
-        Self::Unproven { detail: detail.into(), challenge: None, suspicion: Suspicion::Guess }
+    fn unproven(suspicion: Suspicion, detail: impl Into<String>) -> Self {
+        Self::Unproven { detail: detail.into(), challenge: None, suspicion }
     }
 
     /// Sets the header `www-authenticate`, which says what is wrong with a token.

@@ -4,7 +4,7 @@
 //! connection the header is ignored.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -50,9 +50,20 @@ impl TrustedProxies {
 impl Client {
     /// Determines the sender of a request from its connection and its headers.
     pub fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &TrustedProxies) -> Self {
-        let connected = extensions.get::<ConnectInfo<SocketAddr>>();
-        let peer = connected.map(|ConnectInfo(address)| address.ip().to_canonical());
-        Self { peer, address: peer.map(|peer| client_address(peer, headers, proxies)) }
+        let Some(ConnectInfo(connected)) = extensions.get::<ConnectInfo<SocketAddr>>() else {
+            return Self::default();
+        };
+        let peer = connected.ip().to_canonical();
+        // The header is followed from proxy to proxy as long as each is trusted.
+        let lines = headers.get_all(FORWARDED_FOR).iter().rev();
+        let mut hops = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+        let mut address = peer;
+        while proxies.trusts(address)
+            && let Some(before) = hops.next().and_then(read_hop)
+        {
+            address = before;
+        }
+        Self { peer: Some(peer), address: Some(address) }
     }
 }
 
@@ -68,17 +79,14 @@ where
     }
 }
 
-/// Follows `x-forwarded-for` from proxy to proxy as long as each is trusted.
-fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies) -> IpAddr {
-    let lines = headers.get_all(FORWARDED_FOR).iter().rev();
-    let mut hops = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
-    let mut address = peer;
-    while proxies.trusts(address)
-        && let Some(before) = hops.next().and_then(read_hop)
-    {
-        address = before;
+/// Returns the part of an address for which limits count. Of IPv6 it is the /64 network, because one client usually has a whole network.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            Ipv6Addr::from(u128::from(address) >> 64 << 64).into()
+        }
+        address @ (IpAddr::V4(_) | IpAddr::V6(_)) => address,
     }
-    address
 }
 
 /// Parses an address with or without a port or brackets.

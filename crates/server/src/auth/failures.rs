@@ -5,12 +5,14 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{sync::Semaphore, time::Instant};
+
+use crate::client::network;
 
 /// The number of failures of an address that are answered without a delay.
 const FREE: u32 = 10;
@@ -78,9 +80,16 @@ impl Failures {
 
     fn count(&self, client: Option<IpAddr>) -> Option<Duration> {
         let now = Instant::now();
+        let client = client.map(network);
         let mut recent = self.lock();
-        let clear_at = recent.clear_at(client.map(network), now);
-        *clear_at = (*clear_at + FORGOTTEN_AFTER).min(now + LONGEST);
+        let clear_at = &mut recent.clear_at;
+        if clear_at.len() >= ADDRESSES {
+            clear_at.retain(|_, clear_at| *clear_at > now);
+        }
+        let is_full = clear_at.len() >= ADDRESSES && !clear_at.contains_key(&client);
+        // If there are too many addresses, new ones share an entry.
+        let clear_at = clear_at.entry(if is_full { None } else { client }).or_insert(now);
+        *clear_at = ((*clear_at).max(now) + FORGOTTEN_AFTER).min(now + LONGEST);
         let left = *clear_at - now;
         if left <= FORGOTTEN_AFTER * FREE {
             return None;
@@ -91,29 +100,6 @@ impl Failures {
 
     fn lock(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Recent ===
-
-impl Recent {
-    fn clear_at(&mut self, client: Option<IpAddr>, now: Instant) -> &mut Instant {
-        if self.clear_at.len() >= ADDRESSES {
-            self.clear_at.retain(|_, clear_at| *clear_at > now);
-        }
-        let is_full = self.clear_at.len() >= ADDRESSES && !self.clear_at.contains_key(&client);
-        // If there are too many addresses, new ones share an entry.
-        let clear_at = self.clear_at.entry(if is_full { None } else { client }).or_insert(now);
-        *clear_at = (*clear_at).max(now);
-        clear_at
-    }
-}
-
-/// Returns the part of an address that is counted. Of IPv6 it is the /64 network, because one client usually has a whole network.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
     }
 }
 

@@ -6,7 +6,7 @@
 use axum::http::HeaderMap;
 use fermata_tools::Owner;
 use jsonwebtoken::{
-    Algorithm, DecodingKey, Header, Validation, decode, decode_header,
+    Algorithm, DecodingKey, Validation, decode, decode_header,
     errors::{Error, ErrorKind},
 };
 use secrecy::ExposeSecret;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Refusal, bearer,
+    Refusal, Suspicion, bearer,
     key_set::{KeySet, NoKeys},
 };
 use crate::{config::Config, owner::read_owner};
@@ -87,7 +87,8 @@ impl Jwt {
     /// Fetches the published keys. If that fails, the log says so right after the start.
     pub async fn prepare(&self) {
         if let Keys::Published(keys) = &self.keys {
-            keys.prepare().await;
+            // The failure has been logged.
+            let _ = keys.known().await;
         }
     }
 
@@ -100,12 +101,14 @@ impl Jwt {
             }
             Ok(Claims { .. }) => Err(invalid("its sub is not a text")),
             Err(Fault::NotSigned(reason)) => {
-                Err(Refusal::guess(sentence(reason)).with_challenge(challenge(reason)))
+                Err(Refusal::unproven(Suspicion::Guess, sentence(reason)).with_challenge(challenge(reason)))
             }
             Err(Fault::NotValid(reason)) => Err(invalid(&reason)),
         }
     }
 
+    /// Returns the claims of a token that is signed with the secret or with a published key. Newer keys are fetched if no known key has
+    /// signed it, unless a known key has the id that the token names.
     async fn claims(&self, token: &str) -> Result<Result<Claims, Fault>, Refusal> {
         if token.len() > LONGEST {
             return Ok(Err(Fault::NotSigned("it is longer than 16 kB")));
@@ -117,22 +120,13 @@ impl Jwt {
         if header.crit.as_ref().is_some_and(|names| !names.is_empty()) {
             return Ok(Err(Fault::NotSigned("it needs extensions (crit) that this server does not support")));
         }
-        match &self.keys {
+        let keys = match &self.keys {
             Keys::Secret(key) => {
                 let algorithms = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
-                Ok(self.verify(token, key, &algorithms))
+                return Ok(self.verify(token, key, &algorithms));
             }
-            Keys::Published(keys) => self.verify_published(token, &header, keys).await,
-        }
-    }
-
-    /// Verifies a token with the known keys, and then with newer ones unless a known key has the id that the token names.
-    async fn verify_published(
-        &self,
-        token: &str,
-        header: &Header,
-        keys: &KeySet,
-    ) -> Result<Result<Claims, Fault>, Refusal> {
+            Keys::Published(keys) => keys,
+        };
         let mut outcome = Err(Fault::NotSigned("no key that its issuer publishes has signed it"));
         let known = keys.known().await.map_err(|NoKeys| {
             Refusal::Unavailable(
@@ -141,7 +135,7 @@ impl Jwt {
         })?;
         for is_newest in [false, true] {
             let candidates = if is_newest { keys.newer_than(&known).await } else { known.clone() };
-            for key in candidates.iter().filter(|key| key.may_have_signed(header)) {
+            for key in candidates.iter().filter(|key| key.may_have_signed(&header)) {
                 outcome = self.verify(token, &key.key, &key.algorithms);
                 match outcome {
                     Err(Fault::NotSigned(_)) => {}
@@ -188,7 +182,7 @@ fn fault(error: &Error) -> Fault {
 
 /// Refuses a token that its issuer has signed, which therefore is not a guess.
 fn invalid(reason: &str) -> Refusal {
-    Refusal::invalid_claim(sentence(reason)).with_challenge(challenge(reason))
+    Refusal::unproven(Suspicion::InvalidClaim, sentence(reason)).with_challenge(challenge(reason))
 }
 
 fn sentence(reason: &str) -> String {

@@ -46,7 +46,11 @@ impl LocalOnly {
                      origin to cors_origins, or set auth to token."
                 ),
             )),
-            None if text(headers, FETCH_SITE) == Some("cross-site") => Err(foreign_site()),
+            None if text(headers, FETCH_SITE) == Some("cross-site") => Err(ApiError::new(
+                Code::ForeignPage,
+                "This server asks for no token, so pages of other sites may not use it. Its operator can add their origins to \
+                 cors_origins, or set auth to token.",
+            )),
             None => Ok(()),
         }
     }
@@ -63,24 +67,25 @@ impl LocalOnly {
     }
 
     fn check_host(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        match text(headers, header::HOST) {
-            Some(host) if !self.knows_host(host) => Err(ApiError::new(
-                Code::ForeignPage,
-                format!(
-                    "This server asks for no token, so it answers only under the names localhost and 127.0.0.1, not under \
-                     {host:?}. Its operator can add that name to hosts (FERMATA_HOSTS), or set auth to token."
-                ),
-            )),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn knows_host(&self, host: &str) -> bool {
+        let Some(host) = text(headers, header::HOST) else {
+            return Ok(());
+        };
         let name = without_port(host);
-        is_loopback(name)
-            || is_address(name)
+        // DNS rebinding needs a name that its attacker controls, so an address is safe.
+        let is_known = is_loopback(name)
+            || address(name).is_some()
             || self.hosts.iter().any(|known| known.is_named_by(host))
-            || self.allowed_origins.iter().any(|origin| origin.authority().eq_ignore_ascii_case(host))
+            || self.allowed_origins.iter().any(|origin| origin.authority().eq_ignore_ascii_case(host));
+        if is_known {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            Code::ForeignPage,
+            format!(
+                "This server asks for no token, so it answers only under the names localhost and 127.0.0.1, not under \
+                 {host:?}. Its operator can add that name to hosts (FERMATA_HOSTS), or set auth to token."
+            ),
+        ))
     }
 
     fn knows_origin(&self, origin: &str, host: Option<&str>) -> bool {
@@ -90,14 +95,6 @@ impl LocalOnly {
         let is_own = host.is_some_and(|host| origin.authority().eq_ignore_ascii_case(host));
         is_own || is_loopback(without_port(origin.authority())) || self.allowed_origins.contains(&origin)
     }
-}
-
-fn foreign_site() -> ApiError {
-    ApiError::new(
-        Code::ForeignPage,
-        "This server asks for no token, so pages of other sites may not use it. Its operator can add their origins to \
-         cors_origins, or set auth to token.",
-    )
 }
 
 /// Returns a header as text. One that is not ASCII becomes `?`, which matches no known name.
@@ -118,11 +115,6 @@ fn is_loopback(name: &str) -> bool {
     name == "localhost"
         || name.ends_with(".localhost")
         || address(&name).is_some_and(|address| address.is_loopback())
-}
-
-/// Returns whether a host is an IP address. DNS rebinding needs a name that its attacker controls, so an address is safe.
-fn is_address(name: &str) -> bool {
-    address(name).is_some()
 }
 
 fn address(name: &str) -> Option<IpAddr> {

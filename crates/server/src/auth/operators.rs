@@ -13,7 +13,7 @@ use axum::{
 };
 use secrecy::SecretString;
 
-use super::{Auth, AuthMethod, Refusal, bearer, is_same};
+use super::{Auth, AuthMethod, Refusal, Suspicion, bearer, is_same};
 use crate::{
     auth::local::LocalOnly,
     client::Client,
@@ -89,10 +89,8 @@ async fn check_token(
         return Ok(());
     }
     let detail = "Send the operator's token, as `Authorization: Bearer …`.";
-    let refusal = if headers.contains_key(header::AUTHORIZATION) {
-        Refusal::guess(detail)
-    } else {
-        Refusal::anonymous(detail)
-    };
+    let suspicion =
+        if headers.contains_key(header::AUTHORIZATION) { Suspicion::Guess } else { Suspicion::Harmless };
+    let refusal = Refusal::unproven(suspicion, detail);
     Err(auth.refuse(refusal, Client::of(extensions, headers, auth.proxies())).await)
 }

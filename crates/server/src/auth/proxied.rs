@@ -6,7 +6,7 @@
 use axum::http::{HeaderMap, HeaderName, header};
 use fermata_tools::Owner;
 
-use super::Refusal;
+use super::{Refusal, Suspicion};
 use crate::{
     client::{Client, TrustedProxies},
     config::Origin,
@@ -43,7 +43,8 @@ impl ProxiedUser {
         let (name, second) = (names.next(), names.next());
         if !client.peer.is_some_and(|peer| proxies.trusts(peer)) {
             if name.is_none() {
-                return Err(Refusal::anonymous(
+                return Err(Refusal::unproven(
+                    Suspicion::Harmless,
                     "This server must be reached through its proxy, which identifies you.",
                 ));
             }
@@ -53,15 +54,18 @@ impl ProxiedUser {
         self.refuse_foreign_pages(headers).map_err(Refusal::Foreign)?;
         let Some(name) = name else {
             let detail = format!("The proxy did not send the header {}, which identifies you.", self.header);
-            return Err(Refusal::anonymous(detail));
+            return Err(Refusal::unproven(Suspicion::Harmless, detail));
         };
         if second.is_some() {
             let detail = format!("The header {} must not be sent twice.", self.header);
-            return Err(Refusal::invalid_claim(detail));
+            return Err(Refusal::unproven(Suspicion::InvalidClaim, detail));
         }
         let name = std::str::from_utf8(name.as_bytes()).map_err(|_| "is not UTF-8");
         name.and_then(read_owner).map_err(|fault| {
-            Refusal::invalid_claim(format!("The name in the header {} {fault}.", self.header))
+            Refusal::unproven(
+                Suspicion::InvalidClaim,
+                format!("The name in the header {} {fault}.", self.header),
+            )
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::ConnectionLimits;
-use crate::client::TrustedProxies;
+use crate::client::{TrustedProxies, network};
 
 /// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,17 +269,6 @@ impl Drop for AddressGuard {
                 counts.remove(&self.address);
             }
         }
-    }
-}
-
-/// Returns the part of an address that is counted. Of IPv6 it is the /64 network, because one client usually has a whole network.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        address @ (IpAddr::V4(_) | IpAddr::V6(_)) => address,
     }
 }
 
