@@ -74,7 +74,8 @@ impl App {
     /// # Errors
     /// Returns an error if a part cannot be built, for example because the database cannot be opened.
     pub async fn build_with(config: &Config, model: Arc<dyn Model>) -> Result<Self, BuildError> {
-        let database = open(config).await?;
+        let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
+        let database = fermata_store::open(config.database_url.as_str(), &options).await?;
         let peers = peer_transport(config, &database).await?;
         let name = model.name().to_owned();
         let engine = Engine::new(EngineParts {
@@ -181,11 +182,6 @@ impl FromRef<App> for BodyLimits {
     fn from_ref(app: &App) -> Self {
         app.0.body_limits.clone()
     }
-}
-
-async fn open(config: &Config) -> Result<Database, BuildError> {
-    let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
-    Ok(fermata_store::open(config.database_url.as_str(), &options).await?)
 }
 
 /// Builds the transport between instances. It does not connect yet, because the server also starts without Redis.

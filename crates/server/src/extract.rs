@@ -161,14 +161,24 @@ where
         match T::from_json(&bytes) {
             Ok(body) => Ok(Self { body, reservation }),
             Err(BodyError::Request(error)) => Err(error.into()),
-            Err(BodyError::NotJson(error)) => Err(not_json(&error, bytes.is_empty())),
+            Err(BodyError::NotJson(error)) => {
+                let detail = match error.classify() {
+                    _ if bytes.is_empty() => "The body is empty; send a JSON object.".to_owned(),
+                    Category::Eof => "The body is JSON that ends too early.".to_owned(),
+                    Category::Syntax | Category::Data | Category::Io => {
+                        format!("The body is not JSON: {error}.")
+                    }
+                };
+                Err(ApiError::new(Code::InvalidJson, detail))
+            }
         }
     }
 }
 
 async fn read_body(request: Request, limits: &BodyLimits) -> Result<(Vec<u8>, Reservation), ApiError> {
     let (parts, body) = request.into_parts();
-    let announced = announced_length(&parts.headers);
+    let announced = parts.headers.get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limits.bytes) {
         drain_unread(&parts.headers, body).await;
         return Err(too_large(limits.bytes));
@@ -197,13 +207,15 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<(Vec<u8>, Re
                 let detail = "The body ended before all of it was received.";
                 return Err(ApiError::new(Code::InvalidJson, detail));
             }
-            Err(_) => return Err(too_slow(limits.timeout)),
+            Err(_) => {
+                let limit = humantime::format_duration(limits.timeout);
+                let detail = format!(
+                    "The body was not received within {limit} (body_timeout); send it again, or send a smaller one."
+                );
+                return Err(ApiError::new(Code::SlowRequest, detail));
+            }
         }
     }
-}
-
-fn announced_length(headers: &HeaderMap) -> Option<usize> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Receives and discards the body of a refused request, so that the client reads the response.
@@ -231,25 +243,6 @@ async fn drain(body: Body) {
 
 fn too_large(limit: usize) -> ApiError {
     ApiError::new(Code::TooLarge, format!("The body is too large; the limit is {limit} bytes (max_body)."))
-}
-
-fn too_slow(limit: Duration) -> ApiError {
-    let limit = humantime::format_duration(limit);
-    ApiError::new(
-        Code::SlowRequest,
-        format!(
-            "The body was not received within {limit} (body_timeout); send it again, or send a smaller one."
-        ),
-    )
-}
-
-fn not_json(error: &serde_json::Error, is_empty: bool) -> ApiError {
-    let detail = match error.classify() {
-        _ if is_empty => "The body is empty; send a JSON object.".to_owned(),
-        Category::Eof => "The body is JSON that ends too early.".to_owned(),
-        Category::Syntax | Category::Data | Category::Io => format!("The body is not JSON: {error}."),
-    };
-    ApiError::new(Code::InvalidJson, detail)
 }
 
 // === impl ApiQuery ===

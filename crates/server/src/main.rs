@@ -97,7 +97,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let app = App::build(&config).await?;
     let mut signals = ShutdownSignals::listen()?;
     tracing::info!("listening on http://{address}, answered by the model {}", app.model());
-    warn_of_demo(&config);
+    if config.model.is_some() && config.openai_api_key.is_none() && config.openai_base_url.is_none() {
+        tracing::warn!(
+            "the settings name a model, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
+        );
+    }
     let server = Server {
         routes: site(app.clone(), Demo::built()),
         when_full: when_full(app.clone()),
@@ -143,14 +147,6 @@ async fn serve_operators(server: Server, listener: TcpListener, shutdown: Cancel
     tokio::select! {
         () = server.serve(listener, shutdown.clone()) => {}
         () = grace(&shutdown) => {}
-    }
-}
-
-fn warn_of_demo(config: &Config) {
-    if config.model.is_some() && config.openai_api_key.is_none() && config.openai_base_url.is_none() {
-        tracing::warn!(
-            "the settings name a model, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
-        );
     }
 }
 

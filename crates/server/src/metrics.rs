@@ -45,7 +45,16 @@ impl Metrics {
             .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)?
             .set_buckets_for_metric(Matcher::Full("gen_ai_client_token_usage".into()), TOKENS)?
             .install_recorder();
-        describe();
+        describe_histogram!(REQUEST_DURATION, Unit::Seconds, "The time until a response started.");
+        describe_histogram!(
+            "gen_ai_client_operation_duration_seconds",
+            Unit::Seconds,
+            "The duration of a model call."
+        );
+        describe_histogram!("gen_ai_client_token_usage", "The tokens of a model call, by type.");
+        describe_gauge!("fermata_runs_open", "The runs that work or wait in this process.");
+        describe_gauge!("fermata_calls_parked", "The calls that wait for a browser or a person.");
+        describe_counter!("fermata_runs_total", "The runs that ended, by outcome.");
         match recorder {
             Ok(handle) => Ok(Self(Some(installed.insert(handle).clone()))),
             Err(BuildError::FailedToSetGlobalRecorder(_)) => Ok(Self(None)),
@@ -66,24 +75,18 @@ impl Metrics {
     }
 }
 
-fn describe() {
-    describe_histogram!(REQUEST_DURATION, Unit::Seconds, "The time until a response started.");
-    describe_histogram!(
-        "gen_ai_client_operation_duration_seconds",
-        Unit::Seconds,
-        "The duration of a model call."
-    );
-    describe_histogram!("gen_ai_client_token_usage", "The tokens of a model call, by type.");
-    describe_gauge!("fermata_runs_open", "The runs that work or wait in this process.");
-    describe_gauge!("fermata_calls_parked", "The calls that wait for a browser or a person.");
-    describe_counter!("fermata_runs_total", "The runs that ended, by outcome.");
-}
-
 /// Records the duration of each request, by method, route and status.
 pub async fn observe(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let method = method_label(request.method());
+    let method = match *request.method() {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        _ => "_OTHER",
+    };
     let response = next.run(request).await;
     let route = route.as_ref().map_or("none", MatchedPath::as_str).to_owned();
     let (status, took) = (response.status().as_u16(), started.elapsed());
@@ -95,15 +98,4 @@ pub async fn observe(request: Request, next: Next) -> Response {
     )
     .record(took);
     response
-}
-
-fn method_label(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::POST => "POST",
-        Method::DELETE => "DELETE",
-        Method::HEAD => "HEAD",
-        Method::OPTIONS => "OPTIONS",
-        _ => "_OTHER",
-    }
 }

@@ -159,7 +159,16 @@ impl fmt::Display for Report<'_> {
         }
         writeln!(f, "reason: {}", self.policy_decision.reason.as_deref().unwrap_or("none is given"))?;
         self.write_missed(f)?;
-        writeln!(f, "tool: {}, {}", self.spec.name, self.provenance())?;
+        let provenance = match (self.origin, self.spec.run_by) {
+            (Origin::Server, _) => "one of the server's own",
+            (Origin::CommandLine, RunBy::Mcp) => "taken for an MCP server's, as --from says",
+            (Origin::CommandLine, RunBy::Server | RunBy::Browser) => "taken for a browser's, as --from says",
+            (Origin::NamePrefix, _) => "taken for an MCP server's, whose name it begins with",
+            (Origin::Assumed, _) => {
+                "taken for a browser's, as neither the server nor an MCP server of the file has it"
+            }
+        };
+        writeln!(f, "tool: {}, {provenance}", self.spec.name)?;
         for note in self.notes() {
             writeln!(f, "note: {note}")?;
         }
@@ -226,18 +235,6 @@ impl Report<'_> {
             }
         }
         Ok(())
-    }
-
-    fn provenance(&self) -> &'static str {
-        match (self.origin, self.spec.run_by) {
-            (Origin::Server, _) => "one of the server's own",
-            (Origin::CommandLine, RunBy::Mcp) => "taken for an MCP server's, as --from says",
-            (Origin::CommandLine, RunBy::Server | RunBy::Browser) => "taken for a browser's, as --from says",
-            (Origin::NamePrefix, _) => "taken for an MCP server's, whose name it begins with",
-            (Origin::Assumed, _) => {
-                "taken for a browser's, as neither the server nor an MCP server of the file has it"
-            }
-        }
     }
 
     fn notes(&self) -> Vec<String> {

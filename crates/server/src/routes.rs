@@ -69,7 +69,7 @@ pub fn when_full(app: App) -> Router {
     let api = Router::new()
         .route("/healthz", get(operators::healthz))
         .route("/readyz", get(operators::readyz))
-        .fallback(connection_limit)
+        .fallback(async |Extension(full): Extension<Full>| ApiError::from(full))
         .method_not_allowed_fallback(method_not_allowed);
     with_common_layers(api.layer(cors(app.cors_origins()))).with_state(app)
 }
@@ -116,10 +116,6 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
 
 async fn not_found() -> ApiError {
     ApiError::new(Code::NotFound, "There is nothing at this path; GET /openapi.json lists all paths.")
-}
-
-async fn connection_limit(Extension(full): Extension<Full>) -> ApiError {
-    full.into()
 }
 
 async fn method_not_allowed() -> ApiError {

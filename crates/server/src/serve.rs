@@ -114,7 +114,14 @@ impl Server {
                     let close_all = close_all.clone();
                     tasks.spawn(async move { close_all.run_until_cancelled(connection).await });
                 }
-                Err(error) if is_client_error(&error) => {}
+                // Such an error concerns only the connection that was to be accepted.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionRefused
+                            | io::ErrorKind::ConnectionAborted
+                            | io::ErrorKind::ConnectionReset
+                    ) => {}
                 Err(error) => {
                     let address = listener.local_addr().ok();
                     tracing::error!(?address, %error, "cannot accept connections");
@@ -187,14 +194,6 @@ impl ConnectionLimits {
             reader_timeout: config.reader_timeout.0,
         }
     }
-}
-
-/// Returns whether an error concerns only the connection that was to be accepted.
-fn is_client_error(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
-    )
 }
 
 // === impl ActiveBody ===

@@ -40,19 +40,18 @@ pub async fn post(
     client: Client,
     ApiJson { body, reservation: _reservation }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
-    let hold = body.fermata.hold.as_deref().map(parse_hold).transpose()?;
+    let hold = match body.fermata.hold.as_deref().map(Duration::parse) {
+        None => None,
+        Some(Ok(hold)) => Some(hold.0),
+        Some(Err(reason)) => {
+            return Err(ApiError::new(Code::InvalidRequest, format!("fermata.hold: {reason}.")));
+        }
+    };
     // A run that its owner may not read must not start.
     let guard = app.readers().enter(&owner)?;
     let submission = Submission { owner, body, hold, address: client.address };
     let following = app.engine().submit(submission).await?;
     Ok(sse::stream(following, guard))
-}
-
-fn parse_hold(text: &str) -> Result<std::time::Duration, ApiError> {
-    match Duration::parse(text) {
-        Ok(hold) => Ok(hold.0),
-        Err(reason) => Err(ApiError::new(Code::InvalidRequest, format!("fermata.hold: {reason}."))),
-    }
 }
 
 /// Follows the open run.

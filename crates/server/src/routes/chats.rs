@@ -7,7 +7,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use fermata_engine::{ChatPages, ChatView, store::ChatSummary};
+use fermata_engine::{ChatPages, ChatView};
 use fermata_protocol::{ChatId, UiMessage};
 use futures::Stream;
 use jiff::Timestamp;
@@ -95,8 +95,10 @@ pub async fn get(
         let json = Body::from_stream(long_chat(pages));
         return Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response());
     }
-    pages.chat.messages = pages.next().await?;
-    Ok(Json(Chat::from(pages.chat)).into_response())
+    let messages = pages.next().await?;
+    let ChatView { id, pending, open, .. } = pages.chat;
+    let pending = pending.into_iter().map(Into::into).collect();
+    Ok(Json(Chat { id, messages, pending, open }).into_response())
 }
 
 /// Returns a [`Chat`] as JSON in pages, of which one at a time is in memory.
@@ -140,7 +142,15 @@ pub async fn list(
         return Err(ApiError::new(Code::InvalidRequest, "limit must be 1 to 100."));
     }
     let found = app.engine().chats(&owner, page.limit, page.before.as_deref()).await?;
-    Ok(Json(ChatList { chats: found.chats.into_iter().map(Into::into).collect(), next: found.next }))
+    let chats = found.chats.into_iter().map(|chat| ListedChat {
+        id: chat.id,
+        title: chat.title,
+        created_at: chat.created_at,
+        updated_at: chat.updated_at,
+        open: chat.open,
+        pending: chat.pending,
+    });
+    Ok(Json(ChatList { chats: chats.collect(), next: found.next }))
 }
 
 /// Deletes the chat and stops its open run.
@@ -160,25 +170,5 @@ pub async fn delete(
 impl Page {
     fn default_limit() -> usize {
         20
-    }
-}
-
-impl From<ChatView> for Chat {
-    fn from(chat: ChatView) -> Self {
-        let pending = chat.pending.into_iter().map(Into::into).collect();
-        Self { id: chat.id, messages: chat.messages, pending, open: chat.open }
-    }
-}
-
-impl From<ChatSummary> for ListedChat {
-    fn from(chat: ChatSummary) -> Self {
-        Self {
-            id: chat.id,
-            title: chat.title,
-            created_at: chat.created_at,
-            updated_at: chat.updated_at,
-            open: chat.open,
-            pending: chat.pending,
-        }
     }
 }

@@ -41,7 +41,8 @@ pub async fn list(
     ChatPath(chat): ChatPath,
 ) -> Result<Json<GrantList>, ApiError> {
     let granted = app.engine().grants(&owner, &chat?).await?;
-    Ok(Json(GrantList { grants: granted.into_iter().map(Into::into).collect() }))
+    let grants = granted.into_iter().map(|GrantedTool { tool, since }| Grant { tool, since });
+    Ok(Json(GrantList { grants: grants.collect() }))
 }
 
 /// Revokes a grant, so that later calls of the tool need approval again.
@@ -62,10 +63,4 @@ pub async fn delete(
     let Path((chat, tool)) = path.map_err(|_| InvalidId)?;
     app.engine().end_grant(&owner, &ChatId::parse(&chat)?, client.address, tool).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-impl From<GrantedTool> for Grant {
-    fn from(GrantedTool { tool, since }: GrantedTool) -> Self {
-        Self { tool, since }
-    }
 }

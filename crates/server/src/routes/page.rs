@@ -39,10 +39,9 @@ pub async fn welcome(
 pub async fn curl(State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
     let token =
         if app.auth().wants_token() { " \\\n  -H \"authorization: Bearer $FERMATA_TOKEN\"" } else { "" };
-    let page = PAGE
-        .replace("{{base}}", &base(&headers))
-        .replace("{{token}}", token)
-        .replace("{{model}}", &escape(app.model()));
+    let model = app.model().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let page =
+        PAGE.replace("{{base}}", &base(&headers)).replace("{{token}}", token).replace("{{model}}", &model);
     // The page loads nothing, so nothing is allowed.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'";
     let about = [
@@ -64,8 +63,4 @@ fn base(headers: &HeaderMap) -> String {
     };
     let scheme = if text("x-forwarded-proto") == Some("https") { "https" } else { "http" };
     format!("{scheme}://{host}")
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,7 +1,7 @@
 //! The list of the server's tools.
 
 use axum::{Json, extract::State};
-use fermata_tools::{Decision, RunBy, ToolSpec};
+use fermata_tools::{Decision, RunBy};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -41,18 +41,13 @@ pub struct ToolList {
     responses((status = 200, description = "The tools", body = ToolList), refusals::Any)
 )]
 pub async fn list(State(app): State<App>, Identity(owner): Identity) -> Result<Json<ToolList>, ApiError> {
-    Ok(Json(ToolList { tools: app.engine().tools(&owner).into_iter().map(Into::into).collect() }))
-}
-
-impl From<ToolSpec> for ListedTool {
-    fn from(spec: ToolSpec) -> Self {
-        Self {
-            name: spec.name,
-            description: spec.description,
-            input_schema: spec.input_schema,
-            run_by: spec.run_by,
-            policy: spec.policy,
-            resource: spec.resource.map(|resource| resource.to_string()),
-        }
-    }
+    let tools = app.engine().tools(&owner).into_iter().map(|spec| ListedTool {
+        name: spec.name,
+        description: spec.description,
+        input_schema: spec.input_schema,
+        run_by: spec.run_by,
+        policy: spec.policy,
+        resource: spec.resource.map(|resource| resource.to_string()),
+    });
+    Ok(Json(ToolList { tools: tools.collect() }))
 }
