@@ -56,18 +56,16 @@ fn graph() -> Graph {
         .collect();
     let mut graph = Graph::new();
     for node in list(&metadata["resolve"]["nodes"]) {
-        let needs = list(&node["deps"]).iter().filter(|dependency| is_normal(dependency));
+        // The kind of a dependency that is part of the product is `null`, and not `dev` or `build`.
+        let is_normal =
+            |dependency: &&Value| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
+        let needs = list(&node["deps"]).iter().filter(is_normal);
         graph
             .entry(names[text(&node["id"])].to_owned())
             .or_default()
             .extend(needs.map(|dependency| names[text(&dependency["pkg"])].to_owned()));
     }
     graph
-}
-
-/// Returns whether a dependency is part of the product. Its kind is `null` then, and not `dev` or `build`.
-fn is_normal(dependency: &Value) -> bool {
-    list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -26,7 +26,7 @@ async fn an_approved_call_runs_and_its_stream_continues() {
     stream.end().await;
     let output = stream.until("tool-output-available").await;
     assert_eq!(output["output"]["saved"], true, "{output}");
-    assert_eq!(stream.words(), "Written.");
+    assert_eq!(stream.text(), "Written.");
 }
 
 #[tokio::test]

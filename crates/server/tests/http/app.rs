@@ -140,17 +140,12 @@ impl TestApp {
 
     /// Serves the router on a socket until the end of the test.
     pub async fn serve(&self) -> SocketAddr {
-        self.serve_within(ConnectionLimits {
+        let limits = ConnectionLimits {
             connections: 100,
             per_address: 100,
             header_timeout: PATIENCE,
             reader_timeout: PATIENCE,
-        })
-        .await
-    }
-
-    /// Serves the router on a socket with these limits.
-    pub async fn serve_within(&self, limits: ConnectionLimits) -> SocketAddr {
+        };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let when_full = fermata_server::when_full(self.app.clone());
@@ -166,15 +161,15 @@ impl TestApp {
 }
 
 /// Returns the body of a post with this text.
-pub fn says(chat: &str, words: &str) -> Value {
-    json!({"id": chat, "messages": [{"role": "user", "content": words}]})
+pub fn says(chat: &str, text: &str) -> Value {
+    json!({"id": chat, "messages": [{"role": "user", "content": text}]})
 }
 
 /// Returns the body of a post with this text, from a page with a tool for its location.
-pub fn says_with_location(chat: &str, words: &str) -> Value {
+pub fn says_with_location(chat: &str, text: &str) -> Value {
     let location =
         json!({"description": "Where this browser is.", "parameters": {"type": "object", "properties": {}}});
-    json!({"id": chat, "messages": [{"role": "user", "content": words}], "tools": {"get_location": location}})
+    json!({"id": chat, "messages": [{"role": "user", "content": text}], "tools": {"get_location": location}})
 }
 
 impl Settings {
@@ -286,20 +281,16 @@ impl Stream {
         while let Some((event, rest)) = self.unread.split_once("\n\n") {
             let event = event.to_owned();
             self.unread = rest.to_owned();
-            self.take(&event);
-        }
-        true
-    }
-
-    fn take(&mut self, event: &str) {
-        for line in event.lines() {
-            match line.split_once(": ") {
-                Some(("data", "[DONE]")) => self.done = true,
-                Some(("data", json)) => self.chunks.push(serde_json::from_str(json).expect("a chunk")),
-                Some(("", _)) => self.comments += 1,
-                _ => assert!(line.starts_with("id: "), "what is {line:?}?"),
+            for line in event.lines() {
+                match line.split_once(": ") {
+                    Some(("data", "[DONE]")) => self.done = true,
+                    Some(("data", json)) => self.chunks.push(serde_json::from_str(json).expect("a chunk")),
+                    Some(("", _)) => self.comments += 1,
+                    _ => assert!(line.starts_with("id: "), "what is {line:?}?"),
+                }
             }
         }
+        true
     }
 
     pub fn kinds(&self) -> Vec<&str> {
@@ -307,7 +298,7 @@ impl Stream {
     }
 
     /// Returns the text of the answer.
-    pub fn words(&self) -> String {
+    pub fn text(&self) -> String {
         self.chunks
             .iter()
             .filter(|chunk| chunk["type"] == "text-delta")

@@ -168,18 +168,14 @@ async fn without_tokens_what_another_site_loads_is_refused_and_its_links_are_not
 #[tokio::test]
 async fn only_origins_that_are_named_may_read_what_they_get() {
     let app = TestApp::with(&["--cors-origins", "https://app.example"], []).await;
-    let preflight = |origin| {
+    let preflight = async |origin: &str| {
         let headers = [
             ("origin", origin),
             ("access-control-request-method", "POST"),
             ("access-control-request-headers", "content-type,authorization"),
         ];
-        async move { app_ask(&headers).await }
+        app.ask(Method::OPTIONS, "/api/chat", &headers, Body::empty()).await
     };
-    async fn app_ask(headers: &[(&str, &str)]) -> crate::Answer {
-        let app = TestApp::with(&["--cors-origins", "https://app.example"], []).await;
-        app.ask(Method::OPTIONS, "/api/chat", headers, Body::empty()).await
-    }
     let friend = preflight("https://app.example").await;
     assert_eq!(friend.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://app.example");
     assert!(

@@ -38,7 +38,7 @@ async fn an_answer_has_no_more_tokens_than_the_operator_allows() {
     ] {
         let body = json!({"callSettings": asked, "messages": [{"role": "user", "content": "hi"}]});
         app.open(body).await.end().await;
-        let settings = app.model.asked().last().expect("a request").settings.clone();
+        let settings = app.model.requests().last().expect("a request").settings.clone();
         assert_eq!(serde_json::Value::Object(settings), got, "{asked}");
     }
 }
@@ -71,12 +71,12 @@ async fn a_file_that_leads_into_the_operators_network_is_refused_and_never_hande
     let answer = json!({"chatId": "c", "toolCallId": call, "output": output});
     assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
     stream.end().await;
-    let told = format!("{:?}", app.model.asked().last().expect("a request").messages);
+    let messages = format!("{:?}", app.model.requests().last().expect("a request").messages);
     let handed_on: Vec<&str> =
-        told.split("url: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(handed_on, ["https://example.com/new.png"], "{told}");
-    assert!(told.contains("at http://10.0.0.1/old.png is not shown"), "{told}");
-    assert!(told.contains("at http://127.0.0.1:6379/x.png is not shown"), "{told}");
+        messages.split("url: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(handed_on, ["https://example.com/new.png"], "{messages}");
+    assert!(messages.contains("at http://10.0.0.1/old.png is not shown"), "{messages}");
+    assert!(messages.contains("at http://127.0.0.1:6379/x.png is not shown"), "{messages}");
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn a_post_streams_a_message_to_its_end() {
     stream.end().await;
     assert_eq!(stream.kinds().first(), Some(&"start"));
     assert_eq!(stream.kinds().last(), Some(&"finish"));
-    assert_eq!(stream.words(), "Hello.");
+    assert_eq!(stream.text(), "Hello.");
     let headers = &stream.headers;
     assert_eq!(headers[header::CACHE_CONTROL], "no-cache, no-transform");
     assert_eq!(headers["x-vercel-ai-ui-message-stream"], "v1");
@@ -123,7 +123,7 @@ async fn nothing_new_starts_nothing() {
     app.open(says("c", "hi")).await.end().await;
     let messages = app.get("/api/chat/c").await.json()["messages"].clone();
     app.post("/api/chat", json!({"id": "c", "messages": messages})).await.problem(409, "nothing_to_continue");
-    assert_eq!(app.model.asked().len(), 1);
+    assert_eq!(app.model.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -200,8 +200,8 @@ async fn a_second_reader_reads_the_whole_stream() {
     assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
     first.end().await;
     second.end().await;
-    assert_eq!(first.words(), "Bern.");
-    assert_eq!(second.words(), first.words());
+    assert_eq!(first.text(), "Bern.");
+    assert_eq!(second.text(), first.text());
     assert_eq!(second.headers["x-resumable-stream-id"], first.headers["x-resumable-stream-id"]);
 }
 
@@ -213,9 +213,9 @@ async fn an_image_in_the_form_of_openai_reaches_the_model() {
         {"type": "image_url", "image_url": {"url": "https://example.com/cat"}},
     ]);
     app.open(json!({"id": "c", "messages": [{"role": "user", "content": content}]})).await.end().await;
-    let asked = app.model.asked();
+    let asked = app.model.requests();
     let Some(ModelMessage::User(content)) = asked[0].messages.last() else {
-        panic!("the person is not heard: {asked:?}");
+        panic!("the last message is not a user message: {asked:?}");
     };
     assert!(
         matches!(&content[1], ModelContent::File { media_type, url, .. }

@@ -41,7 +41,7 @@ fn free_address() -> String {
 }
 
 /// Returns the status of the program, its standard output and its standard error.
-fn told(output: &Output) -> (Option<i32>, String, String) {
+fn outcome(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
@@ -49,32 +49,32 @@ fn told(output: &Output) -> (Option<i32>, String, String) {
 #[test]
 fn a_database_is_brought_up_to_date_once() {
     let folder = Folder::new();
-    let (status, first, fault) = told(&folder.run(&["migrate"], &[]));
-    assert_eq!((status, fault.as_str()), (Some(0), ""));
+    let (status, first, error) = outcome(&folder.run(&["migrate"], &[]));
+    assert_eq!((status, error.as_str()), (Some(0), ""));
     assert!(first.starts_with("applied ") && first.lines().count() == 1, "{first}");
     assert!(folder.0.join("fermata.db").exists());
-    let second = told(&folder.run(&["migrate"], &[]));
-    let words = "the database is up to date; there was nothing to do\n";
-    assert_eq!(second, (Some(0), words.to_owned(), String::new()));
+    let second = outcome(&folder.run(&["migrate"], &[]));
+    let report = "the database is up to date; there was nothing to do\n";
+    assert_eq!(second, (Some(0), report.to_owned(), String::new()));
 }
 
 #[test]
 fn a_failed_migration_is_reported() {
-    let (status, said, fault) =
-        told(&Folder::new().run(&["migrate"], &[("DATABASE_URL", "sqlite://none/a.db")]));
-    assert_eq!((status, said.as_str()), (Some(1), ""));
-    assert!(fault.starts_with("fermata: the folder none of the database does not exist"), "{fault}");
+    let (status, output, error) =
+        outcome(&Folder::new().run(&["migrate"], &[("DATABASE_URL", "sqlite://none/a.db")]));
+    assert_eq!((status, output.as_str()), (Some(1), ""));
+    assert!(error.starts_with("fermata: the folder none of the database does not exist"), "{error}");
 }
 
 #[test]
 fn a_database_that_cannot_be_reached_is_named_without_its_password() {
-    let place = free_address();
-    let url = format!("postgres://u:hush@{place}/d");
+    let address = free_address();
+    let url = format!("postgres://u:hush@{address}/d");
     for arguments in [&["migrate"][..], &[]] {
         let variables = [("DATABASE_URL", url.as_str()), ("FERMATA_BIND", "127.0.0.1:0")];
-        let (status, said, fault) = told(&Folder::new().run(arguments, &variables));
-        assert_eq!((status, said.as_str()), (Some(1), ""), "{fault}");
-        assert!(fault.contains(&place) && !fault.contains("hush"), "{fault}");
+        let (status, output, error) = outcome(&Folder::new().run(arguments, &variables));
+        assert_eq!((status, output.as_str()), (Some(1), ""), "{error}");
+        assert!(error.contains(&address) && !error.contains("hush"), "{error}");
     }
 }
 
@@ -86,8 +86,8 @@ async fn a_server_that_does_not_migrate_needs_a_database_that_is_up_to_date() {
     let Invocation::Serve(config) = Invocation::read(arguments, &|_| None).expect("good options") else {
         panic!("this serves nothing");
     };
-    let fault = App::build(&config).await.err().expect("there is no database").to_string();
-    assert!(fault.ends_with("run fermata migrate"), "{fault}");
+    let error = App::build(&config).await.err().expect("there is no database").to_string();
+    assert!(error.ends_with("run fermata migrate"), "{error}");
     assert_eq!(folder.run(&["migrate"], &[("DATABASE_URL", &url)]).status.code(), Some(0));
     App::build(&config).await.expect("it is up to date").shutdown().await;
 }
@@ -95,9 +95,9 @@ async fn a_server_that_does_not_migrate_needs_a_database_that_is_up_to_date() {
 #[test]
 fn a_server_that_does_not_answer_is_not_healthy() {
     let free = free_address();
-    let (status, said, fault) = told(&Folder::new().run(&["health"], &[("FERMATA_BIND", &free)]));
-    assert_eq!((status, said.as_str()), (Some(1), ""));
-    assert!(fault.starts_with(&format!("fermata: {free} does not answer: ")), "{fault}");
+    let (status, output, error) = outcome(&Folder::new().run(&["health"], &[("FERMATA_BIND", &free)]));
+    assert_eq!((status, output.as_str()), (Some(1), ""));
+    assert!(error.starts_with(&format!("fermata: {free} does not answer: ")), "{error}");
 }
 
 #[tokio::test]
@@ -110,6 +110,6 @@ async fn a_server_is_healthy_until_it_ends() {
     };
     health::ask(&config).await.expect("it can serve");
     app.app.end_runs().await;
-    let fault = health::ask(&config).await.expect_err("it is ending").to_string();
-    assert_eq!(fault, format!("{address} cannot serve: The server is shutting down; try again in a moment."));
+    let error = health::ask(&config).await.expect_err("it is ending").to_string();
+    assert_eq!(error, format!("{address} cannot serve: The server is shutting down; try again in a moment."));
 }

@@ -184,7 +184,7 @@ async fn a_stream_is_never_compressed() {
     let mut stream = Stream::of(app.send(request.expect("a request")).await);
     assert!(!stream.headers.contains_key(header::CONTENT_ENCODING));
     stream.end().await;
-    assert_eq!(stream.words(), "Hello.");
+    assert_eq!(stream.text(), "Hello.");
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use crate::{Answer, TestApp, app::says, scripted};
 
 fn check(answer: &Answer, cache: &str) {
     let header = |name: &str| answer.headers.get(name).map_or("", |value| value.to_str().expect("text"));
-    let told = (header("x-content-type-options"), header("cross-origin-resource-policy"));
-    assert_eq!(told, ("nosniff", "same-origin"), "{answer:?}");
+    let values = (header("x-content-type-options"), header("cross-origin-resource-policy"));
+    assert_eq!(values, ("nosniff", "same-origin"), "{answer:?}");
     assert_eq!(header("cache-control"), cache, "{answer:?}");
 }
 

@@ -105,9 +105,9 @@ async fn a_run_that_makes_its_chat_too_large_ends_after_the_step() {
     stream.end().await;
     assert_eq!(stream.until("tool-output-available").await["output"]["saved"], true);
     assert!(stream.kinds().ends_with(&["finish-step", "error"]), "{:?}", stream.kinds());
-    let error = stream.until("error").await["errorText"].as_str().expect("words").to_owned();
+    let error = stream.until("error").await["errorText"].as_str().expect("a text").to_owned();
     assert!(error.contains("max_chat"), "{error}");
-    assert_eq!(app.model.asked().len(), 1, "the model is not asked again");
+    assert_eq!(app.model.requests().len(), 1, "the model is not asked again");
     let chat = app.get("/api/chat/c").await.json();
     assert_eq!(chat["open"], false);
     let kept = chat["messages"][1].to_string();
@@ -141,7 +141,7 @@ async fn an_answer_that_would_make_a_chat_too_large_is_refused_and_the_call_wait
     let answer = json!({"chatId": "c", "toolCallId": call, "output": "Bern"});
     assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
     stream.end().await;
-    assert_eq!(stream.words(), "Somewhere.");
+    assert_eq!(stream.text(), "Somewhere.");
 }
 
 #[tokio::test]

@@ -301,6 +301,6 @@ async fn many_patterns_for_many_strings_fail_their_call_and_the_run_goes_on() {
     assert_eq!(app.get("/api/chat/c/pending").await.status, 200);
     stream.end().await;
     assert!(stream.kinds().contains(&"tool-input-error"), "{:?}", stream.kinds());
-    assert_eq!(stream.words(), "Then not.");
+    assert_eq!(stream.text(), "Then not.");
     assert_eq!(app.get("/healthz").await.status, 200);
 }

@@ -86,32 +86,32 @@ async fn the_description_keeps_the_rules_of_its_format() {
     let mut names = BTreeSet::new();
     for (path, item) in description["paths"].as_object().expect("paths") {
         for (method, operation) in item.as_object().expect("methods") {
-            let place = format!("{method} {path}");
+            let route = format!("{method} {path}");
             let name = operation["operationId"].as_str().expect("a name");
-            assert!(names.insert(name.to_owned()), "{place}: {name} is there twice");
+            assert!(names.insert(name.to_owned()), "{route}: {name} is there twice");
             let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
             for parameter in &parameters {
-                let within = parameter["in"].as_str().expect("a place");
-                assert!(["path", "query", "header"].contains(&within), "{place}: {parameter}");
+                let within = parameter["in"].as_str().expect("a location");
+                assert!(["path", "query", "header"].contains(&within), "{route}: {parameter}");
                 assert!(
                     parameter["name"].is_string() && parameter["schema"].is_object(),
-                    "{place}: {parameter}"
+                    "{route}: {parameter}"
                 );
-                assert_eq!(parameter["required"] == true, within == "path", "{place}: {parameter}");
+                assert_eq!(parameter["required"] == true, within == "path", "{route}: {parameter}");
                 let held = path.contains(&format!("{{{}}}", parameter["name"].as_str().expect("a name")));
-                assert_eq!(held, within == "path", "{place}: {parameter}");
+                assert_eq!(held, within == "path", "{route}: {parameter}");
             }
             let in_path = parameters.iter().filter(|parameter| parameter["in"] == "path").count();
-            assert_eq!(in_path, path.matches('{').count(), "{place}");
+            assert_eq!(in_path, path.matches('{').count(), "{route}");
             let responses = operation["responses"].as_object().expect("responses");
-            assert!(!responses.is_empty(), "{place}");
+            assert!(!responses.is_empty(), "{route}");
             for (status, response) in responses {
                 assert!(
                     status.parse::<u16>().is_ok_and(|status| (200..600).contains(&status)),
-                    "{place}: {status}"
+                    "{route}: {status}"
                 );
-                let words = response["description"].as_str().unwrap_or_default();
-                assert!(!words.is_empty(), "{place}: {status} is not described");
+                let text = response["description"].as_str().unwrap_or_default();
+                assert!(!text.is_empty(), "{route}: {status} is not described");
             }
         }
     }
@@ -268,7 +268,7 @@ async fn the_page_has_lines_for_the_host_it_was_asked_under() {
     let page = app.ask(Method::GET, "/curl", &[], Body::empty()).await;
     assert!(page.headers["content-type"].to_str().is_ok_and(|kind| kind.starts_with("text/html")));
     assert!(page.text.contains("curl -N http://127.0.0.1:3000/api/chat"), "{}", page.text);
-    assert!(!page.text.contains("{{"), "a place was left empty");
+    assert!(!page.text.contains("{{"), "a placeholder was left");
     let app = TestApp::with(&["--auth", "token", "--tokens", "alice:a-token-of-some-length"], []).await;
     let request = axum::http::Request::get("/curl")
         .header("host", "x';reboot;'")

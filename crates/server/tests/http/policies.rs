@@ -35,7 +35,7 @@ fn questions(stream: &Stream) -> usize {
 
 /// Returns the results of the calls in the last request to the model.
 fn results(app: &TestApp) -> Vec<String> {
-    let asked = app.model.asked();
+    let asked = app.model.requests();
     let messages = &asked.last().expect("a request").messages;
     messages
         .iter()
@@ -52,7 +52,7 @@ async fn a_denied_call_is_not_asked_about_and_the_model_gets_the_reason() {
     stream.end().await;
     assert_eq!((questions(&stream), outcomes(&stream)), (0, vec!["tool-output-denied"]));
     assert!(results(&app)[0].contains("No secrets in notes."), "{:?}", results(&app));
-    assert_eq!(stream.words(), "I may not.");
+    assert_eq!(stream.text(), "I may not.");
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_browsers_call_that_a_rule_asks_about_is_withheld_until_it_is_approved
     let call = stream.until("tool-input-available").await["toolCallId"].clone();
     app.post("/chat/tool-result", json!({"chatId": "c", "toolCallId": call, "output": "Bern"})).await;
     stream.end().await;
-    assert_eq!(stream.words(), "Bern.");
+    assert_eq!(stream.text(), "Bern.");
 }
 
 #[tokio::test]
@@ -163,8 +163,8 @@ async fn a_reloaded_file_applies_to_later_steps_and_a_bad_one_to_none() {
     assert_eq!(reloader.reload().expect("a good file").applied, ["policy"]);
     assert_eq!(outcome("two").await, "tool-output-available");
     file.write(&rule("perhaps"));
-    let words = reloader.reload().expect_err("a bad file").to_string();
-    assert!(words.starts_with(&format!("{}:3: decision: \"perhaps\"", file.path())), "{words}");
+    let error = reloader.reload().expect_err("a bad file").to_string();
+    assert!(error.starts_with(&format!("{}:3: decision: \"perhaps\"", file.path())), "{error}");
     assert_eq!(outcome("three").await, "tool-output-available");
 }
 
@@ -185,7 +185,7 @@ async fn a_call_that_waits_is_not_approved_against_the_newest_rules() {
     assert_eq!(refused.problem(422, "denied_by_policy"), "Closed for today.");
     stream.end().await;
     assert_eq!(outcomes(&stream), ["tool-output-denied"]);
-    assert_eq!(stream.words(), "I may not.");
+    assert_eq!(stream.text(), "I may not.");
     assert!(results(&app)[0].contains("Closed for today."), "{:?}", results(&app));
     assert_eq!(app.post("/chat/tool-result", answer).await.status, 409, "the call has its outcome");
 }
@@ -208,7 +208,7 @@ async fn an_approval_that_is_posted_in_the_message_reads_the_denial_of_the_newes
     let mut stream = app.open(json!({"id": "c", "messages": messages})).await;
     stream.end().await;
     assert_eq!(outcomes(&stream), ["tool-output-denied"]);
-    assert_eq!(stream.words(), "I may not.");
+    assert_eq!(stream.text(), "I may not.");
 }
 
 #[tokio::test]

@@ -25,13 +25,13 @@ async fn a_chat_is_read_as_it_was_shown() {
         messages.iter().map(|message| message["role"].clone()).collect::<Vec<_>>(),
         [json!("user"), json!("assistant")]
     );
-    let words = messages[1]["parts"]
+    let part = messages[1]["parts"]
         .as_array()
         .expect("parts")
         .iter()
         .find(|part| part["type"] == "text")
         .expect("text");
-    assert_eq!(words["text"], "Hello.");
+    assert_eq!(part["text"], "Hello.");
 }
 
 #[tokio::test]

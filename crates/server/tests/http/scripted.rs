@@ -19,7 +19,7 @@ pub type Turn = Vec<ModelEvent>;
 #[derive(Clone, Default)]
 pub struct Scripted {
     turns: Arc<Mutex<VecDeque<Turn>>>,
-    asked: Arc<Mutex<Vec<ModelRequest>>>,
+    requests: Arc<Mutex<Vec<ModelRequest>>>,
     released: CancellationToken,
 }
 
@@ -27,7 +27,7 @@ impl Scripted {
     pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self {
             turns: Arc::new(Mutex::new(turns.into_iter().collect())),
-            asked: Arc::default(),
+            requests: Arc::default(),
             released: CancellationToken::new(),
         }
     }
@@ -38,14 +38,14 @@ impl Scripted {
     }
 
     /// Returns the requests so far.
-    pub fn asked(&self) -> Vec<ModelRequest> {
-        self.asked.lock().expect("no panic while asked").clone()
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.requests.lock().expect("no poisoned lock").clone()
     }
 }
 
 /// Returns a turn with this text.
-pub fn says(words: &str) -> Turn {
-    vec![ModelEvent::Text(words.into()), finished(FinishReason::Stop)]
+pub fn says(text: &str) -> Turn {
+    vec![ModelEvent::Text(text.into()), finished(FinishReason::Stop)]
 }
 
 /// Returns a turn with these calls.
@@ -78,26 +78,26 @@ impl Model for Scripted {
         &self,
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
-        let fault = fault_of(&request);
-        self.asked.lock().expect("no panic while asked").push(request);
-        if let Some(fault) = fault {
-            return Err(ModelError::Refused(fault));
+        let refusal = refusal_of(&request);
+        self.requests.lock().expect("no poisoned lock").push(request);
+        if let Some(refusal) = refusal {
+            return Err(ModelError::Refused(refusal));
         }
-        let turn = self.turns.lock().expect("no panic while asked").pop_front();
+        let turn = self.turns.lock().expect("no poisoned lock").pop_front();
         let turn = turn.ok_or_else(|| ModelError::Refused("there is no turn left in the script".into()))?;
         let endless = !matches!(turn.last(), Some(ModelEvent::Finished { .. }));
-        let said = futures::stream::iter(turn.into_iter().map(Ok));
+        let events = futures::stream::iter(turn.into_iter().map(Ok));
         let released = self.released.clone();
         let end = futures::stream::once(async move {
             released.cancelled().await;
             Ok(finished(FinishReason::Stop))
         });
-        Ok(if endless { said.chain(end).boxed() } else { said.boxed() })
+        Ok(if endless { events.chain(end).boxed() } else { events.boxed() })
     }
 }
 
 /// Returns the reason if a strict provider would refuse the request with 400.
-fn fault_of(request: &ModelRequest) -> Option<String> {
+fn refusal_of(request: &ModelRequest) -> Option<String> {
     let mut open: Vec<&ModelCall> = Vec::new();
     let mut seen = BTreeSet::new();
     for message in &request.messages {

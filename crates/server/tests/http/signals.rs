@@ -45,9 +45,9 @@ impl Program {
     }
 
     /// Reads the log up to a line with this text, and returns the line.
-    fn logs(&mut self, words: &str) -> String {
+    fn logs(&mut self, text: &str) -> String {
         let mut lines = self.log.by_ref().map(|line| line.expect("text"));
-        lines.find(|line| line.contains(words)).unwrap_or_else(|| panic!("the log ended without {words:?}"))
+        lines.find(|line| line.contains(text)).unwrap_or_else(|| panic!("the log ended without {text:?}"))
     }
 
     /// Opens a connection with a timeout for reads.
@@ -112,8 +112,8 @@ fn at_a_hangup_the_file_is_read_again_and_a_bad_one_is_refused() {
     file.write("[[policy]]\ndecision = \"perhaps\"\n");
     program.signal("HUP");
     let line = program.logs("perhaps");
-    let place = format!("{}:2: decision: ", file.path());
-    assert!(line.contains("ERROR") && line.contains(&place), "{line}");
+    let prefix = format!("{}:2: decision: ", file.path());
+    assert!(line.contains("ERROR") && line.contains(&prefix), "{line}");
     file.write("hold = \"1s\"\n[[policy]]\ndecision = \"ask\"\n");
     program.signal("HUP");
     program.logs("no setting that can be reloaded has changed");

@@ -15,10 +15,11 @@ use crate::{
     scripted::{self, Scripted, calls},
 };
 
-/// An engine that runs on this thread only, so that all of its time is paused.
-fn engine_in_memory(model: Scripted) -> Engine {
-    Engine::new(EngineParts {
-        model: Arc::new(model),
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
+    // This engine runs on this thread only, so that all of its time is paused.
+    let engine = Engine::new(EngineParts {
+        model: Arc::new(Scripted::new([calls(&[("get_location", json!({}))])])),
         peers: None,
         store: Arc::new(MemoryStore::default()),
         tools: vec![],
@@ -27,17 +28,12 @@ fn engine_in_memory(model: Scripted) -> Engine {
         ids: Arc::new(RandomIds),
         settings: Settings::default(),
     })
-    .expect("an engine")
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
-    let engine = engine_in_memory(Scripted::new([calls(&[("get_location", json!({}))])]));
+    .expect("an engine");
     let body = ChatBody::parse(says_with_location("c", "where?")).expect("a body");
     let owner = Owner::anyone();
-    let place = Readers::default().enter(&owner).expect("a place");
+    let guard = Readers::default().enter(&owner).expect("a guard");
     let submission = Submission { owner, body, hold: None, address: None };
-    let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run"), place));
+    let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run"), guard));
     stream.until("tool-input-available").await;
     let mut last = tokio::time::Instant::now();
     for _ in 0..3 {
