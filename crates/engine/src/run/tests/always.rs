@@ -1,4 +1,4 @@
-//! What "always" answers: a tool's own default, for as long as it is that tool, and nothing that a rule or a chain asks.
+//! The scope of "always": it answers a tool's own default while the tool is unchanged, and no question of a rule or a chain.
 
 use fermata_tools::{AuditAction, ChainMode, Grant};
 
@@ -137,10 +137,10 @@ fn every_decision_is_noted_with_who_made_it_and_about_which_input() {
         noted.extend(effects.commit.audit.iter().map(told));
     };
     for (key, input) in ["{}", r#"{"n":1}"#, r#"{"n":6}"#].into_iter().enumerate() {
-        play.hear(ModelEvent::CallStart { key, tool: "note".into() });
-        play.hear(ModelEvent::CallDelta { key, arguments: input.into() });
+        play.receive(ModelEvent::CallStart { key, tool: "note".into() });
+        play.receive(ModelEvent::CallDelta { key, arguments: input.into() });
     }
-    play.hear(finished());
+    play.receive(finished());
     note(&play.effects);
     play.answer(vec![always("call_1"), edited("call_3", json!({"n": 7}))]);
     note(&play.effects);

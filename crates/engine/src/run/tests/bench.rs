@@ -24,8 +24,8 @@ struct Round {
 fn made(tool: &str) -> Play {
     let mut play = Play::new();
     for key in 0..CALLS {
-        play.hear(ModelEvent::CallStart { key, tool: tool.into() });
-        play.hear(ModelEvent::CallDelta { key, arguments: format!(r#"{{"n":{}}}"#, key % 10) });
+        play.receive(ModelEvent::CallStart { key, tool: tool.into() });
+        play.receive(ModelEvent::CallDelta { key, arguments: format!(r#"{{"n":{}}}"#, key % 10) });
     }
     play
 }

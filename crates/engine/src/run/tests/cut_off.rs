@@ -1,20 +1,8 @@
-//! Answers that end before the model had said all: none of their calls runs, and no client posts again by itself.
+//! Answers that are cut off: none of their calls runs, and no client posts again by itself.
 
 use fermata_protocol::UiPart;
 
 use super::*;
-
-impl Play {
-    /// The model makes these calls, and its answer ends for this reason; only what follows the calls is printed.
-    fn calls_until(&mut self, reason: FinishReason, calls: &[(&str, &str)]) -> &mut Self {
-        for (key, (tool, arguments)) in calls.iter().enumerate() {
-            self.hear(ModelEvent::CallStart { key, tool: (*tool).into() });
-            self.hear(ModelEvent::CallDelta { key, arguments: (*arguments).into() });
-        }
-        self.transcript.clear();
-        self.hear(ModelEvent::Finished { reason, usage: None })
-    }
-}
 
 #[test]
 fn no_call_of_an_answer_that_a_content_filter_cut_off_runs() {
@@ -46,7 +34,7 @@ fn no_call_of_an_answer_that_a_content_filter_cut_off_runs() {
 #[test]
 fn no_call_of_an_answer_that_was_interrupted_runs() {
     Play::new()
-        .hear(ModelEvent::Text("a".into()))
+        .receive(ModelEvent::Text("a".into()))
         .calls_until(FinishReason::Interrupted, &[("time", "{}"), ("where", "{}"), ("note", "{}")])
         .check(expect![[r#"
         > finished
@@ -78,7 +66,7 @@ fn no_call_of_an_answer_in_which_the_model_failed_runs() {
 
 #[test]
 fn an_answer_without_calls_that_was_cut_off_ends_the_run_as_any_other() {
-    Play::new().hear(ModelEvent::Text("a".into())).calls_until(FinishReason::ContentFilter, &[]).check(
+    Play::new().receive(ModelEvent::Text("a".into())).calls_until(FinishReason::ContentFilter, &[]).check(
         expect![[r#"
         > finished
         save

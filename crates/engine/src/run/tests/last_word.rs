@@ -1,4 +1,4 @@
-//! The newest rules have the last word: whatever waited, it does not run if they deny it by now.
+//! The newest rules count last: a call that waited does not run if they deny it by now.
 
 use super::*;
 
@@ -35,10 +35,6 @@ impl Play {
     fn approve_denied(&mut self, answers: &[Answer]) -> &mut Self {
         let valid = self.run.validate(answers, &self.scene.context(self.now)).unwrap();
         self.apply("approved", Event::ApprovalsDenied(valid.denied))
-    }
-
-    fn take_turn(&mut self, call: &str) -> &mut Self {
-        self.apply(&format!("turn of {call}"), Event::LockGranted(ToolCallId::new(call)))
     }
 }
 
@@ -115,8 +111,8 @@ fn a_call_that_waited_for_the_gate_does_not_run() {
 
 #[test]
 fn a_call_that_waited_for_its_resource_does_not_run() {
-    Play::new().calls(&[("file", r#"{"n":1}"#)]).close().take_turn("call_1").check(expect![[r#"
-        > turn of call_1
+    Play::new().calls(&[("file", r#"{"n":1}"#)]).close().grant_lock("call_1").check(expect![[r#"
+        > lock granted to call_1
         save
         tool-output-denied call_1
         finish-step
@@ -149,8 +145,8 @@ fn a_call_that_waited_for_its_tool_does_not_run() {
 fn a_call_that_was_cut_off_does_not_run_again() {
     let mut play = Play::new();
     play.calls(&[("again", "{}")]).close();
-    play.apply("taken up", Event::Resumed).check(expect![[r#"
-        > taken up
+    play.apply("resumed", Event::Resumed).check(expect![[r#"
+        > resumed
         save
         tool-output-denied call_1
         finish-step
@@ -183,8 +179,8 @@ fn only_a_denial_counts_for_a_call_that_the_step_has_let_pass() {
     play.calls(&[("file", r#"{"n":1}"#)]);
     play.scene.newest = Some(Arc::new(AskAll));
     play.transcript.clear();
-    play.take_turn("call_1").check(expect![[r#"
-        > turn of call_1
+    play.grant_lock("call_1").check(expect![[r#"
+        > lock granted to call_1
         save
         execute call_1
     "#]]);

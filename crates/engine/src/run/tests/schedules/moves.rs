@@ -139,16 +139,16 @@ impl World {
 
     fn does(&mut self, what: Move) {
         match what {
-            Move::Speaks { aloud: true } => self.hear(vec![ModelEvent::Text("hm".into())]),
-            Move::Speaks { aloud: false } => self.hear(vec![ModelEvent::Reasoning("hm".into())]),
-            Move::BeginsCall { tool, input } => self.hear(call(7, (tool, input)).to_vec()),
+            Move::Speaks { aloud: true } => self.receive(vec![ModelEvent::Text("hm".into())]),
+            Move::Speaks { aloud: false } => self.receive(vec![ModelEvent::Reasoning("hm".into())]),
+            Move::BeginsCall { tool, input } => self.receive(call(7, (tool, input)).to_vec()),
             Move::Calls(calls) => {
                 let calls = calls.into_iter().enumerate().flat_map(|(key, asked)| call(key, asked));
-                self.hear(calls.chain([finished()]).collect());
+                self.receive(calls.chain([finished()]).collect());
             }
-            Move::EndsStep => self.hear(vec![finished()]),
+            Move::EndsStep => self.receive(vec![finished()]),
             Move::CutsStepOff => {
-                self.hear(vec![ModelEvent::Finished { reason: FinishReason::ContentFilter, usage: None }]);
+                self.receive(vec![ModelEvent::Finished { reason: FinishReason::ContentFilter, usage: None }]);
             }
             Move::Checks => self.checks(),
             Move::ModelFails if self.listens() => self.apply(Event::ModelFailed(ModelError::Timeout)),
@@ -231,7 +231,7 @@ impl World {
         self.live.as_ref().is_some_and(|live| live.listens)
     }
 
-    pub fn hear(&mut self, events: Vec<ModelEvent>) {
+    pub fn receive(&mut self, events: Vec<ModelEvent>) {
         if !self.listens() {
             return;
         }
@@ -314,7 +314,7 @@ impl World {
             if self.run.is_checking() {
                 self.checks();
             } else if self.listens() {
-                self.hear(vec![finished()]);
+                self.receive(vec![finished()]);
             } else if self.run.elicitations().next().is_some() {
                 let place = self
                     .run

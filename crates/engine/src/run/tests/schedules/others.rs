@@ -1,7 +1,7 @@
 //! What others do to a run: people and pages answer, tools report, ask and settle, lines move.
 
 use fermata_protocol::ElicitAction;
-use fermata_tools::{Elicitation, ErrorType, ValidAnswer};
+use fermata_tools::{ErrorType, ValidAnswer};
 
 use super::{super::*, world::World};
 
@@ -112,14 +112,7 @@ impl World {
 
     pub fn ask(&mut self, index: usize) {
         let Some(call) = self.job(index) else { return };
-        let requested_schema = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
-        let question = Elicitation {
-            message: "How big?".into(),
-            requested_schema,
-            server: None,
-            other_candidates: Vec::new(),
-        };
-        let mut effects = self.decide(Event::Elicits(call.clone(), question));
+        let mut effects = self.decide(Event::Elicits(call.clone(), question()));
         if let (Some(live), Some(Ok(id))) = (&mut self.live, effects.after.elicited.take()) {
             live.questions.insert(id, call);
         }

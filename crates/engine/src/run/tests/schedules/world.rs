@@ -405,9 +405,9 @@ pub(super) fn toolbox_without(missing: Option<usize>) -> Toolbox {
 fn toolbox(missing: Option<&str>) -> Toolbox {
     let is_asked = |name| if name == "note" { Decision::Ask } else { Decision::Allow };
     let own = OWN.into_iter().filter(|name| Some(*name) != missing);
-    let own = own.map(|name| Arc::new(Named(name, is_asked(name))) as Arc<dyn Tool>);
+    let own = own.map(|name| Arc::new(FakeTool(name, is_asked(name))) as Arc<dyn Tool>);
     let settle = |spec: &mut ToolSpec| {
-        settle_specs(spec);
+        configure_spec(spec);
         if spec.name == "ledger" {
             spec.resource = Some(Resource::input("n"));
             spec.repeatable = true;

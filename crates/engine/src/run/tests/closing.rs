@@ -1,0 +1,236 @@
+//! The ways in which a run ends, and the last chunks and metadata of its message.
+
+use super::*;
+
+#[test]
+fn the_step_limit_ends_the_run_without_asking_again() {
+    Play::new()
+        .calls(&[("time", "{}")])
+        .settle("call_1", Ok(json!(1)))
+        .calls(&[("time", "{}")])
+        .settle("call_2", Ok(json!(2)))
+        .calls(&[("time", "{}")])
+        .settle("call_3", Ok(json!(3)))
+        .check(expect![[r#"
+            > finished
+            save
+            execute call_3
+            tool-input-available call_3 {}
+            > settled call_3
+            save
+            tool-output-available call_3 3
+            finish-step
+            start-step
+            finish-step
+            finish other
+            over: step_limit
+        "#]]);
+}
+
+#[test]
+fn stop_in_the_middle_of_a_text_closes_it() {
+    Play::new().receive(ModelEvent::Text("a".into())).end(Ending::Stopped).check(expect![[r#"
+            > Text("a")
+            text-start
+            text-delta a
+            > stopped
+            save
+            text-end
+            finish-step
+            abort
+            finish other
+            over: stopped
+        "#]]);
+}
+
+#[test]
+fn stop_in_the_middle_of_a_call_settles_it() {
+    Play::new()
+        .receive(ModelEvent::CallStart { key: 0, tool: "where".into() })
+        .receive(ModelEvent::CallDelta { key: 0, arguments: "{\"n".into() })
+        .end(Ending::Stopped)
+        .check(expect![[r#"
+            > CallStart { key: 0, tool: "where" }
+            tool-input-start call_1
+            > CallDelta { key: 0, arguments: "{\"n" }
+            tool-input-delta call_1 {"n
+            > stopped
+            save
+            tool-output-error call_1 Cancelled: the run was stopped before the call had a result.
+            finish-step
+            start-step
+            finish-step
+            abort
+            finish other
+            over: stopped
+        "#]]);
+}
+
+#[test]
+fn stop_settles_what_waits_and_leaves_no_step_of_calls_at_the_end() {
+    Play::new()
+        .calls(&[("note", "{}"), ("note", "{}"), ("where", "{}")])
+        .answer(vec![decision("call_1", false)])
+        .end(Ending::Stopped)
+        .check(expect![[r#"
+            > finished
+            save
+            park call_1 call_2
+            tool-input-available call_1 {}
+            tool-input-available call_2 {}
+            tool-approval-request call_1
+            tool-approval-request call_2
+            > answered call_1 no
+            save
+            tool-approval-response false
+            > stopped
+            save
+            release call_2
+            tool-output-error call_1 Denied: the call was not approved.
+            tool-output-error call_2 Cancelled: the run was stopped before the call had a result.
+            tool-output-error call_3 Cancelled: the run was stopped before the call had a result.
+            finish-step
+            start-step
+            finish-step
+            abort
+            finish other
+            over: stopped
+        "#]]);
+}
+
+#[test]
+fn a_run_that_fails_settles_its_calls_first() {
+    Play::new()
+        .receive(ModelEvent::Text("a".into()))
+        .receive(ModelEvent::CallStart { key: 0, tool: "time".into() })
+        .end(Ending::Failed(ModelError::Timeout))
+        .check(expect![[r#"
+            > Text("a")
+            text-start
+            text-delta a
+            > CallStart { key: 0, tool: "time" }
+            text-end
+            tool-input-start call_1
+            > failed
+            save
+            tool-output-error call_1 Cancelled: the run ended before the call had a result.
+            finish-step
+            error The model took too long to answer. Try again.
+            over: failed
+        "#]]);
+}
+
+#[test]
+fn a_superseded_run_shows_nothing_but_its_abort() {
+    Play::new()
+        .calls(&[("where", "{}"), ("color", "{}")])
+        .apply("superseded", Event::Superseded(vec![output("call_1", json!(1))]))
+        .check(expect![[r#"
+            > finished
+            save
+            park call_1 call_2
+            tool-input-available call_1 {}
+            tool-input-available call_2 {}
+            > superseded
+            save
+            release call_1 call_2
+            abort
+            over: superseded
+        "#]]);
+}
+
+#[test]
+fn events_after_the_end_change_nothing() {
+    Play::new().end(Ending::Stopped).receive(ModelEvent::Text("late".into())).end(Ending::Expired).check(
+        expect![[r#"
+            > stopped
+            save
+            finish-step
+            abort
+            finish other
+            over: stopped
+            > Text("late")
+            > expired
+        "#]],
+    );
+}
+
+#[test]
+fn an_expired_call_is_shown_as_expired_and_ends_the_run() {
+    let mut play = Play::new();
+    play.calls(&[("where", "{}"), ("note", "{}")]).answer(vec![decision("call_2", true)]);
+    assert!(!play.run.is_expired(play.now));
+    play.now += SignedDuration::from_hours(1);
+    assert!(play.run.is_expired(play.now));
+    play.transcript.clear();
+    play.end(Ending::Expired).check(expect![[r#"
+        > expired
+        save
+        release call_1
+        tool-output-error call_1 Expired: nobody answered in time, so the call has no result.
+        tool-output-error call_2 Cancelled: the run ended before the call had a result.
+        finish-step
+        start-step
+        finish-step
+        finish other
+        over: expired
+    "#]]);
+}
+
+#[test]
+fn a_chat_that_is_too_large_ends_the_run_after_the_step() {
+    let mut play = Play::new();
+    (play.scene.limits.chat_bytes, play.scene.other_bytes) = (2_000, 1_500);
+    play.calls(&[("time", "{}")]);
+    play.settle("call_1", Ok(json!("now")));
+    assert_eq!(play.run.state.step, 2, "there is room");
+    play.calls(&[("time", "{}")]);
+    play.transcript.clear();
+    play.settle("call_2", Ok(json!("x".repeat(500))));
+    let transcript = play.transcript.trim_end();
+    assert!(transcript.contains("finish-step\nerror This chat has "), "{transcript}");
+    assert!(
+        transcript.contains("may have 2000 (max_chat)") && transcript.ends_with("over: failed"),
+        "{transcript}"
+    );
+}
+
+#[test]
+fn a_message_says_how_long_each_of_its_calls_ran_and_not_how_long_it_waited() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("note", "{}"), ("where", "{}")]);
+    play.later(5_000).answer(vec![decision("call_2", true)]);
+    play.later(30).settle("call_1", Ok(json!("noon"))).later(10).settle("call_2", Err("no paper"));
+    // The process ends and another goes on: what was is known.
+    play.later(1_000).crash().later(200).answer(vec![output("call_3", json!("Bern"))]);
+    play.calls(&[("time", "{}")]).later(7).settle("call_5", Ok(json!("later")));
+    play.later(60_000).receive(ModelEvent::Text("Done.".into())).receive(finished());
+    let expected = json!({
+        "call_1": {"durationMs": 30},
+        "call_2": {"durationMs": 40},
+        "call_3": {"durationMs": 1_240},
+        "call_5": {"durationMs": 7},
+    });
+    assert_eq!(play.durations(), expected);
+    // A tab that was away is told the same.
+    let message = play.run.snapshot();
+    let healed =
+        reconcile_finished(&message, &client_view(&message.parts[..1]), |_| true).expect("it is behind");
+    let Some(UiChunk::Finish { message_metadata: Some(metadata), .. }) = healed.last() else {
+        panic!("no finish: {healed:?}");
+    };
+    assert_eq!(metadata["calls"], expected);
+}
+
+#[test]
+fn a_call_that_never_ran_to_its_end_has_no_duration() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("time", "{\"n\":\"x\"}"), ("nowhere", "{}")]);
+    play.later(50).answer(vec![decision("call_1", false)]).later(50);
+    play.receive(ModelEvent::Text("Well.".into())).receive(finished());
+    assert_eq!(play.durations(), Value::Null, "denied, invalid, unknown: none ran");
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("where", "{}")]);
+    play.later(20).settle("call_1", Ok(json!("noon"))).later(20).end(Ending::Stopped);
+    assert_eq!(play.durations(), json!({"call_1": {"durationMs": 20}}), "the other was stopped");
+}

@@ -1,0 +1,301 @@
+//! The gate: which calls of a step are denied, need an approval or run, and when.
+
+use fermata_tools::{ApprovalMode, ChainMode};
+
+use super::*;
+
+#[test]
+fn no_call_runs_while_one_waits_for_a_decision() {
+    Play::new()
+        .calls(&[("time", "{}"), ("note", "{}"), ("where", r#"{"n":1}"#)])
+        .answer(vec![decision("call_2", true)])
+        .check(expect![[r#"
+            > finished
+            save
+            park call_2
+            tool-input-available call_1 {}
+            tool-input-available call_2 {}
+            tool-approval-request call_2
+            > answered call_2 yes
+            save
+            park call_3
+            execute call_1 call_2
+            tool-approval-response true
+            tool-input-available call_3 {"n":1}
+        "#]]);
+}
+
+#[test]
+fn a_rule_denies_without_asking() {
+    Play::new().calls(&[("note", r#"{"n":10}"#), ("time", "{}")]).settle("call_2", Ok(json!(1))).check(
+        expect![[r#"
+            > finished
+            save
+            execute call_2
+            tool-input-available call_1 {"n":10}
+            tool-input-available call_2 {}
+            tool-output-denied call_1
+            > settled call_2
+            save
+            tool-output-available call_2 1
+            finish-step
+            start-step
+            ask
+        "#]],
+    );
+}
+
+#[test]
+fn a_denial_by_a_rule_is_shown_as_an_error_if_another_call_waits_for_approval() {
+    Play::new().calls(&[("note", r#"{"n":10}"#), ("note", r#"{"n":1}"#)]).check(expect![[r#"
+            > finished
+            save
+            park call_2
+            tool-input-available call_1 {"n":10}
+            tool-input-available call_2 {"n":1}
+            tool-output-error call_1 Denied: at most nine
+            tool-approval-request call_2
+        "#]]);
+}
+
+#[test]
+fn a_browser_call_that_a_rule_denies_never_shows_its_input() {
+    Play::new().calls(&[("where", r#"{"n":10}"#)]).check(expect![[r#"
+            > finished
+            save
+            tool-output-denied call_1
+            finish-step
+            start-step
+            ask
+        "#]]);
+}
+
+#[test]
+fn a_denial_is_shown_when_the_gate_opens() {
+    Play::new()
+        .calls(&[("note", "{}"), ("note", r#"{"n":2}"#)])
+        .answer(vec![decision("call_1", false)])
+        .answer(vec![decision("call_2", true)])
+        .check(expect![[r#"
+            > finished
+            save
+            park call_1 call_2
+            tool-input-available call_1 {}
+            tool-input-available call_2 {"n":2}
+            tool-approval-request call_1
+            tool-approval-request call_2
+            > answered call_1 no
+            save
+            tool-approval-response false
+            > answered call_2 yes
+            save
+            execute call_2
+            tool-approval-response true
+            tool-output-denied call_1
+        "#]]);
+}
+
+#[test]
+fn a_denial_is_shown_as_an_error_if_a_browser_call_is_open() {
+    Play::new().calls(&[("note", "{}"), ("where", "{}")]).answer(vec![decision("call_1", false)]).check(
+        expect![[r#"
+            > finished
+            save
+            park call_1
+            tool-input-available call_1 {}
+            tool-approval-request call_1
+            > answered call_1 no
+            save
+            park call_2
+            tool-approval-response false
+            tool-output-error call_1 Denied: the call was not approved.
+            tool-input-available call_2 {}
+        "#]],
+    );
+}
+
+#[test]
+fn the_model_is_asked_again_when_every_call_is_denied() {
+    Play::new().calls(&[("note", "{}")]).answer(vec![decision("call_1", false)]).check(expect![[r#"
+        > finished
+        save
+        park call_1
+        tool-input-available call_1 {}
+        tool-approval-request call_1
+        > answered call_1 no
+        save
+        tool-approval-response false
+        tool-output-denied call_1
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn a_batch_of_decisions_opens_the_gate_once() {
+    Play::new()
+        .calls(&[("note", "{}"), ("note", "{}")])
+        .answer(vec![decision("call_1", false), decision("call_2", true)])
+        .check(expect![[r#"
+            > finished
+            save
+            park call_1 call_2
+            tool-input-available call_1 {}
+            tool-input-available call_2 {}
+            tool-approval-request call_1
+            tool-approval-request call_2
+            > answered call_1 no, call_2 yes
+            save
+            execute call_2
+            tool-approval-response false
+            tool-approval-response true
+            tool-output-denied call_1
+        "#]]);
+}
+
+#[test]
+fn always_decides_the_siblings_and_later_calls() {
+    Play::new()
+        .calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":2}"#), ("note", r#"{"n":10}"#)])
+        .answer(vec![always("call_1")])
+        .settle("call_1", Ok(json!(1)))
+        .settle("call_2", Ok(json!(2)))
+        .check(expect![[r#"
+            > finished
+            save
+            park call_1 call_2
+            tool-input-available call_1 {"n":1}
+            tool-input-available call_2 {"n":2}
+            tool-input-available call_3 {"n":10}
+            tool-output-error call_3 Denied: at most nine
+            tool-approval-request call_1
+            tool-approval-request call_2
+            > answered call_1 yes always
+            save
+            release call_2
+            execute call_1 call_2
+            tool-approval-response true
+            tool-approval-response true
+            > settled call_1
+            save
+            tool-output-available call_1 1
+            > settled call_2
+            save
+            tool-output-available call_2 2
+            finish-step
+            start-step
+            ask
+        "#]])
+        .calls(&[("note", r#"{"n":3}"#)])
+        .check(expect![[r#"
+            > finished
+            save
+            execute call_6
+            tool-input-available call_6 {"n":3}
+        "#]]);
+}
+
+#[test]
+fn a_progressive_gate_lets_each_call_run_as_soon_as_it_is_decided_itself() {
+    Play::with(|rules| Rules { gate: GateMode::Progressive, ..rules })
+        .calls(&[("time", "{}"), ("note", r#"{"n":1}"#), ("where", "{}"), ("note", r#"{"n":2}"#)])
+        .answer(vec![decision("call_4", false)])
+        .settle("call_1", Ok(json!("noon")))
+        .answer(vec![output("call_3", json!("Bern"))])
+        .answer(vec![decision("call_2", true)])
+        .settle("call_2", Ok(json!("saved")))
+        .check(expect![[r#"
+            > finished
+            save
+            park call_2 call_4 call_3
+            execute call_1
+            tool-input-available call_1 {}
+            tool-input-available call_2 {"n":1}
+            tool-input-available call_4 {"n":2}
+            tool-approval-request call_2
+            tool-approval-request call_4
+            tool-input-available call_3 {}
+            > answered call_4 no
+            save
+            tool-approval-response false
+            tool-output-error call_4 Denied: the call was not approved.
+            > settled call_1
+            save
+            tool-output-available call_1 noon
+            > answered call_3 "Bern"
+            save
+            tool-output-available call_3 Bern
+            > answered call_2 yes
+            save
+            execute call_2
+            tool-approval-response true
+            > settled call_2
+            save
+            tool-output-available call_2 saved
+            finish-step
+            start-step
+            ask
+        "#]]);
+}
+
+#[test]
+fn a_progressive_gate_is_remembered_by_a_run_whose_rules_have_changed_meanwhile() {
+    let mut play = Play::with(|rules| Rules { gate: GateMode::Progressive, ..rules });
+    play.calls(&[("time", "{}"), ("note", "{}")]).settle("call_1", Ok(json!("noon")));
+    play.scene.rules.gate = GateMode::Step;
+    play.transcript.clear();
+    play.crash().answer(vec![decision("call_2", true)]).check(expect![[r#"
+        > resumed
+        park call_2
+        > answered call_2 yes
+        save
+        execute call_2
+        tool-approval-response true
+    "#]]);
+}
+
+#[test]
+fn a_chain_needs_approval_after_the_first_result() {
+    let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, ..rules });
+    play.calls(&[("time", "{}"), ("where", "{}")]);
+    play.settle("call_1", Ok(json!("noon"))).answer(vec![output("call_2", json!("Bern"))]);
+    play.calls(&[("time", "{}"), ("where", "{}"), ("time", r#"{"n":10}"#)]);
+    play.check(expect![[r#"
+        > finished
+        save
+        park call_3 call_4
+        tool-input-available call_3 {}
+        tool-input-available call_5 {"n":10}
+        tool-output-error call_5 Denied: at most nine
+        tool-approval-request call_3
+        tool-approval-request call_4
+    "#]]);
+    assert_eq!(
+        play.ruled(),
+        [
+            Some((Decision::Allow, DecisionSource::Default)),
+            Some((Decision::Allow, DecisionSource::Default)),
+            Some((Decision::Ask, DecisionSource::Chain)),
+            Some((Decision::Ask, DecisionSource::Chain)),
+            Some((Decision::Deny, DecisionSource::Rule(1))),
+        ]
+    );
+}
+
+#[test]
+fn a_chain_needs_no_approval_if_nothing_does() {
+    struct Auto;
+    impl Policy for Auto {
+        fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+            PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Auto }
+        }
+
+        fn approval(&self) -> ApprovalMode {
+            ApprovalMode::Auto
+        }
+    }
+    let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, policy: Arc::new(Auto), ..rules });
+    play.calls(&[("note", "{}")]).settle("call_1", Ok(json!("saved"))).calls(&[("note", "{}")]);
+    assert_eq!(play.ruled()[1], Some((Decision::Allow, DecisionSource::Auto)));
+}

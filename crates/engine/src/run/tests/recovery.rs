@@ -1,0 +1,172 @@
+//! What is saved of a run, and how another process resumes it.
+
+use super::*;
+
+#[test]
+fn a_saved_run_is_the_same_run() {
+    let mut play = Play::new();
+    play.receive(ModelEvent::Text("so".into()));
+    play.calls(&[("note", ""), ("where", "")]).answer(vec![decision("call_1", false)]);
+    let state: RunState = serde_json::from_value(serde_json::to_value(&play.run.state).unwrap()).unwrap();
+    let calls: Vec<Call> = serde_json::from_value(serde_json::to_value(&play.run.calls).unwrap()).unwrap();
+    let records = play
+        .log
+        .iter()
+        .map(|(seq, chunk)| (*seq, UiChunk::from_record(&chunk.to_record()).unwrap()))
+        .collect();
+    let saved = SavedRun {
+        id: RunId::new("r"),
+        message: MessageId::new("m"),
+        settings: play.run.settings.clone(),
+        state,
+        calls,
+        log: records,
+    };
+    let again = Run::restore(saved).unwrap();
+    assert_eq!(again.snapshot(), play.run.snapshot());
+    assert_eq!(again.calls, play.run.calls);
+    assert!(again.is_waiting());
+}
+
+#[test]
+fn a_call_that_ran_when_the_process_ended_is_not_run_again() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}"), ("where", "{}")]);
+    play.apply("resumed", Event::Resumed);
+    play.check(expect![[r#"
+        > finished
+        save
+        park call_2
+        execute call_1
+        tool-input-available call_1 {}
+        tool-input-available call_2 {}
+        > resumed
+        save
+        park call_2
+        tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
+    "#]]);
+}
+
+#[test]
+fn a_step_that_was_cut_off_is_asked_for_again_and_its_positions_are_not_reused() {
+    let mut play = Play::new();
+    let before = play.run.state.position;
+    play.apply("resumed", Event::Resumed).check(expect![[r#"
+        > resumed
+        save
+        ask
+    "#]]);
+    assert!(play.run.state.position > before.plus(1_000_000));
+}
+
+#[test]
+fn a_repeatable_call_runs_again_after_a_crash_up_to_its_limit() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}")]);
+    play.transcript.clear();
+    play.crash().crash().crash().check(expect![[r#"
+        > resumed
+        save
+        execute call_1
+        > resumed
+        save
+        execute call_1
+        > resumed
+        save
+        tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
+        finish-step
+        start-step
+        ask
+    "#]]);
+    assert_eq!(play.history("call_1"), "validating scheduled executing executing executing error");
+}
+
+#[test]
+fn a_queued_call_is_queued_again_after_a_crash() {
+    let mut play = Play::new();
+    play.calls(&[("file", r#"{"n":1}"#), ("file", r#"{"n":1}"#)]).grant_lock("call_1");
+    play.transcript.clear();
+    play.crash().grant_lock("call_2").check(expect![[r#"
+        > resumed
+        save
+        queue call_2 for 1
+        tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
+        > lock granted to call_2
+        save
+        execute call_2
+    "#]]);
+}
+
+#[test]
+fn the_position_of_a_lost_partial_output_is_not_reused() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}")]);
+    let call = ToolCallId::new("call_1");
+    let saved = play.log.len();
+    play.apply("call_1 shows", Event::Reported(vec![(call, json!({"progress": 1}))]));
+    let (shown, _) = play.log.last().cloned().unwrap();
+    play.log.truncate(saved);
+    play.run.state.position = play.log.last().unwrap().0;
+    play.crash().settle("call_1", Ok(json!("done")));
+    let since: Vec<Position> = play.log[saved..].iter().map(|(seq, _)| *seq).collect();
+    assert!(!since.is_empty() && since.iter().all(|seq| *seq > shown), "{since:?}");
+}
+
+#[test]
+fn a_run_whose_call_runs_again_after_a_crash_is_not_detached() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}")]).asks("call_1").detach();
+    assert!(play.run.is_detached() && play.run.is_pinned());
+    play.crash();
+    assert!(!play.run.is_detached() && !play.run.is_pinned());
+}
+
+#[test]
+fn the_state_of_a_run_is_saved_in_the_form_of_earlier_versions() {
+    for (phase, activity) in [
+        ("speaking", r#""parkedSince":null,"letGo":false"#),
+        ("deciding", r#""parkedSince":"1970-01-01T00:00:00Z","letGo":false"#),
+        ("working", r#""parkedSince":"1970-01-01T00:00:00Z","letGo":true"#),
+        ("over", r#""parkedSince":null,"letGo":false"#),
+    ] {
+        let saved = format!(
+            r#"{{"profile":6,"hold":{{"secs":60,"nanos":0}},"phase":"{phase}","step":1,"seq":5,"usage":null,"marks":[{{"step":1,"seq":5,"open":false}}],{activity},"texts":0}}"#
+        );
+        let state: RunState = serde_json::from_str(&saved).unwrap();
+        assert_eq!(serde_json::to_string(&state).unwrap(), saved);
+        let value = serde_json::to_value(&state).unwrap();
+        let state: RunState = serde_json::from_value(value).unwrap();
+        assert_eq!(serde_json::to_string(&state).unwrap(), saved);
+    }
+}
+
+#[test]
+fn half_a_step_is_never_saved() {
+    let mut play = Play::new();
+    play.receive(ModelEvent::CallStart { key: 0, tool: "time".into() });
+    play.apply("followed", Event::Followed { profile: Profile::V5, hold: Duration::ZERO });
+    assert!(play.effects.commit.is_empty());
+    let context = play.scene.context(play.now);
+    let mut effects = play.run.apply(Event::Model(vec![finished()]), &context);
+    assert!(play.run.is_checking() && effects.commit.is_empty());
+    check_inputs(&mut play.run, &context, &mut effects);
+    assert!(effects.commit.run);
+}
+
+#[test]
+fn resuming_a_run_that_waits_saves_nothing() {
+    let mut play = Play::new();
+    play.calls(&[("where", "{}"), ("note", "{}")]).crash();
+    assert!(play.effects.commit.is_empty(), "{:?}", play.effects.commit);
+    play.detach().crash();
+    assert!(play.effects.commit.is_empty(), "{:?}", play.effects.commit);
+}
+
+#[test]
+fn partial_outputs_are_not_saved_by_themselves() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}")]).asks("call_1");
+    play.apply("shows", Event::Reported(vec![(ToolCallId::new("call_1"), json!({"progress": 1}))]));
+    assert_eq!(play.effects.after.publish.len(), 1);
+    assert!(play.effects.commit.is_empty(), "{:?}", play.effects.commit);
+}
