@@ -1,19 +1,19 @@
 //! Random schedules: whatever happens in whatever order, and wherever the process ends, the invariants hold.
 //!
-//! Where they are: what holds of effects in the order in which they are done, in `world`; what holds of a run at rest, of its log and of
-//! what the model is told, in `facts`; what holds of locks, in `lines`.
+//! `world` checks the order in which effects are performed; `facts` checks the run between two events, its log and its prompts; `locks`
+//! checks the order of the locks.
 
+mod actions;
 mod facts;
-mod lines;
+mod locks;
 mod moves;
-mod others;
 mod world;
 
 use proptest::prelude::*;
 
 use self::{moves::moves, world::World};
 
-/// As many as are asked for, and otherwise as many as take a few seconds.
+/// Runs as many cases as `PROPTEST_CASES` says, or as many as take a few seconds.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     let cases = std::env::var_os("PROPTEST_CASES").map_or(400, |_| default.cases);
@@ -27,8 +27,8 @@ proptest! {
     fn every_schedule_keeps_the_invariants(schedule in prop::collection::vec(moves(), 1..40)) {
         let mut world = World::new();
         for what in schedule {
-            world.happens(what);
+            world.make_move(what);
         }
-        world.settles_down();
+        world.finish();
     }
 }

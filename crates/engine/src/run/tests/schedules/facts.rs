@@ -1,4 +1,4 @@
-//! What has been seen of a run so far, and what must therefore hold.
+//! The facts that were observed about a run so far, and the invariants that follow from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,31 +11,31 @@ use crate::{
     prompt::{PromptContext, prompt},
 };
 
-/// What has been seen.
+/// The observed facts.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// Which drivers ran each call.
+    /// The actors that ran each call.
     ran: BTreeMap<ToolCallId, Vec<u32>>,
     /// Each call as it was saved last.
     saved: BTreeMap<ToolCallId, (CallState, Vec<Transition>, Option<bool>)>,
-    /// What nobody can answer any more.
+    /// The questions that were answered or withdrawn.
     done: BTreeSet<ElicitationId>,
-    /// What decided that calls may run, by step.
+    /// The gate of each step.
     pub gates: BTreeMap<u32, GateMode>,
-    pub reader: LoyalReader,
+    pub reader: ReconnectingReader,
 }
 
-/// A reader that comes back whenever it is cut off, with the place that it has reached.
+/// A reader that reconnects after each interruption, at the position that it has reached.
 #[derive(Default)]
-pub(super) struct LoyalReader {
+pub(super) struct ReconnectingReader {
     seen: Vec<(Position, UiChunk)>,
-    is_away: bool,
+    is_disconnected: bool,
 }
 
 // === impl Facts ===
 
 impl Facts {
-    /// What holds whenever a driver has done what the run said.
+    /// Checks what holds after the effects of an event were performed.
     pub fn check(&self, world: &World) {
         let Some(live) = &world.live else { return };
         let run = &world.run;
@@ -46,13 +46,13 @@ impl Facts {
         match run.state.phase {
             Phase::Streaming => {
                 assert!(
-                    live.listens != world.run.is_checking(),
-                    "either the model is listened to, or inputs are checked"
+                    live.is_streaming != world.run.is_checking(),
+                    "either the model streams, or inputs are checked"
                 );
             }
             Phase::Deciding => assert!(run.step_calls().any(Call::awaits_approval), "nobody is asked"),
             Phase::Working => self.check_work(world),
-            Phase::Over => panic!("a run that is over is driven"),
+            Phase::Over => panic!("a run that is over is live"),
         }
         let asked: BTreeSet<_> = run.elicitations().map(|elicited| elicited.id.clone()).collect();
         assert_eq!(asked, live.questions.keys().cloned().collect(), "the questions are those of tools");
@@ -61,15 +61,15 @@ impl Facts {
         assert_eq!(fold(&live.log, run).snapshot(), run.snapshot(), "readers see the run's message");
     }
 
-    /// Each open call has one who will settle it.
+    /// Each open call is settled by exactly one thing that it waits for.
     fn check_work(&self, world: &World) {
         let live = world.live.as_ref().unwrap();
         for call in world.run.step_calls().filter(|call| !call.state().is_final()) {
             let jobs = live.jobs.iter().filter(|job| job.call == call.id).count();
-            let places = live.places.iter().filter(|(id, _)| *id == call.id).count();
+            let waiters = live.waiters.iter().filter(|(id, _)| *id == call.id).count();
             let parked = usize::from(live.pending_calls.contains(&call.id));
             let absent = usize::from(world.run.awaiting_tools.contains_key(&call.id));
-            assert_eq!(jobs + places + parked + absent, 1, "who settles {call:?}?");
+            assert_eq!(jobs + waiters + parked + absent, 1, "who settles {call:?}?");
         }
         let is_open =
             |id: &ToolCallId| world.run.calls.iter().any(|call| call.id == *id && !call.state().is_final());
@@ -79,7 +79,7 @@ impl Facts {
         );
     }
 
-    /// What is saved only grows, and what is final stays.
+    /// The history of a call only grows, and a final state never changes.
     fn check_states(&self, run: &Run) {
         for call in &run.calls {
             let history = call.history();
@@ -102,7 +102,7 @@ impl Facts {
     }
 
     /// A call begins to run.
-    pub fn call_runs(&mut self, call: &Call, run: &Run, driver: u32) {
+    pub fn call_runs(&mut self, call: &Call, run: &Run, actor: u32) {
         let allowed = call
             .policy_decision
             .as_ref()
@@ -113,8 +113,8 @@ impl Facts {
         let saved = self.saved.get(&call.id).map(|(state, _, _)| state);
         assert_eq!(saved, Some(&CallState::Executing), "{} runs before that is saved", call.id);
         let ran = self.ran.entry(call.id.clone()).or_default();
-        assert!(!ran.contains(&driver), "{} runs twice without a crash", call.id);
-        ran.push(driver);
+        assert!(!ran.contains(&actor), "{} runs twice without a crash", call.id);
+        ran.push(actor);
         let most = if matches!(call.tool.as_str(), "again" | "ledger") { 3 } else { 1 };
         assert!(ran.len() <= most, "{} runs too often", call.id);
     }
@@ -133,7 +133,7 @@ impl Facts {
         self.done.insert(id.clone());
     }
 
-    /// What readers are shown as an outcome, or as a browser's permission to run a call, is saved.
+    /// Checks that outcomes and the permissions of browsers to run calls are saved before readers are shown them.
     pub fn check_shown(&self, shown: &[(Position, UiChunk)], saved: &[Call]) {
         for (_, chunk) in shown {
             if let Some(id) = settled_by(chunk) {
@@ -148,7 +148,7 @@ impl Facts {
         }
     }
 
-    /// What holds when a run has ended.
+    /// Checks what holds when a run has ended.
     pub fn check_end(&self, run: &Run, scene: &Scene) {
         self.check_states(run);
         let open: Vec<_> = run.calls.iter().filter(|call| !call.state().is_final()).collect();
@@ -157,7 +157,7 @@ impl Facts {
         self.check_prompt(run, scene);
     }
 
-    /// The model is told each call once, with its one result.
+    /// Checks that the prompt has each call once, with its one result.
     pub fn check_prompt(&self, run: &Run, scene: &Scene) {
         let message = run.snapshot();
         let context = PromptContext {
@@ -170,33 +170,33 @@ impl Facts {
             output_limit: 1000,
             file_urls: &crate::FileUrls::Https,
         };
-        let (mut told, mut open) = (Vec::new(), Vec::new());
-        for words in prompt(std::iter::once(&message), &context).messages {
-            match words {
+        let (mut prompted, mut open) = (Vec::new(), Vec::new());
+        for sent in prompt(std::iter::once(&message), &context).messages {
+            match sent {
                 ModelMessage::Assistant { calls, .. } => {
                     assert!(open.is_empty(), "{open:?} have no result");
                     open = calls.into_iter().map(|call| call.id).collect();
-                    told.extend(open.iter().cloned());
+                    prompted.extend(open.iter().cloned());
                 }
                 ModelMessage::Tool { call_id, .. } => {
-                    let place = open.iter().position(|id| *id == call_id).expect("a result has its call");
-                    open.remove(place);
+                    let index = open.iter().position(|id| *id == call_id).expect("a result has its call");
+                    open.remove(index);
                 }
                 ModelMessage::System(_) | ModelMessage::User(_) => {}
             }
         }
         assert!(open.is_empty(), "{open:?} have no result");
         let calls: Vec<_> = run.calls.iter().map(|call| call.id.as_str().to_owned()).collect();
-        assert_eq!(told, calls, "the model is told of each call once");
+        assert_eq!(prompted, calls, "the prompt has each call once");
         let parts = message.parts.iter().filter_map(UiPart::as_tool);
         let unsettled: Vec<_> = parts.filter(|part| !part.state.is_settled()).collect();
         assert!(unsettled.is_empty(), "the record leaves {unsettled:?} open");
         assert!(pending_in(&message).is_empty(), "the record leaves a question open");
     }
 
-    /// What holds of a whole log: its places grow, and each call has one outcome in it.
+    /// Checks a whole log: its positions grow, and each call has at most one outcome in it.
     pub fn check_log(&self, log: &[(Position, UiChunk)]) {
-        assert!(log.windows(2).all(|pair| pair[0].0 < pair[1].0), "places grow");
+        assert!(log.windows(2).all(|pair| pair[0].0 < pair[1].0), "positions grow");
         let mut settled = BTreeSet::new();
         for id in log.iter().filter_map(|(_, chunk)| settled_by(chunk)) {
             assert!(settled.insert(id), "{id} has two outcomes");
@@ -207,34 +207,34 @@ impl Facts {
     }
 }
 
-// === impl LoyalReader ===
+// === impl ReconnectingReader ===
 
-impl LoyalReader {
+impl ReconnectingReader {
     pub fn reads(&mut self, chunks: &[(Position, UiChunk)]) {
-        if !self.is_away {
+        if !self.is_disconnected {
             self.seen.extend(chunks.iter().cloned());
         }
     }
 
     pub fn is_cut_off(&mut self) {
-        self.is_away = true;
+        self.is_disconnected = true;
     }
 
-    /// Goes on after the last chunk that it has seen, where the log has it, and otherwise reads from the start.
-    pub fn comes_back(&mut self, log: &[(Position, UiChunk)]) {
-        if !std::mem::take(&mut self.is_away) {
+    /// Continues after the last chunk that it has seen if the log has it, and otherwise reads from the start.
+    pub fn reconnects(&mut self, log: &[(Position, UiChunk)]) {
+        if !std::mem::take(&mut self.is_disconnected) {
             return assert_eq!(self.seen, log);
         }
         let last =
             self.seen.last().and_then(|(last, _)| log.binary_search_by_key(last, |(seq, _)| *seq).ok());
         if let Some(last) = last {
-            assert_eq!(self.seen, log[..=last], "a place in the log has been used for two chunks");
+            assert_eq!(self.seen, log[..=last], "a position in the log was used for two chunks");
         }
         self.seen = log.to_vec();
     }
 }
 
-/// The message that a reader from the start has, with the decisions that only the record knows.
+/// Folds the log into a message, with the decisions that only the record has.
 pub(super) fn fold(log: &[(Position, UiChunk)], run: &Run) -> Assembler {
     let mut reader = Assembler::new(run.message.clone());
     for (_, chunk) in log {
@@ -248,7 +248,7 @@ pub(super) fn fold(log: &[(Position, UiChunk)], run: &Run) -> Assembler {
     reader
 }
 
-/// The questions that a message shows as waiting.
+/// Returns the questions that a message shows as pending.
 fn pending_in(message: &UiMessage) -> BTreeSet<ElicitationId> {
     let pending = message.parts.iter().filter_map(|part| match part {
         UiPart::Data(part) if part.data["state"] == "pending" => part.id.as_deref().map(ElicitationId::new),

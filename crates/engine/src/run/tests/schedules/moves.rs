@@ -1,18 +1,18 @@
-//! What may happen to a run, and how it happens.
+//! The moves of a schedule, and how each is performed.
 
 use fermata_tools::{ChainMode, ErrorPolicy, ErrorStrategy, ErrorType, NamedBy, ResourceKey};
 use proptest::prelude::*;
 
 use super::{
     super::*,
-    world::{Death, Fuse, OWN, World, toolbox_without},
+    world::{Failure, OWN, PlannedFailure, World, toolbox_without},
 };
 
-/// Something that may happen.
+/// A move of a schedule.
 #[derive(Clone, Debug)]
 pub(super) enum Move {
-    Speaks {
-        aloud: bool,
+    Streams {
+        reasoning: bool,
     },
     BeginsCall {
         tool: usize,
@@ -51,34 +51,34 @@ pub(super) enum Move {
     Withdraws {
         index: usize,
     },
-    TurnComes,
-    MissesTurn {
+    LockIsGranted,
+    LockTimesOut {
         index: usize,
     },
-    StrangerComes {
+    OtherChatQueues {
         n: u8,
     },
-    StrangerGoes {
+    OtherChatReleases {
         index: usize,
     },
     WindsUp {
         index: usize,
     },
-    Passes {
+    TimePasses {
         seconds: i64,
     },
-    FollowsOn {
+    Follows {
         profile: Profile,
     },
-    ReaderComesBack,
+    ReaderReconnects,
     RulesChange {
         gate: GateMode,
         chain: ChainMode,
         severe: bool,
         missing: Option<usize>,
     },
-    Dies(Death),
-    WillDie(Fuse),
+    Fails(Failure),
+    WillFail(PlannedFailure),
     IsStopped,
     IsSuperseded,
 }
@@ -88,16 +88,16 @@ const INPUTS: [&str; 6] = ["{}", r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":10}"#, r#"{
 
 pub(super) fn moves() -> impl Strategy<Value = Move> {
     let (call, index) = ((0..TOOLS.len(), 0..INPUTS.len() + 6), 0..4usize);
-    // Most inputs are good ones.
+    // Most inputs are valid.
     let call = call.prop_map(|(tool, input)| (tool, if input < INPUTS.len() { input } else { input % 3 }));
-    let death = prop_oneof![2 => Just(Death::Process), 1 => Just(Death::Driver)];
+    let failure = prop_oneof![2 => Just(Failure::Process), 1 => Just(Failure::Store)];
     let gate = prop_oneof![Just(GateMode::Step), Just(GateMode::Progressive)];
     let chain = prop_oneof![3 => Just(ChainMode::Free), 1 => Just(ChainMode::Ask)];
     let seconds = prop_oneof![6 => Just(1i64), 3 => Just(61), 1 => Just(3601)];
     let profile = prop_oneof![Just(Profile::V5), Just(Profile::V6), Just(Profile::V7)];
     let missing = prop_oneof![3 => Just(None), 1 => (0..OWN.len()).prop_map(Some)];
     prop_oneof![
-        4 => any::<bool>().prop_map(|aloud| Move::Speaks { aloud }),
+        4 => any::<bool>().prop_map(|reasoning| Move::Streams { reasoning }),
         4 => call.clone().prop_map(|(tool, input)| Move::BeginsCall { tool, input }),
         20 => prop::collection::vec(call, 1..6).prop_map(Move::Calls),
         4 => Just(Move::EndsStep),
@@ -112,35 +112,35 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         6 => index.clone().prop_map(|index| Move::Reports { index }),
         6 => index.clone().prop_map(|index| Move::Asks { index }),
         3 => index.clone().prop_map(|index| Move::Withdraws { index }),
-        12 => Just(Move::TurnComes),
-        2 => index.clone().prop_map(|index| Move::MissesTurn { index }),
-        3 => (1..3u8).prop_map(|n| Move::StrangerComes { n }),
-        4 => index.clone().prop_map(|index| Move::StrangerGoes { index }),
+        12 => Just(Move::LockIsGranted),
+        2 => index.clone().prop_map(|index| Move::LockTimesOut { index }),
+        3 => (1..3u8).prop_map(|n| Move::OtherChatQueues { n }),
+        4 => index.clone().prop_map(|index| Move::OtherChatReleases { index }),
         3 => index.prop_map(|index| Move::WindsUp { index }),
-        8 => seconds.prop_map(|seconds| Move::Passes { seconds }),
-        3 => profile.prop_map(|profile| Move::FollowsOn { profile }),
-        4 => Just(Move::ReaderComesBack),
+        8 => seconds.prop_map(|seconds| Move::TimePasses { seconds }),
+        3 => profile.prop_map(|profile| Move::Follows { profile }),
+        4 => Just(Move::ReaderReconnects),
         5 => (gate, chain, prop::bool::weighted(0.2), missing)
             .prop_map(|(gate, chain, severe, missing)| Move::RulesChange { gate, chain, severe, missing }),
-        6 => death.clone().prop_map(Move::Dies),
-        8 => (0..12usize, death).prop_map(|(effects, death)| Move::WillDie(Fuse { effects, death })),
+        6 => failure.clone().prop_map(Move::Fails),
+        8 => (0..12usize, failure).prop_map(|(effects, failure)| Move::WillFail(PlannedFailure { effects, failure })),
         1 => Just(Move::IsStopped),
         1 => Just(Move::IsSuperseded),
     ]
 }
 
 impl World {
-    pub fn happens(&mut self, what: Move) {
-        self.take_up();
-        self.does(what);
+    pub fn make_move(&mut self, what: Move) {
+        self.activate();
+        self.apply_move(what);
         self.look_for_tools();
-        self.let_rest();
+        self.unload();
     }
 
-    fn does(&mut self, what: Move) {
+    fn apply_move(&mut self, what: Move) {
         match what {
-            Move::Speaks { aloud: true } => self.receive(vec![ModelEvent::Text("hm".into())]),
-            Move::Speaks { aloud: false } => self.receive(vec![ModelEvent::Reasoning("hm".into())]),
+            Move::Streams { reasoning: false } => self.receive(vec![ModelEvent::Text("hm".into())]),
+            Move::Streams { reasoning: true } => self.receive(vec![ModelEvent::Reasoning("hm".into())]),
             Move::BeginsCall { tool, input } => self.receive(call(7, (tool, input)).to_vec()),
             Move::Calls(calls) => {
                 let calls = calls.into_iter().enumerate().flat_map(|(key, asked)| call(key, asked));
@@ -151,7 +151,7 @@ impl World {
                 self.receive(vec![ModelEvent::Finished { reason: FinishReason::ContentFilter, usage: None }]);
             }
             Move::Checks => self.checks(),
-            Move::ModelFails if self.listens() => self.apply(Event::ModelFailed(ModelError::Timeout)),
+            Move::ModelFails if self.is_streaming() => self.apply(Event::ModelFailed(ModelError::Timeout)),
             Move::ModelFails => {}
             Move::Answers { index, how, by_question } => self.answer_call(index, how, by_question),
             Move::AnswersAll { approved } => self.answer_all(approved),
@@ -167,42 +167,42 @@ impl World {
                 let Some(id) = asked else { return };
                 self.apply(Event::Withdrawn(id));
             }
-            Move::TurnComes => {
-                self.lines_move();
+            Move::LockIsGranted => {
+                self.grant_lock();
             }
-            Move::MissesTurn { index } => {
-                let Some(live) = self.live.as_mut().filter(|live| index < live.places.len()) else { return };
-                let (call, _) = live.places.remove(index);
+            Move::LockTimesOut { index } => {
+                let Some(live) = self.live.as_mut().filter(|live| index < live.waiters.len()) else { return };
+                let (call, _) = live.waiters.remove(index);
                 self.apply(Event::LockTimedOut(call, ToolError::new(ErrorType::Timeout, "others use it")));
             }
-            Move::StrangerComes { n } => {
-                let place = self.lines.queue(ResourceKey {
+            Move::OtherChatQueues { n } => {
+                let waiter = self.locks.enqueue(ResourceKey {
                     named_by: NamedBy::Settings,
                     name: n.to_string(),
                     owner: None,
                 });
-                self.strangers.push(place);
-                self.strangers_move();
+                self.other_waiters.push(waiter);
+                self.grant_other_locks();
             }
-            Move::StrangerGoes { index } if index < self.strangers_locks.len() => {
-                self.strangers_locks.remove(index);
+            Move::OtherChatReleases { index } if index < self.other_locks.len() => {
+                self.other_locks.remove(index);
             }
-            Move::StrangerGoes { .. } => {
-                self.strangers.pop();
+            Move::OtherChatReleases { .. } => {
+                self.other_waiters.pop();
             }
             Move::WindsUp { index } if index < self.winding_up.len() => {
                 self.winding_up.remove(index);
             }
             Move::WindsUp { .. } => {}
-            Move::Passes { seconds } => {
+            Move::TimePasses { seconds } => {
                 self.now += SignedDuration::from_secs(seconds);
                 self.keep_time();
             }
-            Move::FollowsOn { profile } if self.live.is_some() => {
+            Move::Follows { profile } if self.live.is_some() => {
                 self.apply(Event::Followed { profile, hold: Duration::from_secs(60) });
             }
-            Move::FollowsOn { .. } => {}
-            Move::ReaderComesBack => self.reader_comes_back(),
+            Move::Follows { .. } => {}
+            Move::ReaderReconnects => self.reader_reconnects(),
             Move::RulesChange { gate, chain, severe, missing } => {
                 let error_policy = if severe {
                     ErrorPolicy::default().with(ErrorType::Network, ErrorStrategy::FailRun)
@@ -212,14 +212,14 @@ impl World {
                 let rules = Rules { gate, chain, error_policy, ..self.scene.rules.clone() };
                 self.next = (rules, toolbox_without(missing));
             }
-            Move::Dies(death) => self.die(death),
-            Move::WillDie(fuse) => self.fuse = Some(fuse),
+            Move::Fails(failure) => self.fail(failure),
+            Move::WillFail(planned_failure) => self.planned_failure = Some(planned_failure),
             Move::IsStopped => self.ends(Ending::Stopped),
             Move::IsSuperseded => self.is_superseded(),
         }
     }
 
-    /// What was to be checked apart has been.
+    /// Completes the checks of inputs.
     fn checks(&mut self) {
         let Some(live) = &mut self.live else { return };
         let checks = std::mem::take(&mut live.checks);
@@ -227,24 +227,24 @@ impl World {
         self.apply(Event::InputsChecked(results));
     }
 
-    fn listens(&self) -> bool {
-        self.live.as_ref().is_some_and(|live| live.listens)
+    fn is_streaming(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.is_streaming)
     }
 
     pub fn receive(&mut self, events: Vec<ModelEvent>) {
-        if !self.listens() {
+        if !self.is_streaming() {
             return;
         }
         if events.iter().any(|event| matches!(event, ModelEvent::Finished { .. })) {
             self.facts.gates.insert(self.run.state.step, self.scene.rules.gate);
         }
-        let heard = self.decide(Event::Model(events));
+        let effects = self.decide(Event::Model(events));
         if let Some(live) = &mut self.live {
-            live.listens = self.run.state.phase == Phase::Streaming
-                && heard.after.next != Next::AskModel
+            live.is_streaming = self.run.state.phase == Phase::Streaming
+                && effects.after.next != Next::AskModel
                 && !self.run.is_checking();
         }
-        self.perform(heard);
+        self.perform(effects);
     }
 
     pub fn ends(&mut self, ending: Ending) {
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// As the active run does after every event.
+    /// Applies what is due, as the active run does after every event.
     fn keep_time(&mut self) {
         if self.live.is_none() {
             return;
@@ -268,38 +268,34 @@ impl World {
             self.apply(Event::QuestionTimedOut);
         } else if self.run.is_expired(self.now) {
             self.ends(Ending::Expired);
-        } else if self.tools_are_missed() {
+        } else if self.run.tool_wait_ends(self.scene.limits.tool_timeout).is_some_and(|ends| ends <= self.now)
+        {
             self.apply(Event::ToolsTimedOut);
         } else if self.run.hold_ends().is_some_and(|ends| ends <= self.now) {
             self.apply(Event::HoldEnded);
         }
     }
 
-    fn tools_are_missed(&self) -> bool {
-        let limit = self.scene.limits.tool_timeout;
-        self.run.tool_wait_ends(limit).is_some_and(|missed| missed <= self.now)
-    }
-
-    /// As the active run does before it waits.
+    /// Uses new tools if calls wait for tools, as the active run does before it waits.
     fn look_for_tools(&mut self) {
         if self.live.is_some() && self.run.waits_for_tools() {
-            self.goes_by_what_is_new();
+            self.use_newest_rules();
             self.apply(Event::ToolsChanged);
         }
     }
 
-    fn reader_comes_back(&mut self) {
+    fn reader_reconnects(&mut self) {
         if let Some(live) = &self.live {
-            self.facts.reader.comes_back(&live.log);
+            self.facts.reader.reconnects(&live.log);
             self.facts.check_log(&live.log);
         }
     }
 
-    /// Everybody does what is theirs to do, until the run is over.
-    pub fn settles_down(&mut self) {
-        self.fuse = None;
+    /// Lets everybody act until the run is over.
+    pub fn finish(&mut self) {
+        self.planned_failure = None;
         for _ in 0..200 {
-            self.take_up();
+            self.activate();
             if self.is_over() {
                 return;
             }
@@ -307,28 +303,28 @@ impl World {
             if self.live.is_none() {
                 continue;
             }
-            self.reader_comes_back();
+            self.reader_reconnects();
             self.winding_up.clear();
-            self.strangers.clear();
-            self.strangers_locks.clear();
+            self.other_waiters.clear();
+            self.other_locks.clear();
             if self.run.is_checking() {
                 self.checks();
-            } else if self.listens() {
+            } else if self.is_streaming() {
                 self.receive(vec![finished()]);
             } else if self.run.elicitations().next().is_some() {
-                let place = self
+                let index = self
                     .run
                     .elicited
                     .iter()
                     .rev()
                     .position(|asked| asked.state == elicit::ElicitState::Pending);
-                self.answer_question(place.unwrap(), 0);
+                self.answer_question(index.unwrap(), 0);
             } else if self.job(0).is_some() {
                 self.settle(0, usize::MAX);
             } else if self.run.pending().next().is_some() {
                 self.answer_all(true);
-            } else if !self.lines_move() {
-                assert!(self.run.waits_for_tools(), "nobody can do anything: {:?}", self.run.calls);
+            } else if !self.grant_lock() {
+                assert!(self.run.waits_for_tools(), "nothing can happen: {:?}", self.run.calls);
                 self.now += SignedDuration::try_from(self.scene.limits.tool_timeout).unwrap();
                 self.keep_time();
             }

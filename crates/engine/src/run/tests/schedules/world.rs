@@ -1,7 +1,7 @@
-//! What stands around a run, as the active run keeps it: a database, a log, pending calls, queues, running tools, a model that is listened to.
+//! The surroundings of a run, as the active run has them: a database, a log, pending calls, queues, running tools, a model.
 //!
-//! Effects are performed in the order of the active run, and the process can end between any two of them. Then the run is taken up again from what
-//! the database holds.
+//! Effects are performed in the order of the active run, and the process can end between any two of them. Then the run is resumed from the
+//! database.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use std::{
 use super::{
     super::*,
     facts::Facts,
-    lines::{Held, Lines, Place},
+    locks::{RecordedGuard, RecordedLocks, RecordedWaiter},
 };
 use fermata_protocol::ElicitationId;
 
@@ -21,73 +21,73 @@ pub(super) const OWN: [&str; 5] = ["time", "note", "file", "again", "ledger"];
 /// The tools of the page.
 const POSTED: [&str; 2] = ["where", "color"];
 
-/// All of them, and then without the first, the second and so on.
+/// The toolbox with all tools, then those without the first tool, without the second and so on.
 static TOOLBOXES: LazyLock<Vec<Toolbox>> =
     LazyLock::new(|| std::iter::once(None).chain(OWN.iter().copied().map(Some)).map(toolbox).collect());
 
-/// A run, what the process holds for it, and what outlives the process.
+/// A run, the part of its surroundings that ends with the process, and the part that outlives it.
 pub(super) struct World {
     pub run: Run,
     pub scene: Scene,
     pub now: Timestamp,
-    /// `None` while nobody drives the run.
+    /// `None` while the run has no actor.
     pub live: Option<Live>,
-    /// Lines for resources, of all chats.
-    pub lines: Rc<Lines>,
-    /// Tools of drivers that are gone; they keep their locks until they have wound up.
+    /// The locks of resources, which all chats share.
+    pub locks: Rc<RecordedLocks>,
+    /// Tools of former actors; they keep their locks until they have wound up.
     pub winding_up: Vec<Job>,
-    /// Places and locks of other chats.
-    pub strangers: Vec<Place>,
-    pub strangers_locks: Vec<Held>,
+    /// The waiters and locks of other chats.
+    pub other_waiters: Vec<RecordedWaiter>,
+    pub other_locks: Vec<RecordedGuard>,
     pub facts: Facts,
-    pub fuse: Option<Fuse>,
-    /// What steps that begin later go by.
+    pub planned_failure: Option<PlannedFailure>,
+    /// The rules and tools of steps that begin later.
     pub next: (Rules, Toolbox),
     saved: Option<Saved>,
-    /// How many drivers there have been.
-    driver: u32,
+    /// The number of actors that the run has had.
+    actor: u32,
 }
 
-/// What dies with the driver.
+/// The part of the surroundings that ends with the actor.
 #[derive(Default)]
 pub(super) struct Live {
-    /// What readers can read.
+    /// The chunks that readers can read.
     pub log: Vec<(Position, UiChunk)>,
     staged: Vec<(Position, UiChunk)>,
-    /// How much of the log is saved.
+    /// The number of saved chunks.
     saved: usize,
     pub pending_calls: BTreeSet<ToolCallId>,
-    pub places: Vec<(ToolCallId, Place)>,
-    locks: BTreeMap<ToolCallId, Held>,
+    pub waiters: Vec<(ToolCallId, RecordedWaiter)>,
+    locks: BTreeMap<ToolCallId, RecordedGuard>,
     pub jobs: Vec<Job>,
     pub questions: BTreeMap<ElicitationId, ToolCallId>,
-    pub listens: bool,
-    /// Inputs that are being checked apart.
+    pub is_streaming: bool,
+    /// Inputs whose checks are not complete yet.
     pub checks: Vec<(ToolCallId, Check)>,
 }
 
 /// A tool that runs.
 pub(super) struct Job {
     pub call: ToolCallId,
-    _lock: Option<Held>,
+    _lock: Option<RecordedGuard>,
 }
 
-/// Something ends after so many more effects.
+/// A failure after so many more effects.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fuse {
+pub(super) struct PlannedFailure {
     pub effects: usize,
-    pub death: Death,
+    pub failure: Failure,
 }
 
-/// What ends.
+/// The kinds of failures.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Death {
+pub(super) enum Failure {
     Process,
-    /// Only the driver, because the database fails it.
-    Driver,
+    /// Only the actor ends, because the store fails.
+    Store,
 }
 
-/// What the database holds.
+/// The rows of the database.
 struct Saved {
     settings: RunSettings,
     state: RunState,
@@ -107,17 +107,17 @@ impl World {
             scene,
             now: Timestamp::UNIX_EPOCH,
             live: None,
-            lines: Rc::default(),
+            locks: Rc::default(),
             winding_up: Vec::new(),
-            strangers: Vec::new(),
-            strangers_locks: Vec::new(),
+            other_waiters: Vec::new(),
+            other_locks: Vec::new(),
             facts: Facts::default(),
-            fuse: None,
+            planned_failure: None,
             next,
             saved: None,
-            driver: 0,
+            actor: 0,
         };
-        world.take_up();
+        world.activate();
         world
     }
 
@@ -125,11 +125,11 @@ impl World {
         self.saved.as_ref().is_some_and(|saved| saved.is_over)
     }
 
-    /// Sees to it that somebody drives the run, unless it is over.
-    pub fn take_up(&mut self) {
+    /// Starts an actor for the run, unless it has one or is over.
+    pub fn activate(&mut self) {
         while self.live.is_none() && !self.is_over() {
-            self.driver += 1;
-            self.goes_by_what_is_new();
+            self.actor += 1;
+            self.use_newest_rules();
             let Some(saved) = &self.saved else {
                 self.live = Some(Live::default());
                 self.run = Run::new(request(), self.now);
@@ -143,12 +143,12 @@ impl World {
         }
     }
 
-    /// Goes by the rules and tools that are there now.
-    pub fn goes_by_what_is_new(&mut self) {
+    /// Uses the newest rules and tools.
+    pub fn use_newest_rules(&mut self) {
         (self.scene.rules, self.scene.toolbox) = self.next.clone();
     }
 
-    /// Has the run decide what follows from an event.
+    /// Applies an event to the run. Every changed call has to be saved.
     pub fn decide(&mut self, event: Event) -> Effects {
         let before = self.run.calls.clone();
         let effects = self.run.apply(event, &self.scene.context(self.now));
@@ -159,7 +159,7 @@ impl World {
         effects
     }
 
-    /// Has the run decide what follows from an event, and performs it.
+    /// Applies an event to the run and performs the effects.
     pub fn apply(&mut self, event: Event) {
         let effects = self.decide(event);
         self.perform(effects);
@@ -178,8 +178,8 @@ impl World {
             );
             return;
         }
-        if let Err(death) = self.perform_until_death(effects) {
-            return self.die(death);
+        if let Err(failure) = self.perform_until_failure(effects) {
+            return self.fail(failure);
         }
         self.check_saved();
         let facts = std::mem::take(&mut self.facts);
@@ -187,7 +187,7 @@ impl World {
         self.facts = facts;
     }
 
-    /// Between the model's answers all that is not an output in part is saved.
+    /// Checks that everything but partial outputs is saved, unless the model streams.
     fn check_saved(&self) {
         let Some(saved) = self.saved.as_ref().filter(|saved| !saved.is_over) else { return };
         if self.run.state.phase != Phase::Streaming {
@@ -196,91 +196,94 @@ impl World {
         }
     }
 
-    fn perform_until_death(&mut self, mut effects: Effects) -> Result<(), Death> {
+    fn perform_until_failure(&mut self, mut effects: Effects) -> Result<(), Failure> {
         self.check_inputs(&mut effects);
-        self.stand_in_line(&mut effects);
+        self.enqueue_locks(&mut effects);
         let live = self.live.as_mut().unwrap();
         live.staged.extend(effects.after.publish.iter().cloned());
-        self.burn(true)?;
+        self.check_failure(true)?;
         if !effects.commit.is_empty() {
             self.save(&effects);
         }
-        self.burn(false)?;
+        self.check_failure(false)?;
         let live = self.live.as_mut().unwrap();
         for call in &effects.after.release {
-            assert!(live.pending_calls.remove(call), "{call} has no place to leave");
+            assert!(live.pending_calls.remove(call), "{call} is not pending");
         }
         for call in &effects.after.park {
-            assert!(live.pending_calls.insert(call.clone()), "{call} has a place");
+            assert!(live.pending_calls.insert(call.clone()), "{call} is pending already");
         }
-        self.burn(false)?;
+        self.check_failure(false)?;
         for call in &effects.after.execute {
             self.execute(call);
-            self.burn(false)?;
+            self.check_failure(false)?;
         }
         self.publish();
-        self.burn(false)?;
+        self.check_failure(false)?;
         for (id, _) in &effects.after.replies {
             let live = self.live.as_mut().unwrap();
             assert!(live.questions.remove(id).is_some(), "{id} was answered before");
             self.facts.question_is_done(id);
         }
-        self.burn(false)?;
+        self.check_failure(false)?;
         if effects.after.next.ending().is_some() {
             self.facts.check_end(&self.run, &self.scene);
             self.live = None;
         } else if effects.after.next == Next::AskModel {
-            self.goes_by_what_is_new();
+            self.use_newest_rules();
             self.facts.check_prompt(&self.run, &self.scene);
-            self.live.as_mut().unwrap().listens = true;
+            self.live.as_mut().unwrap().is_streaming = true;
         }
         Ok(())
     }
 
-    /// A database fails only when something is saved.
-    fn burn(&mut self, is_save: bool) -> Result<(), Death> {
-        let Some(Fuse { effects, death }) = &mut self.fuse else { return Ok(()) };
-        if matches!(death, Death::Driver) && !is_save {
+    /// Fails if it is time. The store fails only when something is saved.
+    fn check_failure(&mut self, is_save: bool) -> Result<(), Failure> {
+        let Some(PlannedFailure { effects, failure }) = &mut self.planned_failure else { return Ok(()) };
+        if matches!(failure, Failure::Store) && !is_save {
             return Ok(());
         }
         if *effects == 0 {
-            let death = *death;
-            self.fuse = None;
-            return Err(death);
+            let failure = *failure;
+            self.planned_failure = None;
+            return Err(failure);
         }
         *effects -= 1;
         Ok(())
     }
 
-    /// Drops what the process held, or only what the driver did.
-    pub fn die(&mut self, death: Death) {
+    /// Drops the state of the process, or only that of the actor.
+    pub fn fail(&mut self, failure: Failure) {
         let Some(live) = self.live.take() else { return };
         self.facts.reader.is_cut_off();
-        match death {
-            Death::Driver => self.winding_up.extend(live.jobs),
-            Death::Process => {
+        match failure {
+            Failure::Store => self.winding_up.extend(live.jobs),
+            Failure::Process => {
                 self.winding_up.clear();
-                self.strangers.clear();
-                self.strangers_locks.clear();
+                self.other_waiters.clear();
+                self.other_locks.clear();
                 drop(live);
-                self.lines = Rc::default();
+                self.locks = Rc::default();
             }
         }
     }
 
-    /// A run that was let go is forgotten until somebody comes; nothing may be lost by that.
-    pub fn let_rest(&mut self) {
+    /// Unloads a run whose readers were detached; nothing may be lost by that.
+    pub fn unload(&mut self) {
         let Some(live) = &self.live else { return };
         if self.run.is_detached() && !self.run.is_pinned() {
-            assert!(live.jobs.is_empty() && live.places.is_empty() && !live.listens, "something is at work");
+            assert!(
+                live.jobs.is_empty() && live.waiters.is_empty() && !live.is_streaming,
+                "something is at work"
+            );
             let before = self.run.snapshot();
-            self.die(Death::Driver);
+            self.fail(Failure::Store);
             let saved = self.saved.as_ref().unwrap().load().0;
             assert_eq!(Run::restore(saved).unwrap().snapshot(), before);
         }
     }
 
-    /// Some take but a moment.
+    /// Checks inputs at once, or leaves them for [`Move::Checks`](super::moves::Move::Checks).
     fn check_inputs(&mut self, effects: &mut Effects) {
         let context = self.scene.context(self.now);
         if u64::from(self.run.state.position).is_multiple_of(2) {
@@ -290,12 +293,12 @@ impl World {
         live.checks.append(&mut effects.before.checks);
     }
 
-    fn stand_in_line(&mut self, effects: &mut Effects) {
+    fn enqueue_locks(&mut self, effects: &mut Effects) {
         let live = self.live.as_mut().unwrap();
         for (call, key) in std::mem::take(&mut effects.before.lock_requests) {
-            let mut place = self.lines.queue(key);
-            let Some(lock) = place.turn() else {
-                live.places.push((call, place));
+            let mut waiter = self.locks.enqueue(key);
+            let Some(lock) = waiter.try_acquire() else {
+                live.waiters.push((call, waiter));
                 continue;
             };
             live.locks.insert(call.clone(), lock);
@@ -314,8 +317,8 @@ impl World {
             log: Vec::new(),
             is_over: false,
         });
-        for &place in effects.commit.calls.iter().chain(&effects.commit.decisions) {
-            let call = &self.run.calls[place];
+        for &index in effects.commit.calls.iter().chain(&effects.commit.decisions) {
+            let call = &self.run.calls[index];
             self.facts.call_is_saved(call);
             match saved.calls.iter_mut().find(|known| known.id == call.id) {
                 Some(known) => known.clone_from(call),
@@ -337,11 +340,11 @@ impl World {
         self.scene.grants.extend(effects.commit.grants.iter().cloned());
     }
 
-    /// As the active run, which cannot run a tool that it does not have.
+    /// Executes a call as the active run does, which cannot run a tool that it does not have.
     fn execute(&mut self, call: &ToolCallId) {
         let live = self.live.as_mut().unwrap();
         let known = self.run.calls.iter().find(|known| known.id == *call).unwrap();
-        self.facts.call_runs(known, &self.run, self.driver);
+        self.facts.call_runs(known, &self.run, self.actor);
         if self.scene.toolbox.find(&known.tool).and_then(|found| found.tool()).is_some() {
             live.jobs.push(Job { call: call.clone(), _lock: live.locks.remove(call) });
         }
@@ -360,12 +363,12 @@ impl World {
 // === impl Live ===
 
 impl Live {
-    /// A call's turn has come.
-    pub fn lock(&mut self, call: &ToolCallId, lock: Held) {
+    /// Keeps the lock that a call was granted.
+    pub fn lock(&mut self, call: &ToolCallId, lock: RecordedGuard) {
         self.locks.insert(call.clone(), lock);
     }
 
-    /// A call does not begin after all.
+    /// Releases the lock of a call that does not run.
     pub fn unlock(&mut self, call: &ToolCallId) {
         self.locks.remove(call);
     }
@@ -374,7 +377,7 @@ impl Live {
 // === impl Saved ===
 
 impl Saved {
-    /// As it comes out of the database.
+    /// Returns the run and its log as they are read from the database.
     fn load(&self) -> (SavedRun, Vec<(Position, UiChunk)>) {
         let log: Vec<_> = self
             .log
@@ -397,7 +400,7 @@ fn request() -> RunRequest {
     run_request(POSTED.into_iter().map(posted).collect())
 }
 
-/// The tools without one of [`OWN`].
+/// Returns the tools without one of [`OWN`].
 pub(super) fn toolbox_without(missing: Option<usize>) -> Toolbox {
     TOOLBOXES[missing.map_or(0, |missing| missing + 1)].clone()
 }

@@ -1,4 +1,4 @@
-//! What others do to a run: people and pages answer, tools report, ask and settle, lines move.
+//! The actions of others: people and pages answer, tools ask and settle, locks are granted.
 
 use fermata_protocol::ElicitAction;
 use fermata_tools::{ErrorType, ValidAnswer};
@@ -53,7 +53,8 @@ impl World {
         self.answer(vec![Answer { of, kind: AnswerKind::Elicited { action, content } }]);
     }
 
-    /// As the active run: the answers are validated as a whole, taken from the pending calls and applied; what was acknowledged is the same when it comes again.
+    /// Answers as the active run does: the answers are validated as a whole, taken from the pending calls and applied. An acknowledged
+    /// answer that is repeated is accepted.
     pub fn answer(&mut self, answers: Vec<Answer>) {
         if self.live.is_none() {
             return;
@@ -69,18 +70,21 @@ impl World {
         if valid.calls.is_empty() && valid.elicitations.is_empty() {
             return;
         }
-        let driven = self.live.as_mut().unwrap();
-        for (place, _) in &valid.calls {
-            assert!(driven.pending_calls.remove(&self.run.calls[*place].id), "an answered call had no place");
+        let live = self.live.as_mut().unwrap();
+        for (index, _) in &valid.calls {
+            assert!(
+                live.pending_calls.remove(&self.run.calls[*index].id),
+                "an answered call was not pending"
+            );
         }
         let about: Vec<_> = valid
             .calls
             .iter()
-            .map(|(place, kind)| (self.run.calls[*place].id.clone(), kind.clone()))
+            .map(|(index, kind)| (self.run.calls[*index].id.clone(), kind.clone()))
             .collect();
         self.apply(Event::Answered(valid, AnswerSource::SeparateRequest));
         if self.live.is_none() {
-            // The process died around it, or the run is over: whether it was acknowledged is not known.
+            // The process has failed or the run is over, so it is not known whether the answer was acknowledged.
             return;
         }
         for (id, kind) in about {
@@ -105,7 +109,7 @@ impl World {
             Some(error_type) => Err(ToolError::new(*error_type, "it failed")),
             None => Ok(json!(3)),
         };
-        // The lock is given back when the outcome is on its way.
+        // The tool releases its lock before its outcome arrives.
         self.live.as_mut().unwrap().jobs.remove(index);
         self.apply(Event::Settled(call, outcome));
     }
@@ -119,13 +123,13 @@ impl World {
         self.perform(effects);
     }
 
-    /// Whose turn has come begins, as far as the run still wants it. Whether there was one.
-    pub fn lines_move(&mut self) -> bool {
-        self.strangers_move();
+    /// Grants the first lock that is free, and lets its call run if the run still wants it. Returns whether a lock was granted.
+    pub fn grant_lock(&mut self) -> bool {
+        self.grant_other_locks();
         let Some(live) = &mut self.live else { return false };
-        for index in 0..live.places.len() {
-            let Some(lock) = live.places[index].1.turn() else { continue };
-            let (call, _) = live.places.remove(index);
+        for index in 0..live.waiters.len() {
+            let Some(lock) = live.waiters[index].1.try_acquire() else { continue };
+            let (call, _) = live.waiters.remove(index);
             live.lock(&call, lock);
             let effects = self.decide(Event::LockGranted(call.clone()));
             if !effects.after.execute.contains(&call)
@@ -139,13 +143,13 @@ impl World {
         false
     }
 
-    pub fn strangers_move(&mut self) {
+    pub fn grant_other_locks(&mut self) {
         let mut index = 0;
-        while index < self.strangers.len() {
-            match self.strangers[index].turn() {
+        while index < self.other_waiters.len() {
+            match self.other_waiters[index].try_acquire() {
                 Some(lock) => {
-                    self.strangers_locks.push(lock);
-                    self.strangers.remove(index);
+                    self.other_locks.push(lock);
+                    self.other_waiters.remove(index);
                 }
                 None => index += 1,
             }
