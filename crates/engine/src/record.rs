@@ -5,14 +5,14 @@ use fermata_tools::{Grants, Owner, grants};
 
 use crate::{
     services::Services,
-    store::{Change, ChatRecord, Fence, StoreError},
+    store::{Change, ChatRecord, StoreError, Version},
 };
 
 /// A chat, as of what this process has read or written last.
 pub(crate) struct Record {
     pub chat: ChatId,
     pub owner: Owner,
-    pub fence: Fence,
+    pub version: Version,
     /// The client version of the last post.
     pub profile: Profile,
     /// The size of its messages in bytes of JSON, without the message of an open run.
@@ -32,7 +32,7 @@ impl Record {
         Self {
             chat,
             owner: saved.owner.clone(),
-            fence: saved.fence,
+            version: saved.version,
             profile: saved.profile,
             bytes: saved.bytes.saturating_sub(open_message),
             grants: grants(&saved.confirmations, &saved.grant_ends),
@@ -42,13 +42,21 @@ impl Record {
 
     /// Returns the record of a chat that is about to be created.
     pub fn new(chat: ChatId, owner: Owner, profile: Profile, lease_epoch: u64) -> Self {
-        Self { chat, owner, fence: Fence::NONE, profile, bytes: 0, grants: Grants::default(), lease_epoch }
+        Self {
+            chat,
+            owner,
+            version: Version::NONE,
+            profile,
+            bytes: 0,
+            grants: Grants::default(),
+            lease_epoch,
+        }
     }
 
     /// Makes changes to the chat, unless another instance has changed it meanwhile.
     pub async fn commit(&mut self, services: &Services, changes: Vec<Change>) -> Result<(), StoreError> {
         let now = services.clock.now();
-        self.fence = services.store.commit(&self.chat, self.fence, now, changes).await?;
+        self.version = services.store.commit(&self.chat, self.version, now, changes).await?;
         Ok(())
     }
 
@@ -57,7 +65,7 @@ impl Record {
     /// # Errors
     /// Returns [`StoreError::Fenced`] if it is not.
     pub async fn verify(&self, services: &Services) -> Result<(), StoreError> {
-        if services.store.version(&self.chat).await? == Some(self.fence) {
+        if services.store.version(&self.chat).await? == Some(self.version) {
             Ok(())
         } else {
             Err(StoreError::Fenced)

@@ -3,7 +3,7 @@
 //! [`ChatStore`] keeps chats, [`Membership`] knows which instances are alive, and [`LockStore`] keeps the locks that they share. One
 //! database usually does all three, which is a [`Store`].
 //!
-//! Several instances may share a store. The [`Fence`] of each chat keeps two of them from writing to it: every commit has to know that
+//! Several instances may share a store. The [`Version`] of each chat keeps two of them from writing to it: every commit has to know that
 //! number and raises it by one, so an instance that read a chat before another one changed it can no longer write to it, however much time
 //! has passed. An open run also names the instance that owns it, and the other instances leave the run alone for as long as its owner is
 //! alive.
@@ -24,7 +24,7 @@ pub use lock_store::LockStore;
 pub use membership::{Beat, ClockMark, InstanceId, Joined, LEASE, Membership};
 pub use memory::MemoryStore;
 pub use page::{ChatPage, ChatSummary};
-pub use record::{ChatOwner, ChatRecord, Fence, Kept, Outlined, RunRecord, json_bytes};
+pub use record::{ChatOwner, ChatRecord, Kept, Outlined, RunRecord, Version, json_bytes};
 
 /// Everything that survives the process.
 pub trait Store: ChatStore + Membership + LockStore {}

@@ -1,6 +1,6 @@
 //! A PostgreSQL database: its connections, and how queries run on them.
 //!
-//! Invariants: a commit is one transaction that first locks the chat's row by raising its fence, so nothing else of the chat needs a
+//! Invariants: a commit is one transaction that first locks the chat's row by raising its version, so nothing else of the chat needs a
 //! lock. If the database has undone something because two transactions were in each other's way, it is done again. Something that may
 //! have been done is never done again; the caller is told that the database was unavailable.
 

@@ -141,7 +141,7 @@ async fn renew(connection: &mut Connection<'_>, instance: &InstanceId) -> Result
 
 #[cfg(test)]
 mod tests {
-    use fermata_engine::store::{Change, ChatStore, Fence};
+    use fermata_engine::store::{Change, ChatStore, Version};
     use fermata_protocol::{ChatId, MessageId, RunId, UiMessage};
     use fermata_tools::Owner;
     use jiff::Timestamp;
@@ -169,7 +169,7 @@ mod tests {
             message: MessageId::new("m"),
             driver: InstanceId::new("i"),
         };
-        store.commit(chat, Fence::NONE, Timestamp::UNIX_EPOCH, vec![create, open]).await.unwrap();
+        store.commit(chat, Version::NONE, Timestamp::UNIX_EPOCH, vec![create, open]).await.unwrap();
     }
 
     fn append(first: u64, chunk: String) -> Vec<Change> {
@@ -185,10 +185,10 @@ mod tests {
         let (database, store, chat) = in_memory().await;
         set(&database, "pragma max_page_count = 1").await;
         let full =
-            store.commit(&chat, Fence(1), Timestamp::UNIX_EPOCH, append(1, "x".repeat(1_000_000))).await;
+            store.commit(&chat, Version(1), Timestamp::UNIX_EPOCH, append(1, "x".repeat(1_000_000))).await;
         assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
         set(&database, "pragma max_page_count = 1000000").await;
-        store.commit(&chat, Fence(1), Timestamp::UNIX_EPOCH, append(1, "x".into())).await.unwrap();
+        store.commit(&chat, Version(1), Timestamp::UNIX_EPOCH, append(1, "x".into())).await.unwrap();
     }
 
     /// Changes for which SQLite, if there is no room, ends the whole transaction by itself.
@@ -210,13 +210,13 @@ mod tests {
         for attempt in 1..=3 {
             set(database, "pragma max_page_count = 1").await;
             let full = store
-                .commit(chat, Fence(1), Timestamp::UNIX_EPOCH, say("x".repeat(1_000_000 * attempt)))
+                .commit(chat, Version(1), Timestamp::UNIX_EPOCH, say("x".repeat(1_000_000 * attempt)))
                 .await;
             assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
             assert!(store.ready().await.is_err(), "it says that it cannot write");
         }
         set(database, "pragma max_page_count = 1000000").await;
-        store.commit(chat, Fence(1), Timestamp::UNIX_EPOCH, say("x".into())).await.unwrap();
+        store.commit(chat, Version(1), Timestamp::UNIX_EPOCH, say("x".into())).await.unwrap();
         assert_eq!(store.messages(chat).await.unwrap().len(), 1, "what failed has left nothing");
         store.ready().await.unwrap();
     }
@@ -229,7 +229,7 @@ mod tests {
         let (database, store) = opened(&format!("sqlite://{}", file.display())).await;
         begin(&store, &chat).await;
         fills_up_and_goes_on(&database, &store, &chat).await;
-        store.delete(&chat, Fence(2)).await.unwrap();
+        store.delete(&chat, Version(2)).await.unwrap();
         store.close().await;
         std::fs::remove_file(file).unwrap();
     }
@@ -241,14 +241,14 @@ mod tests {
         changes::make(
             &mut Connection::Sqlite(&mut given_up),
             &chat,
-            Fence(1),
+            Version(1),
             Timestamp::UNIX_EPOCH,
             &append(1, "x".into()),
         )
         .await
         .unwrap();
         drop(given_up);
-        store.commit(&chat, Fence(1), Timestamp::UNIX_EPOCH, append(1, "y".into())).await.unwrap();
+        store.commit(&chat, Version(1), Timestamp::UNIX_EPOCH, append(1, "y".into())).await.unwrap();
         assert_eq!(store.chat(&chat).await.unwrap().unwrap().open_run.unwrap().texts(), ["y"]);
     }
 }

@@ -1,14 +1,14 @@
 //! The engine's port [`Store`](fermata_engine::Store) on either database: each method runs the queries of its noun.
 //!
-//! Invariants: a commit is one transaction, which begins by raising the chat's fence; a chat is read as of one moment, so that its parts
+//! Invariants: a commit is one transaction, which begins by raising the chat's version; a chat is read as of one moment, so that its parts
 //! fit one another.
 
 use std::{fmt, ops::Range};
 
 use async_trait::async_trait;
 use fermata_engine::store::{
-    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
-    LockStore, Membership, Outlined, StoreError, page::Cursor,
+    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
+    Membership, Outlined, StoreError, Version, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -115,7 +115,7 @@ impl ChatStore for SqlStore {
             .await
     }
 
-    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
+    async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError> {
         self.backend.read(|mut db| async move { chats::version(&mut db.get(), chat).await }).await
     }
 
@@ -147,16 +147,16 @@ impl ChatStore for SqlStore {
     async fn commit(
         &self,
         chat: &ChatId,
-        fence: Fence,
+        version: Version,
         at: Timestamp,
         changes: Vec<Change>,
-    ) -> Result<Fence, StoreError> {
+    ) -> Result<Version, StoreError> {
         if changes.is_empty() {
-            return Ok(fence);
+            return Ok(version);
         }
         let made = self.backend.run(|| async {
             let mut transaction = self.backend.begin().await?;
-            let next = changes::make(&mut transaction.get(), chat, fence, at, &changes).await?;
+            let next = changes::make(&mut transaction.get(), chat, version, at, &changes).await?;
             transaction.commit_or_unclear().await?;
             Ok(next)
         });
@@ -172,10 +172,10 @@ impl ChatStore for SqlStore {
             .await
     }
 
-    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
+    async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
         let deleted = self
             .backend
-            .write(|mut db| async move { changes::delete(&mut db.get(), chat, fence).await })
+            .write(|mut db| async move { changes::delete(&mut db.get(), chat, version).await })
             .await;
         self.noted(deleted)
     }

@@ -191,7 +191,7 @@ impl Handle for Delete {
             return Err(ReadError::NotFound);
         }
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
-        actor.services.store.delete(&record.chat, record.fence).await?;
+        actor.services.store.delete(&record.chat, record.version).await?;
         if let Chat::Active(active) = std::mem::replace(&mut actor.state, Chat::Absent) {
             active.end_deleted();
         }

@@ -10,7 +10,7 @@ use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 
-use super::{Change, ChatOwner, ChatPage, ChatRecord, Fence, InstanceId, Kept, Outlined, StoreError};
+use super::{Change, ChatOwner, ChatPage, ChatRecord, InstanceId, Kept, Outlined, StoreError, Version};
 
 /// The store of chats and everything that belongs to them.
 #[async_trait]
@@ -18,8 +18,8 @@ pub trait ChatStore: Send + Sync {
     /// Returns a chat with its open run, without its messages, as of one moment; `None` if there is no such chat.
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError>;
 
-    /// Returns the chat's fence alone; `None` if there is no such chat.
-    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError>;
+    /// Returns the chat's version alone; `None` if there is no such chat.
+    async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError>;
 
     /// Returns the chat's owner, and the instance that owns its open run if it is alive; `None` if there is no such chat.
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError>;
@@ -38,24 +38,24 @@ pub trait ChatStore: Send + Sync {
     /// is `None`.
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError>;
 
-    /// Makes all of the changes in one transaction, and raises the chat's fence by one. When this returns, they survive a crash.
+    /// Makes all of the changes in one transaction, and raises the chat's version by one. When this returns, they survive a crash.
     ///
-    /// `fence` is the chat's fence as it was read or as the last commit returned it, and [`Fence::NONE`] for a chat that does not exist
-    /// yet. Returns the chat's new fence. If the fence is another one by now, nothing is changed and the result is [`StoreError::Fenced`].
-    /// Without changes nothing happens, and `fence` is returned.
+    /// `version` is the chat's version as it was read or as the last commit returned it, and [`Version::NONE`] for a chat that does not exist
+    /// yet. Returns the chat's new version. If the version is another one by now, nothing is changed and the result is [`StoreError::Fenced`].
+    /// Without changes nothing happens, and `version` is returned.
     async fn commit(
         &self,
         chat: &ChatId,
-        fence: Fence,
+        version: Version,
         at: Timestamp,
         changes: Vec<Change>,
-    ) -> Result<Fence, StoreError>;
+    ) -> Result<Version, StoreError>;
 
     /// Returns a page of the owner's chats, newest first by last change; `before` is the `next` of the page before.
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError>;
 
-    /// Deletes a chat and everything that belongs to it, unless its fence is another one by now.
-    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError>;
+    /// Deletes a chat and everything that belongs to it, unless its version is another one by now.
+    async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError>;
 
     /// Returns the chats with an open run that no instance alive owns and that has a call which expires at or before `now`: the earliest
     /// first, at most `limit`.

@@ -14,8 +14,8 @@ use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
 use super::{
-    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
-    LockStore, Membership, Outlined, StoreError, json_bytes,
+    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
+    Membership, Outlined, StoreError, Version, json_bytes,
     page::{self, Cursor},
 };
 use chat::{Chat, Run};
@@ -87,8 +87,8 @@ impl ChatStore for MemoryStore {
         Ok(inner.chats.get(chat).map(|chat| chat.record(&inner.alive)))
     }
 
-    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
-        Ok(self.lock().chats.get(chat).map(|chat| chat.fence))
+    async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError> {
+        Ok(self.lock().chats.get(chat).map(|chat| chat.version))
     }
 
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
@@ -127,15 +127,15 @@ impl ChatStore for MemoryStore {
     async fn commit(
         &self,
         chat: &ChatId,
-        fence: Fence,
+        version: Version,
         at: Timestamp,
         changes: Vec<Change>,
-    ) -> Result<Fence, StoreError> {
+    ) -> Result<Version, StoreError> {
         if changes.is_empty() {
-            return Ok(fence);
+            return Ok(version);
         }
         let Inner { chats, audit, .. } = &mut *self.lock();
-        check(chats, chat, fence)?;
+        check(chats, chat, version)?;
         let mut changed = chats.get(chat).cloned();
         let is_news = changes.iter().any(Change::is_news);
         let noted: Vec<AuditRecord> = changes.iter().filter_map(|change| noted(chat, at, change)).collect();
@@ -146,11 +146,11 @@ impl ChatStore for MemoryStore {
             if is_news {
                 changed.updated_at = page::whole_microseconds(at);
             }
-            changed.fence = fence.next();
+            changed.version = version.next();
             chats.insert(chat.clone(), changed);
         }
         audit.extend(noted);
-        Ok(fence.next())
+        Ok(version.next())
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
@@ -174,9 +174,9 @@ impl ChatStore for MemoryStore {
         Ok(ChatPage { chats: summaries, next: next.map(|cursor| cursor.encode()) })
     }
 
-    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
+    async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
         let chats = &mut self.lock().chats;
-        check(chats, chat, fence)?;
+        check(chats, chat, version)?;
         chats.remove(chat);
         Ok(())
     }
@@ -307,10 +307,10 @@ impl LockStore for MemoryStore {
     }
 }
 
-/// Returns an error if the chat's fence is not the one that its writer knows.
-fn check(chats: &BTreeMap<ChatId, Chat>, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
-    let now = chats.get(chat).map_or(Fence::NONE, |chat| chat.fence);
-    if now == fence { Ok(()) } else { Err(StoreError::Fenced) }
+/// Returns an error if the chat's version is not the one that its writer knows.
+fn check(chats: &BTreeMap<ChatId, Chat>, chat: &ChatId, version: Version) -> Result<(), StoreError> {
+    let now = chats.get(chat).map_or(Version::NONE, |chat| chat.version);
+    if now == version { Ok(()) } else { Err(StoreError::Fenced) }
 }
 
 /// Returns the first chats in the order of their times.

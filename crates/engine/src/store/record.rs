@@ -7,15 +7,16 @@ use serde_json::Value;
 
 use super::InstanceId;
 
-/// The number of times that a chat has been written to. An instance that knows an older number can no longer write to the chat.
+/// The number of times that a chat has been written to, which is its fencing token: an instance that knows an older number can no longer write
+/// to the chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fence(pub u64);
+pub struct Version(pub u64);
 
 /// A chat as it was saved, without its messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatRecord {
-    /// The number of times that the chat has been written to.
-    pub fence: Fence,
+    /// The chat's version as of this moment.
+    pub version: Version,
     /// The instance that owns the open run; `None` also if that instance is no longer alive.
     pub driver: Option<InstanceId>,
     /// The owner of the chat.
@@ -89,13 +90,13 @@ pub fn json_bytes(message: &UiMessage) -> usize {
     serde_json::to_vec(message).map_or(0, |json| json.len())
 }
 
-// === impl Fence ===
+// === impl Version ===
 
-impl Fence {
-    /// The fence of a chat that does not exist.
+impl Version {
+    /// The version of a chat that does not exist.
     pub const NONE: Self = Self(0);
 
-    /// Returns the fence after one more commit.
+    /// Returns the version after one more commit.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }

@@ -406,7 +406,7 @@ impl World {
     /// Saves a run as earlier versions did, which kept its settings in the state.
     pub async fn put_state(&self, run: RunId, state: Value) {
         let store = &self.store.store;
-        let fence = store.chat(&self.chat).await.unwrap().unwrap().fence;
+        let version = store.chat(&self.chat).await.unwrap().unwrap().version;
         let settings = Change::PutSettings { run: run.clone(), settings: Value::Null };
         let save = Change::SaveRun {
             run,
@@ -418,7 +418,7 @@ impl World {
             driver: None,
             attempts: 0,
         };
-        store.commit(&self.chat, fence, Timestamp::UNIX_EPOCH, vec![settings, save]).await.unwrap();
+        store.commit(&self.chat, version, Timestamp::UNIX_EPOCH, vec![settings, save]).await.unwrap();
     }
 
     pub async fn messages(&self) -> Vec<UiMessage> {

@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Fence, InstanceId, Joined, Kept,
-        LockStore, Membership, MemoryStore, Outlined, StoreError,
+        Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept,
+        LockStore, Membership, MemoryStore, Outlined, StoreError, Version,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
@@ -154,7 +154,7 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.messages_at(chat, positions).await
     }
-    async fn version(&self, chat: &ChatId) -> Result<Option<Fence>, StoreError> {
+    async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError> {
         self.wait_while_blocked().await;
         self.before_read().await?;
         self.store.version(chat).await
@@ -172,10 +172,10 @@ impl ChatStore for FaultyStore {
     async fn commit(
         &self,
         chat: &ChatId,
-        fence: Fence,
+        version: Version,
         at: Timestamp,
         changes: Vec<Change>,
-    ) -> Result<Fence, StoreError> {
+    ) -> Result<Version, StoreError> {
         self.wait_while_blocked().await;
         self.before_operation(true).await?;
         let ends = changes.iter().any(|change| matches!(change, Change::CloseRun { .. }));
@@ -186,21 +186,21 @@ impl ChatStore for FaultyStore {
         let begins_call = changes.iter().any(
             |change| matches!(change, Change::PutCall { call, .. } if call.state().name() == StateName::Executing),
         );
-        let fence = self.store.commit(chat, fence, at, changes).await?;
+        let version = self.store.commit(chat, version, at, changes).await?;
         if begins_call && let Some(suspension) = self.suspension.lock().unwrap().take() {
             *self.suspended_until.lock().unwrap() = Some(Instant::now() + suspension);
         }
         self.wait_while_suspended().await;
         self.after_write().await?;
-        Ok(fence)
+        Ok(version)
     }
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         self.before_read().await?;
         self.store.chats(owner, limit, before).await
     }
-    async fn delete(&self, chat: &ChatId, fence: Fence) -> Result<(), StoreError> {
+    async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
         self.before_operation(true).await?;
-        self.store.delete(chat, fence).await?;
+        self.store.delete(chat, version).await?;
         self.after_write().await
     }
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {

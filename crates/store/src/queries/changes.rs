@@ -1,9 +1,9 @@
 //! The changes that a commit makes to a chat, and the record that is read of it. The caller provides the transactions.
 //!
-//! Invariant: before anything else a commit raises the fence by one or makes the chat, so an instance that knows an older fence changes
+//! Invariant: before anything else a commit raises the version by one or makes the chat, so an instance that knows an older version changes
 //! nothing.
 
-use fermata_engine::store::{Change, ChatRecord, Fence, StoreError};
+use fermata_engine::store::{Change, ChatRecord, StoreError, Version};
 use fermata_protocol::ChatId;
 use jiff::Timestamp;
 
@@ -17,26 +17,26 @@ use crate::{
 pub async fn make(
     transaction: &mut Connection<'_>,
     chat: &ChatId,
-    fence: Fence,
+    version: Version,
     at: Timestamp,
     changes: &[Change],
-) -> Result<Fence, Fault> {
-    let changes = match (fence, changes) {
-        (Fence::NONE, [Change::CreateChat { owner, profile }, others @ ..]) => {
+) -> Result<Version, Fault> {
+    let changes = match (version, changes) {
+        (Version::NONE, [Change::CreateChat { owner, profile }, others @ ..]) => {
             chats::create(transaction, chat, owner, *profile, at).await?;
             others
         }
-        (Fence::NONE, _) => return Err(no_such_chat(transaction, chat).await),
-        (fence, changes) => {
+        (Version::NONE, _) => return Err(no_such_chat(transaction, chat).await),
+        (version, changes) => {
             let news = changes.iter().any(Change::is_news).then_some(at);
-            chats::advance(transaction, chat, fence, news).await?;
+            chats::advance(transaction, chat, version, news).await?;
             changes
         }
     };
     for change in changes {
         apply(transaction, chat, at, change).await?;
     }
-    Ok(fence.next())
+    Ok(version.next())
 }
 
 /// The chat with its open run, as of one moment if the connection is in a transaction that sees one.
@@ -46,7 +46,7 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
     };
     let (open_run, driver) = runs::find_open(snapshot, chat).await?.unzip();
     Ok(Some(ChatRecord {
-        fence: found.fence,
+        version: found.version,
         driver: driver.flatten(),
         owner: found.owner,
         profile: found.profile,
@@ -58,12 +58,12 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
 }
 
 /// Forgets the chat. If neither the caller nor the database knows it, there is nothing to forget.
-pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, fence: Fence) -> Result<(), Fault> {
-    if chats::delete(transaction, chat, fence).await? {
+pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, version: Version) -> Result<(), Fault> {
+    if chats::delete(transaction, chat, version).await? {
         return Ok(());
     }
-    match (fence, chats::find(transaction, chat).await?) {
-        (Fence::NONE, None) => Ok(()),
+    match (version, chats::find(transaction, chat).await?) {
+        (Version::NONE, None) => Ok(()),
         (_, _) => Err(StoreError::Fenced.into()),
     }
 }

@@ -1,6 +1,8 @@
 //! The chats themselves: their owners and versions, and lists of them.
 
-use fermata_engine::store::{ChatOwner, ChatPage, ChatSummary, Fence, InstanceId, StoreError, page::Cursor};
+use fermata_engine::store::{
+    ChatOwner, ChatPage, ChatSummary, InstanceId, StoreError, Version, page::Cursor,
+};
 use fermata_protocol::{ChatId, Profile};
 use fermata_tools::Owner;
 use jiff::Timestamp;
@@ -27,7 +29,7 @@ pub const BATCH: usize = 50;
 
 /// A chat without what belongs to it.
 pub struct Found {
-    pub fence: Fence,
+    pub version: Version,
     pub owner: Owner,
     pub profile: Profile,
     /// The size of the messages, in bytes of JSON.
@@ -49,7 +51,7 @@ pub async fn create(
              on conflict (id) do nothing",
         )
         .bind(chat.as_str())
-        .bind(number(Fence::NONE.next())?)
+        .bind(number(Version::NONE.next())?)
         .bind(text(owner.as_str()))
         .bind(i64::from(profile.major()))
         .bind(profile.release())
@@ -59,11 +61,11 @@ pub async fn create(
     if created == 0 { Err(StoreError::Fenced.into()) } else { Ok(()) }
 }
 
-/// Notes that the chat changes now. The error is [`StoreError::Fenced`] if its fence is another one or it is not there.
+/// Notes that the chat changes now. The error is [`StoreError::Fenced`] if its version is another one or it is not there.
 pub async fn advance(
     connection: &mut Connection<'_>,
     chat: &ChatId,
-    fence: Fence,
+    version: Version,
     news: Option<Timestamp>,
 ) -> Result<(), Fault> {
     let advanced = connection
@@ -72,7 +74,7 @@ pub async fn advance(
              where id = $1 and fence = $2",
         )
         .bind(chat.as_str())
-        .bind(number(fence)?)
+        .bind(number(version)?)
         .bind(news.map(time))
         .execute()
         .await?;
@@ -90,22 +92,25 @@ pub async fn posted(connection: &mut Connection<'_>, chat: &ChatId, profile: Pro
     Ok(())
 }
 
-/// Forgets the chat and returns true, unless its fence is another one. Everything else of the chat goes with its row, by the foreign keys.
-pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, fence: Fence) -> Result<bool, Fault> {
+/// Forgets the chat and returns true, unless its version is another one. Everything else of the chat goes with its row, by the foreign keys.
+pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Version) -> Result<bool, Fault> {
     let deleted = connection
         .query("delete from chats where id = $1 and fence = $2")
         .bind(chat.as_str())
-        .bind(number(fence)?)
+        .bind(number(version)?)
         .execute()
         .await?;
     Ok(deleted == 1)
 }
 
-/// Forgets those of the chats whose fence is still the same, and returns their number.
-pub async fn delete_all(transaction: &mut Connection<'_>, chats: &[(ChatId, Fence)]) -> Result<usize, Fault> {
+/// Forgets those of the chats whose version is still the same, and returns their number.
+pub async fn delete_all(
+    transaction: &mut Connection<'_>,
+    chats: &[(ChatId, Version)],
+) -> Result<usize, Fault> {
     let mut deleted = 0;
-    for (chat, fence) in chats {
-        if delete(transaction, chat, *fence).await? {
+    for (chat, version) in chats {
+        if delete(transaction, chat, *version).await? {
             deleted += 1;
         }
     }
@@ -117,7 +122,7 @@ pub async fn old(
     connection: &mut Connection<'_>,
     before: Timestamp,
     limit: usize,
-) -> Result<Vec<(ChatId, Fence)>, Fault> {
+) -> Result<Vec<(ChatId, Version)>, Fault> {
     let old: Vec<(String, i64)> = connection
         .query(
             "select id, fence from chats
@@ -130,7 +135,7 @@ pub async fn old(
         .bind(count(limit))
         .fetch_all()
         .await?;
-    Ok(old.into_iter().map(|(id, fence)| (ChatId::new(id), Fence(fence.unsigned_abs()))).collect())
+    Ok(old.into_iter().map(|(id, version)| (ChatId::new(id), Version(version.unsigned_abs()))).collect())
 }
 
 pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<Found>, Fault> {
@@ -143,7 +148,7 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         )
     .bind(chat.as_str())
     .fetch_optional().await?;
-    let Some((fence, Text(owner), major, release, bytes)) = found else {
+    let Some((version, Text(owner), major, release, bytes)) = found else {
         return Ok(None);
     };
     // The server version before this one updates `profile` alone, and leaves `client` as it was.
@@ -153,17 +158,17 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         None => Profile::of_version(&major.to_string()).map_err(StoreError::Corrupt)?,
     };
     let bytes = usize::try_from(bytes).unwrap_or_default();
-    Ok(Some(Found { fence: Fence(fence.unsigned_abs()), owner: Owner::new(owner), profile, bytes }))
+    Ok(Some(Found { version: Version(version.unsigned_abs()), owner: Owner::new(owner), profile, bytes }))
 }
 
-/// The chat's fence alone.
-pub async fn version(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<Fence>, Fault> {
-    let fence: Option<(i64,)> = connection
+/// The chat's version alone.
+pub async fn version(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<Version>, Fault> {
+    let version: Option<(i64,)> = connection
         .query("select fence from chats where id = $1")
         .bind(chat.as_str())
         .fetch_optional()
         .await?;
-    Ok(fence.map(|(fence,)| Fence(fence.unsigned_abs())))
+    Ok(version.map(|(version,)| Version(version.unsigned_abs())))
 }
 
 /// The chat's owner, and the instance alive that drives its open run.
@@ -248,7 +253,7 @@ fn summary(row: Summary) -> Result<ChatSummary, Fault> {
     })
 }
 
-/// The fence as a column has it. A number that no column can have is never a chat's fence.
-fn number(fence: Fence) -> Result<i64, StoreError> {
-    i64::try_from(fence.0).map_err(|_| StoreError::Fenced)
+/// The version as a column has it. A number that no column can have is never a chat's version.
+fn number(version: Version) -> Result<i64, StoreError> {
+    i64::try_from(version.0).map_err(|_| StoreError::Fenced)
 }

@@ -1,6 +1,6 @@
 //! How large chats are, and what an owner keeps, whoever wrote it.
 
-use fermata_engine::store::{Change, Fence, Kept, StoreError, json_bytes};
+use fermata_engine::store::{Change, Kept, StoreError, Version, json_bytes};
 use fermata_protocol::{ChatId, Role, UiMessage};
 use fermata_store::SqlStore;
 use sqlx::{AssertSqlSafe, Executor};
@@ -75,7 +75,7 @@ async fn what_an_owner_keeps_is_counted(store: AnyStore) {
         ("d", bob(), vec![two.clone()]),
     ] {
         let changes = [vec![create(owner)], said.into_iter().map(put).collect()].concat();
-        store.commit(&chat(id), Fence::NONE, at(0), changes).await.unwrap();
+        store.commit(&chat(id), Version::NONE, at(0), changes).await.unwrap();
     }
     assert_eq!(kept(&store, alice()).await, (3, sum(&[one.clone(), one, two.clone()])));
     assert_eq!(kept(&store, bob()).await, (1, json_bytes(&two)));
@@ -85,7 +85,7 @@ async fn what_is_deleted_and_forgotten_makes_room(store: AnyStore) {
     let said = user("1", "one");
     for (n, id) in (0..).zip(["a", "b", "c"]) {
         let changes = vec![create(alice()), put(said.clone())];
-        store.commit(&chat(id), Fence::NONE, at(n), changes).await.unwrap();
+        store.commit(&chat(id), Version::NONE, at(n), changes).await.unwrap();
     }
     delete(&*store, &chat("c")).await;
     assert_eq!(kept(&store, alice()).await, (2, 2 * json_bytes(&said)));
@@ -106,7 +106,7 @@ async fn runs_that_this_instance_does_not_drive_are_counted(store: AnyStore) {
         ("f", alice(), vec![open_by("r", "one"), wait("r", None)]),
         ("g", bob(), vec![open_by("r", "two")]),
     ] {
-        store.commit(&chat(id), Fence::NONE, at(0), [vec![create(owner)], changes].concat()).await.unwrap();
+        store.commit(&chat(id), Version::NONE, at(0), [vec![create(owner)], changes].concat()).await.unwrap();
     }
     let elsewhere = async |owner, id: &str| store.kept(&owner, &instance(id)).await.unwrap().runs_elsewhere;
     assert_eq!(
@@ -146,7 +146,10 @@ async fn in_a_file_of_an_older_version_chats_are_counted_when_it_is_asked_for() 
     let store: AnyStore = std::sync::Arc::new(opened.clone());
     assert_eq!(bytes(&store, &chat("a")).await, json_bytes(&said[0]));
     assert_eq!(kept(&store, alice()).await, (1, json_bytes(&said[0])));
-    store.commit(&chat("b"), Fence::NONE, at(0), vec![create(alice()), put(said[1].clone())]).await.unwrap();
+    store
+        .commit(&chat("b"), Version::NONE, at(0), vec![create(alice()), put(said[1].clone())])
+        .await
+        .unwrap();
     commit_at(&*store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();
     assert_eq!(bytes(&store, &chat("a")).await, sum(&said));
     assert_eq!(kept(&store, alice()).await, (2, sum(&said) + json_bytes(&said[1])));

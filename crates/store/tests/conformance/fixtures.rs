@@ -7,7 +7,7 @@ use std::{
 
 use fermata_engine::{
     Store,
-    store::{Change, Fence, InstanceId, StoreError},
+    store::{Change, InstanceId, StoreError, Version},
 };
 use fermata_protocol::{
     AnswerKind, ApprovalId, ChatId, MessageId, Profile, Role, RunId, ToolCallId, UiMessage, UiPart,
@@ -159,9 +159,9 @@ pub fn wait_at(id: &str, driver: &str, expires: Option<Timestamp>) -> Change {
     }
 }
 
-/// The chat's fence as it is now.
-pub async fn fence(store: &dyn Store, chat: &ChatId) -> Fence {
-    store.chat(chat).await.unwrap().map_or(Fence::NONE, |chat| chat.fence)
+/// The chat's version as it is now.
+pub async fn version(store: &dyn Store, chat: &ChatId) -> Version {
+    store.chat(chat).await.unwrap().map_or(Version::NONE, |chat| chat.version)
 }
 
 /// Commits for one who knows the chat as it is now.
@@ -170,13 +170,13 @@ pub async fn commit_at(
     chat: &ChatId,
     at: Timestamp,
     changes: Vec<Change>,
-) -> Result<Fence, StoreError> {
-    store.commit(chat, fence(store, chat).await, at, changes).await
+) -> Result<Version, StoreError> {
+    store.commit(chat, version(store, chat).await, at, changes).await
 }
 
 /// Deletes for one who knows the chat as it is now.
 pub async fn delete(store: &dyn Store, chat: &ChatId) {
-    store.delete(chat, fence(store, chat).await).await.unwrap();
+    store.delete(chat, version(store, chat).await).await.unwrap();
 }
 
 pub fn call(id: &str, state: CallState) -> Call {

@@ -1,6 +1,6 @@
 //! Who is alive, who drives what, and what is left to others when an instance ends.
 
-use fermata_engine::store::{Change, ChatOwner, ClockMark, Fence, InstanceId, StoreError};
+use fermata_engine::store::{Change, ChatOwner, ClockMark, InstanceId, StoreError, Version};
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, ResourceKey};
 use jiff::Timestamp;
@@ -42,7 +42,7 @@ async fn chat_with(store: &AnyStore, id: &str, changes: Vec<Change>) -> ChatId {
     let id = chat(id);
     let mut all = vec![create(alice())];
     all.extend(changes);
-    store.commit(&id, Fence::NONE, at(0), all).await.unwrap();
+    store.commit(&id, Version::NONE, at(0), all).await.unwrap();
     id
 }
 
@@ -156,7 +156,7 @@ async fn orphans_are_at_work_and_nobodys(store: AnyStore) {
         ("last", 6, vec![open_by("r", "one")]),
     ] {
         let all = [vec![create(alice())], changes].concat();
-        store.commit(&chat(id), Fence::NONE, at(second), all).await.unwrap();
+        store.commit(&chat(id), Version::NONE, at(second), all).await.unwrap();
     }
     let orphans = async |limit| store.orphans(limit).await.unwrap();
     assert_eq!(orphans(9).await, ["a", "b", "let-go"].map(chat), "the oldest run comes first");
@@ -186,7 +186,7 @@ async fn an_instance_lets_go_of_its_runs_that_wait(store: AnyStore) {
     let mine = chat_with(&store, "a", waits("one")).await;
     let at_work = chat_with(&store, "b", vec![open_by("r", "one")]).await;
     let theirs = chat_with(&store, "c", waits("two")).await;
-    let known = fence(&*store, &mine).await;
+    let known = version(&*store, &mine).await;
     store.release(&instance("one")).await.unwrap();
     assert_eq!(driver(&store, &mine).await, None);
     assert_eq!(driver(&store, &at_work).await.as_deref(), Some("one"));
@@ -195,7 +195,7 @@ async fn an_instance_lets_go_of_its_runs_that_wait(store: AnyStore) {
         (store.due(at(9), 9).await.unwrap(), store.orphans(9).await.unwrap()),
         (vec![mine.clone()], vec![])
     );
-    assert_eq!(fence(&*store, &mine).await, known, "nobody has to read it again");
+    assert_eq!(version(&*store, &mine).await, known, "nobody has to read it again");
 }
 
 fn resource(name: &str, owner: Option<Owner>) -> ResourceKey {
@@ -282,7 +282,7 @@ async fn what_is_old_and_over_is_forgotten(store: AnyStore) {
         ("new", 11, vec![]),
     ] {
         let all = [vec![create(alice())], changes].concat();
-        store.commit(&chat(id), Fence::NONE, at(second), all).await.unwrap();
+        store.commit(&chat(id), Version::NONE, at(second), all).await.unwrap();
     }
     let left = async || {
         let page = store.chats(&alice(), 9, None).await.unwrap();
@@ -295,12 +295,12 @@ async fn what_is_old_and_over_is_forgotten(store: AnyStore) {
     assert_eq!(store.forget(at(10), 9).await.unwrap(), 1);
     assert_eq!(left().await, ["new", "edge", "b"], "a run that is open keeps its chat");
     assert_eq!(store.forget(at(10), 9).await.unwrap(), 0);
-    assert_eq!(fence(&*store, &chat("a")).await, Fence::NONE, "its id is free");
+    assert_eq!(version(&*store, &chat("a")).await, Version::NONE, "its id is free");
 }
 
 async fn forgetting_is_done_in_parts(store: AnyStore) {
     for n in 0..120 {
-        store.commit(&chat(&format!("chat-{n}")), Fence::NONE, at(n), vec![create(alice())]).await.unwrap();
+        store.commit(&chat(&format!("chat-{n}")), Version::NONE, at(n), vec![create(alice())]).await.unwrap();
     }
     assert_eq!(store.forget(at(110), 105).await.unwrap(), 105);
     assert_eq!(store.forget(at(110), usize::MAX).await.unwrap(), 5);

@@ -45,7 +45,6 @@ macro_rules! in_every_store {
 }
 
 mod bytes;
-mod fences;
 mod fixtures;
 mod instances;
 mod notes;
@@ -55,6 +54,7 @@ mod postgres;
 mod sqlite;
 mod tool_calls;
 mod upgrade;
+mod versions;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -553,8 +553,8 @@ async fn decisions_are_forgotten_by_their_own_age_alone(store: AnyStore) {
     for second in [1, 2, 3] {
         commit_at(&*store, &id, at(second), vec![audit("yes")]).await.unwrap();
     }
-    let fence = store.chat(&id).await.unwrap().unwrap().fence;
-    store.delete(&id, fence).await.unwrap();
+    let version = store.chat(&id).await.unwrap().unwrap().version;
+    store.delete(&id, version).await.unwrap();
     assert_eq!(store.forget_audit(at(1), 10).await.unwrap(), 0, "only what is older");
     assert_eq!(store.forget_audit(at(3), 1).await.unwrap(), 1);
     assert_eq!(store.forget_audit(at(3), 10).await.unwrap(), 1);

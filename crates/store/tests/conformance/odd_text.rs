@@ -1,6 +1,6 @@
 //! Texts of people and models that are not the usual ones come back as they were written, and stay apart.
 
-use fermata_engine::store::{Change, Fence};
+use fermata_engine::store::{Change, Version};
 use fermata_protocol::{AnswerTarget, ApprovalId, MessageId, Profile, RunId, ToolCallId};
 use fermata_tools::{
     ApprovalDecision, ApprovalRequest, Call, CallState, Decision, DecisionSource, Owner, PolicyDecision,
@@ -60,7 +60,7 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
         messages.push(message);
         calls.push(call);
     }
-    store.commit(&id, Fence::NONE, at(0), changes).await.unwrap();
+    store.commit(&id, Version::NONE, at(0), changes).await.unwrap();
     assert_eq!(store.messages(&id).await.unwrap(), messages);
     let said = store.chat(&id).await.unwrap().unwrap().confirmations;
     for ((text, call), said) in ODD.iter().zip(&calls).zip(said) {
@@ -111,7 +111,7 @@ async fn chats_of_owners_with_odd_names_stay_apart(store: AnyStore) {
     for (n, name) in ODD.iter().enumerate() {
         let create = Change::CreateChat { owner: Owner::new(*name), profile: Profile::V6 };
         let changes = vec![create, put(user("1", name))];
-        store.commit(&chat(&format!("chat-{n}")), Fence::NONE, at(0), changes).await.unwrap();
+        store.commit(&chat(&format!("chat-{n}")), Version::NONE, at(0), changes).await.unwrap();
     }
     for (n, name) in ODD.iter().enumerate() {
         let id = chat(&format!("chat-{n}"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fermata_engine::{
     Store,
-    store::{Fence, InstanceId, StoreError},
+    store::{InstanceId, StoreError, Version},
 };
 use fermata_store::{OpenError, OpenOptions};
 use fermata_tools::{CallState, ResourceKey};
@@ -30,7 +30,7 @@ async fn fill(store: &dyn Store) {
         audit("yes"),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
-    store.commit(&chat("a"), Fence::NONE, at(0), changes).await.unwrap();
+    store.commit(&chat("a"), Version::NONE, at(0), changes).await.unwrap();
 }
 
 async fn alive(store: &dyn Store, id: &str) -> Vec<InstanceId> {
@@ -66,7 +66,7 @@ async fn an_instance_whose_session_ends_is_buried_at_the_next_beat_of_another() 
     }
     let key = ResourceKey { named_by: fermata_tools::NamedBy::Settings, name: "file".into(), owner: None };
     assert!(store.try_lock(&key, &instance("two")).await.unwrap());
-    store.commit(&chat("a"), Fence::NONE, at(0), vec![create(alice()), open_by("r", "two")]).await.unwrap();
+    store.commit(&chat("a"), Version::NONE, at(0), vec![create(alice()), open_by("r", "two")]).await.unwrap();
     assert_eq!(alive(store, "one").await, [instance("one"), instance("two")]);
     end_session(&place, "two").await;
     assert_eq!(store.orphans(9).await.unwrap(), [], "nobody has looked yet");
@@ -169,7 +169,7 @@ async fn connections_that_were_ended_are_replaced() {
         end_all_sessions(&place).await;
         commit_at(&*store, &chat("a"), at(1), vec![put(user("1", "again"))]).await.unwrap();
     }
-    assert_eq!(fence(&*store, &chat("a")).await, Fence(4));
+    assert_eq!(version(&*store, &chat("a")).await, Version(4));
     database.close().await;
 }
 
@@ -203,9 +203,9 @@ async fn many_that_beat_at_once_bury_the_dead_once() {
     }
 }
 
-fn write(store: &AnyStore, fence: Fence) -> tokio::task::JoinHandle<Result<Fence, StoreError>> {
+fn write(store: &AnyStore, version: Version) -> tokio::task::JoinHandle<Result<Version, StoreError>> {
     let store = store.clone();
-    tokio::spawn(async move { store.commit(&chat("a"), fence, at(1), vec![put(user("1", "mine"))]).await })
+    tokio::spawn(async move { store.commit(&chat("a"), version, at(1), vec![put(user("1", "mine"))]).await })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,12 +218,12 @@ async fn a_serialisation_failure_is_done_again() {
     fill(&*database.store).await;
     let mut other = place.raw().await;
     other.execute("begin; update chats set profile = 7 where id = 'a'").await.unwrap();
-    let writer = write(&database.store, Fence(1));
+    let writer = write(&database.store, Version(1));
     place.until(WAITING, 1).await;
     other.execute("commit").await.unwrap();
-    assert_eq!(writer.await.unwrap(), Ok(Fence(2)), "what the other did is no change of the fence");
+    assert_eq!(writer.await.unwrap(), Ok(Version(2)), "what the other did is no change of the version");
     other.execute("begin; update chats set fence = 7 where id = 'a'").await.unwrap();
-    let writer = write(&database.store, Fence(2));
+    let writer = write(&database.store, Version(2));
     place.until(WAITING, 1).await;
     other.execute("commit").await.unwrap();
     assert_eq!(writer.await.unwrap(), Err(StoreError::Fenced));
@@ -239,10 +239,10 @@ async fn a_deadlock_is_done_again() {
     let mut other = place.raw().await;
     // The store is to be the one that notices.
     other.execute("set deadlock_timeout = '60s'; begin; update messages set heading = 'x'").await.unwrap();
-    let writer = write(&database.store, Fence(1));
+    let writer = write(&database.store, Version(1));
     place.until(WAITING, 1).await;
     other.execute("update chats set profile = 7; commit").await.unwrap();
-    assert_eq!(writer.await.unwrap(), Ok(Fence(2)));
+    assert_eq!(writer.await.unwrap(), Ok(Version(2)));
     other.close().await.unwrap();
     database.close().await;
 }
@@ -254,12 +254,12 @@ async fn a_pool_without_a_free_connection_is_unavailable_and_heals() {
     fill(&*database.store).await;
     let mut other = place.raw().await;
     other.execute("begin; update chats set profile = 7").await.unwrap();
-    let writer = write(&database.store, Fence(1));
+    let writer = write(&database.store, Version(1));
     place.until(WAITING, 1).await;
     let full = database.store.messages(&chat("a")).await;
     assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
     other.execute("rollback").await.unwrap();
-    assert_eq!(writer.await.unwrap(), Ok(Fence(2)));
+    assert_eq!(writer.await.unwrap(), Ok(Version(2)));
     assert_eq!(database.store.messages(&chat("a")).await.unwrap().len(), 1);
     other.close().await.unwrap();
     database.close().await;
@@ -274,7 +274,7 @@ async fn a_database_that_is_gone_is_unavailable() {
     let store = &*database.store;
     assert!(matches!(store.chat(&chat("a")).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(store.ready().await, Err(StoreError::Unavailable(_))));
-    let commit = store.commit(&chat("a"), Fence::NONE, at(0), vec![create(alice())]).await;
+    let commit = store.commit(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await;
     assert!(matches!(commit, Err(StoreError::Unavailable(_))));
 }
 

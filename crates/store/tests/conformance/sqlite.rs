@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::fixtures::{open as open_run, *};
-use fermata_engine::store::{ChatStore, Fence, StoreError};
+use fermata_engine::store::{ChatStore, StoreError, Version};
 use fermata_protocol::{AnswerTarget, ToolCallId};
 use fermata_store::{OpenError, OpenOptions, SqlStore, open};
 use fermata_tools::CallState;
@@ -329,7 +329,7 @@ async fn a_database_that_is_gone_is_unavailable() {
     assert!(matches!(store.chat(&chat("a")).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(store.ready().await, Err(StoreError::Unavailable(_))));
     assert!(matches!(
-        store.commit(&chat("a"), Fence::NONE, at(0), vec![create(alice())]).await,
+        store.commit(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await,
         Err(StoreError::Unavailable(_))
     ));
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fermata_engine::store::{ChatStore, Fence};
+use fermata_engine::store::{ChatStore, Version};
 use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
 use fermata_store::SqlStore;
 use fermata_tools::{
@@ -194,7 +194,7 @@ async fn an_old_open_run_goes_on() {
     .await;
     let store = opened(&folder).await;
     assert_eq!(store.orphans(9).await.unwrap(), [chat("a")], "nobody drives it, and it may be at work");
-    assert_eq!(fence(&store, &chat("a")).await, Fence(1));
+    assert_eq!(version(&store, &chat("a")).await, Version(1));
     let run = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap();
     assert_eq!((run.state, run.chunks.len()), (json!({"step": 1}), 1));
     let [mut asked, runs] = <[Call; 2]>::try_from(run.calls).unwrap();

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::store::{
-    Change, ChatRecord, ChatSummary, Fence, InstanceId, RunRecord, StoreError, json_bytes, page,
+    Change, ChatRecord, ChatSummary, InstanceId, RunRecord, StoreError, Version, json_bytes, page,
 };
 
 #[derive(Clone, Debug)]
 pub struct Chat {
-    pub fence: Fence,
+    pub version: Version,
     pub owner: Owner,
     pub profile: Profile,
     pub created_at: Timestamp,
@@ -72,7 +72,7 @@ impl Chat {
     fn new(owner: Owner, profile: Profile, at: Timestamp) -> Self {
         let at = page::whole_microseconds(at);
         Self {
-            fence: Fence::NONE,
+            version: Version::NONE,
             owner,
             profile,
             created_at: at,
@@ -86,7 +86,7 @@ impl Chat {
 
     pub fn record(&self, alive: &BTreeSet<InstanceId>) -> ChatRecord {
         ChatRecord {
-            fence: self.fence,
+            version: self.version,
             driver: self.driver(alive),
             owner: self.owner.clone(),
             profile: self.profile,

@@ -1,11 +1,11 @@
-//! Who is behind writes no more.
+//! The versions of chats: a writer that does not know the newest one is refused.
 
-use fermata_engine::store::{Fence, StoreError};
+use fermata_engine::store::{StoreError, Version};
 
 use crate::{AnyStore, fixtures::*, owner};
 
 in_every_store! {
-    a_commit_raises_the_fence_by_one
+    a_commit_raises_the_version_by_one
     who_is_behind_or_ahead_changes_nothing
     a_chat_that_is_there_is_not_made_again
     a_chat_that_is_not_there_is_not_changed
@@ -13,28 +13,28 @@ in_every_store! {
     of_many_with_the_same_number_one_wins
     of_many_that_make_a_chat_one_does
     many_that_read_again_get_a_number_each
-    the_version_of_a_chat_is_its_fence
+    the_version_is_read_without_the_chat
 }
 
-async fn a_commit_raises_the_fence_by_one(store: AnyStore) {
+async fn a_commit_raises_the_version_by_one(store: AnyStore) {
     let id = chat("a");
-    let made = store.commit(&id, Fence::NONE, at(0), vec![create(alice()), open("r")]).await.unwrap();
-    assert_eq!(made, Fence(1));
-    assert_eq!(store.chat(&id).await.unwrap().unwrap().fence, made);
+    let made = store.commit(&id, Version::NONE, at(0), vec![create(alice()), open("r")]).await.unwrap();
+    assert_eq!(made, Version(1));
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().version, made);
     let next = store.commit(&id, made, at(1), vec![put(user("1", "one")), close("r")]).await.unwrap();
-    assert_eq!((next, fence(&*store, &id).await), (Fence(2), Fence(2)));
-    for known in [Fence::NONE, made, next, Fence(77)] {
+    assert_eq!((next, version(&*store, &id).await), (Version(2), Version(2)));
+    for known in [Version::NONE, made, next, Version(77)] {
         assert_eq!(store.commit(&id, known, at(9), vec![]).await.unwrap(), known, "nothing is asked of it");
     }
-    assert_eq!(fence(&*store, &id).await, next);
+    assert_eq!(version(&*store, &id).await, next);
 }
 
 async fn who_is_behind_or_ahead_changes_nothing(store: AnyStore) {
     let id = chat("a");
-    let made = store.commit(&id, Fence::NONE, at(0), vec![create(alice()), open("r")]).await.unwrap();
+    let made = store.commit(&id, Version::NONE, at(0), vec![create(alice()), open("r")]).await.unwrap();
     let now = store.commit(&id, made, at(1), vec![put(user("1", "one"))]).await.unwrap();
     let before = (store.chat(&id).await.unwrap(), store.chats(&alice(), 9, None).await.unwrap());
-    for other in [Fence::NONE, made, now.next(), Fence(i64::MAX as u64), Fence(u64::MAX)] {
+    for other in [Version::NONE, made, now.next(), Version(i64::MAX as u64), Version(u64::MAX)] {
         for changes in [vec![put(user("2", "two"))], vec![close("r")], vec![append("r", 0, &["misfit"])]] {
             let result = store.commit(&id, other, at(5), changes).await;
             assert_eq!(result, Err(StoreError::Fenced), "{other:?}");
@@ -47,43 +47,43 @@ async fn who_is_behind_or_ahead_changes_nothing(store: AnyStore) {
 
 async fn a_chat_that_is_there_is_not_made_again(store: AnyStore) {
     let id = chat("a");
-    let made = store.commit(&id, Fence::NONE, at(0), vec![create(alice())]).await.unwrap();
-    let again = async |fence, changes| store.commit(&id, fence, at(1), changes).await;
-    assert_eq!(again(Fence::NONE, vec![create(bob())]).await, Err(StoreError::Fenced));
+    let made = store.commit(&id, Version::NONE, at(0), vec![create(alice())]).await.unwrap();
+    let again = async |version, changes| store.commit(&id, version, at(1), changes).await;
+    assert_eq!(again(Version::NONE, vec![create(bob())]).await, Err(StoreError::Fenced));
     assert!(matches!(again(made, vec![create(bob())]).await, Err(StoreError::Conflict(_))));
     assert!(matches!(again(made, vec![open("r"), create(bob())]).await, Err(StoreError::Conflict(_))));
-    assert_eq!((owner(&store, &id).await, fence(&*store, &id).await), (Some(alice()), made));
+    assert_eq!((owner(&store, &id).await, version(&*store, &id).await), (Some(alice()), made));
 }
 
 async fn a_chat_that_is_not_there_is_not_changed(store: AnyStore) {
     let id = chat("a");
-    for known in [Fence(1), Fence(7), Fence(u64::MAX)] {
+    for known in [Version(1), Version(7), Version(u64::MAX)] {
         for changes in [vec![put(user("1", "one"))], vec![create(alice())]] {
             assert_eq!(store.commit(&id, known, at(0), changes).await, Err(StoreError::Fenced));
         }
     }
-    let unknown = store.commit(&id, Fence::NONE, at(0), vec![put(user("1", "one"))]).await;
+    let unknown = store.commit(&id, Version::NONE, at(0), vec![put(user("1", "one"))]).await;
     assert!(matches!(unknown, Err(StoreError::Conflict(_))), "{unknown:?}");
     assert_eq!(store.chat(&id).await.unwrap(), None);
 }
 
 async fn only_who_knows_a_chat_as_it_is_deletes_it(store: AnyStore) {
     let id = chat("a");
-    store.delete(&id, Fence::NONE).await.unwrap();
-    assert_eq!(store.delete(&id, Fence(1)).await, Err(StoreError::Fenced));
-    let made = store.commit(&id, Fence::NONE, at(0), vec![create(alice())]).await.unwrap();
+    store.delete(&id, Version::NONE).await.unwrap();
+    assert_eq!(store.delete(&id, Version(1)).await, Err(StoreError::Fenced));
+    let made = store.commit(&id, Version::NONE, at(0), vec![create(alice())]).await.unwrap();
     let now = store.commit(&id, made, at(0), vec![open("r")]).await.unwrap();
-    for other in [Fence::NONE, made, now.next(), Fence(u64::MAX)] {
+    for other in [Version::NONE, made, now.next(), Version(u64::MAX)] {
         assert_eq!(store.delete(&id, other).await, Err(StoreError::Fenced));
     }
-    assert_eq!(fence(&*store, &id).await, now);
+    assert_eq!(version(&*store, &id).await, now);
     store.delete(&id, now).await.unwrap();
     assert_eq!(store.chat(&id).await.unwrap(), None);
 }
 
 async fn of_many_with_the_same_number_one_wins(store: AnyStore) {
     let id = chat("a");
-    let mut known = store.commit(&id, Fence::NONE, at(0), vec![create(alice())]).await.unwrap();
+    let mut known = store.commit(&id, Version::NONE, at(0), vec![create(alice())]).await.unwrap();
     for round in 0..5 {
         let writers: Vec<_> = (0..20)
             .map(|n| {
@@ -101,7 +101,7 @@ async fn of_many_with_the_same_number_one_wins(store: AnyStore) {
         }
         assert_eq!((won, store.messages(&id).await.unwrap().len()), (1, round + 1));
     }
-    assert_eq!(known, Fence(6));
+    assert_eq!(known, Version(6));
 }
 
 async fn of_many_that_make_a_chat_one_does(store: AnyStore) {
@@ -111,7 +111,7 @@ async fn of_many_that_make_a_chat_one_does(store: AnyStore) {
             .map(|n| {
                 let (store, id) = (store.clone(), id.clone());
                 let changes = vec![create(alice()), put(user(&n.to_string(), "mine"))];
-                tokio::spawn(async move { store.commit(&id, Fence::NONE, at(n), changes).await })
+                tokio::spawn(async move { store.commit(&id, Version::NONE, at(n), changes).await })
             })
             .collect();
         let mut results = Vec::new();
@@ -119,7 +119,7 @@ async fn of_many_that_make_a_chat_one_does(store: AnyStore) {
             results.push(writer.await.unwrap());
         }
         results.sort_by_key(Result::is_err);
-        assert_eq!(results[0], Ok(Fence(1)));
+        assert_eq!(results[0], Ok(Version(1)));
         assert!(results[1..].iter().all(|result| *result == Err(StoreError::Fenced)), "{results:?}");
         assert_eq!(store.messages(&id).await.unwrap().len(), 1);
     }
@@ -127,13 +127,13 @@ async fn of_many_that_make_a_chat_one_does(store: AnyStore) {
 
 async fn many_that_read_again_get_a_number_each(store: AnyStore) {
     let id = chat("a");
-    store.commit(&id, Fence::NONE, at(0), vec![create(alice())]).await.unwrap();
+    store.commit(&id, Version::NONE, at(0), vec![create(alice())]).await.unwrap();
     let writers: Vec<_> = (0..20)
         .map(|n| {
             let (store, id) = (store.clone(), id.clone());
             tokio::spawn(async move {
                 loop {
-                    let known = fence(&*store, &id).await;
+                    let known = version(&*store, &id).await;
                     match store.commit(&id, known, at(n), vec![put(user(&n.to_string(), "mine"))]).await {
                         Ok(next) => return next,
                         Err(error) => assert_eq!(error, StoreError::Fenced),
@@ -147,14 +147,14 @@ async fn many_that_read_again_get_a_number_each(store: AnyStore) {
         numbers.push(writer.await.unwrap());
     }
     numbers.sort();
-    assert_eq!(numbers, (2..=21).map(Fence).collect::<Vec<_>>());
+    assert_eq!(numbers, (2..=21).map(Version).collect::<Vec<_>>());
     assert_eq!(store.messages(&id).await.unwrap().len(), 20);
 }
 
-async fn the_version_of_a_chat_is_its_fence(store: AnyStore) {
+async fn the_version_is_read_without_the_chat(store: AnyStore) {
     let (id, other) = (chat("a"), chat("b"));
     assert_eq!(store.version(&id).await.unwrap(), None, "there is no such chat");
-    let made = store.commit(&id, Fence::NONE, at(0), vec![create(alice())]).await.unwrap();
+    let made = store.commit(&id, Version::NONE, at(0), vec![create(alice())]).await.unwrap();
     assert_eq!(store.version(&id).await.unwrap(), Some(made), "it has no run");
     let opened = store.commit(&id, made, at(0), vec![open("r")]).await.unwrap();
     assert_eq!(store.version(&id).await.unwrap(), Some(opened));
