@@ -21,7 +21,7 @@ pub use change::Change;
 pub use chat_store::ChatStore;
 pub use error::StoreError;
 pub use lock_store::LockStore;
-pub use membership::{Beat, ClockMark, InstanceId, Joined, LEASE, Membership};
+pub use membership::{ClockMark, InstanceId, Joined, LEASE, Membership, Renewed};
 pub use memory::MemoryStore;
 pub use page::{ChatPage, ChatSummary};
 pub use record::{ChatOwner, ChatRecord, Kept, Outlined, RunRecord, Version, json_bytes};

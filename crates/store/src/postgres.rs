@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
-use fermata_engine::store::{Beat, InstanceId, Joined, StoreError};
+use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
 use sqlx::{PgPool, Postgres, Transaction};
 
 use crate::{
@@ -75,8 +75,8 @@ impl PostgresDatabase {
         Ok(self.sessions.join(instance).await?)
     }
 
-    pub async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
-        Ok(self.sessions.beat(instance).await?)
+    pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
+        Ok(self.sessions.heartbeat(instance).await?)
     }
 
     /// Ends the session by which the others see that the instance is alive.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fermata_engine::store::{Beat, InstanceId, Joined, StoreError};
+use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
 use sqlx::{Sqlite, SqlitePool, Transaction, pool::PoolConnection};
 
 use crate::{
@@ -114,19 +114,19 @@ impl SqliteDatabase {
     }
 
     /// Sees to it that the instance counts as alive.
-    pub async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+    pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
         let mut transaction = self.begin().await?;
         let mut connection = Connection::Sqlite(&mut transaction);
         let was_dead = renew(&mut connection, instance).await?;
         let alive = instances::alive(&mut connection).await?;
         transaction.commit().await.map_err(failed)?;
-        Ok(Beat { was_dead, alive, now: None })
+        Ok(Renewed { was_dead, alive, now: None })
     }
 }
 
 /// Notes that the instance is alive; true if its row was not there.
 async fn renew(connection: &mut Connection<'_>, instance: &InstanceId) -> Result<bool, Fault> {
-    // A beat that finds its row changes nothing: with one server nobody asks how long ago it was heard of, and a write is a
+    // A heartbeat that finds its row changes nothing: with one server nobody asks how long ago it was heard of, and a write is a
     // synchronisation with the disk.
     let added = connection
         .query(

@@ -7,8 +7,8 @@ use std::{fmt, ops::Range};
 
 use async_trait::async_trait;
 use fermata_engine::store::{
-    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
-    Membership, Outlined, StoreError, Version, page::Cursor,
+    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
+    Membership, Outlined, Renewed, StoreError, Version, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -265,10 +265,10 @@ impl Membership for SqlStore {
         }
     }
 
-    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+    async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
         match &self.backend {
-            Backend::Sqlite(database) => database.beat(instance).await,
-            Backend::Postgres(database) => database.beat(instance).await,
+            Backend::Sqlite(database) => database.heartbeat(instance).await,
+            Backend::Postgres(database) => database.heartbeat(instance).await,
         }
     }
 

@@ -17,7 +17,7 @@ use super::Heartbeat;
 use crate::{
     Store,
     deployment_clock::DeploymentClock,
-    store::{Beat, InstanceId, LEASE, StoreError},
+    store::{InstanceId, LEASE, Renewed, StoreError},
 };
 
 /// The interval between two heartbeats; several of them fit into a lease.
@@ -69,19 +69,19 @@ impl Lease {
     }
 
     /// Renews the lease. This has to be called where heartbeats happen, see [`Heartbeat`].
-    pub async fn renew(&self) -> Result<Beat, StoreError> {
+    pub async fn renew(&self) -> Result<Renewed, StoreError> {
         let begun_at = Instant::now();
         self.acquire().await?;
         let sent_at = Instant::now();
-        let beat = self.store.beat(&self.instance).await?;
-        self.clock.observe(beat.now, sent_at);
+        let renewed = self.store.heartbeat(&self.instance).await?;
+        self.clock.observe(renewed.now, sent_at);
         // A renewal that failed may have been the one that would have reported the loss.
-        if beat.was_dead || self.is_in_doubt() {
+        if renewed.was_dead || self.is_in_doubt() {
             // The epoch is raised before the doubt is removed, so that at any time one of them tells of the loss.
             self.epoch.fetch_add(1, Ordering::AcqRel);
         }
         *self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner) = begun_at;
-        Ok(beat)
+        Ok(renewed)
     }
 
     /// Gives the lease up: others may acquire all chats of this instance.

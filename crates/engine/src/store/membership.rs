@@ -22,7 +22,7 @@ pub trait Membership: Send + Sync {
 
     /// Renews this instance's lease, and removes the instances that are dead: those without a heartbeat for [`LEASE`], and those whose
     /// connection shows sooner that they have ended.
-    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError>;
+    async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError>;
 
     /// Releases the runs of this instance that wait, so that any other instance may resume them.
     async fn release(&self, instance: &InstanceId) -> Result<(), StoreError>;
@@ -62,7 +62,7 @@ pub struct ClockMark {
 
 /// The facts that an instance learns when it renews its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beat {
+pub struct Renewed {
     /// `true` if the instance had been removed as dead; others may have resumed its runs.
     pub was_dead: bool,
     /// All instances that are alive, itself included.

@@ -14,8 +14,8 @@ use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
 use super::{
-    Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
-    Membership, Outlined, StoreError, Version, json_bytes,
+    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
+    Membership, Outlined, Renewed, StoreError, Version, json_bytes,
     page::{self, Cursor},
 };
 use chat::{Chat, Run};
@@ -23,7 +23,7 @@ use chat::{Chat, Run};
 mod chat;
 
 /// A store that lives as long as the process. Engines that share one are instances; each is alive until it leaves or its lease is ended by
-/// [`MemoryStore::bury`].
+/// [`MemoryStore::expire`].
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     // One lock suffices: it is held for a few copies in memory and never across an await.
@@ -68,7 +68,7 @@ impl MemoryStore {
     }
 
     /// Ends the lease of an instance, as the other stores do if its heartbeats stop.
-    pub fn bury(&self, instance: &InstanceId) {
+    pub fn expire(&self, instance: &InstanceId) {
         let mut inner = self.lock();
         inner.alive.remove(instance);
         inner.locks.retain(|_, holder| holder != instance);
@@ -254,10 +254,10 @@ impl Membership for MemoryStore {
         Ok(Joined { now: None, mark: inner.mark })
     }
 
-    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+    async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
         let alive = &mut self.lock().alive;
         let was_dead = alive.insert(instance.clone());
-        Ok(Beat { was_dead, alive: alive.iter().cloned().collect(), now: None })
+        Ok(Renewed { was_dead, alive: alive.iter().cloned().collect(), now: None })
     }
 
     async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {
@@ -277,7 +277,7 @@ impl Membership for MemoryStore {
     }
 
     async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError> {
-        self.bury(instance);
+        self.expire(instance);
         Ok(())
     }
 

@@ -140,7 +140,7 @@ impl World {
             if random.below(2) == 0 {
                 sleep(fermata_engine::store::LEASE).await;
             }
-            instance.store.store.bury(&id);
+            instance.store.store.expire(&id);
             if random.below(2) == 0 {
                 fermata_engine::PeerTransport::close(&*transport, &id).await;
             }

@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        Beat, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept,
-        LockStore, Membership, MemoryStore, Outlined, StoreError, Version,
+        Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
+        Membership, MemoryStore, Outlined, Renewed, StoreError, Version,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
@@ -78,7 +78,7 @@ impl FaultyStore {
 
     /// Lets the lease of the instance expire, so that others may own its chats.
     pub fn expire_lease(&self) {
-        self.store.bury(&self.joined().unwrap());
+        self.store.expire(&self.joined().unwrap());
     }
 
     /// Returns the id of the instance, once it has joined.
@@ -249,13 +249,13 @@ impl Membership for FaultyStore {
         let joined = self.store.join(instance).await?;
         Ok(Joined { now: self.clock.as_ref().map(|clock| clock.now()), ..joined })
     }
-    async fn beat(&self, instance: &InstanceId) -> Result<Beat, StoreError> {
+    async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
         self.before_read().await?;
         if let Some(heartbeats) = &*self.heartbeats.lock().unwrap() {
             let _ = heartbeats.send(());
         }
-        let beat = self.store.beat(instance).await?;
-        Ok(Beat { now: self.clock.as_ref().map(|clock| clock.now()), ..beat })
+        let renewed = self.store.heartbeat(instance).await?;
+        Ok(Renewed { now: self.clock.as_ref().map(|clock| clock.now()), ..renewed })
     }
     async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {
         self.before_read().await?;

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fermata_engine::store::{Beat, InstanceId, Joined, LEASE, StoreError};
+use fermata_engine::store::{InstanceId, Joined, LEASE, Renewed, StoreError};
 use jiff::Timestamp;
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
@@ -62,8 +62,8 @@ impl Sessions {
         let joining = async {
             let mut session = Session::open(&self.options, None).await?;
             let mark = clock_marks::find(&mut Connection::Postgres(&mut session.connection)).await?;
-            let beat = session.beat(instance).await?;
-            Ok((session, Joined { now: beat.now, mark }))
+            let renewed = session.heartbeat(instance).await?;
+            Ok((session, Joined { now: renewed.now, mark }))
         };
         let (session, joined) = within(HEARTBEAT_TIMEOUT, joining).await?;
         self.lock().insert(instance.clone(), session);
@@ -71,11 +71,11 @@ impl Sessions {
     }
 
     /// Renews the instance's lease, in a new session if the one it had is gone.
-    pub async fn beat(&self, instance: &InstanceId) -> Result<Beat, Fault> {
+    pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, Fault> {
         let known = self.lock().remove(instance);
-        let (session, beat) = within(HEARTBEAT_TIMEOUT, self.renew(instance, known)).await?;
+        let (session, renewed) = within(HEARTBEAT_TIMEOUT, self.renew(instance, known)).await?;
         self.lock().insert(instance.clone(), session);
-        beat
+        renewed
     }
 
     /// Ends the instance's session.
@@ -99,17 +99,17 @@ impl Sessions {
         &self,
         instance: &InstanceId,
         known: Option<Session>,
-    ) -> Result<(Session, Result<Beat, Fault>), Fault> {
+    ) -> Result<(Session, Result<Renewed, Fault>), Fault> {
         if let Some(mut session) = known {
-            match session.beat(instance).await {
+            match session.heartbeat(instance).await {
                 Err(Fault::Store(StoreError::Unavailable(_))) => {}
-                beat => return Ok((session, beat)),
+                renewed => return Ok((session, renewed)),
             }
         }
         // The outage that cut off this instance may have cut off the others, too, and they are about to come back.
         let mut session = Session::open(&self.options, Some(Instant::now() + LEASE)).await?;
-        let beat = session.beat(instance).await;
-        Ok((session, beat))
+        let renewed = session.heartbeat(instance).await;
+        Ok((session, renewed))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, Session>> {
@@ -138,13 +138,13 @@ impl Session {
         }
     }
 
-    async fn beat(&mut self, instance: &InstanceId) -> Result<Beat, Fault> {
+    async fn heartbeat(&mut self, instance: &InstanceId) -> Result<Renewed, Fault> {
         let (was_dead, now) = self.renew(instance).await?;
         if self.reaps_from.is_none_or(|from| from <= Instant::now()) {
             self.reaps_from = None;
             self.reap(instance).await?;
         }
-        Ok(Beat {
+        Ok(Renewed {
             was_dead,
             alive: instances::alive(&mut Connection::Postgres(&mut self.connection)).await?,
             now: Some(now),

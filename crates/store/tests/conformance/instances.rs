@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{AnyStore, fixtures::*, ids};
 
 in_every_store! {
-    a_beat_tells_who_is_alive
+    a_heartbeat_tells_who_is_alive
     who_was_taken_for_dead_learns_it
     how_far_time_has_come_is_known_at_the_next_start
     a_run_is_driven_by_who_is_alive
@@ -34,7 +34,7 @@ async fn alive(store: &AnyStore, instances: &[&str]) {
         store.join(&instance(id)).await.unwrap();
     }
     for id in instances {
-        store.beat(&instance(id)).await.unwrap();
+        store.heartbeat(&instance(id)).await.unwrap();
     }
 }
 
@@ -53,16 +53,16 @@ async fn driver(store: &AnyStore, id: &ChatId) -> Option<String> {
     driver.map(|driver| driver.to_string())
 }
 
-async fn a_beat_tells_who_is_alive(store: AnyStore) {
+async fn a_heartbeat_tells_who_is_alive(store: AnyStore) {
     alive(&store, &["two", "one"]).await;
     let both = vec![instance("one"), instance("two")];
     for id in ["one", "two", "one"] {
-        let beat = store.beat(&instance(id)).await.unwrap();
-        assert_eq!((beat.was_dead, &beat.alive), (false, &both));
+        let renewed = store.heartbeat(&instance(id)).await.unwrap();
+        assert_eq!((renewed.was_dead, &renewed.alive), (false, &both));
     }
     store.leave(&instance("two")).await.unwrap();
-    let beat = store.beat(&instance("one")).await.unwrap();
-    assert_eq!((beat.was_dead, beat.alive), (false, vec![instance("one")]));
+    let renewed = store.heartbeat(&instance("one")).await.unwrap();
+    assert_eq!((renewed.was_dead, renewed.alive), (false, vec![instance("one")]));
     store.leave(&instance("two")).await.unwrap();
     store.leave(&instance("nobody")).await.unwrap();
 }
@@ -70,11 +70,11 @@ async fn a_beat_tells_who_is_alive(store: AnyStore) {
 async fn who_was_taken_for_dead_learns_it(store: AnyStore) {
     store.join(&instance("one")).await.unwrap();
     store.join(&instance("one")).await.unwrap();
-    assert!(!store.beat(&instance("one")).await.unwrap().was_dead);
+    assert!(!store.heartbeat(&instance("one")).await.unwrap().was_dead);
     store.leave(&instance("one")).await.unwrap();
-    let beat = store.beat(&instance("one")).await.unwrap();
-    assert_eq!((beat.was_dead, beat.alive), (true, vec![instance("one")]));
-    assert!(!store.beat(&instance("one")).await.unwrap().was_dead, "once is enough");
+    let renewed = store.heartbeat(&instance("one")).await.unwrap();
+    assert_eq!((renewed.was_dead, renewed.alive), (true, vec![instance("one")]));
+    assert!(!store.heartbeat(&instance("one")).await.unwrap().was_dead, "once is enough");
 }
 
 async fn how_far_time_has_come_is_known_at_the_next_start(store: AnyStore) {
@@ -99,7 +99,7 @@ async fn a_run_is_driven_by_who_is_alive(store: AnyStore) {
     store.leave(&instance("one")).await.unwrap();
     assert_eq!(driver(&store, &id).await, None);
     assert!(store.chat(&id).await.unwrap().unwrap().open_run.is_some());
-    store.beat(&instance("one")).await.unwrap();
+    store.heartbeat(&instance("one")).await.unwrap();
     assert_eq!(driver(&store, &id).await.as_deref(), Some("one"), "nobody has taken it up meanwhile");
     commit_at(&*store, &id, at(1), vec![drive("r", Some("two"))]).await.unwrap();
     assert_eq!(driver(&store, &id).await.as_deref(), Some("two"));
@@ -251,7 +251,7 @@ async fn locks_end_with_their_holder(store: AnyStore) {
     for key in &keys {
         assert!(store.try_lock(key, &two).await.unwrap());
     }
-    store.beat(&one).await.unwrap();
+    store.heartbeat(&one).await.unwrap();
     store.unlock(&keys[0], &one).await.unwrap();
     assert!(!store.try_lock(&keys[0], &one).await.unwrap(), "it is another's now");
 }

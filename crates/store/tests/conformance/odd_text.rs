@@ -127,11 +127,11 @@ async fn instances_and_locks_with_odd_names_stay_apart(store: AnyStore) {
     for name in ODD {
         store.join(&instance(name)).await.unwrap();
     }
-    let mut beat = None;
+    let mut renewed = None;
     for name in ODD {
-        beat = Some(store.beat(&instance(name)).await.unwrap());
+        renewed = Some(store.heartbeat(&instance(name)).await.unwrap());
     }
-    assert_eq!(beat.unwrap().alive.len(), ODD.len());
+    assert_eq!(renewed.unwrap().alive.len(), ODD.len());
     let long = "x".repeat(5_000);
     for name in ODD.into_iter().chain([long.as_str()]) {
         let key = ResourceKey {
@@ -143,7 +143,7 @@ async fn instances_and_locks_with_odd_names_stay_apart(store: AnyStore) {
         assert!(!store.try_lock(&key, &instance("a")).await.unwrap(), "{name:?}");
     }
     store.leave(&instance("a\0")).await.unwrap();
-    let alive = store.beat(&instance("a")).await.unwrap().alive;
+    let alive = store.heartbeat(&instance("a")).await.unwrap().alive;
     assert_eq!(alive.len(), ODD.len() - 1);
     assert!(!alive.contains(&instance("a\0")));
 }

@@ -34,7 +34,7 @@ async fn fill(store: &dyn Store) {
 }
 
 async fn alive(store: &dyn Store, id: &str) -> Vec<InstanceId> {
-    store.beat(&instance(id)).await.unwrap().alive
+    store.heartbeat(&instance(id)).await.unwrap().alive
 }
 
 /// Ends the session of an instance and waits until the server has seen it go.
@@ -57,7 +57,7 @@ async fn end_all_sessions(place: &Place) {
 }
 
 #[tokio::test]
-async fn an_instance_whose_session_ends_is_buried_at_the_next_beat_of_another() {
+async fn an_instance_whose_session_ends_is_reaped_at_the_next_heartbeat_of_another() {
     let Some(place) = Place::database().await else { return };
     let database = place.open().await;
     let store = &*database.store;
@@ -73,15 +73,15 @@ async fn an_instance_whose_session_ends_is_buried_at_the_next_beat_of_another() 
     assert_eq!(alive(store, "one").await, [instance("one")]);
     assert_eq!(store.orphans(9).await.unwrap(), [chat("a")]);
     assert!(store.try_lock(&key, &instance("one")).await.unwrap(), "its locks are free");
-    let back = store.beat(&instance("two")).await.unwrap();
+    let back = store.heartbeat(&instance("two")).await.unwrap();
     assert_eq!((back.was_dead, back.alive), (true, vec![instance("one"), instance("two")]));
-    assert!(!store.beat(&instance("two")).await.unwrap().was_dead);
+    assert!(!store.heartbeat(&instance("two")).await.unwrap().was_dead);
     assert_eq!(alive(store, "one").await, [instance("one"), instance("two")], "its new session is known");
     database.close().await;
 }
 
 #[tokio::test]
-async fn a_process_that_ends_without_leaving_is_buried_by_who_joins() {
+async fn a_process_that_ends_without_leaving_is_reaped_by_who_joins() {
     let Some(place) = Place::database().await else { return };
     let (ends, stays) = (place.open().await, place.open().await);
     ends.store.join(&instance("one")).await.unwrap();
@@ -103,13 +103,17 @@ async fn who_is_not_heard_of_for_a_lease_is_dead_although_its_session_lives() {
     }
     let age = "update instances set beat_at = beat_at - 10500000 where id in ('one', 'two')";
     assert_eq!(place.execute(age).await.unwrap(), 2);
-    assert_eq!(alive(store, "one").await, [instance("one"), instance("three")], "its own beat comes first");
-    assert!(store.beat(&instance("two")).await.unwrap().was_dead);
+    assert_eq!(
+        alive(store, "one").await,
+        [instance("one"), instance("three")],
+        "its own heartbeat comes first"
+    );
+    assert!(store.heartbeat(&instance("two")).await.unwrap().was_dead);
     database.close().await;
 }
 
 #[tokio::test]
-async fn joining_and_each_beat_tell_the_time_of_the_database() {
+async fn joining_and_each_heartbeat_tell_the_time_of_the_database() {
     let Some(place) = Place::database().await else { return };
     let database = place.open().await;
     let one = instance("one");
@@ -119,10 +123,10 @@ async fn joining_and_each_beat_tell_the_time_of_the_database() {
     let mut told = vec![joined];
     // The last one finds no row.
     for _ in 0..2 {
-        told.push(database.store.beat(&one).await.unwrap().now);
+        told.push(database.store.heartbeat(&one).await.unwrap().now);
     }
     place.execute("delete from instances").await.unwrap();
-    told.push(database.store.beat(&one).await.unwrap().now);
+    told.push(database.store.heartbeat(&one).await.unwrap().now);
     for now in told {
         let now = now.unwrap().as_microsecond();
         assert!(before <= now, "{before} {now}");
@@ -133,7 +137,7 @@ async fn joining_and_each_beat_tell_the_time_of_the_database() {
 }
 
 #[tokio::test]
-async fn after_a_restart_of_the_server_nobody_is_buried_before_they_can_come_back() {
+async fn after_a_restart_of_the_server_nobody_is_reaped_before_they_can_come_back() {
     let Some(place) = Place::database().await else { return };
     let database = place.open().await;
     let store = &*database.store;
@@ -144,8 +148,8 @@ async fn after_a_restart_of_the_server_nobody_is_buried_before_they_can_come_bac
     end_all_sessions(&place).await;
     place.execute("update instances set beat_at = beat_at - 60000000 where id = 'two'").await.unwrap();
     for id in ["one", "one", "two", "one"] {
-        let beat = store.beat(&instance(id)).await.unwrap();
-        assert_eq!((beat.was_dead, beat.alive), (false, vec![instance("one"), instance("two")]));
+        let renewed = store.heartbeat(&instance(id)).await.unwrap();
+        assert_eq!((renewed.was_dead, renewed.alive), (false, vec![instance("one"), instance("two")]));
     }
     database.close().await;
 }
@@ -174,7 +178,7 @@ async fn connections_that_were_ended_are_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_that_beat_at_once_bury_the_dead_once() {
+async fn many_heartbeats_at_once_reap_the_dead_once() {
     let Some(place) = Place::database().await else { return };
     let databases = [place.open_with(2).await, place.open_with(2).await];
     let ids: Vec<_> = (0..6).map(|n| instance(&format!("i{n}"))).collect();
@@ -184,18 +188,18 @@ async fn many_that_beat_at_once_bury_the_dead_once() {
     for id in ["i0", "i1"] {
         end_session(&place, id).await;
     }
-    let beating: Vec<_> = (2..6)
+    let renewing: Vec<_> = (2..6)
         .map(|n| {
             let (store, id) = (databases[n % 2].store.clone(), ids[n].clone());
             tokio::spawn(async move {
                 for _ in 0..10 {
-                    assert!(!store.beat(&id).await.unwrap().was_dead);
+                    assert!(!store.heartbeat(&id).await.unwrap().was_dead);
                 }
             })
         })
         .collect();
-    for beats in beating {
-        beats.await.unwrap();
+    for done in renewing {
+        done.await.unwrap();
     }
     assert_eq!(alive(&*databases[0].store, "i2").await, ids[2..]);
     for database in databases {
