@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ReadError, Store,
-    store::{Outlined, StoreError},
+    store::{MessageOutline, StoreError},
 };
 
 /// The size of the longest chat that is read at once, in bytes of JSON.
@@ -85,7 +85,7 @@ pub(crate) struct Outline {
     pub profile: Profile,
     /// All messages of the chat, in order.
     #[serde(rename = "outline")]
-    pub messages: Vec<Outlined>,
+    pub messages: Vec<MessageOutline>,
     /// The message that an open run is writing.
     pub left_out: Option<MessageId>,
     /// A message of which the chat actor has a newer state than the store.

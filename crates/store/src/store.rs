@@ -7,8 +7,8 @@ use std::{fmt, ops::Range};
 
 use async_trait::async_trait;
 use fermata_engine::store::{
-    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
-    Membership, Outlined, Renewed, StoreError, Version, page::Cursor,
+    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
+    MessageOutline, OwnerUsage, Renewed, StoreError, Version, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -127,7 +127,7 @@ impl ChatStore for SqlStore {
         self.backend.read(|mut db| async move { messages::all(&mut db.get(), chat).await }).await
     }
 
-    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
         self.backend.read(|mut db| async move { messages::outline(&mut db.get(), chat).await }).await
     }
 
@@ -188,11 +188,11 @@ impl ChatStore for SqlStore {
         self.backend.read(|mut db| async move { runs::orphans(&mut db.get(), limit).await }).await
     }
 
-    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
-        let kept =
-            |mut db: PooledConnection| async move { owners::kept(&mut db.get(), owner, instance).await };
-        if let Some(kept) = self.backend.read(kept).await? {
-            return Ok(kept);
+    async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {
+        let usage =
+            |mut db: PooledConnection| async move { owners::usage(&mut db.get(), owner, instance).await };
+        if let Some(usage) = self.backend.read(usage).await? {
+            return Ok(usage);
         }
         self.backend
             .run(|| async {
@@ -201,7 +201,7 @@ impl ChatStore for SqlStore {
                 transaction.commit().await
             })
             .await?;
-        Ok(self.backend.read(kept).await?.unwrap_or_default())
+        Ok(self.backend.read(usage).await?.unwrap_or_default())
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

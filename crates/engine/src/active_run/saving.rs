@@ -100,7 +100,7 @@ impl ActiveRun {
                 state: serde_json::to_value(&run.state).map_err(corrupt)?,
                 expires: run.expires(),
                 waiting: run.is_waiting(),
-                let_go: run.is_detached(),
+                detached: run.is_detached(),
                 questions: run.elicitations().count(),
                 // Repeated each time, because another instance may have been told meanwhile that the run has no owner.
                 driver: owner,

@@ -14,7 +14,7 @@ use crate::{
     run::{Event, Run, RunRequest, claims_settled_call, client_view, reconcile_finished},
     run_log::{Start, Writer},
     services::{OpenRun, PolicySnapshot},
-    store::{Change, Kept, StoreError, json_bytes},
+    store::{Change, OwnerUsage, StoreError, json_bytes},
 };
 
 impl Handle for Box<Submission> {
@@ -105,22 +105,22 @@ impl ChatActor {
         let runs = if self.active().is_none() { limits.runs_per_owner } else { None };
         let chats = if self.record().is_none() { limits.chats_per_owner } else { None };
         let bytes = if growth > 0 { limits.bytes_per_owner } else { None };
-        let kept = if runs.is_some() || chats.is_some() || bytes.is_some() {
-            self.services.store.kept(owner, &self.services.lease.instance).await?
+        let usage = if runs.is_some() || chats.is_some() || bytes.is_some() {
+            self.services.store.usage(owner, &self.services.lease.instance).await?
         } else {
-            Kept::default()
+            OwnerUsage::default()
         };
         if let Some(limit) = chats
-            && kept.chats >= limit.get()
+            && usage.chats >= limit.get()
         {
             return Err(SubmitError::TooManyChats(limit.get()));
         }
         if let Some(limit) = bytes
-            && kept.bytes.saturating_add(growth) > limit
+            && usage.bytes.saturating_add(growth) > limit
         {
-            return Err(SubmitError::TooManyBytes { bytes: kept.bytes, growth, limit });
+            return Err(SubmitError::TooManyBytes { bytes: usage.bytes, growth, limit });
         }
-        let entered = self.services.open_runs.try_enter(owner, runs, kept.runs_elsewhere);
+        let entered = self.services.open_runs.try_enter(owner, runs, usage.runs_elsewhere);
         entered.map_err(SubmitError::TooManyRuns)
     }
 

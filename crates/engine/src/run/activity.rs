@@ -26,7 +26,8 @@ pub(crate) enum Activity {
 #[serde(rename_all = "camelCase")]
 struct SavedActivity {
     parked_since: Option<Timestamp>,
-    let_go: bool,
+    #[serde(rename = "letGo")]
+    detached: bool,
 }
 
 // === impl Activity ===
@@ -35,7 +36,7 @@ impl From<SavedActivity> for Activity {
     fn from(saved: SavedActivity) -> Self {
         match saved.parked_since {
             None => Self::Working,
-            Some(since) if saved.let_go => Self::Detached { since },
+            Some(since) if saved.detached => Self::Detached { since },
             Some(since) => Self::Waiting { since },
         }
     }
@@ -44,9 +45,9 @@ impl From<SavedActivity> for Activity {
 impl From<Activity> for SavedActivity {
     fn from(activity: Activity) -> Self {
         match activity {
-            Activity::Working => Self { parked_since: None, let_go: false },
-            Activity::Waiting { since } => Self { parked_since: Some(since), let_go: false },
-            Activity::Detached { since } => Self { parked_since: Some(since), let_go: true },
+            Activity::Working => Self { parked_since: None, detached: false },
+            Activity::Waiting { since } => Self { parked_since: Some(since), detached: false },
+            Activity::Detached { since } => Self { parked_since: Some(since), detached: true },
         }
     }
 }

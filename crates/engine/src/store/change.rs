@@ -65,7 +65,7 @@ pub enum Change {
         /// `true` if nothing of the run is at work: it goes on only after an answer or when its time is over.
         waiting: bool,
         /// `true` if the run's readers were detached: it waits and cannot be followed before it goes on.
-        let_go: bool,
+        detached: bool,
         /// The number of questions of running calls that wait for an answer.
         questions: usize,
         /// The instance that owns the run from now on.

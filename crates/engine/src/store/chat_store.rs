@@ -10,7 +10,9 @@ use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 
-use super::{Change, ChatOwner, ChatPage, ChatRecord, InstanceId, Kept, Outlined, StoreError, Version};
+use super::{
+    Change, ChatOwner, ChatPage, ChatRecord, InstanceId, MessageOutline, OwnerUsage, StoreError, Version,
+};
 
 /// The store of chats and everything that belongs to them.
 #[async_trait]
@@ -28,7 +30,7 @@ pub trait ChatStore: Send + Sync {
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError>;
 
     /// Returns the chat's messages without their contents, in order.
-    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError>;
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError>;
 
     /// Returns the chat's messages at these positions, as far as the chat has them.
     async fn messages_at(&self, chat: &ChatId, positions: Range<usize>)
@@ -64,9 +66,9 @@ pub trait ChatStore: Send + Sync {
     /// Returns the chats with an open run that no instance alive owns and that is at work: the oldest run first, at most `limit`.
     async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
 
-    /// Returns the number and the size of what this owner keeps. An open run counts as elsewhere if this instance does not own it, even if
+    /// Returns the number and the size of what is stored for this owner. An open run counts as elsewhere if this instance does not own it, even if
     /// no other instance does.
-    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError>;
+    async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError>;
 
     /// Deletes chats without an open run that have not changed since `before`, at most `limit`. Returns the number of chats deleted.
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;

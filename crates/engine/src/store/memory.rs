@@ -14,8 +14,8 @@ use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
 use super::{
-    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
-    Membership, Outlined, Renewed, StoreError, Version, json_bytes,
+    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
+    MessageOutline, OwnerUsage, Renewed, StoreError, Version, json_bytes,
     page::{self, Cursor},
 };
 use chat::{Chat, Run};
@@ -101,10 +101,10 @@ impl ChatStore for MemoryStore {
         Ok(self.lock().chats.get(chat).map(|chat| chat.messages.clone()).unwrap_or_default())
     }
 
-    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
         let messages = self.messages(chat).await?;
-        let outlined = |message: UiMessage| Outlined { bytes: json_bytes(&message), id: message.id };
-        Ok(messages.into_iter().map(outlined).collect())
+        let outline = |message: UiMessage| MessageOutline { bytes: json_bytes(&message), id: message.id };
+        Ok(messages.into_iter().map(outline).collect())
     }
 
     async fn messages_at(
@@ -193,16 +193,16 @@ impl ChatStore for MemoryStore {
         Ok(first(at_work.map(|(id, run)| (run.started, id)), limit))
     }
 
-    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
+    async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {
         let inner = self.lock();
-        let mut kept = Kept::default();
+        let mut usage = OwnerUsage::default();
         for chat in inner.chats.values().filter(|chat| chat.owner == *owner) {
-            kept.chats += 1;
-            kept.bytes += chat.messages.iter().map(json_bytes).sum::<usize>();
+            usage.chats += 1;
+            usage.bytes += chat.messages.iter().map(json_bytes).sum::<usize>();
             let elsewhere = chat.open_run().filter(|run| run.driver.as_ref() != Some(instance));
-            kept.runs_elsewhere += usize::from(elsewhere.is_some());
+            usage.runs_elsewhere += usize::from(elsewhere.is_some());
         }
-        Ok(kept)
+        Ok(usage)
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

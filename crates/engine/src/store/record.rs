@@ -67,16 +67,16 @@ pub struct ChatOwner {
 
 /// A message without its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outlined {
+pub struct MessageOutline {
     /// The message's id.
     pub id: MessageId,
     /// The size of the message, in bytes of JSON.
     pub bytes: usize,
 }
 
-/// The number and the size of everything that one owner keeps.
+/// The number and the size of everything that is stored for one owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct OwnerUsage {
     /// The number of chats.
     pub chats: usize,
     /// The size of the messages in those chats, in bytes of JSON.

@@ -413,7 +413,7 @@ impl World {
             state,
             expires: None,
             waiting: true,
-            let_go: true,
+            detached: true,
             questions: 0,
             driver: None,
             attempts: 0,

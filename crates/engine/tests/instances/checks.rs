@@ -320,9 +320,9 @@ impl World {
 
     /// Checks that all instances shut down, and that no run counts as open.
     async fn shut_down_all(&mut self) {
-        let kept = self.store.kept(&self.owner, &InstanceId::new("probe")).await.unwrap();
-        if kept.runs_elsewhere > 0 {
-            self.history().violation(format!("{} runs are open", kept.runs_elsewhere));
+        let usage = self.store.usage(&self.owner, &InstanceId::new("probe")).await.unwrap();
+        if usage.runs_elsewhere > 0 {
+            self.history().violation(format!("{} runs are open", usage.runs_elsewhere));
         }
         let instances = std::mem::take(&mut self.instances);
         for instance in instances {

@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, Kept, LockStore,
-        Membership, MemoryStore, Outlined, Renewed, StoreError, Version,
+        Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore,
+        Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError, Version,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
@@ -142,7 +142,7 @@ impl ChatStore for FaultyStore {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.messages(chat).await
     }
-    async fn outline(&self, chat: &ChatId) -> Result<Vec<Outlined>, StoreError> {
+    async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
         self.before_read().await?;
         self.store.outline(chat).await
     }
@@ -211,9 +211,9 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.orphans(limit).await
     }
-    async fn kept(&self, owner: &Owner, instance: &InstanceId) -> Result<Kept, StoreError> {
+    async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {
         self.before_read().await?;
-        self.store.kept(owner, instance).await
+        self.store.usage(owner, instance).await
     }
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.before_read().await?;

@@ -95,12 +95,12 @@ async fn apply(
             runs::drive(transaction, chat, run, driver.as_ref(), *attempts).await
         }
         Change::PutSettings { run, settings } => runs::put_settings(transaction, chat, run, settings).await,
-        Change::SaveRun { run, state, expires, waiting, let_go, questions, driver, attempts } => {
+        Change::SaveRun { run, state, expires, waiting, detached, questions, driver, attempts } => {
             let now = runs::Now {
                 state,
                 expires: *expires,
                 waiting: *waiting,
-                let_go: *let_go,
+                detached: *detached,
                 questions: *questions,
                 driver: driver.as_ref(),
                 attempts: *attempts,

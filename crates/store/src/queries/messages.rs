@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fermata_engine::store::{Outlined, page::title};
+use fermata_engine::store::{MessageOutline, page::title};
 use fermata_protocol::{ChatId, MessageId, Role, UiMessage};
 
 use crate::{
@@ -49,7 +49,7 @@ pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<U
     bodies.iter().map(|(body,)| Ok(read_json("a message", body)?)).collect()
 }
 
-pub async fn outline(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<Outlined>, Fault> {
+pub async fn outline(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<MessageOutline>, Fault> {
     // Neither database reads a body for its length alone.
     let rows: Vec<(Text, i64)> = connection
         .query(
@@ -59,11 +59,11 @@ pub async fn outline(connection: &mut Connection<'_>, chat: &ChatId) -> Result<V
         .bind(chat.as_str())
         .fetch_all()
         .await?;
-    let outlined = |(Text(id), bytes)| Outlined {
+    let outline = |(Text(id), bytes)| MessageOutline {
         id: MessageId::new(id),
         bytes: usize::try_from(bytes).unwrap_or_default(),
     };
-    Ok(rows.into_iter().map(outlined).collect())
+    Ok(rows.into_iter().map(outline).collect())
 }
 
 pub async fn at(

@@ -1,16 +1,16 @@
 //! Counts the chats, bytes and runs of one owner.
 
-use fermata_engine::store::{InstanceId, Kept};
+use fermata_engine::store::{InstanceId, OwnerUsage};
 use fermata_tools::Owner;
 
 use crate::{connection::Connection, error::Fault, text::text};
 
-/// The numbers of what the owner keeps; `None` if the bytes of some of their chats were not counted yet.
-pub async fn kept(
+/// The number and the size of what is stored for the owner; `None` if the bytes of some of their chats were not counted yet.
+pub async fn usage(
     connection: &mut Connection<'_>,
     owner: &Owner,
     instance: &InstanceId,
-) -> Result<Option<Kept>, Fault> {
+) -> Result<Option<OwnerUsage>, Fault> {
     let (chats, counted, bytes, runs): (i64, i64, i64, i64) = connection
         .query(
             "select count(*), count(bytes), cast(coalesce(sum(bytes), 0) as bigint),
@@ -23,8 +23,8 @@ pub async fn kept(
         .fetch_one()
         .await?;
     let number = |column: i64| usize::try_from(column).unwrap_or_default();
-    let kept = Kept { chats: number(chats), bytes: number(bytes), runs_elsewhere: number(runs) };
-    Ok((counted == chats).then_some(kept))
+    let usage = OwnerUsage { chats: number(chats), bytes: number(bytes), runs_elsewhere: number(runs) };
+    Ok((counted == chats).then_some(usage))
 }
 
 /// Counts the bytes of the owner's chats that are older than the column for them.

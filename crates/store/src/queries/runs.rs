@@ -21,7 +21,7 @@ pub struct Now<'a> {
     pub state: &'a Value,
     pub expires: Option<Timestamp>,
     pub waiting: bool,
-    pub let_go: bool,
+    pub detached: bool,
     pub questions: usize,
     pub driver: Option<&'a InstanceId>,
     pub attempts: u32,
@@ -82,7 +82,7 @@ pub async fn save(
         .bind(json(now.state)?)
         .bind(now.expires.map(deadline))
         .bind(now.waiting)
-        .bind(now.let_go)
+        .bind(now.detached)
         .bind(i64::try_from(now.questions).unwrap_or(i64::MAX))
         .bind(now.driver.map(|driver| text(driver.as_str())))
         .bind(i64::from(now.attempts))

@@ -112,7 +112,7 @@ async fn a_run_that_is_over_is_driven_by_nobody(store: AnyStore) {
     let id = chat_with(&store, "a", vec![open("r")]).await;
     commit_at(&*store, &id, at(1), vec![close("r")]).await.unwrap();
     assert_eq!(driver(&store, &id).await, None);
-    assert_eq!(store.kept(&alice(), &instance("two")).await.unwrap().runs_elsewhere, 0);
+    assert_eq!(store.usage(&alice(), &instance("two")).await.unwrap().runs_elsewhere, 0);
     assert_eq!(store.orphans(9).await.unwrap(), []);
 }
 

@@ -44,7 +44,6 @@ macro_rules! in_every_store {
     };
 }
 
-mod bytes;
 mod fixtures;
 mod instances;
 mod notes;
@@ -54,6 +53,7 @@ mod postgres;
 mod sqlite;
 mod tool_calls;
 mod upgrade;
+mod usage;
 mod versions;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -687,12 +687,12 @@ async fn a_listed_chat_is_open_while_its_run_can_be_followed(store: AnyStore) {
         page.chats.iter().map(|chat| (chat.id.to_string(), chat.open)).collect::<Vec<_>>()
     };
     let is_open = async || listed().await.contains(&("a".into(), true));
-    let saved = |waiting, let_go| Change::SaveRun {
+    let saved = |waiting, detached| Change::SaveRun {
         run: run("r"),
         state: json!(1),
         expires: None,
         waiting,
-        let_go,
+        detached,
         questions: 0,
         driver: None,
         attempts: 0,
@@ -751,7 +751,7 @@ async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
         state: json!(1),
         expires: None,
         waiting: true,
-        let_go: false,
+        detached: false,
         questions,
         driver: Some(instance(driver)),
         attempts: 0,

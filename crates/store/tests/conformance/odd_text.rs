@@ -91,7 +91,7 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
                 state: json!({"\0": text}),
                 expires: None,
                 waiting: false,
-                let_go: false,
+                detached: false,
                 questions: 0,
                 driver: None,
                 attempts: 0,

@@ -33,7 +33,7 @@ pub struct Run {
     pub open: bool,
     pub driver: Option<InstanceId>,
     pub waiting: bool,
-    pub let_go: bool,
+    pub detached: bool,
     pub questions: usize,
     pub attempts: u32,
     pub settings: Value,
@@ -110,7 +110,7 @@ impl Chat {
             title: first.and_then(page::title),
             created_at: self.created_at,
             updated_at: self.updated_at,
-            open: self.open_run().is_some_and(|run| !run.let_go),
+            open: self.open_run().is_some_and(|run| !run.detached),
             pending: self.open_run().map_or(0, |run| run.pending(alive)),
         }
     }
@@ -144,11 +144,11 @@ impl Chat {
                 (run.driver, run.attempts) = (driver, attempts);
             }
             Change::PutSettings { run, settings } => self.run_in_progress(&run)?.settings = settings,
-            Change::SaveRun { run, state, expires, waiting, let_go, questions, driver, attempts } => {
+            Change::SaveRun { run, state, expires, waiting, detached, questions, driver, attempts } => {
                 let run = self.run_in_progress(&run)?;
                 run.attempts = attempts;
                 (run.state, run.expires, run.driver) = (state, expires, driver);
-                (run.waiting, run.let_go, run.questions) = (waiting, let_go, questions);
+                (run.waiting, run.detached, run.questions) = (waiting, detached, questions);
             }
             Change::AppendChunks { chunks, .. } if chunks.is_empty() => {}
             Change::AppendChunks { run, first, chunks } => {
@@ -227,7 +227,7 @@ impl Run {
             open: true,
             driver: Some(driver),
             waiting: false,
-            let_go: false,
+            detached: false,
             questions: 0,
             attempts: 0,
             started: at,

@@ -1,6 +1,6 @@
-//! How large chats are, and what an owner keeps, whoever wrote it.
+//! How large chats are, and what is stored for an owner, whichever version wrote it.
 
-use fermata_engine::store::{Change, Kept, StoreError, Version, json_bytes};
+use fermata_engine::store::{Change, OwnerUsage, StoreError, Version, json_bytes};
 use fermata_protocol::{ChatId, Role, UiMessage};
 use fermata_store::SqlStore;
 use sqlx::{AssertSqlSafe, Executor};
@@ -11,7 +11,7 @@ in_every_store! {
     a_chat_knows_how_large_it_is
     a_run_knows_how_large_its_message_is_in_the_chat
     a_change_that_fails_leaves_the_size_as_it_was
-    what_an_owner_keeps_is_counted
+    what_is_stored_for_an_owner_is_counted
     what_is_deleted_and_forgotten_makes_room
     runs_that_this_instance_does_not_drive_are_counted
 }
@@ -24,8 +24,8 @@ fn sum(messages: &[UiMessage]) -> usize {
     messages.iter().map(json_bytes).sum()
 }
 
-async fn kept(store: &AnyStore, owner: fermata_tools::Owner) -> (usize, usize) {
-    let Kept { chats, bytes, runs_elsewhere: _ } = store.kept(&owner, &instance("one")).await.unwrap();
+async fn usage(store: &AnyStore, owner: fermata_tools::Owner) -> (usize, usize) {
+    let OwnerUsage { chats, bytes, runs_elsewhere: _ } = store.usage(&owner, &instance("one")).await.unwrap();
     (chats, bytes)
 }
 
@@ -65,8 +65,8 @@ async fn a_change_that_fails_leaves_the_size_as_it_was(store: AnyStore) {
     assert_eq!(bytes(&store, &id).await, json_bytes(&user("1", "one")));
 }
 
-async fn what_an_owner_keeps_is_counted(store: AnyStore) {
-    assert_eq!(kept(&store, alice()).await, (0, 0));
+async fn what_is_stored_for_an_owner_is_counted(store: AnyStore) {
+    assert_eq!(usage(&store, alice()).await, (0, 0));
     let (one, two) = (user("1", "one"), user("2", "zwölf"));
     for (id, owner, said) in [
         ("a", alice(), vec![one.clone()]),
@@ -77,8 +77,8 @@ async fn what_an_owner_keeps_is_counted(store: AnyStore) {
         let changes = [vec![create(owner)], said.into_iter().map(put).collect()].concat();
         store.commit(&chat(id), Version::NONE, at(0), changes).await.unwrap();
     }
-    assert_eq!(kept(&store, alice()).await, (3, sum(&[one.clone(), one, two.clone()])));
-    assert_eq!(kept(&store, bob()).await, (1, json_bytes(&two)));
+    assert_eq!(usage(&store, alice()).await, (3, sum(&[one.clone(), one, two.clone()])));
+    assert_eq!(usage(&store, bob()).await, (1, json_bytes(&two)));
 }
 
 async fn what_is_deleted_and_forgotten_makes_room(store: AnyStore) {
@@ -88,9 +88,9 @@ async fn what_is_deleted_and_forgotten_makes_room(store: AnyStore) {
         store.commit(&chat(id), Version::NONE, at(n), changes).await.unwrap();
     }
     delete(&*store, &chat("c")).await;
-    assert_eq!(kept(&store, alice()).await, (2, 2 * json_bytes(&said)));
+    assert_eq!(usage(&store, alice()).await, (2, 2 * json_bytes(&said)));
     store.forget(at(1), 9).await.unwrap();
-    assert_eq!(kept(&store, alice()).await, (1, json_bytes(&said)));
+    assert_eq!(usage(&store, alice()).await, (1, json_bytes(&said)));
 }
 
 async fn runs_that_this_instance_does_not_drive_are_counted(store: AnyStore) {
@@ -108,7 +108,7 @@ async fn runs_that_this_instance_does_not_drive_are_counted(store: AnyStore) {
     ] {
         store.commit(&chat(id), Version::NONE, at(0), [vec![create(owner)], changes].concat()).await.unwrap();
     }
-    let elsewhere = async |owner, id: &str| store.kept(&owner, &instance(id)).await.unwrap().runs_elsewhere;
+    let elsewhere = async |owner, id: &str| store.usage(&owner, &instance(id)).await.unwrap().runs_elsewhere;
     assert_eq!(
         elsewhere(alice(), "one").await,
         4,
@@ -145,14 +145,14 @@ async fn in_a_file_of_an_older_version_chats_are_counted_when_it_is_asked_for() 
     let opened = SqlStore::open(&folder.url()).await.unwrap();
     let store: AnyStore = std::sync::Arc::new(opened.clone());
     assert_eq!(bytes(&store, &chat("a")).await, json_bytes(&said[0]));
-    assert_eq!(kept(&store, alice()).await, (1, json_bytes(&said[0])));
+    assert_eq!(usage(&store, alice()).await, (1, json_bytes(&said[0])));
     store
         .commit(&chat("b"), Version::NONE, at(0), vec![create(alice()), put(said[1].clone())])
         .await
         .unwrap();
     commit_at(&*store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();
     assert_eq!(bytes(&store, &chat("a")).await, sum(&said));
-    assert_eq!(kept(&store, alice()).await, (2, sum(&said) + json_bytes(&said[1])));
+    assert_eq!(usage(&store, alice()).await, (2, sum(&said) + json_bytes(&said[1])));
     opened.close().await;
 }
 
@@ -168,11 +168,11 @@ async fn what_an_older_version_writes_beside_this_one_is_counted() {
     assert_eq!(bytes(&database.store, &chat("a")).await, json_bytes(&said[0]));
     commit_at(&*database.store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();
     assert_eq!(bytes(&database.store, &chat("a")).await, sum(&said[..2]));
-    assert_eq!(kept(&database.store, alice()).await, (1, sum(&said[..2])));
+    assert_eq!(usage(&database.store, alice()).await, (1, sum(&said[..2])));
     place.execute(&old_message(2, &said[2])).await.unwrap();
-    assert_eq!(kept(&database.store, alice()).await, (1, sum(&said)));
+    assert_eq!(usage(&database.store, alice()).await, (1, sum(&said)));
     place.execute("delete from messages where position > 0").await.unwrap();
-    assert_eq!(kept(&database.store, alice()).await, (1, json_bytes(&said[0])));
+    assert_eq!(usage(&database.store, alice()).await, (1, json_bytes(&said[0])));
     database.close().await;
 }
 
@@ -188,7 +188,7 @@ async fn a_message_that_is_being_added_while_its_chat_is_counted_is_counted() {
     writing.execute("begin; update chats set fence = fence + 1 where id = 'a'").await.unwrap();
     writing.execute(AssertSqlSafe(old_message(1, &said[1]))).await.unwrap();
     let store = database.store.clone();
-    let counting = tokio::spawn(async move { kept(&store, alice()).await });
+    let counting = tokio::spawn(async move { usage(&store, alice()).await });
     let waits = "select count(*) from pg_stat_activity
          where wait_event_type = 'Lock' and pg_blocking_pids(pid) <> '{}' and query like 'update chats set bytes%'";
     place.until(waits, 1).await;
