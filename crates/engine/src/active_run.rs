@@ -398,7 +398,7 @@ impl ActiveRun {
         // The run at work has done this process no harm: the end comes from outside, and is not counted against the run.
         let run = self.run.id.clone();
         let attempts = self.attempts - 1;
-        self.record.commit(&self.services, vec![Change::Drive { run, driver: None, attempts }]).await
+        self.record.commit(&self.services, vec![Change::SetRunOwner { run, owner: None, attempts }]).await
     }
 
     /// Drops the run from memory; its readers look for it again.

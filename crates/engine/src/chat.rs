@@ -186,8 +186,8 @@ impl ChatActor {
             return Ok(());
         };
         let instance = &self.services.lease.instance;
-        let is_mine = saved.driver.as_ref() == Some(instance);
-        if let Some(owner) = saved.driver.take()
+        let is_mine = saved.run_owner.as_ref() == Some(instance);
+        if let Some(owner) = saved.run_owner.take()
             && !is_mine
         {
             self.state = Chat::Elsewhere(owner);

@@ -271,7 +271,7 @@ impl Router {
         if known.owner != *owner {
             return Ok(Location::Denied);
         }
-        match known.instance {
+        match known.run_owner {
             Some(instance) if instance != self.services.lease.instance => Ok(Location::Elsewhere(instance)),
             Some(_) | None => Ok(Location::Here),
         }

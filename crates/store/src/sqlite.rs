@@ -167,7 +167,7 @@ mod tests {
         let open = Change::OpenRun {
             run: RunId::new("r"),
             message: MessageId::new("m"),
-            driver: InstanceId::new("i"),
+            owner: InstanceId::new("i"),
         };
         store.commit(chat, Version::NONE, Timestamp::UNIX_EPOCH, vec![create, open]).await.unwrap();
     }

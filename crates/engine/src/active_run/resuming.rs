@@ -39,9 +39,7 @@ impl ActiveRun {
         if works {
             // Before anything of the run is looked at: whatever it does to this process, the next one knows of the attempt.
             let owner = Some(services.lease.instance.clone());
-            record
-                .commit(services, vec![Change::Drive { run: run.clone(), driver: owner, attempts }])
-                .await?;
+            record.commit(services, vec![Change::SetRunOwner { run: run.clone(), owner, attempts }]).await?;
         }
         let max_attempts = services.settings.limits.attempts;
         let gives_up = works && attempts >= max_attempts;
@@ -55,7 +53,7 @@ impl ActiveRun {
             Err(error) => {
                 if works {
                     // Another version of the server may be able to read it.
-                    let change = Change::Drive { run, driver: None, attempts: attempts_before };
+                    let change = Change::SetRunOwner { run, owner: None, attempts: attempts_before };
                     record.commit(services, vec![change]).await?;
                 }
                 return Err(error);

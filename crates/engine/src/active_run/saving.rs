@@ -103,7 +103,7 @@ impl ActiveRun {
                 detached: run.is_detached(),
                 questions: run.elicitations().count(),
                 // Repeated each time, because another instance may have been told meanwhile that the run has no owner.
-                driver: owner,
+                owner,
                 attempts: self.attempts,
             });
             let (first, chunks) = self.log.unsaved();

@@ -183,7 +183,7 @@ impl ChatActor {
         changes.push(Change::OpenRun {
             run: run.id.clone(),
             message: run.message.clone(),
-            driver: services.lease.instance.clone(),
+            owner: services.lease.instance.clone(),
         });
         let settings = serde_json::to_value(&run.settings);
         let settings = settings.map_err(|error| StoreError::Corrupt(error.to_string()))?;

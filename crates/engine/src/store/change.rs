@@ -36,14 +36,14 @@ pub enum Change {
         /// The message that the run makes.
         message: MessageId,
         /// The instance that owns the run.
-        driver: InstanceId,
+        owner: InstanceId,
     },
     /// An open run has another owner from now on, or has none.
-    Drive {
+    SetRunOwner {
         /// The run's id.
         run: RunId,
         /// The instance that owns the run from now on.
-        driver: Option<InstanceId>,
+        owner: Option<InstanceId>,
         /// The number of times that the run was resumed to be worked on since it last made progress.
         attempts: u32,
     },
@@ -69,7 +69,7 @@ pub enum Change {
         /// The number of questions of running calls that wait for an answer.
         questions: usize,
         /// The instance that owns the run from now on.
-        driver: Option<InstanceId>,
+        owner: Option<InstanceId>,
         /// The number of times that the run was resumed to be worked on since it last made progress.
         attempts: u32,
     },
@@ -140,7 +140,7 @@ impl Change {
             | Self::Confirm { .. }
             | Self::EndGrant { .. }
             | Self::CloseRun { .. } => true,
-            Self::Drive { .. }
+            Self::SetRunOwner { .. }
             | Self::PutSettings { .. }
             | Self::SaveRun { .. }
             | Self::AppendChunks { .. }

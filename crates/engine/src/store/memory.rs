@@ -18,7 +18,7 @@ use super::{
     MessageOutline, OwnerUsage, Renewed, StoreError, Version, json_bytes,
     page::{self, Cursor},
 };
-use chat::{Chat, Run};
+use chat::{StoredChat, StoredRun};
 
 mod chat;
 
@@ -27,12 +27,12 @@ mod chat;
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     // One lock suffices: it is held for a few copies in memory and never across an await.
-    inner: Mutex<Inner>,
+    contents: Mutex<Contents>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    chats: BTreeMap<ChatId, Chat>,
+struct Contents {
+    chats: BTreeMap<ChatId, StoredChat>,
     alive: BTreeSet<InstanceId>,
     locks: HashMap<ResourceKey, InstanceId>,
     audit: Vec<AuditRecord>,
@@ -69,22 +69,22 @@ impl MemoryStore {
 
     /// Ends the lease of an instance, as the other stores do if its heartbeats stop.
     pub fn expire(&self, instance: &InstanceId) {
-        let mut inner = self.lock();
-        inner.alive.remove(instance);
-        inner.locks.retain(|_, holder| holder != instance);
+        let mut contents = self.lock();
+        contents.alive.remove(instance);
+        contents.locks.retain(|_, holder| holder != instance);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Contents> {
         // A panic elsewhere cannot leave a chat half changed, so the state behind a poisoned lock is consistent.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl ChatStore for MemoryStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
-        let inner = self.lock();
-        Ok(inner.chats.get(chat).map(|chat| chat.record(&inner.alive)))
+        let contents = self.lock();
+        Ok(contents.chats.get(chat).map(|chat| chat.record(&contents.alive)))
     }
 
     async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError> {
@@ -92,9 +92,9 @@ impl ChatStore for MemoryStore {
     }
 
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
-        let inner = self.lock();
-        let Some(chat) = inner.chats.get(chat) else { return Ok(None) };
-        Ok(Some(ChatOwner { owner: chat.owner.clone(), instance: chat.driver(&inner.alive) }))
+        let contents = self.lock();
+        let Some(chat) = contents.chats.get(chat) else { return Ok(None) };
+        Ok(Some(ChatOwner { owner: chat.owner.clone(), run_owner: chat.run_owner(&contents.alive) }))
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
@@ -134,7 +134,7 @@ impl ChatStore for MemoryStore {
         if changes.is_empty() {
             return Ok(version);
         }
-        let Inner { chats, audit, .. } = &mut *self.lock();
+        let Contents { chats, audit, .. } = &mut *self.lock();
         check(chats, chat, version)?;
         let mut changed = chats.get(chat).cloned();
         let is_news = changes.iter().any(Change::is_news);
@@ -155,7 +155,7 @@ impl ChatStore for MemoryStore {
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         let before = before.map(Cursor::parse).transpose()?.map(|cursor| (cursor.updated_at, cursor.chat));
-        let Inner { chats, alive, .. } = &*self.lock();
+        let Contents { chats, alive, .. } = &*self.lock();
         let mut places: Vec<_> = chats
             .iter()
             .filter(|(_, chat)| chat.owner == *owner)
@@ -182,24 +182,24 @@ impl ChatStore for MemoryStore {
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
-        let inner = self.lock();
-        let due = inner.left_alone().filter_map(|(id, run)| Some((run.expires?, id)));
+        let contents = self.lock();
+        let due = contents.left_alone().filter_map(|(id, run)| Some((run.expires?, id)));
         Ok(first(due.filter(|(expires, _)| *expires <= now), limit))
     }
 
     async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
-        let inner = self.lock();
-        let at_work = inner.left_alone().filter(|(_, run)| !run.waiting);
+        let contents = self.lock();
+        let at_work = contents.left_alone().filter(|(_, run)| !run.waiting);
         Ok(first(at_work.map(|(id, run)| (run.started, id)), limit))
     }
 
     async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {
-        let inner = self.lock();
+        let contents = self.lock();
         let mut usage = OwnerUsage::default();
-        for chat in inner.chats.values().filter(|chat| chat.owner == *owner) {
+        for chat in contents.chats.values().filter(|chat| chat.owner == *owner) {
             usage.chats += 1;
             usage.bytes += chat.messages.iter().map(json_bytes).sum::<usize>();
-            let elsewhere = chat.open_run().filter(|run| run.driver.as_ref() != Some(instance));
+            let elsewhere = chat.open_run().filter(|run| run.owner.as_ref() != Some(instance));
             usage.runs_elsewhere += usize::from(elsewhere.is_some());
         }
         Ok(usage)
@@ -220,8 +220,8 @@ impl ChatStore for MemoryStore {
         chat: &ChatId,
         run: &RunId,
     ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
-        let inner = self.lock();
-        let mut runs = inner.chats.get(chat).into_iter().flat_map(|chat| &chat.runs);
+        let contents = self.lock();
+        let mut runs = contents.chats.get(chat).into_iter().flat_map(|chat| &chat.runs);
         let found = runs.find(|known| known.id == *run && !known.open && !known.chunks.is_empty());
         Ok(found.map(|run| run.chunks.clone()))
     }
@@ -249,9 +249,9 @@ impl ChatStore for MemoryStore {
 #[async_trait]
 impl Membership for MemoryStore {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
-        let mut inner = self.lock();
-        inner.alive.insert(instance.clone());
-        Ok(Joined { now: None, mark: inner.mark })
+        let mut contents = self.lock();
+        contents.alive.insert(instance.clone());
+        Ok(Joined { now: None, mark: contents.mark })
     }
 
     async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
@@ -270,8 +270,8 @@ impl Membership for MemoryStore {
     async fn release(&self, instance: &InstanceId) -> Result<(), StoreError> {
         let chats = &mut self.lock().chats;
         let runs = chats.values_mut().flat_map(|chat| &mut chat.runs);
-        for run in runs.filter(|run| run.open && run.waiting && run.driver.as_ref() == Some(instance)) {
-            run.driver = None;
+        for run in runs.filter(|run| run.open && run.waiting && run.owner.as_ref() == Some(instance)) {
+            run.owner = None;
         }
         Ok(())
     }
@@ -289,12 +289,12 @@ impl Membership for MemoryStore {
 #[async_trait]
 impl LockStore for MemoryStore {
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
-        let mut inner = self.lock();
+        let mut contents = self.lock();
         // The lock of an instance whose lease has ended would never be freed.
-        if !inner.alive.contains(instance) {
+        if !contents.alive.contains(instance) {
             return Ok(false);
         }
-        let holder = inner.locks.entry(key.clone()).or_insert_with(|| instance.clone());
+        let holder = contents.locks.entry(key.clone()).or_insert_with(|| instance.clone());
         Ok(holder == instance)
     }
 
@@ -308,7 +308,7 @@ impl LockStore for MemoryStore {
 }
 
 /// Returns an error if the chat's version is not the one that its writer knows.
-fn check(chats: &BTreeMap<ChatId, Chat>, chat: &ChatId, version: Version) -> Result<(), StoreError> {
+fn check(chats: &BTreeMap<ChatId, StoredChat>, chat: &ChatId, version: Version) -> Result<(), StoreError> {
     let now = chats.get(chat).map_or(Version::NONE, |chat| chat.version);
     if now == version { Ok(()) } else { Err(StoreError::Fenced) }
 }
@@ -328,12 +328,12 @@ fn noted(chat: &ChatId, at: Timestamp, change: &Change) -> Option<AuditRecord> {
     Some(AuditRecord { at, owner, chat: chat.clone(), run, event: AuditEvent::clone(event) })
 }
 
-// === impl Inner ===
+// === impl Contents ===
 
-impl Inner {
+impl Contents {
     /// Returns the open runs that no instance alive owns.
-    fn left_alone(&self) -> impl Iterator<Item = (&ChatId, &Run)> {
+    fn left_alone(&self) -> impl Iterator<Item = (&ChatId, &StoredRun)> {
         let open = self.chats.iter().filter_map(|(id, chat)| Some((id, chat.open_run()?)));
-        open.filter(|(_, run)| run.driver.as_ref().is_none_or(|driver| !self.alive.contains(driver)))
+        open.filter(|(_, run)| run.owner.as_ref().is_none_or(|owner| !self.alive.contains(owner)))
     }
 }

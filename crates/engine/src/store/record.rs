@@ -18,7 +18,7 @@ pub struct ChatRecord {
     /// The chat's version as of this moment.
     pub version: Version,
     /// The instance that owns the open run; `None` also if that instance is no longer alive.
-    pub driver: Option<InstanceId>,
+    pub run_owner: Option<InstanceId>,
     /// The owner of the chat.
     pub owner: Owner,
     /// The client version of the last post.
@@ -61,8 +61,8 @@ pub struct RunRecord {
 pub struct ChatOwner {
     /// The owner of the chat.
     pub owner: Owner,
-    /// The instance that owns the open run, as in [`ChatRecord::driver`].
-    pub instance: Option<InstanceId>,
+    /// The instance that owns the open run, as in [`ChatRecord::run_owner`].
+    pub run_owner: Option<InstanceId>,
 }
 
 /// A message without its content.

@@ -415,7 +415,7 @@ impl World {
             waiting: true,
             detached: true,
             questions: 0,
-            driver: None,
+            owner: None,
             attempts: 0,
         };
         store.commit(&self.chat, version, Timestamp::UNIX_EPOCH, vec![settings, save]).await.unwrap();

@@ -122,9 +122,9 @@ impl World {
             if let Some(run) = self.record(&chat).and_then(|record| record.open_run) {
                 let calls: Vec<_> =
                     run.calls.iter().map(|call| (call.id.to_string(), call.state().name())).collect();
-                let driver = self.record(&chat).and_then(|record| record.driver);
+                let owner = self.record(&chat).and_then(|record| record.run_owner);
                 self.history()
-                    .violation(format!("{} of {chat} is open, {driver:?}: {calls:?} {}", run.id, run.state));
+                    .violation(format!("{} of {chat} is open, {owner:?}: {calls:?} {}", run.id, run.state));
             }
             self.check_messages(&chat);
         }

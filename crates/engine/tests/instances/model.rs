@@ -181,7 +181,7 @@ impl InstanceModel {
         let history = &self.process.conditions.history;
         let record = self.store.store.chat(chat).now_or_never().unwrap().unwrap();
         // The run may have been resumed by another instance meanwhile; then this death does not count.
-        let mine = record.filter(|record| record.driver == self.store.joined());
+        let mine = record.filter(|record| record.run_owner == self.store.joined());
         if let Some(run) = mine.and_then(|record| record.open_run) {
             history.log(format!("{} kills {:?}", run.id, self.store.joined()));
             let mut killed = self.model.killed_instances.lock().unwrap();

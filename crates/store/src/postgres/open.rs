@@ -1,7 +1,7 @@
 //! Opens a PostgreSQL database: sets up its sessions, checks its version and applies its migrations.
 //!
-//! Invariant: no transaction outlives a client that is gone, paused or cut off for long, because the chat it has locked could not be
-//! driven by any other instance meanwhile. The server enforces the limits.
+//! Invariant: no transaction outlives a client that is gone, paused or cut off for long, because no other instance could
+//! write to the chat that it has locked. The server enforces the limits.
 
 use std::{str::FromStr, time::Duration};
 

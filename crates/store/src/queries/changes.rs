@@ -44,10 +44,10 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
     let Some(found) = chats::find(snapshot, chat).await? else {
         return Ok(None);
     };
-    let (open_run, driver) = runs::find_open(snapshot, chat).await?.unzip();
+    let (open_run, run_owner) = runs::find_open(snapshot, chat).await?.unzip();
     Ok(Some(ChatRecord {
         version: found.version,
-        driver: driver.flatten(),
+        run_owner: run_owner.flatten(),
         owner: found.owner,
         profile: found.profile,
         bytes: found.bytes,
@@ -88,21 +88,21 @@ async fn apply(
         Change::Posted { profile } => chats::posted(transaction, chat, *profile).await,
         Change::TruncateMessages { keep } => messages::truncate(transaction, chat, *keep).await,
         Change::PutMessage(message) => messages::put(transaction, chat, message).await,
-        Change::OpenRun { run, message, driver } => {
-            runs::open(transaction, chat, run, message, driver, at).await
+        Change::OpenRun { run, message, owner } => {
+            runs::open(transaction, chat, run, message, owner, at).await
         }
-        Change::Drive { run, driver, attempts } => {
-            runs::drive(transaction, chat, run, driver.as_ref(), *attempts).await
+        Change::SetRunOwner { run, owner, attempts } => {
+            runs::set_owner(transaction, chat, run, owner.as_ref(), *attempts).await
         }
         Change::PutSettings { run, settings } => runs::put_settings(transaction, chat, run, settings).await,
-        Change::SaveRun { run, state, expires, waiting, detached, questions, driver, attempts } => {
+        Change::SaveRun { run, state, expires, waiting, detached, questions, owner, attempts } => {
             let now = runs::Now {
                 state,
                 expires: *expires,
                 waiting: *waiting,
                 detached: *detached,
                 questions: *questions,
-                driver: driver.as_ref(),
+                owner: owner.as_ref(),
                 attempts: *attempts,
             };
             runs::save(transaction, chat, run, now).await

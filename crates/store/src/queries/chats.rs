@@ -171,7 +171,7 @@ pub async fn version(connection: &mut Connection<'_>, chat: &ChatId) -> Result<O
     Ok(version.map(|(version,)| Version(version.unsigned_abs())))
 }
 
-/// The chat's owner, and the instance alive that drives its open run.
+/// The chat's owner, and the instance alive that owns its open run.
 pub async fn owner_of(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatOwner>, Fault> {
     let found: Option<(Text, Option<Text>)> = connection
         .query(
@@ -184,8 +184,8 @@ pub async fn owner_of(connection: &mut Connection<'_>, chat: &ChatId) -> Result<
         .bind(chat.as_str())
         .fetch_optional()
         .await?;
-    let Some((Text(owner), instance)) = found else { return Ok(None) };
-    Ok(Some(ChatOwner { owner: Owner::new(owner), instance: instance.map(|Text(id)| InstanceId::new(id)) }))
+    let Some((Text(owner), run_owner)) = found else { return Ok(None) };
+    Ok(Some(ChatOwner { owner: Owner::new(owner), run_owner: run_owner.map(|Text(id)| InstanceId::new(id)) }))
 }
 
 pub async fn page(

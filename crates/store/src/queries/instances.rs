@@ -1,4 +1,4 @@
-//! The instances that are alive, and the runs that they drive. Each database decides in its own module when an instance is dead.
+//! The instances that are alive, and the runs that they own. Each database decides in its own module when an instance is dead.
 
 use fermata_engine::store::InstanceId;
 
@@ -20,7 +20,7 @@ pub async fn remove(connection: &mut Connection<'_>, instance: &InstanceId) -> R
     Ok(())
 }
 
-/// Lets go of the runs of the instance that wait.
+/// Releases the runs of the instance that wait.
 pub async fn release(connection: &mut Connection<'_>, instance: &InstanceId) -> Result<(), Fault> {
     connection
         .query("update runs set driver = null where driver = $1 and outcome is null and waiting")

@@ -23,7 +23,7 @@ pub struct Now<'a> {
     pub waiting: bool,
     pub detached: bool,
     pub questions: usize,
-    pub driver: Option<&'a InstanceId>,
+    pub owner: Option<&'a InstanceId>,
     pub attempts: u32,
 }
 
@@ -37,8 +37,8 @@ struct OpenRun {
     state: String,
     waiting: bool,
     attempts: i64,
-    /// The instance that drives it, if that is alive.
-    driver: Option<Text>,
+    /// The instance that owns it, if that is alive.
+    owner: Option<Text>,
     settings: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub async fn open(
     chat: &ChatId,
     run: &RunId,
     message: &MessageId,
-    driver: &InstanceId,
+    owner: &InstanceId,
     at: Timestamp,
 ) -> Result<(), Fault> {
     connection
@@ -58,7 +58,7 @@ pub async fn open(
         .bind(chat.as_str())
         .bind(text(run.as_str()))
         .bind(text(message.as_str()))
-        .bind(text(driver.as_str()))
+        .bind(text(owner.as_str()))
         .bind(time(at))
         .execute()
         .await?;
@@ -84,7 +84,7 @@ pub async fn save(
         .bind(now.waiting)
         .bind(now.detached)
         .bind(i64::try_from(now.questions).unwrap_or(i64::MAX))
-        .bind(now.driver.map(|driver| text(driver.as_str())))
+        .bind(now.owner.map(|owner| text(owner.as_str())))
         .bind(i64::from(now.attempts))
         .execute()
         .await?;
@@ -112,25 +112,25 @@ pub async fn put_settings(
     if put == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
-/// Notes the instance that drives the run from now on; `None` if none does.
-pub async fn drive(
+/// Saves the instance that owns the run from now on; `None` if none does.
+pub async fn set_owner(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     run: &RunId,
-    driver: Option<&InstanceId>,
+    owner: Option<&InstanceId>,
     attempts: u32,
 ) -> Result<(), Fault> {
-    let driven = connection
+    let changed = connection
         .query(
             "update runs set driver = $3, attempts = $4 where chat_id = $1 and id = $2 and outcome is null",
         )
         .bind(chat.as_str())
         .bind(text(run.as_str()))
-        .bind(driver.map(|driver| text(driver.as_str())))
+        .bind(owner.map(|owner| text(owner.as_str())))
         .bind(i64::from(attempts))
         .execute()
         .await?;
-    if driven == 0 { Err(not_open(run)) } else { Ok(()) }
+    if changed == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
 pub async fn append(
@@ -242,7 +242,7 @@ pub async fn forget_logs(
     Ok(old.len())
 }
 
-/// The chat's open run with its log and calls, and the instance alive that drives it.
+/// The chat's open run with its log and calls, and the instance alive that owns it.
 pub async fn find_open(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -250,7 +250,7 @@ pub async fn find_open(
     let found: Option<OpenRun> = connection
         .query(
             "select id, message_id, state, waiting, attempts,
-                (select id from instances where instances.id = runs.driver) as driver,
+                (select id from instances where instances.id = runs.driver) as owner,
                 (select cast(octet_length(body) as bigint) from messages
                  where messages.chat_id = runs.chat_id and messages.id = runs.message_id) as message_bytes,
                 (select settings from run_settings
@@ -276,10 +276,10 @@ pub async fn find_open(
         attempts: u32::try_from(found.attempts).unwrap_or(u32::MAX),
         id,
     };
-    Ok(Some((run, found.driver.map(|driver| InstanceId::new(String::from(driver))))))
+    Ok(Some((run, found.owner.map(|owner| InstanceId::new(String::from(owner))))))
 }
 
-/// Chats with an open run that no instance alive drives and whose deadline is at or before `now`, the earliest first.
+/// Chats with an open run that no instance alive owns and whose deadline is at or before `now`, the earliest first.
 pub async fn due(
     connection: &mut Connection<'_>,
     now: Timestamp,
@@ -300,7 +300,7 @@ pub async fn due(
     Ok(due.into_iter().map(|(chat,)| ChatId::new(chat)).collect())
 }
 
-/// Chats with an open run that no instance alive drives and that does not wait, the oldest run first.
+/// Chats with an open run that no instance alive owns and that does not wait, the oldest run first.
 pub async fn orphans(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<ChatId>, Fault> {
     let orphans: Vec<(String,)> = connection
         .query(

@@ -92,13 +92,13 @@ pub fn open(id: &str) -> Change {
     open_by(id, "one")
 }
 
-/// A run that this instance drives.
-pub fn open_by(id: &str, driver: &str) -> Change {
-    Change::OpenRun { run: run(id), message: MessageId::new("answer"), driver: instance(driver) }
+/// A run that this instance owns.
+pub fn open_by(id: &str, owner: &str) -> Change {
+    Change::OpenRun { run: run(id), message: MessageId::new("answer"), owner: instance(owner) }
 }
 
-pub fn drive(id: &str, driver: Option<&str>) -> Change {
-    Change::Drive { run: run(id), driver: driver.map(instance), attempts: 0 }
+pub fn set_run_owner(id: &str, owner: Option<&str>) -> Change {
+    Change::SetRunOwner { run: run(id), owner: owner.map(instance), attempts: 0 }
 }
 
 pub fn instance(id: &str) -> InstanceId {
@@ -121,7 +121,7 @@ pub fn save(id: &str, state: serde_json::Value, expires: Option<Timestamp>) -> C
         waiting: false,
         detached: false,
         questions: 0,
-        driver: None,
+        owner: None,
         attempts: 0,
     }
 }
@@ -131,7 +131,7 @@ pub fn put_settings(id: &str, settings: serde_json::Value) -> Change {
     Change::PutSettings { run: run(id), settings }
 }
 
-/// A run that nobody drives and that waits for somebody, until then.
+/// A run that nobody owns and that waits for somebody, until then.
 pub fn wait(id: &str, expires: Option<Timestamp>) -> Change {
     Change::SaveRun {
         run: run(id),
@@ -140,13 +140,13 @@ pub fn wait(id: &str, expires: Option<Timestamp>) -> Change {
         waiting: true,
         detached: false,
         questions: 0,
-        driver: None,
+        owner: None,
         attempts: 0,
     }
 }
 
 /// A run that waits for somebody, until then, at an instance.
-pub fn wait_at(id: &str, driver: &str, expires: Option<Timestamp>) -> Change {
+pub fn wait_at(id: &str, owner: &str, expires: Option<Timestamp>) -> Change {
     Change::SaveRun {
         run: run(id),
         state: json!(1),
@@ -154,7 +154,7 @@ pub fn wait_at(id: &str, driver: &str, expires: Option<Timestamp>) -> Change {
         waiting: true,
         detached: false,
         questions: 0,
-        driver: Some(instance(driver)),
+        owner: Some(instance(owner)),
         attempts: 0,
     }
 }

@@ -1,4 +1,4 @@
-//! Who is alive, who drives what, and what is left to others when an instance ends.
+//! The instances that are alive, the runs that they own, and what is left to others when an instance ends.
 
 use fermata_engine::store::{Change, ChatOwner, ClockMark, InstanceId, StoreError, Version};
 use fermata_protocol::ChatId;
@@ -12,13 +12,13 @@ in_every_store! {
     a_heartbeat_tells_who_is_alive
     who_was_taken_for_dead_learns_it
     how_far_time_has_come_is_known_at_the_next_start
-    a_run_is_driven_by_who_is_alive
-    a_run_that_is_over_is_driven_by_nobody
-    a_chat_is_at_the_instance_that_drives_its_open_run
-    only_an_open_run_changes_hands
+    a_run_is_owned_by_who_is_alive
+    a_run_that_is_over_has_no_owner
+    a_chat_is_at_the_instance_that_owns_its_open_run
+    only_an_open_run_changes_its_owner
     orphans_are_at_work_and_nobodys
-    only_a_run_that_nobody_drives_is_due
-    an_instance_lets_go_of_its_runs_that_wait
+    only_a_run_that_nobody_owns_is_due
+    an_instance_releases_its_runs_that_wait
     going_on_with_a_run_is_no_news
     a_lock_has_one_holder
     locks_end_with_their_holder
@@ -46,11 +46,11 @@ async fn chat_with(store: &AnyStore, id: &str, changes: Vec<Change>) -> ChatId {
     id
 }
 
-async fn driver(store: &AnyStore, id: &ChatId) -> Option<String> {
-    let driver = store.chat(id).await.unwrap().unwrap().driver;
-    let owner = store.owner_of(id).await.unwrap().unwrap();
-    assert_eq!((owner.owner, &owner.instance), (alice(), &driver), "both queries tell the same");
-    driver.map(|driver| driver.to_string())
+async fn run_owner(store: &AnyStore, id: &ChatId) -> Option<String> {
+    let run_owner = store.chat(id).await.unwrap().unwrap().run_owner;
+    let found = store.owner_of(id).await.unwrap().unwrap();
+    assert_eq!((found.owner, &found.run_owner), (alice(), &run_owner), "both queries tell the same");
+    run_owner.map(|instance| instance.to_string())
 }
 
 async fn a_heartbeat_tells_who_is_alive(store: AnyStore) {
@@ -92,42 +92,42 @@ async fn how_far_time_has_come_is_known_at_the_next_start(store: AnyStore) {
     }
 }
 
-async fn a_run_is_driven_by_who_is_alive(store: AnyStore) {
+async fn a_run_is_owned_by_who_is_alive(store: AnyStore) {
     alive(&store, &["one", "two"]).await;
     let id = chat_with(&store, "a", vec![open_by("r", "one")]).await;
-    assert_eq!(driver(&store, &id).await.as_deref(), Some("one"));
+    assert_eq!(run_owner(&store, &id).await.as_deref(), Some("one"));
     store.leave(&instance("one")).await.unwrap();
-    assert_eq!(driver(&store, &id).await, None);
+    assert_eq!(run_owner(&store, &id).await, None);
     assert!(store.chat(&id).await.unwrap().unwrap().open_run.is_some());
     store.heartbeat(&instance("one")).await.unwrap();
-    assert_eq!(driver(&store, &id).await.as_deref(), Some("one"), "nobody has taken it up meanwhile");
-    commit_at(&*store, &id, at(1), vec![drive("r", Some("two"))]).await.unwrap();
-    assert_eq!(driver(&store, &id).await.as_deref(), Some("two"));
-    commit_at(&*store, &id, at(2), vec![drive("r", None)]).await.unwrap();
-    assert_eq!(driver(&store, &id).await, None);
+    assert_eq!(run_owner(&store, &id).await.as_deref(), Some("one"), "nobody has resumed it meanwhile");
+    commit_at(&*store, &id, at(1), vec![set_run_owner("r", Some("two"))]).await.unwrap();
+    assert_eq!(run_owner(&store, &id).await.as_deref(), Some("two"));
+    commit_at(&*store, &id, at(2), vec![set_run_owner("r", None)]).await.unwrap();
+    assert_eq!(run_owner(&store, &id).await, None);
 }
 
-async fn a_run_that_is_over_is_driven_by_nobody(store: AnyStore) {
+async fn a_run_that_is_over_has_no_owner(store: AnyStore) {
     alive(&store, &["one"]).await;
     let id = chat_with(&store, "a", vec![open("r")]).await;
     commit_at(&*store, &id, at(1), vec![close("r")]).await.unwrap();
-    assert_eq!(driver(&store, &id).await, None);
+    assert_eq!(run_owner(&store, &id).await, None);
     assert_eq!(store.usage(&alice(), &instance("two")).await.unwrap().runs_elsewhere, 0);
     assert_eq!(store.orphans(9).await.unwrap(), []);
 }
 
-async fn a_chat_is_at_the_instance_that_drives_its_open_run(store: AnyStore) {
+async fn a_chat_is_at_the_instance_that_owns_its_open_run(store: AnyStore) {
     alive(&store, &["one", "two"]).await;
     assert_eq!(store.owner_of(&chat("a")).await.unwrap(), None, "there is no such chat");
     let id = chat_with(&store, "a", vec![]).await;
     let at_instance =
-        |instance: Option<&str>| Some(ChatOwner { owner: alice(), instance: instance.map(InstanceId::new) });
+        |id: Option<&str>| Some(ChatOwner { owner: alice(), run_owner: id.map(InstanceId::new) });
     assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "it has no run");
     commit_at(&*store, &id, at(1), vec![open_by("r", "one"), close("r"), open_by("s", "two")]).await.unwrap();
     assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(Some("two")));
     store.leave(&instance("two")).await.unwrap();
     assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "its instance has ended");
-    commit_at(&*store, &id, at(2), vec![drive("s", Some("one"))]).await.unwrap();
+    commit_at(&*store, &id, at(2), vec![set_run_owner("s", Some("one"))]).await.unwrap();
     assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(Some("one")));
     commit_at(&*store, &id, at(3), vec![close("s")]).await.unwrap();
     assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "its runs are over");
@@ -135,9 +135,14 @@ async fn a_chat_is_at_the_instance_that_drives_its_open_run(store: AnyStore) {
     assert_eq!(store.owner_of(&id).await.unwrap(), None, "it was deleted");
 }
 
-async fn only_an_open_run_changes_hands(store: AnyStore) {
+async fn only_an_open_run_changes_its_owner(store: AnyStore) {
     let id = chat_with(&store, "a", vec![open("r"), close("r")]).await;
-    for change in [drive("r", Some("one")), drive("r", None), drive("x", Some("one")), wait("r", None)] {
+    for change in [
+        set_run_owner("r", Some("one")),
+        set_run_owner("r", None),
+        set_run_owner("x", Some("one")),
+        wait("r", None),
+    ] {
         let result = commit_at(&*store, &id, at(1), vec![change]).await;
         assert!(matches!(result, Err(StoreError::Conflict(_))), "{result:?}");
     }
@@ -146,11 +151,11 @@ async fn only_an_open_run_changes_hands(store: AnyStore) {
 async fn orphans_are_at_work_and_nobodys(store: AnyStore) {
     alive(&store, &["one", "two"]).await;
     for (id, second, changes) in [
-        ("driven", 0, vec![open_by("r", "two")]),
+        ("owned", 0, vec![open_by("r", "two")]),
         ("waits", 1, vec![open_by("r", "gone"), wait("r", None)]),
         ("over", 2, vec![open_by("r", "gone"), close("r")]),
         ("quiet", 3, vec![]),
-        ("let-go", 5, vec![open_by("r", "two"), drive("r", None)]),
+        ("let-go", 5, vec![open_by("r", "two"), set_run_owner("r", None)]),
         ("b", 4, vec![open_by("r", "gone")]),
         ("a", 4, vec![open_by("r", "gone"), wait("r", None), save("r", json!(1), None)]),
         ("last", 6, vec![open_by("r", "one")]),
@@ -164,33 +169,33 @@ async fn orphans_are_at_work_and_nobodys(store: AnyStore) {
     assert_eq!(orphans(0).await, []);
     store.leave(&instance("one")).await.unwrap();
     assert_eq!(orphans(9).await, ["a", "b", "let-go", "last"].map(chat));
-    commit_at(&*store, &chat("a"), at(9), vec![drive("r", Some("two"))]).await.unwrap();
+    commit_at(&*store, &chat("a"), at(9), vec![set_run_owner("r", Some("two"))]).await.unwrap();
     assert_eq!(orphans(9).await, ["b", "let-go", "last"].map(chat));
 }
 
-async fn only_a_run_that_nobody_drives_is_due(store: AnyStore) {
+async fn only_a_run_that_nobody_owns_is_due(store: AnyStore) {
     alive(&store, &["one"]).await;
-    let waits = |driver| vec![open_by("r", driver), wait_at("r", driver, Some(at(5)))];
-    chat_with(&store, "driven", waits("one")).await;
+    let waits = |owner| vec![open_by("r", owner), wait_at("r", owner, Some(at(5)))];
+    chat_with(&store, "here", waits("one")).await;
     chat_with(&store, "left", waits("gone")).await;
     chat_with(&store, "at-work", vec![open_by("r", "gone"), save("r", json!(1), Some(at(3)))]).await;
     let due = async || store.due(at(9), 9).await.unwrap();
     assert_eq!(due().await, ["at-work", "left"].map(chat));
     store.leave(&instance("one")).await.unwrap();
-    assert_eq!(due().await, ["at-work", "driven", "left"].map(chat));
+    assert_eq!(due().await, ["at-work", "here", "left"].map(chat));
 }
 
-async fn an_instance_lets_go_of_its_runs_that_wait(store: AnyStore) {
+async fn an_instance_releases_its_runs_that_wait(store: AnyStore) {
     alive(&store, &["one", "two"]).await;
-    let waits = |driver| vec![open_by("r", driver), wait_at("r", driver, Some(at(5)))];
+    let waits = |owner| vec![open_by("r", owner), wait_at("r", owner, Some(at(5)))];
     let mine = chat_with(&store, "a", waits("one")).await;
     let at_work = chat_with(&store, "b", vec![open_by("r", "one")]).await;
     let theirs = chat_with(&store, "c", waits("two")).await;
     let known = version(&*store, &mine).await;
     store.release(&instance("one")).await.unwrap();
-    assert_eq!(driver(&store, &mine).await, None);
-    assert_eq!(driver(&store, &at_work).await.as_deref(), Some("one"));
-    assert_eq!(driver(&store, &theirs).await.as_deref(), Some("two"));
+    assert_eq!(run_owner(&store, &mine).await, None);
+    assert_eq!(run_owner(&store, &at_work).await.as_deref(), Some("one"));
+    assert_eq!(run_owner(&store, &theirs).await.as_deref(), Some("two"));
     assert_eq!(
         (store.due(at(9), 9).await.unwrap(), store.orphans(9).await.unwrap()),
         (vec![mine.clone()], vec![])
@@ -233,7 +238,7 @@ async fn a_lock_has_one_holder(store: AnyStore) {
 async fn going_on_with_a_run_is_no_news(store: AnyStore) {
     chat_with(&store, "b", vec![open_by("r", "one")]).await;
     commit_at(&*store, &chat("a"), at(1), vec![create(alice())]).await.unwrap();
-    let going_on = vec![wait("r", None), append("r", 1, &["1"]), drive("r", Some("two"))];
+    let going_on = vec![wait("r", None), append("r", 1, &["1"]), set_run_owner("r", Some("two"))];
     commit_at(&*store, &chat("b"), at(2), going_on).await.unwrap();
     assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["a", "b"]);
     commit_at(&*store, &chat("b"), at(3), vec![close("r")]).await.unwrap();

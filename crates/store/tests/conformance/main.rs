@@ -82,7 +82,7 @@ in_every_store! {
     a_message_of_one_chat_does_not_touch_another_with_its_id
     an_open_run_is_read_with_its_state_log_and_calls
     what_a_run_was_asked_for_is_kept_beside_its_state
-    it_is_kept_how_often_a_run_was_taken_up_in_vain
+    the_number_of_attempts_to_resume_a_run_is_saved
     a_run_can_be_ended_without_being_read
     a_call_put_again_keeps_its_place
     a_chat_has_one_open_run
@@ -282,7 +282,7 @@ async fn what_a_run_was_asked_for_is_kept_beside_its_state(store: AnyStore) {
     assert_eq!(kept().await.0, json!(null), "another run was asked for something else");
 }
 
-async fn it_is_kept_how_often_a_run_was_taken_up_in_vain(store: AnyStore) {
+async fn the_number_of_attempts_to_resume_a_run_is_saved(store: AnyStore) {
     let id = with_run(&store).await;
     let kept = async || {
         let run = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
@@ -290,8 +290,8 @@ async fn it_is_kept_how_often_a_run_was_taken_up_in_vain(store: AnyStore) {
     };
     assert_eq!(kept().await, (0, false));
     for attempts in [1, 2] {
-        let driver = Some(instance("one"));
-        commit(&store, &id, vec![Change::Drive { run: run("r"), driver, attempts }]).await;
+        let owner = Some(instance("one"));
+        commit(&store, &id, vec![Change::SetRunOwner { run: run("r"), owner, attempts }]).await;
         assert_eq!(kept().await, (attempts, false));
     }
     commit(&store, &id, vec![wait("r", None)]).await;
@@ -308,7 +308,7 @@ async fn a_run_can_be_ended_without_being_read(store: AnyStore) {
     ];
     let mut changes = vec![append("r", 1, &["1", "2"]), save("r", json!({"seq": 2}), Some(at(9)))];
     changes.extend(calls.iter().map(|call| put_call("r", call)));
-    changes.push(Change::Drive { run: run("r"), driver: Some(instance("one")), attempts: 6 });
+    changes.push(Change::SetRunOwner { run: run("r"), owner: Some(instance("one")), attempts: 6 });
     commit(&store, &id, changes).await;
 
     let far = (1 << 32) + 2;
@@ -323,7 +323,7 @@ async fn a_run_can_be_ended_without_being_read(store: AnyStore) {
     commit(&store, &id, changes).await;
 
     let chat = store.chat(&id).await.unwrap().unwrap();
-    assert_eq!((chat.open_run, chat.driver), (None, None));
+    assert_eq!((chat.open_run, chat.run_owner), (None, None));
     for call in &saved.calls {
         let of = AnswerTarget::Call(call.id.clone());
         assert_eq!(store.call(&id, &of).await.unwrap().as_ref(), Some(call));
@@ -694,7 +694,7 @@ async fn a_listed_chat_is_open_while_its_run_can_be_followed(store: AnyStore) {
         waiting,
         detached,
         questions: 0,
-        driver: None,
+        owner: None,
         attempts: 0,
     };
     commit(&store, &id, vec![create(alice())]).await;
@@ -746,14 +746,14 @@ async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
     let done = || [running(), vec![CallState::Success { output: json!(1) }]].concat();
     commit(&store, &id, vec![made("parked", RunBy::Browser, done())]).await;
     assert_eq!(listed().await, [("a".into(), 2)]);
-    let asking = |questions, driver: &str| Change::SaveRun {
+    let asking = |questions, owner: &str| Change::SaveRun {
         run: run("r"),
         state: json!(1),
         expires: None,
         waiting: true,
         detached: false,
         questions,
-        driver: Some(instance(driver)),
+        owner: Some(instance(owner)),
         attempts: 0,
     };
     store.join(&instance("alive")).await.unwrap();

@@ -44,10 +44,10 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
         let mut message = user("m", text);
         message.id = MessageId::new(format!("m{text}"));
         let call = odd_call(text);
-        let (opened, message_id, driver) = (run.clone(), message.id.clone(), instance(text));
+        let (opened, message_id, owner) = (run.clone(), message.id.clone(), instance(text));
         changes.extend([
             put(message.clone()),
-            Change::OpenRun { run: opened, message: message_id, driver },
+            Change::OpenRun { run: opened, message: message_id, owner },
             Change::PutCall { run: run.clone(), call: Box::new(call.clone()) },
             Change::Confirm {
                 run: run.clone(),
@@ -80,7 +80,7 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
     for text in ODD {
         let run = RunId::new(format!("again{text}"));
         let open =
-            Change::OpenRun { run: run.clone(), message: MessageId::new(text), driver: instance("one") };
+            Change::OpenRun { run: run.clone(), message: MessageId::new(text), owner: instance("one") };
         commit_at(&*store, &id, at(2), vec![open]).await.unwrap();
         let record = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
         assert_eq!((record.id, record.message.as_str()), (run.clone(), text));
@@ -93,7 +93,7 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
                 waiting: false,
                 detached: false,
                 questions: 0,
-                driver: None,
+                owner: None,
                 attempts: 0,
             },
         ];

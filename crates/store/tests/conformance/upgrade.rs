@@ -193,7 +193,7 @@ async fn an_old_open_run_goes_on() {
     ])
     .await;
     let store = opened(&folder).await;
-    assert_eq!(store.orphans(9).await.unwrap(), [chat("a")], "nobody drives it, and it may be at work");
+    assert_eq!(store.orphans(9).await.unwrap(), [chat("a")], "nobody owns it, and it may be at work");
     assert_eq!(version(&store, &chat("a")).await, Version(1));
     let run = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap();
     assert_eq!((run.state, run.chunks.len()), (json!({"step": 1}), 1));

@@ -13,7 +13,7 @@ in_every_store! {
     a_change_that_fails_leaves_the_size_as_it_was
     what_is_stored_for_an_owner_is_counted
     what_is_deleted_and_forgotten_makes_room
-    runs_that_this_instance_does_not_drive_are_counted
+    runs_that_this_instance_does_not_own_are_counted
 }
 
 async fn bytes(store: &AnyStore, id: &ChatId) -> usize {
@@ -93,7 +93,7 @@ async fn what_is_deleted_and_forgotten_makes_room(store: AnyStore) {
     assert_eq!(usage(&store, alice()).await, (1, json_bytes(&said)));
 }
 
-async fn runs_that_this_instance_does_not_drive_are_counted(store: AnyStore) {
+async fn runs_that_this_instance_does_not_own_are_counted(store: AnyStore) {
     for id in ["one", "two"] {
         store.join(&instance(id)).await.unwrap();
     }

@@ -12,26 +12,26 @@ use crate::store::{
 };
 
 #[derive(Clone, Debug)]
-pub struct Chat {
+pub struct StoredChat {
     pub version: Version,
     pub owner: Owner,
     pub profile: Profile,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub messages: Vec<UiMessage>,
-    pub runs: Vec<Run>,
+    pub runs: Vec<StoredRun>,
     pub confirmations: Vec<Confirmation>,
     pub grant_ends: Vec<GrantEnd>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct StoredRun {
     pub id: RunId,
     pub message: MessageId,
     pub started: Timestamp,
     pub ended: Option<Timestamp>,
     pub open: bool,
-    pub driver: Option<InstanceId>,
+    pub owner: Option<InstanceId>,
     pub waiting: bool,
     pub detached: bool,
     pub questions: usize,
@@ -44,9 +44,9 @@ pub struct Run {
 }
 
 /// Returns the chat after the change.
-pub fn apply(chat: Option<Chat>, change: Change, at: Timestamp) -> Result<Chat, StoreError> {
+pub fn apply(chat: Option<StoredChat>, change: Change, at: Timestamp) -> Result<StoredChat, StoreError> {
     match (chat, change) {
-        (None, Change::CreateChat { owner, profile }) => Ok(Chat::new(owner, profile, at)),
+        (None, Change::CreateChat { owner, profile }) => Ok(StoredChat::new(owner, profile, at)),
         (None, _) => Err(misfit("there is no such chat")),
         (Some(mut chat), change) => chat.apply(change, at).map(|()| chat),
     }
@@ -66,9 +66,9 @@ fn misfit(why: impl Into<String>) -> StoreError {
     StoreError::Conflict(why.into())
 }
 
-// === impl Chat ===
+// === impl StoredChat ===
 
-impl Chat {
+impl StoredChat {
     fn new(owner: Owner, profile: Profile, at: Timestamp) -> Self {
         let at = page::whole_microseconds(at);
         Self {
@@ -87,7 +87,7 @@ impl Chat {
     pub fn record(&self, alive: &BTreeSet<InstanceId>) -> ChatRecord {
         ChatRecord {
             version: self.version,
-            driver: self.driver(alive),
+            run_owner: self.run_owner(alive),
             owner: self.owner.clone(),
             profile: self.profile,
             bytes: self.messages.iter().map(json_bytes).sum(),
@@ -98,9 +98,9 @@ impl Chat {
     }
 
     /// Returns the instance that owns the open run, if it is alive.
-    pub fn driver(&self, alive: &BTreeSet<InstanceId>) -> Option<InstanceId> {
-        let driver = self.open_run()?.driver.as_ref()?;
-        if alive.contains(driver) { Some(driver.clone()) } else { None }
+    pub fn run_owner(&self, alive: &BTreeSet<InstanceId>) -> Option<InstanceId> {
+        let owner = self.open_run()?.owner.as_ref()?;
+        if alive.contains(owner) { Some(owner.clone()) } else { None }
     }
 
     pub fn summary(&self, id: &ChatId, alive: &BTreeSet<InstanceId>) -> ChatSummary {
@@ -119,15 +119,15 @@ impl Chat {
         self.runs.iter().flat_map(|run| &run.calls)
     }
 
-    pub fn open_run(&self) -> Option<&Run> {
+    pub fn open_run(&self) -> Option<&StoredRun> {
         self.runs.iter().find(|run| run.open)
     }
 
-    fn run(&mut self, id: &RunId) -> Result<&mut Run, StoreError> {
+    fn run(&mut self, id: &RunId) -> Result<&mut StoredRun, StoreError> {
         self.runs.iter_mut().find(|run| run.id == *id).ok_or_else(|| misfit(format!("there is no run {id}")))
     }
 
-    fn run_in_progress(&mut self, id: &RunId) -> Result<&mut Run, StoreError> {
+    fn run_in_progress(&mut self, id: &RunId) -> Result<&mut StoredRun, StoreError> {
         let run = self.run(id)?;
         if run.open { Ok(run) } else { Err(misfit(format!("run {id} is over"))) }
     }
@@ -138,16 +138,16 @@ impl Chat {
             Change::Posted { profile } => self.profile = profile,
             Change::TruncateMessages { keep } => self.messages.truncate(keep),
             Change::PutMessage(message) => self.put_message(*message),
-            Change::OpenRun { run, message, driver } => self.open(run, message, driver, at)?,
-            Change::Drive { run, driver, attempts } => {
+            Change::OpenRun { run, message, owner } => self.open(run, message, owner, at)?,
+            Change::SetRunOwner { run, owner, attempts } => {
                 let run = self.run_in_progress(&run)?;
-                (run.driver, run.attempts) = (driver, attempts);
+                (run.owner, run.attempts) = (owner, attempts);
             }
             Change::PutSettings { run, settings } => self.run_in_progress(&run)?.settings = settings,
-            Change::SaveRun { run, state, expires, waiting, detached, questions, driver, attempts } => {
+            Change::SaveRun { run, state, expires, waiting, detached, questions, owner, attempts } => {
                 let run = self.run_in_progress(&run)?;
                 run.attempts = attempts;
-                (run.state, run.expires, run.driver) = (state, expires, driver);
+                (run.state, run.expires, run.owner) = (state, expires, owner);
                 (run.waiting, run.detached, run.questions) = (waiting, detached, questions);
             }
             Change::AppendChunks { chunks, .. } if chunks.is_empty() => {}
@@ -183,13 +183,13 @@ impl Chat {
         &mut self,
         id: RunId,
         message: MessageId,
-        driver: InstanceId,
+        owner: InstanceId,
         at: Timestamp,
     ) -> Result<(), StoreError> {
         if self.runs.iter().any(|run| run.open || run.id == id) {
             return Err(misfit(format!("run {id} cannot be opened: it is known, or another one is open")));
         }
-        self.runs.push(Run::new(id, message, driver, at));
+        self.runs.push(StoredRun::new(id, message, owner, at));
         Ok(())
     }
 
@@ -210,22 +210,22 @@ impl Chat {
     }
 }
 
-// === impl Run ===
+// === impl StoredRun ===
 
-impl Run {
+impl StoredRun {
     /// Returns the number of calls and questions that wait for an answer. A question ends with the instance that owns its run.
     fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
         let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
-        let is_driven = self.driver.as_ref().is_some_and(|driver| alive.contains(driver));
-        calls + if is_driven { self.questions } else { 0 }
+        let is_owned = self.owner.as_ref().is_some_and(|owner| alive.contains(owner));
+        calls + if is_owned { self.questions } else { 0 }
     }
 
-    fn new(id: RunId, message: MessageId, driver: InstanceId, at: Timestamp) -> Self {
+    fn new(id: RunId, message: MessageId, owner: InstanceId, at: Timestamp) -> Self {
         Self {
             id,
             message,
             open: true,
-            driver: Some(driver),
+            owner: Some(owner),
             waiting: false,
             detached: false,
             questions: 0,
@@ -277,7 +277,7 @@ impl Run {
     fn close(&mut self, at: Timestamp) {
         self.open = false;
         self.ended = Some(at);
-        self.driver = None;
+        self.owner = None;
         self.settings = Value::Null;
         self.state = Value::Null;
         self.expires = None;
