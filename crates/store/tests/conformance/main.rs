@@ -35,8 +35,8 @@ macro_rules! in_every_store {
         mod on_postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                let Some(place) = crate::place::Place::schema().await else { return };
-                let database = place.open().await;
+                let Some(postgres) = crate::test_database::TestDatabase::schema().await else { return };
+                let database = postgres.open().await;
                 super::$fact(database.store.clone()).await;
                 database.close().await;
             })*
@@ -48,9 +48,9 @@ mod fixtures;
 mod instances;
 mod notes;
 mod odd_text;
-mod place;
 mod postgres;
 mod sqlite;
+mod test_database;
 mod tool_calls;
 mod upgrade;
 mod usage;

@@ -16,8 +16,8 @@ macro_rules! in_every_database {
         mod on_postgres {
             $(#[tokio::test]
             async fn $fact() {
-                let Some(place) = crate::place::Place::schema().await else { return };
-                let database = place.open().await;
+                let Some(postgres) = crate::test_database::TestDatabase::schema().await else { return };
+                let database = postgres.open().await;
                 super::$fact(database.notes.clone()).await;
                 database.close().await;
             })*

@@ -11,7 +11,7 @@ use fermata_tools::{CallState, ResourceKey};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
-use crate::{AnyStore, fixtures::*, place::Place};
+use crate::{AnyStore, fixtures::*, test_database::TestDatabase};
 
 /// Sessions of the store that wait for a lock.
 const WAITING: &str = "select count(*) from pg_stat_activity
@@ -38,28 +38,28 @@ async fn alive(store: &dyn Store, id: &str) -> Vec<InstanceId> {
 }
 
 /// Ends the session of an instance and waits until the server has seen it go.
-async fn end_session(place: &Place, id: &str) {
-    let pid = place
+async fn end_session(postgres: &TestDatabase, id: &str) {
+    let pid = postgres
         .number(&format!(
             "select pid::bigint from pg_locks join instances on objid::bigint = session
              where locktype = 'advisory' and objsubid = 2 and instances.id = '{id}'"
         ))
         .await;
-    place.number(&format!("select pg_terminate_backend({pid})::int::bigint")).await;
-    place.until(&format!("select count(*) from pg_stat_activity where pid = {pid}"), 0).await;
+    postgres.number(&format!("select pg_terminate_backend({pid})::int::bigint")).await;
+    postgres.until(&format!("select count(*) from pg_stat_activity where pid = {pid}"), 0).await;
 }
 
 /// Ends all sessions of the store, as a restart of the server does.
-async fn end_all_sessions(place: &Place) {
+async fn end_all_sessions(postgres: &TestDatabase) {
     let others = "from pg_stat_activity where datname = current_database() and application_name = 'fermata'";
-    place.number(&format!("select count(pg_terminate_backend(pid)) {others}")).await;
-    place.until(&format!("select count(*) {others}"), 0).await;
+    postgres.number(&format!("select count(pg_terminate_backend(pid)) {others}")).await;
+    postgres.until(&format!("select count(*) {others}"), 0).await;
 }
 
 #[tokio::test]
 async fn an_instance_whose_session_ends_is_reaped_at_the_next_heartbeat_of_another() {
-    let Some(place) = Place::database().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
     let store = &*database.store;
     for id in ["one", "two"] {
         store.join(&instance(id)).await.unwrap();
@@ -68,7 +68,7 @@ async fn an_instance_whose_session_ends_is_reaped_at_the_next_heartbeat_of_anoth
     assert!(store.try_lock(&key, &instance("two")).await.unwrap());
     store.commit(&chat("a"), Version::NONE, at(0), vec![create(alice()), open_by("r", "two")]).await.unwrap();
     assert_eq!(alive(store, "one").await, [instance("one"), instance("two")]);
-    end_session(&place, "two").await;
+    end_session(&postgres, "two").await;
     assert_eq!(store.orphans(9).await.unwrap(), [], "nobody has looked yet");
     assert_eq!(alive(store, "one").await, [instance("one")]);
     assert_eq!(store.orphans(9).await.unwrap(), [chat("a")]);
@@ -82,27 +82,27 @@ async fn an_instance_whose_session_ends_is_reaped_at_the_next_heartbeat_of_anoth
 
 #[tokio::test]
 async fn a_process_that_ends_without_leaving_is_reaped_by_who_joins() {
-    let Some(place) = Place::database().await else { return };
-    let (ends, stays) = (place.open().await, place.open().await);
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let (ends, stays) = (postgres.open().await, postgres.open().await);
     ends.store.join(&instance("one")).await.unwrap();
     ends.close().await;
-    place.until("select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())", 0).await;
+    postgres.until("select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())", 0).await;
     stays.store.join(&instance("two")).await.unwrap();
-    assert_eq!(place.number("select count(*) from instances where id = 'two'").await, 1);
-    assert_eq!(place.number("select count(*) from instances").await, 1);
+    assert_eq!(postgres.number("select count(*) from instances where id = 'two'").await, 1);
+    assert_eq!(postgres.number("select count(*) from instances").await, 1);
     stays.close().await;
 }
 
 #[tokio::test]
 async fn who_is_not_heard_of_for_a_lease_is_dead_although_its_session_lives() {
-    let Some(place) = Place::database().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
     let store = &*database.store;
     for id in ["one", "two", "three"] {
         store.join(&instance(id)).await.unwrap();
     }
     let age = "update instances set beat_at = beat_at - 10500000 where id in ('one', 'two')";
-    assert_eq!(place.execute(age).await.unwrap(), 2);
+    assert_eq!(postgres.execute(age).await.unwrap(), 2);
     assert_eq!(
         alive(store, "one").await,
         [instance("one"), instance("three")],
@@ -114,39 +114,39 @@ async fn who_is_not_heard_of_for_a_lease_is_dead_although_its_session_lives() {
 
 #[tokio::test]
 async fn joining_and_each_heartbeat_tell_the_time_of_the_database() {
-    let Some(place) = Place::database().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
     let one = instance("one");
     let clock = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
-    let mut before = place.number(clock).await;
+    let mut before = postgres.number(clock).await;
     let joined = database.store.join(&one).await.unwrap().now;
     let mut told = vec![joined];
     // The last one finds no row.
     for _ in 0..2 {
         told.push(database.store.heartbeat(&one).await.unwrap().now);
     }
-    place.execute("delete from instances").await.unwrap();
+    postgres.execute("delete from instances").await.unwrap();
     told.push(database.store.heartbeat(&one).await.unwrap().now);
     for now in told {
         let now = now.unwrap().as_microsecond();
         assert!(before <= now, "{before} {now}");
         before = now;
     }
-    assert!(before <= place.number(clock).await);
+    assert!(before <= postgres.number(clock).await);
     database.close().await;
 }
 
 #[tokio::test]
 async fn after_a_restart_of_the_server_nobody_is_reaped_before_they_can_come_back() {
-    let Some(place) = Place::database().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
     let store = &*database.store;
     fill(store).await;
     for id in ["one", "two"] {
         store.join(&instance(id)).await.unwrap();
     }
-    end_all_sessions(&place).await;
-    place.execute("update instances set beat_at = beat_at - 60000000 where id = 'two'").await.unwrap();
+    end_all_sessions(&postgres).await;
+    postgres.execute("update instances set beat_at = beat_at - 60000000 where id = 'two'").await.unwrap();
     for id in ["one", "one", "two", "one"] {
         let renewed = store.heartbeat(&instance(id)).await.unwrap();
         assert_eq!((renewed.was_dead, renewed.alive), (false, vec![instance("one"), instance("two")]));
@@ -156,8 +156,8 @@ async fn after_a_restart_of_the_server_nobody_is_reaped_before_they_can_come_bac
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_were_ended_are_replaced() {
-    let Some(place) = Place::database().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
     let store = database.store.clone();
     fill(&*store).await;
     for _ in 0..3 {
@@ -170,7 +170,7 @@ async fn connections_that_were_ended_are_replaced() {
         for read in reading {
             assert_eq!(read.await.unwrap().len(), 1);
         }
-        end_all_sessions(&place).await;
+        end_all_sessions(&postgres).await;
         commit_at(&*store, &chat("a"), at(1), vec![put(user("1", "again"))]).await.unwrap();
     }
     assert_eq!(version(&*store, &chat("a")).await, Version(4));
@@ -179,14 +179,14 @@ async fn connections_that_were_ended_are_replaced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_heartbeats_at_once_reap_the_dead_once() {
-    let Some(place) = Place::database().await else { return };
-    let databases = [place.open_with(2).await, place.open_with(2).await];
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let databases = [postgres.open_with(2).await, postgres.open_with(2).await];
     let ids: Vec<_> = (0..6).map(|n| instance(&format!("i{n}"))).collect();
     for (n, id) in ids.iter().enumerate() {
         databases[n % 2].store.join(id).await.unwrap();
     }
     for id in ["i0", "i1"] {
-        end_session(&place, id).await;
+        end_session(&postgres, id).await;
     }
     let renewing: Vec<_> = (2..6)
         .map(|n| {
@@ -214,21 +214,21 @@ fn write(store: &AnyStore, version: Version) -> tokio::task::JoinHandle<Result<V
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_serialisation_failure_is_done_again() {
-    let Some(place) = Place::database().await else { return };
+    let Some(postgres) = TestDatabase::database().await else { return };
     let strict = "do $$ begin execute format(
         'alter database %I set default_transaction_isolation = serializable', current_database()); end $$";
-    place.execute(strict).await.unwrap();
-    let database = place.open().await;
+    postgres.execute(strict).await.unwrap();
+    let database = postgres.open().await;
     fill(&*database.store).await;
-    let mut other = place.raw().await;
+    let mut other = postgres.raw().await;
     other.execute("begin; update chats set profile = 7 where id = 'a'").await.unwrap();
     let writer = write(&database.store, Version(1));
-    place.until(WAITING, 1).await;
+    postgres.until(WAITING, 1).await;
     other.execute("commit").await.unwrap();
     assert_eq!(writer.await.unwrap(), Ok(Version(2)), "what the other did is no change of the version");
     other.execute("begin; update chats set fence = 7 where id = 'a'").await.unwrap();
     let writer = write(&database.store, Version(2));
-    place.until(WAITING, 1).await;
+    postgres.until(WAITING, 1).await;
     other.execute("commit").await.unwrap();
     assert_eq!(writer.await.unwrap(), Err(StoreError::Fenced));
     other.close().await.unwrap();
@@ -237,14 +237,14 @@ async fn a_serialisation_failure_is_done_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadlock_is_done_again() {
-    let Some(place) = Place::database().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
     fill(&*database.store).await;
-    let mut other = place.raw().await;
+    let mut other = postgres.raw().await;
     // The store is to be the one that notices.
     other.execute("set deadlock_timeout = '60s'; begin; update messages set heading = 'x'").await.unwrap();
     let writer = write(&database.store, Version(1));
-    place.until(WAITING, 1).await;
+    postgres.until(WAITING, 1).await;
     other.execute("update chats set profile = 7; commit").await.unwrap();
     assert_eq!(writer.await.unwrap(), Ok(Version(2)));
     other.close().await.unwrap();
@@ -253,13 +253,13 @@ async fn a_deadlock_is_done_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_without_a_free_connection_is_unavailable_and_heals() {
-    let Some(place) = Place::database().await else { return };
-    let database = place.open_with(1).await;
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open_with(1).await;
     fill(&*database.store).await;
-    let mut other = place.raw().await;
+    let mut other = postgres.raw().await;
     other.execute("begin; update chats set profile = 7").await.unwrap();
     let writer = write(&database.store, Version(1));
-    place.until(WAITING, 1).await;
+    postgres.until(WAITING, 1).await;
     let full = database.store.messages(&chat("a")).await;
     assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
     other.execute("rollback").await.unwrap();
@@ -271,8 +271,8 @@ async fn a_pool_without_a_free_connection_is_unavailable_and_heals() {
 
 #[tokio::test]
 async fn a_database_that_is_gone_is_unavailable() {
-    let Some(place) = Place::database().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
     database.store.join(&instance("one")).await.unwrap();
     database.close().await;
     let store = &*database.store;
@@ -284,8 +284,8 @@ async fn a_database_that_is_gone_is_unavailable() {
 
 #[tokio::test]
 async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
-    let Some(place) = Place::schema().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let database = postgres.open().await;
     fill(&*database.store).await;
     for statement in [
         "update confirmations set answer = 'no'",
@@ -295,33 +295,33 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
         "truncate chats cascade",
         "insert into confirmations select * from confirmations on conflict (chat_id, position) do update set answer = 'no'",
     ] {
-        assert!(place.execute(statement).await.is_err(), "{statement}");
-        assert_eq!(place.number("select count(*) from confirmations").await, 1, "{statement}");
+        assert!(postgres.execute(statement).await.is_err(), "{statement}");
+        assert_eq!(postgres.number("select count(*) from confirmations").await, 1, "{statement}");
     }
     for statement in ["update grant_ends set tool = 'x'", "delete from grant_ends", "truncate grant_ends"] {
-        assert!(place.execute(statement).await.is_err(), "{statement}");
+        assert!(postgres.execute(statement).await.is_err(), "{statement}");
     }
     for statement in
         ["update audit_events set owner = 'bob'", "delete from audit_events", "truncate audit_events"]
     {
-        assert!(place.execute(statement).await.is_err(), "{statement}");
+        assert!(postgres.execute(statement).await.is_err(), "{statement}");
     }
     delete(&*database.store, &chat("a")).await;
-    assert_eq!(place.number("select count(*) from audit_events where chat_id = 'a'").await, 1);
+    assert_eq!(postgres.number("select count(*) from audit_events where chat_id = 'a'").await, 1);
     for table in ["chats", "messages", "runs", "run_chunks", "tool_calls", "confirmations", "grant_ends"] {
-        assert_eq!(place.number(&format!("select count(*) from {table}")).await, 0, "{table}");
+        assert_eq!(postgres.number(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
     database.close().await;
 }
 
 #[tokio::test]
 async fn both_databases_have_the_same_tables_and_columns() {
-    let Some(place) = Place::schema().await else { return };
-    place.open().await.close().await;
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    postgres.open().await.close().await;
     let columns = "select table_name || '.' || column_name || case is_nullable when 'YES' then ' may be null' else '' end
         from information_schema.columns where table_schema = current_schema()
         and table_name <> '_sqlx_migrations' and (table_name, column_name) not in (('instances', 'session'), ('instances', 'beat_at'))";
-    let mut connection = place.raw().await;
+    let mut connection = postgres.raw().await;
     let mut here: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let folder = Folder::new();
@@ -340,8 +340,8 @@ async fn both_databases_have_the_same_tables_and_columns() {
 
 #[tokio::test]
 async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
-    let Some(place) = Place::schema().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let database = postgres.open().await;
     let store = &*database.store;
     for statement in [
         "update messages set body = '{'",
@@ -355,7 +355,7 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
         "update chats set created_at = 9223372036854775807",
     ] {
         fill(store).await;
-        place.execute(statement).await.unwrap();
+        postgres.execute(statement).await.unwrap();
         let errors = [
             store.chat(&chat("a")).await.err(),
             store.messages(&chat("a")).await.err(),
@@ -364,19 +364,19 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
         let mut errors = errors.into_iter().flatten().peekable();
         assert!(errors.peek().is_some(), "{statement}: nothing minds");
         assert!(errors.all(|error| matches!(error, StoreError::Corrupt(_))), "{statement}");
-        place.execute("delete from chats").await.unwrap();
+        postgres.execute("delete from chats").await.unwrap();
     }
     database.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_that_start_together_migrate_once() {
-    let Some(place) = Place::schema().await else { return };
-    let place = Arc::new(place);
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let postgres = Arc::new(postgres);
     let starting: Vec<_> = (0..4)
         .map(|_| {
-            let place = place.clone();
-            tokio::spawn(async move { fermata_store::migrate(&place.url).await.unwrap() })
+            let postgres = postgres.clone();
+            tokio::spawn(async move { fermata_store::migrate(&postgres.url).await.unwrap() })
         })
         .collect();
     let mut applied = 0;
@@ -384,20 +384,23 @@ async fn many_that_start_together_migrate_once() {
         applied += usize::from(!start.await.unwrap().applied.is_empty());
     }
     assert_eq!(applied, 1);
-    assert_eq!(fermata_store::migrate(&place.url).await.unwrap().applied, [""; 0]);
+    assert_eq!(fermata_store::migrate(&postgres.url).await.unwrap().applied, [""; 0]);
 }
 
 const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, connections: 2 };
 
 #[tokio::test]
 async fn a_database_is_migrated_only_when_wanted() {
-    let Some(place) = Place::schema().await else { return };
-    let error = fermata_store::open(&place.url, &AS_IT_IS).await.err().unwrap();
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let error = fermata_store::open(&postgres.url, &AS_IT_IS).await.err().unwrap();
     assert!(matches!(error, OpenError::Behind { .. }), "{error}");
     assert!(error.to_string().ends_with("run fermata migrate"), "{error}");
-    assert_eq!(place.number("select count(*) from pg_tables where schemaname = current_schema()").await, 0);
     assert_eq!(
-        fermata_store::migrate(&place.url).await.unwrap().applied,
+        postgres.number("select count(*) from pg_tables where schemaname = current_schema()").await,
+        0
+    );
+    assert_eq!(
+        fermata_store::migrate(&postgres.url).await.unwrap().applied,
         [
             "0001 schema",
             "0002 open runs",
@@ -410,27 +413,27 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0009 clock marks"
         ]
     );
-    let database = fermata_store::open(&place.url, &AS_IT_IS).await.unwrap();
+    let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();
     database.store.ready().await.unwrap();
     database.close().await;
 }
 
 #[tokio::test]
 async fn a_newer_database_opens_unless_it_says_otherwise() {
-    let Some(place) = Place::schema().await else { return };
-    place.open().await.close().await;
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    postgres.open().await.close().await;
     let later = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
                  values (9000, 'later', true, '', 0)";
-    place.execute(later).await.unwrap();
-    let database = place.open().await;
+    postgres.execute(later).await.unwrap();
+    let database = postgres.open().await;
     fill(&*database.store).await;
     database.close().await;
-    fermata_store::open(&place.url, &AS_IT_IS).await.unwrap().close().await;
-    place.execute("update schema_floor set migration = 9000").await.unwrap();
+    fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap().close().await;
+    postgres.execute("update schema_floor set migration = 9000").await.unwrap();
     for error in [
-        fermata_store::open(&place.url, &AS_IT_IS).await.err(),
-        fermata_store::open(&place.url, &OpenOptions::default()).await.err(),
-        fermata_store::migrate(&place.url).await.err(),
+        fermata_store::open(&postgres.url, &AS_IT_IS).await.err(),
+        fermata_store::open(&postgres.url, &OpenOptions::default()).await.err(),
+        fermata_store::migrate(&postgres.url).await.err(),
     ] {
         assert!(matches!(error, Some(OpenError::Newer { migration: 9000, .. })), "{error:?}");
     }
@@ -446,9 +449,9 @@ fn with(url: &str, user: &str, database: Option<&str>) -> String {
 
 #[tokio::test]
 async fn what_cannot_be_opened_says_why_in_one_line() {
-    let Some(place) = Place::database().await else { return };
+    let Some(postgres) = TestDatabase::database().await else { return };
     let role = format!("fermata_store_{}", std::process::id());
-    let mut raw = place.raw().await;
+    let mut raw = postgres.raw().await;
     raw.execute(AssertSqlSafe(format!("create role {role}_out nologin; create role {role}_poor login")))
         .await
         .unwrap();
@@ -456,9 +459,9 @@ async fn what_cannot_be_opened_says_why_in_one_line() {
     for url in [
         "postgres://u:secret@127.0.0.1:1/db".to_owned(),
         "postgres://u:secret@host:port/db".to_owned(),
-        with(&place.url, &format!("{role}_out"), None),
-        with(&place.url, &format!("{role}_poor"), None),
-        with(&place.url, &format!("{role}_poor"), Some("fermata_no_such_database")),
+        with(&postgres.url, &format!("{role}_out"), None),
+        with(&postgres.url, &format!("{role}_poor"), None),
+        with(&postgres.url, &format!("{role}_poor"), Some("fermata_no_such_database")),
     ] {
         errors.push(fermata_store::open(&url, &OpenOptions::default()).await.err().unwrap());
     }
@@ -479,8 +482,8 @@ async fn what_cannot_be_opened_says_why_in_one_line() {
 
 #[tokio::test]
 async fn who_may_not_change_the_schema_opens_a_database_that_is_up_to_date() {
-    let Some(place) = Place::schema().await else { return };
-    fermata_store::migrate(&place.url).await.unwrap();
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    fermata_store::migrate(&postgres.url).await.unwrap();
     let role = format!("fermata_store_plain_{}", std::process::id());
     let grants = format!(
         "do $$ begin
@@ -489,8 +492,8 @@ async fn who_may_not_change_the_schema_opens_a_database_that_is_up_to_date() {
             execute format('grant select, insert, update, delete on all tables in schema %I to {role}', current_schema());
          end $$"
     );
-    place.execute(&grants).await.unwrap();
-    let opened = fermata_store::open(&with(&place.url, &role, None), &OpenOptions::default()).await;
+    postgres.execute(&grants).await.unwrap();
+    let opened = fermata_store::open(&with(&postgres.url, &role, None), &OpenOptions::default()).await;
     if let Ok(database) = &opened {
         fill(&*database.store).await;
         database.store.join(&instance("one")).await.unwrap();
@@ -498,18 +501,18 @@ async fn who_may_not_change_the_schema_opens_a_database_that_is_up_to_date() {
         delete(&*database.store, &chat("a")).await;
         database.close().await;
     }
-    place.execute(&format!("drop owned by {role}; drop role {role}")).await.unwrap();
+    postgres.execute(&format!("drop owned by {role}; drop role {role}")).await.unwrap();
     assert!(opened.is_ok(), "{:?}", opened.err());
 }
 
 #[tokio::test]
 async fn instances_on_one_database_get_the_same_key_whoever_asks_first() {
-    let Some(place) = Place::schema().await else { return };
-    let (one, two) = (place.open().await, place.open().await);
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let (one, two) = (postgres.open().await, postgres.open().await);
     let (first, second) = tokio::join!(one.cluster_key(), two.cluster_key());
     assert_eq!(first.unwrap(), second.unwrap());
     assert_eq!(one.cluster_key().await.unwrap(), two.cluster_key().await.unwrap());
-    place.execute("update cluster_keys set key = 'worn'").await.unwrap();
+    postgres.execute("update cluster_keys set key = 'worn'").await.unwrap();
     let refused = one.cluster_key().await.unwrap_err().to_string();
     assert!(refused.contains("cluster_keys") && !refused.contains("worn"), "{refused}");
     one.close().await;

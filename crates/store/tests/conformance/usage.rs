@@ -5,7 +5,7 @@ use fermata_protocol::{ChatId, Role, UiMessage};
 use fermata_store::SqlStore;
 use sqlx::{AssertSqlSafe, Executor};
 
-use crate::{AnyStore, fixtures::*, place::Place, sqlite::execute};
+use crate::{AnyStore, fixtures::*, sqlite::execute, test_database::TestDatabase};
 
 in_every_store! {
     a_chat_knows_how_large_it_is
@@ -158,40 +158,40 @@ async fn in_a_file_of_an_older_version_chats_are_counted_when_it_is_asked_for() 
 
 #[tokio::test]
 async fn what_an_older_version_writes_beside_this_one_is_counted() {
-    let Some(place) = Place::schema().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let database = postgres.open().await;
     let said = [user("1", "one"), user("2", "zwölf"), user("3", "three")];
-    place.execute(OLD_CHAT).await.unwrap();
+    postgres.execute(OLD_CHAT).await.unwrap();
     // As a chat is that is older than the column.
-    place.execute("update chats set bytes = null").await.unwrap();
-    place.execute(&old_message(0, &said[0])).await.unwrap();
+    postgres.execute("update chats set bytes = null").await.unwrap();
+    postgres.execute(&old_message(0, &said[0])).await.unwrap();
     assert_eq!(bytes(&database.store, &chat("a")).await, json_bytes(&said[0]));
     commit_at(&*database.store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();
     assert_eq!(bytes(&database.store, &chat("a")).await, sum(&said[..2]));
     assert_eq!(usage(&database.store, alice()).await, (1, sum(&said[..2])));
-    place.execute(&old_message(2, &said[2])).await.unwrap();
+    postgres.execute(&old_message(2, &said[2])).await.unwrap();
     assert_eq!(usage(&database.store, alice()).await, (1, sum(&said)));
-    place.execute("delete from messages where position > 0").await.unwrap();
+    postgres.execute("delete from messages where position > 0").await.unwrap();
     assert_eq!(usage(&database.store, alice()).await, (1, json_bytes(&said[0])));
     database.close().await;
 }
 
 #[tokio::test]
 async fn a_message_that_is_being_added_while_its_chat_is_counted_is_counted() {
-    let Some(place) = Place::schema().await else { return };
-    let database = place.open().await;
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let database = postgres.open().await;
     let said = [user("1", "one"), user("2", "two")];
-    place.execute(OLD_CHAT).await.unwrap();
-    place.execute("update chats set bytes = null").await.unwrap();
-    place.execute(&old_message(0, &said[0])).await.unwrap();
-    let mut writing = place.raw().await;
+    postgres.execute(OLD_CHAT).await.unwrap();
+    postgres.execute("update chats set bytes = null").await.unwrap();
+    postgres.execute(&old_message(0, &said[0])).await.unwrap();
+    let mut writing = postgres.raw().await;
     writing.execute("begin; update chats set fence = fence + 1 where id = 'a'").await.unwrap();
     writing.execute(AssertSqlSafe(old_message(1, &said[1]))).await.unwrap();
     let store = database.store.clone();
     let counting = tokio::spawn(async move { usage(&store, alice()).await });
     let waits = "select count(*) from pg_stat_activity
          where wait_event_type = 'Lock' and pg_blocking_pids(pid) <> '{}' and query like 'update chats set bytes%'";
-    place.until(waits, 1).await;
+    postgres.until(waits, 1).await;
     writing.execute("commit").await.unwrap();
     assert_eq!(counting.await.unwrap(), (1, sum(&said)));
     database.close().await;

@@ -1,6 +1,6 @@
-//! Places in a PostgreSQL server for a test to store in, which go with the test.
+//! Databases and schemas in a PostgreSQL server, each for one test, which are dropped with it.
 //!
-//! `FERMATA_TEST_POSTGRES_URL` names a server and a user who may create databases. Where none can be reached the tests of PostgreSQL are
+//! `FERMATA_TEST_POSTGRES_URL` names a server and a user who may create databases. If none can be reached, the tests of PostgreSQL are
 //! skipped, unless `FERMATA_REQUIRE_SERVICES=1` is set.
 
 use std::{
@@ -19,7 +19,7 @@ const LOCAL: &str = "postgres://postgres@127.0.0.1:5432/postgres";
 const FAST: &str = "-c%20synchronous_commit%3Doff";
 
 /// A database, or a schema in one, that only one test uses.
-pub struct Place {
+pub struct TestDatabase {
     /// What a store is opened with.
     pub url: String,
     /// What undoes it.
@@ -72,9 +72,9 @@ fn name() -> String {
     format!("fermata_store_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-// === impl Place ===
+// === impl TestDatabase ===
 
-impl Place {
+impl TestDatabase {
     /// A schema, which is made in no time; `None` where there is no server.
     pub async fn schema() -> Option<Self> {
         if !is_there().await {
@@ -133,7 +133,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         // Also after a panic, and whatever the runtime of the test does meanwhile.
         let statement = std::mem::take(&mut self.drop);
