@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     registered_tool::RegisteredTool,
-    schema::{self, Meter, Metered, MeteredJson, Prices, SchemaFault, Weight},
+    schema::{self, Meter, Metered, MeteredJson, Prices, SchemaCost, SchemaFault},
 };
 
 /// The limit on the steps of checks that are made at once; they take about a millisecond.
@@ -43,7 +43,7 @@ const DEEPEST_BUILT_AT_ONCE: usize = 40;
 const STACK: usize = 64 * 1024 * 1024;
 /// The limit on the estimated size of all cached validators, in bytes.
 const CACHE: u64 = 64 * 1024 * 1024;
-/// The limit on a compiled pattern, in bytes. Patterns that [`schema::weigh`] accepts need less.
+/// The limit on a compiled pattern, in bytes. Patterns that [`schema::cost`] accepts need less.
 const PATTERN_BYTES: usize = 8 * 1024 * 1024;
 /// The limit on the lazily built automaton of a pattern, in bytes.
 const PATTERN_MEMORY: usize = 64 * 1024;
@@ -171,8 +171,8 @@ impl Checker {
         until: Option<Instant>,
         may_build: bool,
     ) -> Option<Result<(), InputError>> {
-        let weight = match check.schema.weight() {
-            Ok(weight) => weight,
+        let cost = match check.schema.cost() {
+            Ok(cost) => cost,
             // The schema has patterns that are not matched here. If a program and not a page runs the tool, the program checks the
             // tool's inputs itself.
             Err(SchemaFault::Dialect(_)) if matches!(&check.schema, Schema::Tool(tool) if tool.tool.is_some()) =>
@@ -183,17 +183,17 @@ impl Checker {
                 return Some(Err(InputError(format!("the schema cannot be used: {reason}"))));
             }
         };
-        let levels = weight.depth.saturating_mul(depth(&check.value) + 1);
+        let levels = cost.depth.saturating_mul(depth(&check.value) + 1);
         if levels > DEEPEST {
             return Some(Err(InputError(format!(
                 "it is nested too deep for its schema: the levels of both multiplied are over {DEEPEST}"
             ))));
         }
-        let is_deep = levels > DEEPEST_AT_ONCE || weight.depth > DEEPEST_BUILT_AT_ONCE;
+        let is_deep = levels > DEEPEST_AT_ONCE || cost.depth > DEEPEST_BUILT_AT_ONCE;
         if is_deep && !may_build {
             return None;
         }
-        let work = || self.build_and_run(check, &weight, steps, until, may_build);
+        let work = || self.build_and_run(check, &cost, steps, until, may_build);
         if !is_deep {
             return work();
         }
@@ -206,23 +206,23 @@ impl Checker {
     fn build_and_run(
         &self,
         check: &Check,
-        weight: &Weight,
+        cost: &SchemaCost,
         steps: u64,
         until: Option<Instant>,
         may_build: bool,
     ) -> Option<Result<(), InputError>> {
         let key = check.schema.key();
-        let is_small = weight.bytes <= BUILT_AT_ONCE && weight.building <= STATES_AT_ONCE;
+        let is_small = cost.bytes <= BUILT_AT_ONCE && cost.building <= STATES_AT_ONCE;
         let built = match self.validators.get(&key) {
             Some(built) => built,
             None if !may_build && !is_small => return None,
-            None => match self.validators.get_or_insert_with(&key, || build(&check.schema, weight)) {
+            None => match self.validators.get_or_insert_with(&key, || build(&check.schema, cost)) {
                 Ok(built) => built,
                 Err(error) => return Some(Err(error)),
             },
         };
         // The regular expression engine has panicked before, which must not stop the chat's actor.
-        let run = AssertUnwindSafe(|| run(&built.validator, &check.value, &weight.prices, steps, until));
+        let run = AssertUnwindSafe(|| run(&built.validator, &check.value, &cost.prices, steps, until));
         catch_unwind(run).unwrap_or_else(|_| Some(Err(unchecked())))
     }
 }
@@ -233,7 +233,7 @@ impl Default for Checker {
     }
 }
 
-fn build(schema: &Schema, weight: &Weight) -> Result<Arc<Built>, InputError> {
+fn build(schema: &Schema, cost: &SchemaCost) -> Result<Arc<Built>, InputError> {
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_MEMORY);
     let options = jsonschema::options_for::<MeteredJson>().with_pattern_options(patterns);
     let (options, schema) = match schema {
@@ -246,8 +246,8 @@ fn build(schema: &Schema, weight: &Weight) -> Result<Arc<Built>, InputError> {
     };
     let validator = built
         .map_err(|error| InputError(format!("the schema cannot be used: {}", schema::describe(&error))))?;
-    let memory = weight.patterns as u64 * 2 * PATTERN_MEMORY as u64;
-    let bytes = 1024 + weight.bytes as u64 * 16 + weight.subschemas * 512 + weight.building * 64 + memory;
+    let memory = cost.patterns as u64 * 2 * PATTERN_MEMORY as u64;
+    let bytes = 1024 + cost.bytes as u64 * 16 + cost.subschemas * 512 + cost.building * 64 + memory;
     Ok(Arc::new(Built { validator, bytes }))
 }
 
@@ -343,10 +343,10 @@ impl std::fmt::Debug for AnswerSchema {
 // === impl Schema ===
 
 impl Schema {
-    fn weight(&self) -> Result<Weight, SchemaFault> {
+    fn cost(&self) -> Result<SchemaCost, SchemaFault> {
         match self {
-            Self::Tool(tool) => tool.weight().clone(),
-            Self::Elicitation(schema) => schema::weigh(schema),
+            Self::Tool(tool) => tool.cost().clone(),
+            Self::Elicitation(schema) => schema::cost(schema),
         }
     }
 

@@ -6,7 +6,7 @@ use fermata_protocol::PostedTool;
 
 use crate::{
     Decision, RunBy, Tool, ToolSpec,
-    schema::{self, SchemaFault, Weight},
+    schema::{self, SchemaCost, SchemaFault},
 };
 
 /// A tool with what was derived from its schema.
@@ -16,14 +16,14 @@ pub(crate) struct RegisteredTool {
     pub tool: Option<Arc<dyn Tool>>,
     /// The key of the tool's validator in the cache of [`crate::Checker`].
     pub key: OnceLock<[u8; 32]>,
-    weight: OnceLock<Result<Weight, SchemaFault>>,
+    cost: OnceLock<Result<SchemaCost, SchemaFault>>,
 }
 
 // === impl RegisteredTool ===
 
 impl RegisteredTool {
     pub fn new(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Self {
-        Self { spec, tool, key: OnceLock::new(), weight: OnceLock::new() }
+        Self { spec, tool, key: OnceLock::new(), cost: OnceLock::new() }
     }
 
     pub fn of_browser(tool: &PostedTool) -> Self {
@@ -42,7 +42,7 @@ impl RegisteredTool {
     }
 
     /// Returns the cost of the schema, which is determined once.
-    pub fn weight(&self) -> &Result<Weight, SchemaFault> {
-        self.weight.get_or_init(|| schema::weigh(&self.spec.input_schema))
+    pub fn cost(&self) -> &Result<SchemaCost, SchemaFault> {
+        self.cost.get_or_init(|| schema::cost(&self.spec.input_schema))
     }
 }

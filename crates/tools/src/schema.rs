@@ -1,6 +1,6 @@
 //! The cost of JSON Schemas, determined before they are used.
 //!
-//! Schemas come from pages, MCP servers and questions of tools. [`weigh`] refuses a schema that is too expensive, without building a
+//! Schemas come from pages, MCP servers and questions of tools. [`cost`] refuses a schema that is too expensive, without building a
 //! validator: it reads the schema once, counts the subschemas that it unfolds to and estimates the size of its patterns. The cost of
 //! checking an input is limited elsewhere, see [`meter`].
 
@@ -36,7 +36,7 @@ const BY_NAME: [&str; 6] =
 
 /// The cost of a schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Weight {
+pub(crate) struct SchemaCost {
     /// The length as JSON, in bytes.
     pub bytes: usize,
     /// The number of patterns.
@@ -80,7 +80,7 @@ struct Survey<'a> {
 ///
 /// # Errors
 /// Returns the reason if the schema cannot be used.
-pub(crate) fn weigh(schema: &Value) -> Result<Weight, SchemaFault> {
+pub(crate) fn cost(schema: &Value) -> Result<SchemaCost, SchemaFault> {
     let bytes = schema.to_string().len();
     if bytes > LONGEST {
         return Err(SchemaFault::Unusable(format!("it has {bytes} bytes; the limit is {LONGEST}")));
@@ -98,7 +98,14 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weight, SchemaFault> {
         comparison: 1 + survey.comparison,
     };
     let Survey { patterns, building, .. } = survey;
-    Ok(Weight { bytes, patterns, building, subschemas: unfolded.subschemas, depth: unfolded.depth, prices })
+    Ok(SchemaCost {
+        bytes,
+        patterns,
+        building,
+        subschemas: unfolded.subschemas,
+        depth: unfolded.depth,
+        prices,
+    })
 }
 
 /// Checks a schema against the metaschema of its draft.
@@ -192,7 +199,7 @@ impl<'a> Survey<'a> {
     }
 
     fn count(&mut self, pattern: &str) -> Result<PatternCost, SchemaFault> {
-        let cost = pattern::weigh(pattern)?;
+        let cost = pattern::cost(pattern)?;
         self.patterns += 1;
         self.building += cost.building;
         if self.patterns > MOST_PATTERNS {

@@ -190,7 +190,7 @@ impl<'a> ToolRef<'a> {
     /// Returns the reason if inputs of this tool are not checked: its schema has a pattern that might take exponential time. The program
     /// behind the tool checks its inputs itself.
     pub fn unchecked(self) -> Option<&'a str> {
-        match self.0.weight() {
+        match self.0.cost() {
             Err(SchemaFault::Dialect(reason)) if self.0.tool.is_some() => Some(reason),
             Ok(_) | Err(_) => None,
         }
@@ -208,7 +208,7 @@ fn check(tool: &RegisteredTool) -> Result<(), ToolboxError> {
         let reason = "it must have \"type\": \"object\"".into();
         return Err(ToolboxError::BadSchema { name: spec.name.clone(), reason });
     }
-    match tool.weight() {
+    match tool.cost() {
         Ok(_) => Ok(()),
         Err(SchemaFault::Dialect(_)) if tool.tool.is_some() => Ok(()),
         Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
@@ -223,7 +223,7 @@ impl PostedCost {
     /// Adds a tool that passed its own check.
     fn add(&mut self, tool: &RegisteredTool, limits: PostedLimits) -> Result<(), ToolboxError> {
         let spec = &tool.spec;
-        let Ok(weight) = tool.weight() else { return Ok(()) };
+        let Ok(cost) = tool.cost() else { return Ok(()) };
         if spec.description.len() > LONGEST_DESCRIPTION {
             return Err(ToolboxError::TooMuch(format!(
                 "the description of the tool {} has {} bytes; the limit is {LONGEST_DESCRIPTION}",
@@ -231,10 +231,10 @@ impl PostedCost {
                 spec.description.len()
             )));
         }
-        self.bytes += spec.name.len() + spec.description.len() + weight.bytes;
-        self.patterns += weight.patterns;
-        self.building += weight.building;
-        self.subschemas += weight.subschemas;
+        self.bytes += spec.name.len() + spec.description.len() + cost.bytes;
+        self.patterns += cost.patterns;
+        self.building += cost.building;
+        self.subschemas += cost.subschemas;
         let excess = if self.bytes > limits.bytes {
             format!("have more than {} bytes (max_tools_size)", limits.bytes)
         } else if self.patterns > limits.patterns {

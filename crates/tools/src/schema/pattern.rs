@@ -34,7 +34,7 @@ pub(crate) struct PatternCost {
 ///
 /// # Errors
 /// Returns the reason if the pattern cannot be used.
-pub(crate) fn weigh(pattern: &str) -> Result<PatternCost, SchemaFault> {
+pub(crate) fn cost(pattern: &str) -> Result<PatternCost, SchemaFault> {
     let unusable =
         |reason: String| Err(SchemaFault::Unusable(format!("the pattern {} {reason}", quoted(pattern))));
     if pattern.len() > LONGEST {
