@@ -157,7 +157,8 @@ impl OpenCalls {
         }
     }
 
-    /// Reports the progress of the call that it belongs to. Progress that is not beyond the last report is dropped.
+    /// Reports the progress of the call that it belongs to, and keeps it if that call is not known yet. Progress that is not beyond the last
+    /// report is dropped.
     pub(crate) fn report_progress(&self, progress: &ProgressNotificationParam) {
         let mut calls = self.lock();
         let call = calls.open.values_mut().find(|call| match &call.request {
@@ -167,7 +168,17 @@ impl OpenCalls {
         // The lock is held during the report, because newer progress must not overtake it.
         match call {
             Some(call) => call.report_progress(progress),
-            None => calls.keep_early_progress(progress),
+            // The progress may arrive before its request is registered: a server may be faster than the task that sent the request.
+            None => {
+                let may_be_of_a_call = calls.open.values().any(|call| call.request.is_none());
+                let is_newest = match calls.early_progress.get(&progress.progress_token) {
+                    Some(known) => progress.progress > known.progress,
+                    None => true,
+                };
+                if may_be_of_a_call && is_newest && calls.early_progress.len() < MAX_EARLY_PROGRESS {
+                    calls.early_progress.insert(progress.progress_token.clone(), progress.clone());
+                }
+            }
         }
     }
 
@@ -228,19 +239,6 @@ impl OpenCall {
 // === impl CallTable ===
 
 impl CallTable {
-    /// Keeps progress that arrives before its request is registered: a server may be faster than the task that sent the
-    /// request.
-    fn keep_early_progress(&mut self, progress: &ProgressNotificationParam) {
-        let may_be_of_a_call = self.open.values().any(|call| call.request.is_none());
-        let is_newest = match self.early_progress.get(&progress.progress_token) {
-            Some(known) => progress.progress > known.progress,
-            None => true,
-        };
-        if may_be_of_a_call && is_newest && self.early_progress.len() < MAX_EARLY_PROGRESS {
-            self.early_progress.insert(progress.progress_token.clone(), progress.clone());
-        }
-    }
-
     /// Drops early progress if the requests of all open calls are registered.
     fn drop_early_progress(&mut self) {
         if self.open.values().all(|call| call.request.is_some()) {

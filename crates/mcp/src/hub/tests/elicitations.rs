@@ -14,7 +14,7 @@ async fn an_elicitation_that_the_library_cannot_read_is_still_shown() {
     let world = World::new(["ask strangely", "ask for a visit"], []);
     world.ready().await;
     let call = async |name| {
-        let context = context("chat").with_host(Arc::new(AcceptingHost));
+        let context = context().with_host(Arc::new(AcceptingHost));
         world.tool(name).call(json!({}), context).await.unwrap()
     };
     let output = call("s__ask_strangely").await;

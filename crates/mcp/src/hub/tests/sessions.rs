@@ -217,7 +217,7 @@ async fn the_processes_of_a_server_end_with_it() {
     let other = world.other_end(1).await;
     world.hub.shutdown().await;
     other.waiting().await.unwrap();
-    let error = world.tool("s__which").call(json!({}), context("chat")).await.unwrap_err();
+    let error = world.tool("s__which").call(json!({}), context()).await.unwrap_err();
     assert_eq!(error.text, "The MCP server s is no longer configured.");
 }
 

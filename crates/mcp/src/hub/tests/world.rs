@@ -281,7 +281,7 @@ impl World {
     }
 
     pub(super) async fn call(&self, name: &str) -> Result<Value, ToolError> {
-        self.tool(name).call(json!({}), context("chat")).await
+        self.tool(name).call(json!({}), context()).await
     }
 }
 
@@ -344,8 +344,8 @@ pub(super) fn at(url: &str) -> ServerConfig {
     ServerConfig::new(Transport::Http { url: url.to_owned(), headers: BTreeMap::new() })
 }
 
-pub(super) fn context(chat: &str) -> CallContext {
-    CallContext::new(Owner::anyone(), ChatId::new(chat), ToolCallId::new("call"))
+pub(super) fn context() -> CallContext {
+    CallContext::new(Owner::anyone(), ChatId::new("chat"), ToolCallId::new("call"))
 }
 
 pub(super) fn text(output: &Value) -> &str {
