@@ -339,7 +339,7 @@ fn unreadable(media_type: &str, name: Option<&str>, why: &str) -> ModelContent {
     ModelContent::Text(format!("[{} ({media_type}): {why}]", name.unwrap_or("a file")))
 }
 
-/// Returns a media type without its parameters, in a form that can stand in a data URL.
+/// Returns a media type without its parameters, in a form that is valid in a data URL.
 fn essence(media_type: &str) -> &str {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"/!#$&-^_.+*".contains(&b);

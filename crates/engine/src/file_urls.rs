@@ -64,7 +64,11 @@ impl FileUrls {
             (Self::Https, "https") => true,
             (Self::Hosts(hosts), "https" | "http") => {
                 let host = host.to_string();
-                hosts.iter().any(|allowed| matches_host(allowed, &host))
+                let name = host.strip_suffix('.').unwrap_or(&host);
+                hosts.iter().any(|allowed| match allowed.strip_prefix('*') {
+                    Some(suffix) => name.ends_with(suffix),
+                    None => name == allowed,
+                })
             }
             (Self::Data, "https" | "http") => false,
             (Self::Https | Self::Data | Self::Hosts(_), _) => return Err(scheme()),
@@ -130,14 +134,6 @@ pub fn parse_host(text: &str) -> Option<String> {
 fn is_data(url: &str) -> bool {
     // A data URL may be megabytes, which no parser needs to copy.
     url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
-}
-
-fn matches_host(allowed: &str, host: &str) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    match allowed.strip_prefix('*') {
-        Some(suffix) => host.ends_with(suffix),
-        None => host == allowed,
-    }
 }
 
 /// Returns whether a host can be reached only from inside the network of the provider that fetches from it.

@@ -60,7 +60,7 @@ pub(crate) struct Run {
     /// All calls of the run, in the order the model made them.
     pub calls: Vec<Call>,
     assembler: Assembler,
-    /// The questions that calls of the run have asked the user. They are never saved: a question lives no longer than the process.
+    /// The questions that calls of the run have asked the user. They are never saved, because a question ends with the process.
     elicited: Vec<Elicited>,
     /// The calls that ran when the process ended and that are about to run again.
     awaiting_retry: BTreeSet<ToolCallId>,
@@ -154,7 +154,7 @@ pub(crate) struct SavedRun {
     pub log: Vec<(Position, UiChunk)>,
 }
 
-/// The facts that a run may look at when it decides.
+/// The facts on which the decisions of a run depend.
 #[derive(Clone)]
 pub(crate) struct Context<'a> {
     pub now: Timestamp,
@@ -328,6 +328,10 @@ impl Run {
 
     fn call(&self, index: usize) -> &Call {
         &self.calls[index]
+    }
+
+    fn index_of(&self, call: &ToolCallId) -> Option<usize> {
+        self.calls.iter().position(|known| known.id == *call)
     }
 
     fn step_calls(&self) -> impl Iterator<Item = &Call> {

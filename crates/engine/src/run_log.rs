@@ -209,7 +209,7 @@ impl Writer {
         }
     }
 
-    /// Returns a reader that begins there.
+    /// Returns a reader that begins at `start`.
     pub fn read(&self, profile: Profile, start: Start) -> Reader {
         Reader::new(self.log.clone(), profile, start)
     }
@@ -329,7 +329,7 @@ impl Entries {
         }
     }
 
-    /// Returns the end of the log for a reader that began after so many detachments, if it has come.
+    /// Returns the end of the log for a reader that began after so many detachments, if it has ended.
     fn ending(&self, detachments: usize) -> Option<LogEnd> {
         match self.detachments.get(detachments) {
             Some(detachment) => Some(LogEnd::Closed(detachment.last.clone())),

@@ -147,7 +147,7 @@ impl Runner {
     /// Runs the calls of the last step, asks the model with their results and returns its next step. Returns `None` once the loop has
     /// stopped.
     ///
-    /// The future may be dropped. Tools that are running go on, and the next call of this method waits for them; a model that was not
+    /// The future may be dropped. Running tools continue, and the next call of this method waits for them; a model that was not
     /// done is asked anew, which counts as an iteration.
     ///
     /// # Errors
@@ -156,7 +156,14 @@ impl Runner {
         if self.stop_reason.is_some() {
             return Ok(None);
         }
-        let has_tool_failed = self.add_results().await;
+        // The results of the last calls belong to the conversation now. The model is not asked to go on from an answer that was cut off.
+        let calls = last_calls(&self.params.messages);
+        let is_cut_off = self.last_step.as_ref().is_some_and(|step| step.is_cut_off() && step.calls == calls);
+        self.must_ask |= !calls.is_empty() && !is_cut_off;
+        let results = self.tool_response().await.to_vec();
+        let has_tool_failed = self.response.take().is_some_and(|response| response.stops_loop);
+        self.params.messages.extend(results);
+        pairing::pair(&mut self.params.messages);
         let limit = self.params.max_iterations.map_or(u32::MAX, NonZeroU32::get);
         self.stop_reason = match &self.last_step {
             _ if has_tool_failed => Some(StopReason::ToolFailed),
@@ -207,12 +214,12 @@ impl Runner {
         self.last_step.as_ref()
     }
 
-    /// Returns the reason why the loop stopped; `None` while it goes on.
+    /// Returns the reason why the loop stopped; `None` while it runs.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.stop_reason
     }
 
-    /// Replaces the parameters. The loop goes on, even if the model called nothing. A tool response that the model does not
+    /// Replaces the parameters. The loop continues, even if the model called nothing. A tool response that the model does not
     /// have yet is dropped and its tools are cancelled, unless the new conversation ends with the calls that the old one ended with.
     pub fn set_params(&mut self, params: Params) {
         self.update_params(|old| *old = params);
@@ -223,10 +230,10 @@ impl Runner {
         change(&mut self.params);
         self.must_ask = true;
         let calls = last_calls(&self.params.messages);
-        self.response.take_if(|response| !response.is_for(calls));
+        self.response.take_if(|response| response.calls != calls);
     }
 
-    /// Adds messages to the conversation. The loop goes on, even if the model called nothing. A tool response that the model does not have
+    /// Adds messages to the conversation. The loop continues, even if the model called nothing. A tool response that the model does not have
     /// yet is dropped and its tools are cancelled. If the messages have no result of a call, its result says that there is none.
     ///
     /// If the messages begin with that of the last step ([`Step::message`]), which the conversation has already, it is not added again.
@@ -240,19 +247,6 @@ impl Runner {
             messages.next();
         }
         self.update_params(|params| params.messages.extend(messages));
-    }
-
-    /// Adds the results of the last calls to the conversation. Returns `true` if one of them stops the loop.
-    async fn add_results(&mut self) -> bool {
-        let calls = last_calls(&self.params.messages);
-        // The model is not asked to go on from an answer that was cut off.
-        let is_cut_off = self.last_step.as_ref().is_some_and(|step| step.is_cut_off() && step.calls == calls);
-        self.must_ask |= !calls.is_empty() && !is_cut_off;
-        let results = self.tool_response().await.to_vec();
-        let response = self.response.take();
-        self.params.messages.extend(results);
-        pairing::pair(&mut self.params.messages);
-        response.is_some_and(|response| response.stops_loop)
     }
 
     /// Requests a step from the model and adds it to the conversation.

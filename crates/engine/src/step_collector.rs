@@ -247,7 +247,7 @@ pub(crate) fn cut_off(reason: FinishReason) -> Option<ToolError> {
     Some(ToolError::new(ErrorType::Cancelled, text))
 }
 
-/// The failure of a model whose stream ended without [`ModelEvent::Finished`].
+/// Returns the error of a model whose stream ended without [`ModelEvent::Finished`].
 pub(crate) fn stream_ended_early() -> ModelError {
     ModelError::Network("the stream ended before the answer did".into())
 }

@@ -89,7 +89,7 @@ impl Deciding<'_> {
         if !always {
             return;
         }
-        // The tool is allowed as it is now. Nobody knows what a tool is that is not there.
+        // The grant is for the tool as it is now, so none can be given for a tool that is not available.
         let tool = self.run.call(index).tool.clone();
         let Some(found) = self.context.toolbox.find(&tool) else { return };
         self.effects.commit.grants.push((tool.clone(), Grant::of(found.spec(), self.context.now)));

@@ -8,34 +8,11 @@ use fermata_tools::{CallState, Cancelled};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Deciding, Ending, Next, Phase, Run};
+use super::{Deciding, Ending, Next, Phase, Run};
 
 // === impl Run ===
 
 impl Run {
-    fn metadata(&self, context: &Context<'_>) -> Value {
-        let elapsed = context.now.duration_since(self.settings.started).as_millis().max(0);
-        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        let mut metadata = json!({ "model": self.settings.model, "durationMs": elapsed });
-        if let Some(usage) = self.state.usage {
-            metadata["usage"] = json!(usage);
-        }
-        let mut calls = Map::new();
-        for call in &self.calls {
-            // A call that was cancelled while it ran has no duration.
-            if matches!(call.state(), CallState::Success { .. } | CallState::Error { .. })
-                && let Some(ran_for) = call.ran_for()
-            {
-                let milliseconds = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
-                calls.insert(call.id.to_string(), json!({ "durationMs": milliseconds }));
-            }
-        }
-        if !calls.is_empty() {
-            metadata["calls"] = Value::Object(calls);
-        }
-        metadata
-    }
-
     /// Returns whether a call has waited for its answer for too long.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expiry().is_some_and(|expires| expires <= now)
@@ -151,8 +128,28 @@ impl Deciding<'_> {
         }
     }
 
+    /// Publishes the last chunk of the message, with the metadata of the run.
     fn publish_finish(&mut self, reason: FinishReason) {
-        let message_metadata = Some(self.run.metadata(self.context));
-        self.publish(UiChunk::Finish { finish_reason: Some(reason), message_metadata });
+        let elapsed = self.context.now.duration_since(self.run.settings.started).as_millis().max(0);
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        let mut metadata = json!({ "model": self.run.settings.model, "durationMs": elapsed });
+        if let Some(usage) = self.run.state.usage {
+            metadata["usage"] = json!(usage);
+        }
+        let mut calls = Map::new();
+        for call in &self.run.calls {
+            // A call that was cancelled while it ran has no duration.
+            if matches!(call.state(), CallState::Success { .. } | CallState::Error { .. })
+                && let Some(ran_for) = call.ran_for()
+            {
+                let milliseconds = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
+                calls.insert(call.id.to_string(), json!({ "durationMs": milliseconds }));
+            }
+        }
+        if !calls.is_empty() {
+            metadata["calls"] = Value::Object(calls);
+        }
+        let chunk = UiChunk::Finish { finish_reason: Some(reason), message_metadata: Some(metadata) };
+        self.publish(chunk);
     }
 }

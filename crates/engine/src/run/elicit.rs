@@ -1,7 +1,7 @@
 //! The questions that tools ask the user while they run.
 //!
-//! A question is parked like a call: it holds the stream and expires. It lives as long as its call and this process: a run that another
-//! process resumes withdraws the questions that the last one left open.
+//! A question is parked like a call: it holds the stream and expires. It ends with its call or with this process: when another process
+//! resumes the run, it withdraws the questions that are still open.
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
 use fermata_tools::{Elicitation, ElicitationRecord, ElicitationReply};

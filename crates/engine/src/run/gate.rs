@@ -63,7 +63,7 @@ impl Run {
     }
 
     /// Returns the decision of the newest rules about a call with this input, if it is a denial. Nothing else counts, because the step's own
-    /// rules have decided whether a person is asked. If the tool is not there, the call says what is known of it.
+    /// rules have decided whether a person is asked. If the tool is not available, the rules see no more of it than the call has.
     pub(super) fn newest_denial(
         &self,
         index: usize,
@@ -171,7 +171,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Applies the policy to a valid call, and returns the state that the call comes into.
+    /// Applies the policy to a valid call, and returns the state that the call enters.
     fn apply_policy(&mut self, index: usize) -> CallState {
         let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };

@@ -1,7 +1,8 @@
 //! The position from which a client that posts a message again continues to read.
 //!
-//! A stock client shows the message as it was when its stream ended. Text and inputs that it has must not come again, outcomes
-//! that it has not must. The unit is the step: what the client shows of its last step says which checkpoint of the log it has reached.
+//! A stock client shows the message as it was when its stream ended. It must not be sent the text and inputs that it has again, and it must
+//! be sent the outcomes that it lacks. The unit is the step: the calls that the client shows in its last step determine the checkpoint of the
+//! log from which it continues.
 
 use fermata_protocol::{FinishReason, ToolPart, ToolState, UiChunk, UiMessage, UiPart, outcome, replay};
 use serde_json::json;

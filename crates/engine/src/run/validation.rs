@@ -68,11 +68,12 @@ pub(crate) enum Rejected {
 impl Run {
     /// Finds the subject of an answer.
     pub fn find(&self, target: &AnswerTarget) -> Option<Subject> {
-        let call = |is_it: &dyn Fn(&Call) -> bool| self.calls.iter().position(is_it).map(Subject::Call);
         match target {
-            AnswerTarget::Call(id) => call(&|call| call.id == *id),
+            AnswerTarget::Call(id) => self.index_of(id).map(Subject::Call),
             AnswerTarget::Approval(id) => {
-                call(&|call| call.approval_request.as_ref().is_some_and(|question| question.id == *id))
+                let is_about =
+                    |call: &Call| call.approval_request.as_ref().is_some_and(|request| request.id == *id);
+                self.calls.iter().position(is_about).map(Subject::Call)
             }
             AnswerTarget::Elicitation(id) => {
                 self.elicited.iter().position(|elicited| elicited.id == *id).map(Subject::Elicitation)
@@ -155,7 +156,7 @@ impl Run {
         }
     }
 
-    /// Returns the reply to a call's own question that an answer is, or `None` if the same was given before.
+    /// Returns an answer to a question of a call's own as a reply, or `None` if it repeats the reply that was accepted.
     fn validate_reply(&self, index: usize, answer: &AnswerKind) -> Result<Option<ValidReply>, Rejected> {
         let Elicited { asker, state, .. } = &self.elicited[index];
         let refused = |refusal| Rejected::of(refusal, self.call(*asker));
@@ -197,8 +198,8 @@ impl Run {
         }
     }
 
-    /// Checks that the chat does not become too large by these answers. A page's error text is always accepted, because with it a call
-    /// ends whose output was too large.
+    /// Checks that these answers do not make the chat too large. A page's error text is always accepted, because a call whose output was
+    /// too large can end only with one.
     fn check_room(&self, answers: &[(usize, AnswerKind)], context: &Context<'_>) -> Result<(), Rejected> {
         let added = |(_, answer): &(usize, AnswerKind)| match answer {
             AnswerKind::Output { output } => output.to_string().len(),
@@ -219,7 +220,7 @@ impl Run {
         )))
     }
 
-    /// Returns the receipts of a batch. They have the states that the calls come into before anything has run.
+    /// Returns the receipts of a batch, with the states that the calls enter before anything runs.
     fn receipts(
         &self,
         indexes: &[usize],

@@ -40,10 +40,6 @@ impl Run {
         error_policy.of(*error_type).hint(*error_type)
     }
 
-    fn index_of(&self, call: &ToolCallId) -> Option<usize> {
-        self.calls.iter().position(|known| known.id == *call)
-    }
-
     /// Returns the reason of a person's denial of the call, if a person has denied it.
     pub(super) fn denied_by_person(&self, index: usize) -> Option<Option<String>> {
         let denied = self.call(index).approval_decision.as_ref().filter(|decided| !decided.approved)?;

@@ -25,7 +25,7 @@ use crate::{
 
 /// The calls of one message, on their way to their results.
 pub(super) struct ToolResponse {
-    calls: Vec<ModelCall>,
+    pub calls: Vec<ModelCall>,
     /// The progress of each call, by its index in `calls`.
     progress: Vec<CallProgress>,
     /// The results of all calls; empty until every call has one.
@@ -77,11 +77,6 @@ impl ToolResponse {
             running: JoinSet::new(),
             stops_loop: false,
         }
-    }
-
-    /// Returns whether this is the response to exactly these calls.
-    pub fn is_for(&self, calls: &[ModelCall]) -> bool {
-        self.calls == calls
     }
 
     /// Waits until every call has its result, and returns the results in the order of the calls.
@@ -206,7 +201,13 @@ impl ToolResponse {
                 if strategy == ErrorStrategy::FailRun {
                     self.stops_loop = true;
                 }
-                tool_result_text(error_text(error, strategy), params.model_output_bytes)
+                // The text of a denial already names it as one.
+                let text = match strategy.hint(error.error_type) {
+                    _ if error.error_type == ErrorType::Denied => error.text.clone(),
+                    Some(hint) => format!("Error: {}\n{hint}", error.text),
+                    None => format!("Error: {}", error.text),
+                };
+                tool_result_text(text, params.model_output_bytes)
             }
         };
         for piece in &mut content {
@@ -269,17 +270,4 @@ impl ToolHost for HooksHost {
 
 fn denied(reason: Option<&str>) -> ToolError {
     ToolError::new(ErrorType::Denied, denial_text(reason))
-}
-
-/// Returns the text of a failed call's result.
-fn error_text(error: &ToolError, strategy: ErrorStrategy) -> String {
-    let text = &error.text;
-    if error.error_type == ErrorType::Denied {
-        // The text of a denial already names it as one.
-        return text.clone();
-    }
-    match strategy.hint(error.error_type) {
-        Some(hint) => format!("Error: {text}\n{hint}"),
-        None => format!("Error: {text}"),
-    }
 }

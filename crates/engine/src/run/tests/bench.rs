@@ -1,4 +1,4 @@
-//! What scheduling costs, besides the tools' own time: printed, never asserted. `make bench` runs it.
+//! The cost of scheduling, besides the tools' own time: printed, never asserted. `make bench` runs it.
 
 use std::{
     hint::black_box,
@@ -10,9 +10,9 @@ use super::*;
 const CALLS: usize = 100;
 const ROUNDS: usize = 500;
 
-/// What one round took.
+/// The durations of one round.
 struct Round {
-    /// From the end of the model's words to all effects.
+    /// From the end of the model's answer to all effects.
     decided: Duration,
     /// Until each call has its outcome and the model is asked again.
     settled: Duration,
@@ -20,18 +20,13 @@ struct Round {
     written: Duration,
 }
 
-/// A step of calls that the model has made and not finished.
-fn made(tool: &str) -> Play {
+fn round(tool: &str) -> Round {
     let mut play = Play::new();
     for key in 0..CALLS {
         play.receive(ModelEvent::CallStart { key, tool: tool.into() });
         play.receive(ModelEvent::CallDelta { key, arguments: format!(r#"{{"n":{}}}"#, key % 10) });
     }
-    play
-}
-
-fn round(tool: &str) -> Round {
-    let Play { mut run, scene, now, .. } = made(tool);
+    let Play { mut run, scene, now, .. } = play;
     let context = scene.context(now);
     let ids: Vec<ToolCallId> = run.calls.iter().map(|call| call.id.clone()).collect();
     let begun = Instant::now();

@@ -130,12 +130,12 @@ impl World {
         for index in 0..live.waiters.len() {
             let Some(lock) = live.waiters[index].1.try_acquire() else { continue };
             let (call, _) = live.waiters.remove(index);
-            live.lock(&call, lock);
+            live.locks.insert(call.clone(), lock);
             let effects = self.decide(Event::LockGranted(call.clone()));
             if !effects.after.execute.contains(&call)
                 && let Some(live) = &mut self.live
             {
-                live.unlock(&call);
+                live.locks.remove(&call);
             }
             self.perform(effects);
             return true;

@@ -19,7 +19,7 @@ pub(super) struct Facts {
     /// Each call as it was saved last.
     saved: BTreeMap<ToolCallId, (CallState, Vec<Transition>, Option<bool>)>,
     /// The questions that were answered or withdrawn.
-    done: BTreeSet<ElicitationId>,
+    pub done: BTreeSet<ElicitationId>,
     /// The gate of each step.
     pub gates: BTreeMap<u32, GateMode>,
     pub reader: ReconnectingReader,
@@ -29,7 +29,7 @@ pub(super) struct Facts {
 #[derive(Default)]
 pub(super) struct ReconnectingReader {
     seen: Vec<(Position, UiChunk)>,
-    is_disconnected: bool,
+    pub is_disconnected: bool,
 }
 
 // === impl Facts ===
@@ -109,17 +109,6 @@ impl Facts {
             .is_some_and(|policy_decision| policy_decision.decision == Decision::Allow);
         let approved = call.approval_decision.as_ref().map(|decided| decided.approved);
         assert!(approved.unwrap_or(allowed), "nobody has allowed {call:?}");
-        self.check_gate(call, run);
-        let saved = self.saved.get(&call.id).map(|(state, _, _)| state);
-        assert_eq!(saved, Some(&CallState::Executing), "{} runs before that is saved", call.id);
-        let ran = self.ran.entry(call.id.clone()).or_default();
-        assert!(!ran.contains(&actor), "{} runs twice without a crash", call.id);
-        ran.push(actor);
-        let most = if matches!(call.tool.as_str(), "again" | "ledger") { 3 } else { 1 };
-        assert!(ran.len() <= most, "{} runs too often", call.id);
-    }
-
-    fn check_gate(&self, call: &Call, run: &Run) {
         let is_open = |other: &Call| {
             !matches!(other.state().name(), StateName::Validating | StateName::AwaitingApproval)
         };
@@ -127,10 +116,13 @@ impl Facts {
             assert!(run.step_calls().all(is_open), "{} runs before its step is decided", call.id);
         }
         assert!(is_open(call), "{} runs before it is decided", call.id);
-    }
-
-    pub fn question_is_done(&mut self, id: &ElicitationId) {
-        self.done.insert(id.clone());
+        let saved = self.saved.get(&call.id).map(|(state, _, _)| state);
+        assert_eq!(saved, Some(&CallState::Executing), "{} runs before that is saved", call.id);
+        let ran = self.ran.entry(call.id.clone()).or_default();
+        assert!(!ran.contains(&actor), "{} runs twice without a crash", call.id);
+        ran.push(actor);
+        let most = if matches!(call.tool.as_str(), "again" | "ledger") { 3 } else { 1 };
+        assert!(ran.len() <= most, "{} runs too often", call.id);
     }
 
     /// Checks that outcomes and the permissions of browsers to run calls are saved before readers are shown them.
@@ -214,10 +206,6 @@ impl ReconnectingReader {
         if !self.is_disconnected {
             self.seen.extend(chunks.iter().cloned());
         }
-    }
-
-    pub fn is_cut_off(&mut self) {
-        self.is_disconnected = true;
     }
 
     /// Continues after the last chunk that it has seen if the log has it, and otherwise reads from the start.

@@ -215,7 +215,12 @@ impl World {
             Move::Fails(failure) => self.fail(failure),
             Move::WillFail(planned_failure) => self.planned_failure = Some(planned_failure),
             Move::IsStopped => self.ends(Ending::Stopped),
-            Move::IsSuperseded => self.is_superseded(),
+            Move::IsSuperseded if self.live.is_some() => {
+                let outputs = self.run.pending().map(|call| output(call.id.as_str(), json!(5))).take(1);
+                let outputs = outputs.collect();
+                self.apply(Event::Superseded(outputs));
+            }
+            Move::IsSuperseded => {}
         }
     }
 
@@ -249,14 +254,6 @@ impl World {
 
     pub fn ends(&mut self, ending: Ending) {
         self.apply(Event::Ended(ending));
-    }
-
-    fn is_superseded(&mut self) {
-        let outputs: Vec<_> =
-            self.run.pending().map(|call| output(call.id.as_str(), json!(5))).take(1).collect();
-        if self.live.is_some() {
-            self.apply(Event::Superseded(outputs));
-        }
     }
 
     /// Applies what is due, as the active run does after every event.

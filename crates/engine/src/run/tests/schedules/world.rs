@@ -58,7 +58,7 @@ pub(super) struct Live {
     saved: usize,
     pub pending_calls: BTreeSet<ToolCallId>,
     pub waiters: Vec<(ToolCallId, RecordedWaiter)>,
-    locks: BTreeMap<ToolCallId, RecordedGuard>,
+    pub locks: BTreeMap<ToolCallId, RecordedGuard>,
     pub jobs: Vec<Job>,
     pub questions: BTreeMap<ElicitationId, ToolCallId>,
     pub is_streaming: bool,
@@ -181,19 +181,16 @@ impl World {
         if let Err(failure) = self.perform_until_failure(effects) {
             return self.fail(failure);
         }
-        self.check_saved();
-        let facts = std::mem::take(&mut self.facts);
-        facts.check(self);
-        self.facts = facts;
-    }
-
-    /// Checks that everything but partial outputs is saved, unless the model streams.
-    fn check_saved(&self) {
-        let Some(saved) = self.saved.as_ref().filter(|saved| !saved.is_over) else { return };
-        if self.run.state.phase != Phase::Streaming {
+        // Everything but partial outputs is saved, unless the model streams.
+        if let Some(saved) = self.saved.as_ref().filter(|saved| !saved.is_over)
+            && self.run.state.phase != Phase::Streaming
+        {
             let expected = RunState { position: saved.state.position, ..self.run.state.clone() };
             assert_eq!(saved.state, expected, "the state has changed and is not saved");
         }
+        let facts = std::mem::take(&mut self.facts);
+        facts.check(self);
+        self.facts = facts;
     }
 
     fn perform_until_failure(&mut self, mut effects: Effects) -> Result<(), Failure> {
@@ -223,7 +220,7 @@ impl World {
         for (id, _) in &effects.after.replies {
             let live = self.live.as_mut().unwrap();
             assert!(live.questions.remove(id).is_some(), "{id} was answered before");
-            self.facts.question_is_done(id);
+            self.facts.done.insert(id.clone());
         }
         self.check_failure(false)?;
         if effects.after.next.ending().is_some() {
@@ -255,7 +252,7 @@ impl World {
     /// Drops the state of the process, or only that of the actor.
     pub fn fail(&mut self, failure: Failure) {
         let Some(live) = self.live.take() else { return };
-        self.facts.reader.is_cut_off();
+        self.facts.reader.is_disconnected = true;
         match failure {
             Failure::Store => self.winding_up.extend(live.jobs),
             Failure::Process => {
@@ -357,20 +354,6 @@ impl World {
         self.facts.reader.reads(&live.staged);
         live.log.append(&mut live.staged);
         assert!(live.locks.is_empty(), "a lock is kept for a call that does not run");
-    }
-}
-
-// === impl Live ===
-
-impl Live {
-    /// Keeps the lock that a call was granted.
-    pub fn lock(&mut self, call: &ToolCallId, lock: RecordedGuard) {
-        self.locks.insert(call.clone(), lock);
-    }
-
-    /// Releases the lock of a call that does not run.
-    pub fn unlock(&mut self, call: &ToolCallId) {
-        self.locks.remove(call);
     }
 }
 
