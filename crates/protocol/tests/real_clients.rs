@@ -142,6 +142,11 @@ fn ask_clients(requests: &[Value]) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// What to do about a difference.
+const HELP: &str = "If a client reports that the validation failed, it was sent a chunk or a field that it does not know: see \
+    src/profile/chunk.rs. If only a part differs, see src/assemble.rs for what the newest client shows, src/profile/message.rs \
+    for what older clients show of it, and src/replay.rs if only a replay differs.";
+
 /// Fails with a list of all differences. Returns what the clients made of the streams.
 fn compare(cases: &[Case]) -> Vec<Value> {
     let request = |case: &Case| json!({"client": package(case.profile), "messages": case.shown, "sse": event_stream(case.profile, &case.chunks)});
@@ -177,7 +182,12 @@ fn compare(cases: &[Case]) -> Vec<Value> {
             }
         }
     }
-    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}\n\n{HELP}",
+        differences.len(),
+        differences.join("\n")
+    );
     folded
 }
 
@@ -281,6 +291,40 @@ fn is_outcome(event: &Event) -> bool {
     )
 }
 
+/// Lists every chunk. A new variant of [`UiChunk`] does not compile until it is in the list.
+macro_rules! all_chunks {
+    ($($name:ident)+) => {
+        const ALL_CHUNKS: &[&str] = &[$(stringify!($name)),+];
+
+        fn name_of(chunk: &UiChunk) -> &'static str {
+            match chunk {
+                $(UiChunk::$name { .. } => stringify!($name),)+
+            }
+        }
+    };
+}
+
+all_chunks! {
+    Start StartStep FinishStep ResetStep Finish Abort Error MessageMetadata
+    TextStart TextDelta TextEnd ReasoningStart ReasoningDelta ReasoningEnd ReasoningFile
+    Custom SourceUrl SourceDocument File SteeringMessage
+    ToolInputStart ToolInputDelta ToolInputAvailable ToolInputError
+    ToolApprovalRequest ToolApprovalResponse ToolOutputAvailable ToolOutputError ToolOutputDenied
+    Data
+}
+
+#[test]
+fn every_chunk_is_in_a_transcript() {
+    let transcripts = transcripts::all();
+    let written: Vec<_> = transcripts.iter().flat_map(chunks_of).map(|chunk| name_of(&chunk)).collect();
+    for name in ALL_CHUNKS {
+        assert!(
+            written.contains(name),
+            "no transcript has {name}, so no real client has read it: add it to tests/real_clients/transcripts.rs"
+        );
+    }
+}
+
 /// The chunks that have no other form and that clients of version 7 before 7.0.70 refuse.
 const SINCE_7_0_70: [&str; 2] = ["reset-step", "steering-message"];
 
@@ -295,6 +339,10 @@ fn the_oldest_clients_accept_every_chunk_of_their_profile() {
         json!({"client": client, "chunks": checked.collect::<Vec<_>>()})
     });
     for ((_, client), answer) in oldest.iter().zip(ask_clients(&requests)) {
-        assert_eq!(answer["refused"], json!([]), "{client}");
+        assert_eq!(
+            answer["refused"],
+            json!([]),
+            "{client} refuses these chunks: src/profile/chunk.rs must leave out what they have and it does not know"
+        );
     }
 }

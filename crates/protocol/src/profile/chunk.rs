@@ -11,15 +11,7 @@ use crate::{DataChunk, FinishReason, UiChunk};
 
 /// Returns the chunk as this profile may see it, or `None` if it must not be sent.
 pub(super) fn client_view(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, UiChunk>> {
-    let is_of_version_7 = matches!(
-        chunk,
-        UiChunk::ToolApprovalResponse { .. }
-            | UiChunk::ResetStep
-            | UiChunk::Custom { .. }
-            | UiChunk::ReasoningFile { .. }
-            | UiChunk::SteeringMessage { .. }
-    );
-    if profile < Profile::V7 && is_of_version_7 {
+    if is_unknown(profile, chunk) {
         return None;
     }
     if profile == Profile::V5
@@ -64,7 +56,7 @@ fn for_version_5(chunk: &UiChunk) -> Option<UiChunk> {
     None
 }
 
-/// The first profile whose oldest clients accept a field.
+/// The first profile whose oldest clients accept a chunk or field.
 const V6: Option<Profile> = Some(Profile::V6);
 const V7: Option<Profile> = Some(Profile::V7);
 const V7_0_82: Option<Profile> = Some(Profile::V7_0_82);
@@ -75,21 +67,32 @@ fn accepts(profile: Profile, since: Option<Profile>) -> bool {
     since.is_some_and(|since| profile >= since)
 }
 
-/// Defines the check for unknown fields and their removal from one table, so that the two agree.
+/// Defines the check for unknown chunks, the check for unknown fields and the removal of these fields from one table, so that
+/// they agree.
 ///
-/// The table names every kind of chunk, so a new one does not compile without a decision about its fields.
+/// The table names every kind of chunk, so a new one does not compile without a decision about which clients know it and its
+/// fields. A new field compiles without a decision: it has to be added unless the oldest clients of every profile accept it.
 macro_rules! field_versions {
     (
         with_versioned_fields: { $($chunk:ident { $($field:ident: $since:ident),+ })+ }
+        newer_chunks: { $($newer:ident: $newer_since:ident),+ }
         others: { $($other:ident)+ }
     ) => {
+        /// Returns whether clients of this profile must not be sent the chunk in any form.
+        fn is_unknown(profile: Profile, chunk: &UiChunk) -> bool {
+            match chunk {
+                $(UiChunk::$newer { .. } => !accepts(profile, $newer_since),)+
+                $(UiChunk::$chunk { .. })|+ | $(UiChunk::$other { .. })|+ => false,
+            }
+        }
+
         /// Returns whether the oldest clients of this profile would refuse the chunk because of a field.
         fn has_unknown_fields(profile: Profile, chunk: &UiChunk) -> bool {
             match chunk {
                 $(UiChunk::$chunk { $($field,)+ .. } => {
                     $(($field.is_some() && !accepts(profile, $since)))||+
                 })+
-                $(UiChunk::$other { .. })|+ => false,
+                $(UiChunk::$newer { .. })|+ | $(UiChunk::$other { .. })|+ => false,
             }
         }
 
@@ -101,13 +104,14 @@ macro_rules! field_versions {
                         *$field = None;
                     })+
                 })+
-                $(UiChunk::$other { .. })|+ => {}
+                $(UiChunk::$newer { .. })|+ | $(UiChunk::$other { .. })|+ => {}
             }
         }
     };
 }
 
 field_versions! {
+    // Chunks with fields that clients refuse before a profile.
     with_versioned_fields: {
         Abort { reason: V7 }
         Finish { finish_reason: V6 }
@@ -126,9 +130,11 @@ field_versions! {
         ToolOutputAvailable { provider_metadata: V7, tool_metadata: V7 }
         ToolOutputError { provider_metadata: V7, tool_metadata: V7 }
     }
+    // Chunks that clients before a profile are not sent at all.
+    newer_chunks: { ResetStep: V7, ReasoningFile: V7, Custom: V7, SteeringMessage: V7, ToolApprovalResponse: V7 }
+    // Chunks that every client is sent with all fields, unless `for_version_5` has another form for version 5.
     others: {
-        Start StartStep FinishStep ResetStep Error MessageMetadata TextStart TextDelta ReasoningStart ReasoningDelta
-        ReasoningEnd ReasoningFile Custom SourceUrl SourceDocument SteeringMessage ToolInputDelta ToolApprovalResponse
-        ToolOutputDenied Data
+        Start StartStep FinishStep Error MessageMetadata TextStart TextDelta ReasoningStart ReasoningDelta ReasoningEnd
+        SourceUrl SourceDocument ToolInputDelta ToolOutputDenied Data
     }
 }
