@@ -7,7 +7,7 @@ use fermata_engine::store::StoreError;
 
 use crate::{
     connection::{PooledConnection, Transaction},
-    error::Fault,
+    error::{Fault, failed},
     postgres::{self, PostgresDatabase},
     sqlite::SqliteDatabase,
 };
@@ -28,7 +28,10 @@ impl Backend {
         W: Future<Output = Result<T, Fault>>,
     {
         match self {
-            Self::Sqlite(database) => Ok(work(PooledConnection::Sqlite(database.reader().await?)).await?),
+            Self::Sqlite(database) => {
+                let connection = database.readers.acquire().await.map_err(failed)?;
+                Ok(work(PooledConnection::Sqlite(connection)).await?)
+            }
             Self::Postgres(database) => database.run(work).await,
         }
     }
@@ -39,7 +42,10 @@ impl Backend {
         W: Future<Output = Result<T, Fault>>,
     {
         match self {
-            Self::Sqlite(database) => Ok(work(PooledConnection::Sqlite(database.writer().await?)).await?),
+            Self::Sqlite(database) => {
+                let connection = database.writer.acquire().await.map_err(failed)?;
+                Ok(work(PooledConnection::Sqlite(connection)).await?)
+            }
             Self::Postgres(database) => database.run(work).await,
         }
     }
@@ -59,23 +65,20 @@ impl Backend {
     pub async fn begin(&self) -> Result<Transaction, Fault> {
         match self {
             Self::Sqlite(database) => database.begin().await.map(Transaction::Sqlite),
-            Self::Postgres(database) => database.begin().await.map(Transaction::Postgres),
+            Self::Postgres(database) => {
+                database.pool.begin().await.map(Transaction::Postgres).map_err(failed)
+            }
         }
     }
 
     /// Begins a transaction that only reads, and sees the database as of one moment.
     pub async fn begin_snapshot(&self) -> Result<Transaction, Fault> {
         match self {
-            Self::Sqlite(database) => database.begin_snapshot().await.map(Transaction::Sqlite),
-            Self::Postgres(database) => database.begin_snapshot().await.map(Transaction::Postgres),
-        }
-    }
-
-    /// Waits for what is under way and closes all connections, also those of clones.
-    pub async fn close(&self) {
-        match self {
-            Self::Sqlite(database) => database.close().await,
-            Self::Postgres(database) => database.close().await,
+            Self::Sqlite(database) => database.readers.begin().await.map(Transaction::Sqlite).map_err(failed),
+            Self::Postgres(database) => {
+                let begin = "begin isolation level repeatable read read only";
+                database.pool.begin_with(begin).await.map(Transaction::Postgres).map_err(failed)
+            }
         }
     }
 }

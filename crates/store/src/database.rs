@@ -7,6 +7,7 @@ use fermata_engine::{Store, store::StoreError};
 use crate::{
     BadClusterKey, ClusterKey, Migrated, Notes, OpenError, OpenOptions, SqlStore,
     postgres::{self, is_postgres},
+    queries::cluster_keys,
     sqlite,
 };
 
@@ -61,7 +62,12 @@ impl Database {
     /// If the database fails or its key cannot be used.
     pub async fn cluster_key(&self) -> Result<ClusterKey, NoClusterKey> {
         let new = ClusterKey::draw().map_err(|_| NoClusterKey::NoRandomNumbers)?;
-        Ok(ClusterKey::parse(&self.sql.cluster_key(&new).await?)?)
+        let new = new.as_str();
+        let backend = &self.sql.backend;
+        let key = backend
+            .write(|mut db| async move { cluster_keys::find_or_keep(&mut db.get(), new).await })
+            .await?;
+        Ok(ClusterKey::parse(&key)?)
     }
 
     /// Waits for what is under way and closes all connections, also those of clones.

@@ -26,10 +26,31 @@ mod code {
 /// Classifies an error by its cause.
 pub fn failed(error: sqlx::Error) -> Fault {
     let text = error.to_string();
-    match error {
-        sqlx::Error::Database(database) => by_cause(database.as_ref(), text),
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreError::Corrupt(text).into(),
-        _ => StoreError::Unavailable(text).into(),
+    let error = match error {
+        sqlx::Error::Database(error) => error,
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => return StoreError::Corrupt(text).into(),
+        _ => return StoreError::Unavailable(text).into(),
+    };
+    if !matches!(error.kind(), ErrorKind::Other) {
+        return conflict(text);
+    }
+    if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
+        // The first two characters of a code are its class.
+        return match error.code() {
+            // serialization_failure, deadlock_detected.
+            "40001" | "40P01" => Fault::Collided(text),
+            // data_corrupted, index_corrupted.
+            "XX001" | "XX002" => StoreError::Corrupt(text).into(),
+            // A value that no column takes; a trigger that refuses; a key longer than an index takes.
+            code if code.starts_with("22") || code.starts_with("23") || code == "54000" => conflict(text),
+            _ => StoreError::Unavailable(text).into(),
+        };
+    }
+    match primary_code(error.as_ref()) {
+        Some(code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Corrupt(text).into(),
+        // A trigger that refuses is a constraint too, and has no kind of its own.
+        Some(code::CONSTRAINT) => conflict(text),
+        Some(_) | None => StoreError::Unavailable(text).into(),
     }
 }
 
@@ -41,36 +62,6 @@ pub fn conflict(why: impl Into<String>) -> Fault {
 /// SQLite's result code without its upper bits, which tell causes apart.
 pub fn primary_code(error: &dyn DatabaseError) -> Option<u32> {
     error.code()?.parse::<u32>().ok().map(|code| code & 0xff)
-}
-
-fn by_cause(error: &dyn DatabaseError, text: String) -> Fault {
-    match (error.kind(), error.try_downcast_ref::<PgDatabaseError>()) {
-        (ErrorKind::Other, Some(error)) => by_postgres_code(error.code(), text),
-        (ErrorKind::Other, None) => by_sqlite_code(primary_code(error), text),
-        (_, _) => conflict(text),
-    }
-}
-
-fn by_sqlite_code(primary: Option<u32>, text: String) -> Fault {
-    match primary {
-        Some(code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Corrupt(text).into(),
-        // A trigger that refuses is a constraint too, and has no kind of its own.
-        Some(code::CONSTRAINT) => conflict(text),
-        Some(_) | None => StoreError::Unavailable(text).into(),
-    }
-}
-
-/// Classifies an error by PostgreSQL's table of error codes, in which the first two characters are the class.
-fn by_postgres_code(code: &str, text: String) -> Fault {
-    match code {
-        // serialization_failure, deadlock_detected.
-        "40001" | "40P01" => Fault::Collided(text),
-        // data_corrupted, index_corrupted.
-        "XX001" | "XX002" => StoreError::Corrupt(text).into(),
-        // A value that no column takes; a trigger that refuses; a key longer than an index takes.
-        _ if code.starts_with("22") || code.starts_with("23") || code == "54000" => conflict(text),
-        _ => StoreError::Unavailable(text).into(),
-    }
 }
 
 // === impl Fault ===

@@ -14,7 +14,7 @@ use crate::{
 /// The notes of all owners; each sees only their own.
 #[derive(Clone)]
 pub struct Notes {
-    backend: Backend,
+    pub(crate) backend: Backend,
 }
 
 /// The reason for which a note is not written.
@@ -31,10 +31,6 @@ pub enum WriteNoteError {
 // === impl Notes ===
 
 impl Notes {
-    pub(crate) fn new(backend: Backend) -> Self {
-        Self { backend }
-    }
-
     /// Writes a note, unless its owner has `most` already. The id comes from above and must be new among the owner's notes.
     ///
     /// # Errors

@@ -7,11 +7,10 @@
 use std::{sync::Arc, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
-use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
-use sqlx::{PgPool, Postgres, Transaction};
+use fermata_engine::store::StoreError;
+use sqlx::PgPool;
 
 use crate::{
-    OpenError, OpenOptions,
     connection::PooledConnection,
     error::{Fault, failed},
 };
@@ -19,9 +18,6 @@ use sessions::Sessions;
 
 pub mod open;
 mod sessions;
-
-/// Begins a transaction that reads, and sees one moment.
-const BEGIN_SNAPSHOT: &str = "begin isolation level repeatable read read only";
 
 /// How long one attempt may take, from the wait for a connection on. This is longer than the server's own limits, for when it answers
 /// nothing.
@@ -34,23 +30,14 @@ const ATTEMPTS: usize = 8;
 /// An open PostgreSQL database. Clones share its connections.
 #[derive(Clone)]
 pub struct PostgresDatabase {
-    pool: PgPool,
-    sessions: Arc<Sessions>,
+    pub pool: PgPool,
+    /// The sessions by which others see that the instances of this process are alive.
+    pub sessions: Arc<Sessions>,
 }
 
 // === impl PostgresDatabase ===
 
 impl PostgresDatabase {
-    pub async fn open(url: &str, options: &OpenOptions) -> Result<Self, OpenError> {
-        let (pool, options) = open::open(url, options).await?;
-        Ok(Self { pool, sessions: Arc::new(Sessions::new(options)) })
-    }
-
-    pub async fn close(&self) {
-        self.sessions.close().await;
-        self.pool.close().await;
-    }
-
     /// Runs queries outside of a transaction.
     pub async fn run<T, W>(&self, work: impl Fn(PooledConnection) -> W) -> Result<T, StoreError>
     where
@@ -61,27 +48,6 @@ impl PostgresDatabase {
             work(PooledConnection::Postgres(connection)).await
         })
         .await
-    }
-
-    pub async fn begin(&self) -> Result<Transaction<'static, Postgres>, Fault> {
-        self.pool.begin().await.map_err(failed)
-    }
-
-    pub async fn begin_snapshot(&self) -> Result<Transaction<'static, Postgres>, Fault> {
-        self.pool.begin_with(BEGIN_SNAPSHOT).await.map_err(failed)
-    }
-
-    pub async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
-        Ok(self.sessions.join(instance).await?)
-    }
-
-    pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
-        Ok(self.sessions.heartbeat(instance).await?)
-    }
-
-    /// Ends the session by which the others see that the instance is alive.
-    pub async fn end_session(&self, instance: &InstanceId) {
-        self.sessions.end(instance).await;
     }
 }
 

@@ -54,8 +54,15 @@ pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, SchemaEr
     check_floor(connection).await?;
     connection.ensure_migrations_table(APPLIED).await?;
     let known = applied(connection).await?;
+    let migrator = Migrator {
+        migrations: Cow::Borrowed(&*S::migrations().migrations),
+        // Later versions may have applied migrations of their own, and the lock is held already.
+        ignore_missing: true,
+        locking: false,
+        ..Migrator::DEFAULT
+    };
     // `run` calls this; on a borrowed connection the future of `run` itself is not `Send`.
-    migrator(S::migrations()).run_direct(None, connection, false).await?;
+    migrator.run_direct(None, connection, false).await?;
     connection.unlock().await?;
     let new = S::migrations().iter().filter(|migration| !known.contains_key(&migration.version));
     let applied = new.map(|migration| format!("{:04} {}", migration.version, migration.description));
@@ -95,16 +102,6 @@ async fn check_floor<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
 async fn applied<S: Schema>(connection: &mut S) -> Result<BTreeMap<i64, Cow<'static, [u8]>>, SchemaError> {
     let applied = connection.list_applied_migrations(APPLIED).await?;
     Ok(applied.into_iter().map(|migration| (migration.version, migration.checksum)).collect())
-}
-
-/// A migrator that takes no lock by itself and accepts migrations of later versions.
-fn migrator(ours: &'static Migrator) -> Migrator {
-    Migrator {
-        migrations: Cow::Borrowed(&*ours.migrations),
-        ignore_missing: true,
-        locking: false,
-        ..Migrator::DEFAULT
-    }
 }
 
 // === impl Migrated ===

@@ -9,10 +9,9 @@ use std::{
 };
 
 use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
-use sqlx::{Sqlite, SqlitePool, Transaction, pool::PoolConnection};
+use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use crate::{
-    OpenError,
     connection::Connection,
     error::{Fault, failed},
     queries::{clock_marks, instances},
@@ -27,10 +26,12 @@ const DISTRUST: Duration = Duration::from_secs(10);
 /// An open SQLite database. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct SqliteDatabase {
-    writer: SqlitePool,
-    readers: SqlitePool,
-    /// Keeps a database in memory alive.
-    anchor: Option<SqlitePool>,
+    /// The connection that writes.
+    pub writer: SqlitePool,
+    /// The connections that read; the writer itself if the database is in memory.
+    pub readers: SqlitePool,
+    /// A connection that is not used. A database in memory lives as long as it has a connection, and the writer's may be replaced.
+    pub anchor: Option<SqlitePool>,
     /// The time of the last write and the reason for which it failed, unless one has worked since: the disk may be full. The lock is
     /// held for a copy or a change.
     failure: Arc<Mutex<Option<(Instant, String)>>>,
@@ -39,33 +40,7 @@ pub struct SqliteDatabase {
 // === impl SqliteDatabase ===
 
 impl SqliteDatabase {
-    /// Opens `sqlite://<path>`, `sqlite:<path>` or `sqlite::memory:`. If `migrate` says so, a file that is not there is created and the
-    /// database is brought up to date.
-    pub async fn open(url: &str, migrate: bool) -> Result<Self, OpenError> {
-        let open::Pools { writer, readers, anchor } = open::open(url, migrate).await?;
-        Ok(Self { writer, readers, anchor, failure: Arc::default() })
-    }
-
-    pub async fn close(&self) {
-        self.readers.close().await;
-        self.writer.close().await;
-        if let Some(anchor) = &self.anchor {
-            anchor.close().await;
-        }
-    }
-
-    pub async fn reader(&self) -> Result<PoolConnection<Sqlite>, Fault> {
-        self.readers.acquire().await.map_err(failed)
-    }
-
-    pub async fn writer(&self) -> Result<PoolConnection<Sqlite>, Fault> {
-        self.writer.acquire().await.map_err(failed)
-    }
-
-    pub async fn begin_snapshot(&self) -> Result<Transaction<'static, Sqlite>, Fault> {
-        self.readers.begin().await.map_err(failed)
-    }
-
+    /// Begins a transaction that may write.
     pub async fn begin(&self) -> Result<Transaction<'static, Sqlite>, Fault> {
         // A transaction that begins by reading could not become a writing one while another process writes.
         self.writer.begin_with("begin immediate").await.map_err(failed)
@@ -150,8 +125,8 @@ mod tests {
     use crate::{SqlStore, backend::Backend, queries::changes};
 
     async fn opened(url: &str) -> (SqliteDatabase, SqlStore) {
-        let database = SqliteDatabase::open(url, true).await.unwrap();
-        (database.clone(), SqlStore::new(Backend::Sqlite(database)))
+        let database = open::open(url, true).await.unwrap();
+        (database.clone(), SqlStore { backend: Backend::Sqlite(database) })
     }
 
     async fn in_memory() -> (SqliteDatabase, SqlStore, ChatId) {

@@ -18,17 +18,15 @@ use crate::{
     Notes, OpenError, OpenOptions,
     backend::Backend,
     connection::PooledConnection,
-    postgres::{PostgresDatabase, is_postgres},
-    queries::{
-        audit, calls, changes, chats, clock_marks, cluster_keys, instances, locks, messages, owners, runs,
-    },
-    sqlite::SqliteDatabase,
+    postgres::{self, is_postgres},
+    queries::{audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, runs},
+    sqlite,
 };
 
 /// A store in a SQLite file or in a PostgreSQL database. Clones share its connections.
 #[derive(Clone)]
 pub struct SqlStore {
-    backend: Backend,
+    pub(crate) backend: Backend,
 }
 
 // === impl SqlStore ===
@@ -45,53 +43,34 @@ impl SqlStore {
 
     pub(crate) async fn open_with(url: &str, options: &OpenOptions) -> Result<Self, OpenError> {
         let backend = if is_postgres(url) {
-            Backend::Postgres(PostgresDatabase::open(url, options).await?)
+            Backend::Postgres(postgres::open::open(url, options).await?)
         } else {
-            Backend::Sqlite(SqliteDatabase::open(url, options.migrate).await?)
+            Backend::Sqlite(sqlite::open::open(url, options.migrate).await?)
         };
-        Ok(Self::new(backend))
-    }
-
-    pub(crate) fn new(backend: Backend) -> Self {
-        Self { backend }
+        Ok(Self { backend })
     }
 
     /// The notes that live in the same database.
     pub fn notes(&self) -> Notes {
-        Notes::new(self.backend.clone())
-    }
-
-    /// The key that this database keeps, which is `new` if it has none yet.
-    pub(crate) async fn cluster_key(&self, new: &str) -> Result<String, StoreError> {
-        self.backend.write(|mut db| async move { cluster_keys::find_or_keep(&mut db.get(), new).await }).await
+        Notes { backend: self.backend.clone() }
     }
 
     /// Waits for what is under way and closes all connections, for this store and its clones. The others then count the instances that
     /// have not left as dead.
     pub async fn close(&self) {
-        self.backend.close().await;
-    }
-
-    /// Forgets old chats in one transaction, so that others can write before the next batch.
-    async fn forget_batch(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        let old =
-            self.backend.read(|mut db| async move { chats::old(&mut db.get(), before, limit).await }).await?;
-        self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
-                let deleted = chats::delete_all(&mut transaction.get(), &old).await?;
-                transaction.commit().await?;
-                Ok(deleted)
-            })
-            .await
-    }
-
-    /// Remembers if writing works, which [`ChatStore::ready`] tells.
-    fn noted<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Backend::Sqlite(database) = &self.backend {
-            database.note(&written);
+        match &self.backend {
+            Backend::Sqlite(database) => {
+                database.readers.close().await;
+                database.writer.close().await;
+                if let Some(anchor) = &database.anchor {
+                    anchor.close().await;
+                }
+            }
+            Backend::Postgres(database) => {
+                database.sessions.close().await;
+                database.pool.close().await;
+            }
         }
-        written
     }
 }
 
@@ -124,7 +103,7 @@ impl ChatStore for SqlStore {
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
-        self.backend.read(|mut db| async move { messages::all(&mut db.get(), chat).await }).await
+        self.messages_at(chat, 0..usize::MAX).await
     }
 
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
@@ -161,7 +140,10 @@ impl ChatStore for SqlStore {
             Ok(next)
         });
         let made = made.await;
-        self.noted(made)
+        if let Backend::Sqlite(database) = &self.backend {
+            database.note(&made);
+        }
+        made
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
@@ -177,7 +159,10 @@ impl ChatStore for SqlStore {
             .backend
             .write(|mut db| async move { changes::delete(&mut db.get(), chat, version).await })
             .await;
-        self.noted(deleted)
+        if let Backend::Sqlite(database) = &self.backend {
+            database.note(&deleted);
+        }
+        deleted
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
@@ -208,11 +193,27 @@ impl ChatStore for SqlStore {
         let mut forgotten = 0;
         while forgotten < limit {
             let batch = chats::BATCH.min(limit - forgotten);
-            let gone = self.forget_batch(before, batch).await?;
-            if gone == 0 {
+            let old =
+                |mut db: PooledConnection| async move { chats::old(&mut db.get(), before, batch).await };
+            let old = self.backend.read(old).await?;
+            // Each batch is a transaction, so that others can write before the next one.
+            let deleting = self.backend.run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                let mut deleted = 0;
+                for (chat, version) in &old {
+                    // A chat that has changed meanwhile stays.
+                    if chats::delete(&mut transaction.get(), chat, *version).await? {
+                        deleted += 1;
+                    }
+                }
+                transaction.commit().await?;
+                Ok(deleted)
+            });
+            let deleted = deleting.await?;
+            if deleted == 0 {
                 break;
             }
-            forgotten += gone;
+            forgotten += deleted;
         }
         Ok(forgotten)
     }
@@ -261,14 +262,14 @@ impl Membership for SqlStore {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         match &self.backend {
             Backend::Sqlite(database) => database.join(instance).await,
-            Backend::Postgres(database) => database.join(instance).await,
+            Backend::Postgres(database) => Ok(database.sessions.join(instance).await?),
         }
     }
 
     async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
         match &self.backend {
             Backend::Sqlite(database) => database.heartbeat(instance).await,
-            Backend::Postgres(database) => database.heartbeat(instance).await,
+            Backend::Postgres(database) => Ok(database.sessions.heartbeat(instance).await?),
         }
     }
 
@@ -279,7 +280,7 @@ impl Membership for SqlStore {
     async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError> {
         self.backend.write(|mut db| async move { instances::remove(&mut db.get(), instance).await }).await?;
         if let Backend::Postgres(database) = &self.backend {
-            database.end_session(instance).await;
+            database.sessions.end(instance).await;
         }
         Ok(())
     }

@@ -3,14 +3,15 @@
 //! Invariant: no transaction outlives a client that is gone, paused or cut off for long, because no other instance could
 //! write to the chat that it has locked. The server enforces the limits.
 
-use std::{str::FromStr, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use sqlx::{
-    Connection as _, PgConnection, PgPool,
+    Connection as _, PgConnection,
     migrate::{MigrateError, Migrator},
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
+use super::{PostgresDatabase, sessions::Sessions};
 use crate::{
     Migrated, OpenError, OpenOptions,
     schema::{self, FLOOR, Schema, SchemaError},
@@ -37,8 +38,8 @@ const SESSION: [(&str, &str); 7] = [
     ("tcp_user_timeout", "7s"),
 ];
 
-/// Opens the database that the URL names, and brings it up to date if the options say so. The returned options are those of every session.
-pub async fn open(url: &str, options: &OpenOptions) -> Result<(PgPool, PgConnectOptions), OpenError> {
+/// Opens the database that the URL names, and brings it up to date if the options say so.
+pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, OpenError> {
     let connect = parse(url)?;
     bring_up(&connect, options.migrate).await?;
     let connect = with_limits(connect);
@@ -46,7 +47,7 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<(PgPool, PgConnect
         .max_connections(options.connections.max(1))
         .acquire_timeout(QUEUE)
         .connect_lazy_with(connect.clone());
-    Ok((pool, connect))
+    Ok(PostgresDatabase { pool, sessions: Arc::new(Sessions::new(connect)) })
 }
 
 /// Brings the database up to date.
@@ -67,46 +68,38 @@ fn with_limits(options: PgConnectOptions) -> PgConnectOptions {
 
 /// Migrates the database, or checks that nothing is missing, in a session without limits, because a migration may take long.
 async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Migrated, OpenError> {
-    let mut connection = connect(options).await?;
+    let connecting = tokio::time::timeout(CONNECT, PgConnection::connect_with(options)).await;
+    let connection = connecting.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut));
+    let mut connection = connection.map_err(|error| refused(options, &error))?;
+    if let Some(version) = connection.server_version_num()
+        && version < OLDEST
+    {
+        return Err(OpenError::TooOld { server: server(options), version: version / 10_000 });
+    }
     let done = if migrate {
         schema::migrate(&mut connection).await
     } else {
         schema::check(&mut connection).await.map(|()| Migrated { applied: Vec::new() })
     };
-    let migrated = done.map_err(|fault| not_brought_up(options, fault))?;
-    // The work of this connection is done, so an error at its end does not matter.
-    let _ = connection.close().await;
-    Ok(migrated)
-}
-
-async fn connect(options: &PgConnectOptions) -> Result<PgConnection, OpenError> {
-    let connecting = tokio::time::timeout(CONNECT, PgConnection::connect_with(options)).await;
-    let connection = connecting.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut));
-    let connection = connection.map_err(|error| refused(options, &error))?;
-    match connection.server_version_num() {
-        Some(version) if version < OLDEST => {
-            Err(OpenError::TooOld { server: server(options), version: version / 10_000 })
-        }
-        Some(_) | None => Ok(connection),
-    }
-}
-
-fn not_brought_up(options: &PgConnectOptions, fault: SchemaError) -> OpenError {
     let database = name(options);
-    match fault {
+    let migrated = done.map_err(|error| match error {
         SchemaError::Newer(migration) => OpenError::Newer { database, migration },
         SchemaError::Behind => OpenError::Behind { database },
         SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
             refused(options, &error)
         }
         SchemaError::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
-    }
+    })?;
+    // The work of this connection is done, so an error at its end does not matter.
+    let _ = connection.close().await;
+    Ok(migrated)
 }
 
 /// Classifies an error by PostgreSQL's table of error codes.
 fn refused(options: &PgConnectOptions, error: &sqlx::Error) -> OpenError {
     let (server, user) = (server(options), options.get_username().to_owned());
-    let reason = one_line(&error.to_string());
+    // The server's messages may have several lines.
+    let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     let code = error.as_database_error().and_then(|error| error.code());
     match (code.as_deref(), error) {
         (Some("28000" | "28P01"), _) => OpenError::NotLetIn { server, user, reason },
@@ -120,10 +113,6 @@ fn refused(options: &PgConnectOptions, error: &sqlx::Error) -> OpenError {
         }
         (_, _) => OpenError::Failed { database: name(options), reason },
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn server(options: &PgConnectOptions) -> String {

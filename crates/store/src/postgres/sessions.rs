@@ -73,7 +73,19 @@ impl Sessions {
     /// Renews the instance's lease, in a new session if the one it had is gone.
     pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, Fault> {
         let known = self.lock().remove(instance);
-        let (session, renewed) = within(HEARTBEAT_TIMEOUT, self.renew(instance, known)).await?;
+        let renewing = async {
+            if let Some(mut session) = known {
+                match session.heartbeat(instance).await {
+                    Err(Fault::Store(StoreError::Unavailable(_))) => {}
+                    renewed => return Ok((session, renewed)),
+                }
+            }
+            // The outage that cut off this instance may have cut off the others, too, and they are about to come back.
+            let mut session = Session::open(&self.options, Some(Instant::now() + LEASE)).await?;
+            let renewed = session.heartbeat(instance).await;
+            Ok((session, renewed))
+        };
+        let (session, renewed) = within(HEARTBEAT_TIMEOUT, renewing).await?;
         self.lock().insert(instance.clone(), session);
         renewed
     }
@@ -93,23 +105,6 @@ impl Sessions {
         for instance in &all {
             self.end(instance).await;
         }
-    }
-
-    async fn renew(
-        &self,
-        instance: &InstanceId,
-        known: Option<Session>,
-    ) -> Result<(Session, Result<Renewed, Fault>), Fault> {
-        if let Some(mut session) = known {
-            match session.heartbeat(instance).await {
-                Err(Fault::Store(StoreError::Unavailable(_))) => {}
-                renewed => return Ok((session, renewed)),
-            }
-        }
-        // The outage that cut off this instance may have cut off the others, too, and they are about to come back.
-        let mut session = Session::open(&self.options, Some(Instant::now() + LEASE)).await?;
-        let renewed = session.heartbeat(instance).await;
-        Ok((session, renewed))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, Session>> {
@@ -181,23 +176,10 @@ impl Session {
         Ok((true, read_time(now)?))
     }
 
-    /// Removes the instances that are dead. Their locks go with their rows.
+    /// Removes the other instances that are dead: their last heartbeat is older than a lease, or their lock is free. Their locks on
+    /// resources go with their rows.
     async fn reap(&mut self, instance: &InstanceId) -> Result<(), Fault> {
-        for (id, session, beat_at) in self.expired(instance).await? {
-            sqlx::query("delete from instances where id = $1 and session = $2 and beat_at = $3")
-                .bind(id)
-                .bind(session)
-                .bind(beat_at)
-                .execute(&mut self.connection)
-                .await
-                .map_err(failed)?;
-        }
-        Ok(())
-    }
-
-    /// The other instances whose last heartbeat is older than a lease, or whose lock is free.
-    async fn expired(&mut self, instance: &InstanceId) -> Result<Vec<Expired>, Fault> {
-        sqlx::query_as(
+        let expired: Vec<Expired> = sqlx::query_as(
             "select id, session, beat_at from instances
              where id <> $1 and (
                 beat_at < (extract(epoch from clock_timestamp()) * 1000000)::bigint - $2
@@ -214,6 +196,17 @@ impl Session {
         .bind(i64::from(LOCKS))
         .fetch_all(&mut self.connection)
         .await
-        .map_err(failed)
+        .map_err(failed)?;
+        for (id, session, beat_at) in expired {
+            // A row that was renewed meanwhile stays.
+            sqlx::query("delete from instances where id = $1 and session = $2 and beat_at = $3")
+                .bind(id)
+                .bind(session)
+                .bind(beat_at)
+                .execute(&mut self.connection)
+                .await
+                .map_err(failed)?;
+        }
+        Ok(())
     }
 }

@@ -28,7 +28,7 @@ struct Summary {
 pub const BATCH: usize = 50;
 
 /// A chat without what belongs to it.
-pub struct Found {
+pub struct ChatRow {
     pub version: Version,
     pub owner: Owner,
     pub profile: Profile,
@@ -103,20 +103,6 @@ pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Ver
     Ok(deleted == 1)
 }
 
-/// Forgets those of the chats whose version is still the same, and returns their number.
-pub async fn delete_all(
-    transaction: &mut Connection<'_>,
-    chats: &[(ChatId, Version)],
-) -> Result<usize, Fault> {
-    let mut deleted = 0;
-    for (chat, version) in chats {
-        if delete(transaction, chat, *version).await? {
-            deleted += 1;
-        }
-    }
-    Ok(deleted)
-}
-
 /// The chats without an open run that have not changed since `before`, the oldest first.
 pub async fn old(
     connection: &mut Connection<'_>,
@@ -138,7 +124,7 @@ pub async fn old(
     Ok(old.into_iter().map(|(id, version)| (ChatId::new(id), Version(version.unsigned_abs()))).collect())
 }
 
-pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<Found>, Fault> {
+pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatRow>, Fault> {
     let found: Option<(i64, Text, i64, Option<String>, i64)> = connection
         .query(
             "select fence, owner, profile, client, coalesce(bytes, cast((
@@ -158,7 +144,7 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         None => Profile::of_version(&major.to_string()).map_err(StoreError::Corrupt)?,
     };
     let bytes = usize::try_from(bytes).unwrap_or_default();
-    Ok(Some(Found { version: Version(version.unsigned_abs()), owner: Owner::new(owner), profile, bytes }))
+    Ok(Some(ChatRow { version: Version(version.unsigned_abs()), owner: Owner::new(owner), profile, bytes }))
 }
 
 /// The chat's version alone.
@@ -245,7 +231,7 @@ pub async fn page(
 fn summary(row: Summary) -> Result<ChatSummary, Fault> {
     Ok(ChatSummary {
         id: ChatId::new(row.id),
-        title: row.title.map(String::from),
+        title: row.title.map(|Text(title)| title),
         created_at: read_time(row.created_at)?,
         updated_at: read_time(row.updated_at)?,
         open: row.open,

@@ -7,10 +7,10 @@
 
 use std::{
     fs::{OpenOptions, Permissions},
-    io,
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     str::FromStr,
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
+use super::SqliteDatabase;
 use crate::{
     Migrated, OpenError,
     error::primary_code,
@@ -48,25 +49,21 @@ mod code {
     pub const NOT_A_DATABASE: u32 = 26;
 }
 
-/// The connections to one database.
-pub struct Pools {
-    /// The connection that writes.
-    pub writer: SqlitePool,
-    /// The connections that read; the writer itself if the database is in memory.
-    pub readers: SqlitePool,
-    /// A connection that is not used. A database in memory lives as long as it has a connection, and the writer's may be replaced.
-    pub anchor: Option<SqlitePool>,
-}
-
-/// Opens the database that the URL names; creates and migrates it if that is needed and `migrate` says so.
-pub async fn open(url: &str, migrate: bool) -> Result<Pools, OpenError> {
+/// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>` or `sqlite::memory:`. If `migrate` says so, a file that is not
+/// there is created and the database is brought up to date.
+pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError> {
     let options = options(url)?;
     let path = options.get_filename().to_owned();
     if is_in_memory(url) {
         // No other process could have migrated it.
         let (writer, _) = writer(options.clone(), &path, true).await?;
         let anchor = single().connect_with(options).await.map_err(|error| refused(&path, &error))?;
-        return Ok(Pools { readers: writer.clone(), writer, anchor: Some(anchor) });
+        return Ok(SqliteDatabase {
+            readers: writer.clone(),
+            writer,
+            anchor: Some(anchor),
+            failure: Arc::default(),
+        });
     }
     check_place(&path)?;
     if !migrate && !path.exists() {
@@ -80,7 +77,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<Pools, OpenError> {
         .acquire_timeout(QUEUE)
         .test_before_acquire(false)
         .connect_lazy_with(options.create_if_missing(false).pragma("query_only", "on"));
-    Ok(Pools { writer, readers, anchor: None })
+    Ok(SqliteDatabase { writer, readers, anchor: None, failure: Arc::default() })
 }
 
 /// Brings the file that the URL names up to date.
@@ -143,29 +140,26 @@ fn make_private(path: &Path) {
         let mut file = path.as_os_str().to_owned();
         file.push(ending);
         let file = PathBuf::from(file);
-        if let Err(error) = tighten(&file) {
-            tracing::warn!(
+        let mode = match file.metadata() {
+            Ok(metadata) if metadata.is_file() => metadata.permissions().mode() & 0o777,
+            Ok(_) | Err(_) => continue,
+        };
+        if mode & 0o077 == 0 {
+            continue;
+        }
+        // The owner's own permissions stay: a file that can only be read stays one.
+        match std::fs::set_permissions(&file, Permissions::from_mode(mode & PRIVATE)) {
+            Ok(()) => tracing::info!(
+                file = %file.display(),
+                "others could read this file of the database (mode {mode:04o}), and no longer can"
+            ),
+            Err(error) => tracing::warn!(
                 file = %file.display(),
                 %error,
                 "others can read this file of the database, and its mode cannot be changed to 0600"
-            );
+            ),
         }
     }
-}
-
-fn tighten(file: &Path) -> io::Result<()> {
-    let metadata = match file.metadata() {
-        Ok(metadata) if metadata.is_file() => metadata,
-        Ok(_) | Err(_) => return Ok(()),
-    };
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 {
-        return Ok(());
-    }
-    // The owner's own permissions stay: a file that can only be read stays one.
-    std::fs::set_permissions(file, Permissions::from_mode(mode & PRIVATE))?;
-    tracing::info!(file = %file.display(), "others could read this file of the database (mode {mode:04o}), and no longer can");
-    Ok(())
 }
 
 async fn writer(
@@ -177,7 +171,15 @@ async fn writer(
     let pauses =
         ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
     let open = || connect(options.clone(), migrate);
-    open.retry(pauses).when(is_busy).await.map_err(|fault| not_opened(path, fault))
+    let database = path.display().to_string();
+    open.retry(pauses).when(is_busy).await.map_err(|error| match error {
+        SchemaError::Newer(migration) => OpenError::Newer { database, migration },
+        SchemaError::Behind => OpenError::Behind { database },
+        SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+            refused(path, &error)
+        }
+        SchemaError::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
+    })
 }
 
 fn is_busy(fault: &SchemaError) -> bool {
@@ -194,7 +196,15 @@ async fn connect(
 ) -> Result<(SqlitePool, Migrated), SchemaError> {
     let writer =
         single().after_release(|connection, _| Box::pin(is_usable(connection))).connect_with(options).await?;
-    let migrated = bring_up(&writer, migrate).await?;
+    // The transaction holds the write lock, so of two processes that start together one migrates.
+    let mut transaction = writer.begin_with("begin immediate").await?;
+    let migrated = if migrate {
+        schema::migrate(&mut *transaction).await?
+    } else {
+        schema::check(&mut *transaction).await?;
+        Migrated { applied: Vec::new() }
+    };
+    transaction.commit().await?;
     Ok((writer, migrated))
 }
 
@@ -221,31 +231,6 @@ async fn is_usable(connection: &mut SqliteConnection) -> Result<bool, sqlx::Erro
         return Ok(false);
     }
     Ok(true)
-}
-
-/// Migrates in one transaction that holds the write lock, so that two processes that start together do not both do it.
-async fn bring_up(writer: &SqlitePool, migrate: bool) -> Result<Migrated, SchemaError> {
-    let mut transaction = writer.begin_with("begin immediate").await?;
-    let migrated = if migrate {
-        schema::migrate(&mut *transaction).await?
-    } else {
-        schema::check(&mut *transaction).await?;
-        Migrated { applied: Vec::new() }
-    };
-    transaction.commit().await?;
-    Ok(migrated)
-}
-
-fn not_opened(path: &Path, fault: SchemaError) -> OpenError {
-    let database = path.display().to_string();
-    match fault {
-        SchemaError::Newer(migration) => OpenError::Newer { database, migration },
-        SchemaError::Behind => OpenError::Behind { database },
-        SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
-            refused(path, &error)
-        }
-        SchemaError::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
-    }
 }
 
 fn refused(path: &Path, error: &sqlx::Error) -> OpenError {
