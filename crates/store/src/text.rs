@@ -56,12 +56,6 @@ fn unescape(text: &str) -> Result<String, BoxDynError> {
 
 // === impl Text ===
 
-impl From<Text> for String {
-    fn from(text: Text) -> Self {
-        text.0
-    }
-}
-
 impl Type<Sqlite> for Text {
     fn type_info() -> <Sqlite as Database>::TypeInfo {
         <String as Type<Sqlite>>::type_info()

@@ -26,7 +26,12 @@ pub async fn make(
             chats::create(transaction, chat, owner, *profile, at).await?;
             others
         }
-        (Version::NONE, _) => return Err(no_such_chat(transaction, chat).await),
+        (Version::NONE, _) => {
+            return match chats::find(transaction, chat).await? {
+                Some(_) => Err(StoreError::Fenced.into()),
+                None => Err(conflict("there is no such chat")),
+            };
+        }
         (version, changes) => {
             let news = changes.iter().any(Change::is_news).then_some(at);
             chats::advance(transaction, chat, version, news).await?;
@@ -68,15 +73,6 @@ pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, version: Ve
     }
 }
 
-/// The error for a caller that knows no such chat and does not make it.
-async fn no_such_chat(connection: &mut Connection<'_>, chat: &ChatId) -> Fault {
-    match chats::find(connection, chat).await {
-        Ok(Some(_)) => StoreError::Fenced.into(),
-        Ok(None) => conflict("there is no such chat"),
-        Err(fault) => fault,
-    }
-}
-
 async fn apply(
     transaction: &mut Connection<'_>,
     chat: &ChatId,
@@ -96,7 +92,7 @@ async fn apply(
         }
         Change::PutSettings { run, settings } => runs::put_settings(transaction, chat, run, settings).await,
         Change::SaveRun { run, state, expires, waiting, detached, questions, owner, attempts } => {
-            let now = runs::Now {
+            let run_state = runs::RunState {
                 state,
                 expires: *expires,
                 waiting: *waiting,
@@ -105,15 +101,14 @@ async fn apply(
                 owner: owner.as_ref(),
                 attempts: *attempts,
             };
-            runs::save(transaction, chat, run, now).await
+            runs::save(transaction, chat, run, run_state).await
         }
         Change::AppendChunks { run, first, chunks } => {
             runs::append(transaction, chat, run, *first, chunks).await
         }
         Change::PutCall { run, call } => calls::put(transaction, chat, run, call).await,
         Change::Confirm { run, call, by, fingerprint } => {
-            let of = confirmations::Given { run, call, by, fingerprint: fingerprint.clone() };
-            confirmations::add(transaction, chat, of, at).await
+            confirmations::add(transaction, chat, run, call, by, fingerprint.clone(), at).await
         }
         Change::EndGrant { tool, by } => confirmations::end_grant(transaction, chat, tool, by, at).await,
         Change::Audit { owner, run, event } => {

@@ -13,22 +13,16 @@ use crate::{
 
 type Row = (Text, Text, String, Text, i64, Option<Text>, String, Option<String>);
 
-/// A person's answer about a call.
-pub struct Given<'a> {
-    pub run: &'a RunId,
-    pub call: &'a Call,
-    pub by: &'a Owner,
-    /// The fingerprint of the tool, if it was allowed for always.
-    pub fingerprint: Option<String>,
-}
-
+/// Adds the decision of a person about a call. `fingerprint` is that of the tool, if it was allowed for always.
 pub async fn add(
     connection: &mut Connection<'_>,
     chat: &ChatId,
-    given: Given<'_>,
+    run: &RunId,
+    call: &Call,
+    by: &Owner,
+    fingerprint: Option<String>,
     at: Timestamp,
 ) -> Result<(), Fault> {
-    let Given { run, call, by, fingerprint } = given;
     let Some(confirmation) = Confirmation::of(call, by.clone(), at, fingerprint) else {
         return Err(conflict(format!("nothing was decided about call {}", call.id)));
     };
@@ -89,11 +83,12 @@ pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Resul
         .bind(chat.as_str())
         .fetch_all()
         .await?;
-    let end = |(tool, by, at, after): (Text, Text, i64, i64)| {
+    let mut ends = Vec::with_capacity(rows.len());
+    for (Text(tool), Text(by), at, after) in rows {
         let after = usize::try_from(after).unwrap_or_default();
-        Ok(GrantEnd { tool: tool.into(), by: Owner::new(by.0), at: read_time(at)?, after })
-    };
-    rows.into_iter().map(end).collect()
+        ends.push(GrantEnd { tool, by: Owner::new(by), at: read_time(at)?, after });
+    }
+    Ok(ends)
 }
 
 /// All decisions in the chat, in the order in which they were made.
@@ -106,20 +101,18 @@ pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<C
         .bind(chat.as_str())
         .fetch_all()
         .await?;
-    rows.into_iter().map(confirmation).collect()
-}
-
-fn confirmation(
-    (tool, call, answer, by, at, reason, input, fingerprint): Row,
-) -> Result<Confirmation, Fault> {
-    Ok(Confirmation {
-        tool: tool.into(),
-        call: ToolCallId::new(call.0),
-        answer: read_name("an answer", &answer)?,
-        by: Owner::new(by.0),
-        at: read_time(at)?,
-        reason: reason.map(String::from),
-        input: read_json("the input of a confirmation", &input)?,
-        fingerprint,
-    })
+    let mut confirmations = Vec::with_capacity(rows.len());
+    for (Text(tool), Text(call), answer, Text(by), at, reason, input, fingerprint) in rows {
+        confirmations.push(Confirmation {
+            tool,
+            call: ToolCallId::new(call),
+            answer: read_name("an answer", &answer)?,
+            by: Owner::new(by),
+            at: read_time(at)?,
+            reason: reason.map(|Text(reason)| reason),
+            input: read_json("the input of a confirmation", &input)?,
+            fingerprint,
+        });
+    }
+    Ok(confirmations)
 }

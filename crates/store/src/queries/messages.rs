@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use fermata_engine::store::{MessageOutline, page::title};
-use fermata_protocol::{ChatId, MessageId, Role, UiMessage};
+use fermata_protocol::{ChatId, MessageId, UiMessage};
 
 use crate::{
-    column::{count, json, read_json},
+    column::{count, json, name, read_json},
     connection::Connection,
     error::Fault,
     text::{Text, text},
@@ -22,7 +22,7 @@ pub async fn put(connection: &mut Connection<'_>, chat: &ChatId, message: &UiMes
         )
         .bind(chat.as_str())
         .bind(text(message.id.as_str()))
-        .bind(role(message.role))
+        .bind(name(&message.role)?)
         .bind(title(message).as_deref().map(text))
         .bind(json(message)?)
         .execute()
@@ -38,15 +38,6 @@ pub async fn truncate(connection: &mut Connection<'_>, chat: &ChatId, keep: usiz
         .execute()
         .await?;
     Ok(())
-}
-
-pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<UiMessage>, Fault> {
-    let bodies: Vec<(String,)> = connection
-        .query("select body from messages where chat_id = $1 order by position")
-        .bind(chat.as_str())
-        .fetch_all()
-        .await?;
-    bodies.iter().map(|(body,)| Ok(read_json("a message", body)?)).collect()
 }
 
 pub async fn outline(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<MessageOutline>, Fault> {
@@ -83,12 +74,4 @@ pub async fn at(
         .fetch_all()
         .await?;
     bodies.iter().map(|(body,)| Ok(read_json("a message", body)?)).collect()
-}
-
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-    }
 }

@@ -17,7 +17,7 @@ use crate::{
 const SEPARATOR: char = '\u{1e}';
 
 /// The current state of an open run, as [`fermata_engine::store::Change::SaveRun`] has it.
-pub struct Now<'a> {
+pub struct RunState<'a> {
     pub state: &'a Value,
     pub expires: Option<Timestamp>,
     pub waiting: bool,
@@ -69,7 +69,7 @@ pub async fn save(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     run: &RunId,
-    now: Now<'_>,
+    run_state: RunState<'_>,
 ) -> Result<(), Fault> {
     let saved = connection
         .query(
@@ -79,13 +79,13 @@ pub async fn save(
         )
         .bind(chat.as_str())
         .bind(text(run.as_str()))
-        .bind(json(now.state)?)
-        .bind(now.expires.map(deadline))
-        .bind(now.waiting)
-        .bind(now.detached)
-        .bind(i64::try_from(now.questions).unwrap_or(i64::MAX))
-        .bind(now.owner.map(|owner| text(owner.as_str())))
-        .bind(i64::from(now.attempts))
+        .bind(json(run_state.state)?)
+        .bind(run_state.expires.map(deadline))
+        .bind(run_state.waiting)
+        .bind(run_state.detached)
+        .bind(i64::try_from(run_state.questions).unwrap_or(i64::MAX))
+        .bind(run_state.owner.map(|owner| text(owner.as_str())))
+        .bind(i64::from(run_state.attempts))
         .execute()
         .await?;
     if saved == 0 { Err(not_open(run)) } else { Ok(()) }
@@ -261,9 +261,9 @@ pub async fn find_open(
         .fetch_optional()
         .await?;
     let Some(found) = found else { return Ok(None) };
-    let id = RunId::new(String::from(found.id));
+    let id = RunId::new(found.id.0);
     let run = RunRecord {
-        message: MessageId::new(String::from(found.message_id)),
+        message: MessageId::new(found.message_id.0),
         message_bytes: found.message_bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or_default()),
         settings: match found.settings {
             Some(settings) => read_json("a run's settings", &settings)?,
@@ -276,7 +276,7 @@ pub async fn find_open(
         attempts: u32::try_from(found.attempts).unwrap_or(u32::MAX),
         id,
     };
-    Ok(Some((run, found.owner.map(|owner| InstanceId::new(String::from(owner))))))
+    Ok(Some((run, found.owner.map(|Text(owner)| InstanceId::new(owner)))))
 }
 
 /// Chats with an open run that no instance alive owns and whose deadline is at or before `now`, the earliest first.

@@ -101,6 +101,12 @@ impl Row {
         let (policy_decision, question, decided) =
             (call.policy_decision.as_ref(), call.approval_request.as_ref(), call.approval_decision.as_ref());
         let answered = call.answer.is_some() && call.answer == answer_of(call.state());
+        // The fields that have no column of their own.
+        let mut more = object(call)?;
+        more.retain(|field, _| !IN_COLUMNS.contains(&field.as_str()));
+        if answered {
+            more.remove("answer");
+        }
         Ok(Self {
             id: text(call.id.as_str()),
             step: call.step.into(),
@@ -131,7 +137,7 @@ impl Row {
             outcome: outcome(call.state())?,
             error_type: call.state().error_type().map(|kind| kind.as_str().into()),
             answered,
-            more: json(&more(call, answered)?)?,
+            more: json(&more)?,
         })
     }
 
@@ -144,9 +150,25 @@ impl Row {
         call.input = read_json("a call's input", &self.input)?;
         call.edited =
             self.edited_input.as_deref().map(|input| read_json("an edited input", input)).transpose()?;
-        call.policy_decision = self.policy_decision()?;
-        call.approval_request = self.question();
-        call.approval_decision = self.decided();
+        call.policy_decision = match (&self.decision, &self.ruled_by) {
+            (Some(decision), Some(by)) => Some(PolicyDecision {
+                decision: read_name("a decision", decision)?,
+                reason: self.ruling_reason.map(|Text(reason)| reason),
+                by: read_ruled_by(by)?,
+            }),
+            (_, _) => None,
+        };
+        call.approval_request = match (self.approval_id, self.approval_required) {
+            (Some(Text(id)), Some(required)) => Some(ApprovalRequest { id: ApprovalId::new(id), required }),
+            (_, _) => None,
+        };
+        call.approval_decision = match (self.decided_by, self.approved, self.for_always) {
+            (Some(Text(by)), Some(approved), Some(always)) => {
+                let reason = self.decided_reason.map(|Text(reason)| reason);
+                Some(ApprovalDecision { by: Owner::new(by), approved, reason, always })
+            }
+            (_, _, _) => None,
+        };
         call.answer = answer.or(call.answer);
         Ok(call)
     }
@@ -182,41 +204,6 @@ impl Row {
             }
         })
     }
-
-    fn policy_decision(&self) -> Result<Option<PolicyDecision>, StoreError> {
-        let (Some(decision), Some(by)) = (&self.decision, &self.ruled_by) else { return Ok(None) };
-        Ok(Some(PolicyDecision {
-            decision: read_name("a decision", decision)?,
-            reason: self.ruling_reason.clone().map(String::from),
-            by: read_ruled_by(by)?,
-        }))
-    }
-
-    fn question(&self) -> Option<ApprovalRequest> {
-        Some(ApprovalRequest {
-            id: ApprovalId::new(self.approval_id.clone()?.0),
-            required: self.approval_required?,
-        })
-    }
-
-    fn decided(&self) -> Option<ApprovalDecision> {
-        Some(ApprovalDecision {
-            by: Owner::new(self.decided_by.clone()?.0),
-            approved: self.approved?,
-            reason: self.decided_reason.clone().map(String::from),
-            always: self.for_always?,
-        })
-    }
-}
-
-/// The serialised fields that have no column of their own.
-fn more(call: &Call, answered: bool) -> Result<Map<String, Value>, StoreError> {
-    let mut fields = object(call)?;
-    fields.retain(|field, _| !IN_COLUMNS.contains(&field.as_str()));
-    if answered {
-        fields.remove("answer");
-    }
-    Ok(fields)
 }
 
 /// The answer of a browser that brings a call into this state.

@@ -35,20 +35,19 @@ impl Timing {
             ..Self::default()
         };
         for (entered, left) in history.iter().zip(history.iter().skip(1)) {
-            timing.add(entered.state, time(left.at) - time(entered.at));
+            let total = match entered.state {
+                StateName::AwaitingApproval => &mut timing.waited_for_approval,
+                StateName::Scheduled => &mut timing.waited_for_turn,
+                StateName::Executing => &mut timing.ran_for,
+                StateName::Validating | StateName::Success | StateName::Error | StateName::Cancelled => {
+                    continue;
+                }
+            };
+            // A clock may be set back, but no duration is negative.
+            let stay = (time(left.at) - time(entered.at)).max(0);
+            *total = Some(total.unwrap_or_default() + stay);
         }
         timing
-    }
-
-    fn add(&mut self, state: StateName, stay: i64) {
-        let total = match state {
-            StateName::AwaitingApproval => &mut self.waited_for_approval,
-            StateName::Scheduled => &mut self.waited_for_turn,
-            StateName::Executing => &mut self.ran_for,
-            StateName::Validating | StateName::Success | StateName::Error | StateName::Cancelled => return,
-        };
-        // A clock may be set back, but no duration is negative.
-        *total = Some(total.unwrap_or_default() + stay.max(0));
     }
 }
 
