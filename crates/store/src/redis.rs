@@ -30,7 +30,6 @@ use fermata_engine::{
     peer_transport::{PeerTransport, TransportError},
     store::InstanceId,
 };
-use redis::Pipeline;
 use tokio::{
     sync::{Mutex as AsyncMutex, watch},
     time::Instant,
@@ -173,15 +172,6 @@ impl RedisTransport {
             dropped.warned_at = Some(Instant::now());
         }
     }
-
-    /// Forgets an open mailbox that may have lost messages.
-    fn forget(&self, instance: &InstanceId, reader: &Arc<AsyncMutex<MailboxReader>>) {
-        let mut mailboxes = self.lock();
-        // The mailbox may have been opened again meanwhile.
-        if mailboxes.get(instance).is_some_and(|open| Arc::ptr_eq(&open.reader, reader)) {
-            mailboxes.remove(instance);
-        }
-    }
 }
 
 #[async_trait]
@@ -207,7 +197,16 @@ impl PeerTransport for RedisTransport {
             };
             sealed.push(message);
         }
-        let commands = append(&key, self.limits.messages, &sealed);
+        let mut commands = redis::pipe();
+        if sealed.len() > 1 {
+            commands.atomic();
+        }
+        for message in &sealed {
+            // Nothing is appended if there is no such mailbox.
+            let add = commands.cmd("XADD").arg(&key).arg("NOMKSTREAM");
+            add.arg("MAXLEN").arg("~").arg(self.limits.messages);
+            add.arg("*").arg(mailbox_reader::FIELD).arg(message);
+        }
         let ids: Vec<Option<String>> =
             self.sending.execute(&self.server, &commands, Instant::now() + TIMEOUT).await?;
         // Redis returns no id if the stream does not exist.
@@ -225,7 +224,11 @@ impl PeerTransport for RedisTransport {
                 _ = closed.changed() => Err(TransportError::NoMailbox),
             };
             if found.is_err() {
-                self.forget(instance, &reader);
+                // The mailbox may have lost messages. It may also have been opened again meanwhile, and the new one stays.
+                let mut mailboxes = self.lock();
+                if mailboxes.get(instance).is_some_and(|open| Arc::ptr_eq(&open.reader, &reader)) {
+                    mailboxes.remove(instance);
+                }
             }
             let messages = self.open_seals(instance, &found?);
             if !messages.is_empty() {
@@ -254,17 +257,4 @@ impl fmt::Debug for RedisTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RedisTransport({self})")
     }
-}
-
-/// Returns the commands that append all messages to a mailbox or, if there is no such mailbox, none.
-fn append(key: &str, limit: usize, messages: &[Vec<u8>]) -> Pipeline {
-    let mut commands = redis::pipe();
-    if messages.len() > 1 {
-        commands.atomic();
-    }
-    for message in messages {
-        let add = commands.cmd("XADD").arg(key).arg("NOMKSTREAM").arg("MAXLEN").arg("~").arg(limit);
-        add.arg("*").arg(mailbox_reader::FIELD).arg(message);
-    }
-    commands
 }

@@ -136,22 +136,21 @@ impl SharedConnection {
         commands: &Pipeline,
         deadline: Instant,
     ) -> Result<T, TransportError> {
-        let connection = timeout_at(deadline, self.get(server, deadline))
+        let connecting = async {
+            let mut connection = self.connection.lock().await;
+            match &*connection {
+                Some(open) if !open.is_broken.load(Ordering::Relaxed) => Ok(open.clone()),
+                Some(_) | None => {
+                    *connection = None;
+                    let opened = server.connect(deadline).await?;
+                    Ok(connection.insert(opened).clone())
+                }
+            }
+        };
+        let connection = timeout_at(deadline, connecting)
             .await
             .unwrap_or_else(|_| Err(unavailable(&server.to_string(), NO_ANSWER)))?;
         connection.execute(commands, deadline).await
-    }
-
-    async fn get(&self, server: &Server, deadline: Instant) -> Result<Connection, TransportError> {
-        let mut connection = self.connection.lock().await;
-        match &*connection {
-            Some(open) if !open.is_broken.load(Ordering::Relaxed) => Ok(open.clone()),
-            Some(_) | None => {
-                *connection = None;
-                let opened = server.connect(deadline).await?;
-                Ok(connection.insert(opened).clone())
-            }
-        }
     }
 }
 

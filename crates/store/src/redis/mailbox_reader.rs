@@ -57,7 +57,8 @@ impl MailboxReader {
     pub async fn open(server: &Server, key: String, expiry: Duration) -> Result<Self, TransportError> {
         let deadline = Instant::now() + TIMEOUT;
         let connection = server.connect(deadline).await?;
-        let generation = draw_generation();
+        // The number is one that no other generation has, and that Redis takes for a time in the far future: beyond 2^62 milliseconds.
+        let generation = (1 << 62) | (Uuid::new_v4().as_u64_pair().0 >> 2);
         let first = format!("{generation}-0");
         let mut commands = redis::pipe();
         commands.atomic();
@@ -78,14 +79,27 @@ impl MailboxReader {
             self.pending = None;
             let (streams, exists) = result?;
             if !exists {
-                return Err(self.lost(
+                return Err(self.connection.unavailable(
                     "the mailbox is gone, because Redis was emptied or the mailbox was not read in time",
                 ));
             }
             // The read has removed what was still in the mailbox.
             self.unremoved = 0;
-            let entries = streams.into_iter().flatten().flat_map(|(_, entries)| entries);
-            let messages = self.take(entries)?;
+            let mut messages = Vec::new();
+            for (id, fields) in streams.into_iter().flatten().flat_map(|(_, entries)| entries) {
+                if id != self.id(self.taken + 1) {
+                    let is_ours =
+                        id.split_once('-').is_some_and(|(half, _)| half == self.generation.to_string());
+                    return Err(self.connection.unavailable(if is_ours {
+                        "messages are missing, because the mailbox was full or Redis was restored to an older state"
+                    } else {
+                        "another process has opened the mailbox"
+                    }));
+                }
+                self.taken += 1;
+                self.unremoved += 1;
+                messages.extend(fields.into_iter().map(|(_, message)| message));
+            }
             if !messages.is_empty() {
                 return Ok(messages);
             }
@@ -109,42 +123,9 @@ impl MailboxReader {
         Box::pin(async move { connection.execute(&commands, Instant::now() + block + GRACE).await })
     }
 
-    fn take(&mut self, entries: impl Iterator<Item = StreamEntry>) -> Result<Vec<Vec<u8>>, TransportError> {
-        let mut messages = Vec::new();
-        for (id, fields) in entries {
-            if id != self.id(self.taken + 1) {
-                return Err(self.unexpected(&id));
-            }
-            self.taken += 1;
-            self.unremoved += 1;
-            messages.extend(fields.into_iter().map(|(_, message)| message));
-        }
-        Ok(messages)
-    }
-
     fn id(&self, number: u64) -> String {
         format!("{}-{number}", self.generation)
     }
-
-    /// Returns the error for an entry that does not have the next id.
-    fn unexpected(&self, id: &str) -> TransportError {
-        if id.split_once('-').is_some_and(|(generation, _)| generation == self.generation.to_string()) {
-            return self.lost(
-                "messages are missing, because the mailbox was full or Redis was restored to an older state",
-            );
-        }
-        self.lost("another process has opened the mailbox")
-    }
-
-    fn lost(&self, reason: &str) -> TransportError {
-        self.connection.unavailable(reason)
-    }
-}
-
-/// Draws a number that no other generation has, and that Redis takes for a time in the far future: beyond 2^62 milliseconds.
-fn draw_generation() -> u64 {
-    const FAR: u64 = 1 << 62;
-    FAR | (Uuid::new_v4().as_u64_pair().0 >> 2)
 }
 
 fn milliseconds(duration: Duration) -> u64 {
