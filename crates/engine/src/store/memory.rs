@@ -138,8 +138,17 @@ impl ChatStore for MemoryStore {
         check(chats, chat, version)?;
         let mut changed = chats.get(chat).cloned();
         let is_news = changes.iter().any(Change::is_news);
-        let noted: Vec<AuditRecord> = changes.iter().filter_map(|change| noted(chat, at, change)).collect();
+        let mut decisions = Vec::new();
         for change in changes {
+            if let Change::Audit { owner, run, event } = &change {
+                decisions.push(AuditRecord {
+                    at: page::whole_microseconds(at),
+                    owner: owner.clone(),
+                    chat: chat.clone(),
+                    run: run.clone(),
+                    event: AuditEvent::clone(event),
+                });
+            }
             changed = Some(chat::apply(changed, change, at)?);
         }
         if let Some(mut changed) = changed {
@@ -149,7 +158,7 @@ impl ChatStore for MemoryStore {
             changed.version = version.next();
             chats.insert(chat.clone(), changed);
         }
-        audit.extend(noted);
+        audit.extend(decisions);
         Ok(version.next())
     }
 
@@ -318,14 +327,6 @@ fn first<'a>(chats: impl Iterator<Item = (Timestamp, &'a ChatId)>, limit: usize)
     let mut chats: Vec<_> = chats.collect();
     chats.sort();
     chats.into_iter().take(limit).map(|(_, id)| id.clone()).collect()
-}
-
-/// Returns the record of the audit that a change makes; `None` if it makes none.
-fn noted(chat: &ChatId, at: Timestamp, change: &Change) -> Option<AuditRecord> {
-    let Change::Audit { owner, run, event } = change else { return None };
-    let at = page::whole_microseconds(at);
-    let (owner, run) = (owner.clone(), run.clone());
-    Some(AuditRecord { at, owner, chat: chat.clone(), run, event: AuditEvent::clone(event) })
 }
 
 // === impl Contents ===

@@ -2,7 +2,7 @@
 //!
 //! This module knows no database. Times in lists are whole microseconds, so that every store has one order of chats.
 
-use fermata_protocol::{ChatId, Role, UiMessage, UiPart};
+use fermata_protocol::{ChatId, Role, UiMessage};
 use jiff::Timestamp;
 
 use super::StoreError;
@@ -51,27 +51,20 @@ pub fn title(message: &UiMessage) -> Option<String> {
     if message.role != Role::User {
         return None;
     }
-    let text = message.parts.iter().find_map(words)?;
-    Some(beginning(text))
-}
-
-/// Returns a time in whole microseconds, as lists have it.
-pub fn whole_microseconds(at: Timestamp) -> Timestamp {
-    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
-}
-
-fn words(part: &UiPart) -> Option<&str> {
-    part.as_text().map(str::trim).filter(|text| !text.is_empty())
-}
-
-fn beginning(text: &str) -> String {
+    let mut texts = message.parts.iter().filter_map(|part| part.as_text()).map(str::trim);
+    let text = texts.find(|text| !text.is_empty())?;
     let mut characters = text.chars().map(|c| if c.is_whitespace() || c.is_control() { ' ' } else { c });
     let mut title: String = characters.by_ref().take(TITLE_CHARACTERS).collect();
     if characters.next().is_some() {
         title.truncate(title.trim_end().len());
         title.push('…');
     }
-    title
+    Some(title)
+}
+
+/// Returns a time in whole microseconds, as lists have it.
+pub fn whole_microseconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
 
 // === impl Cursor ===
@@ -96,7 +89,7 @@ impl Cursor {
 
 #[cfg(test)]
 mod tests {
-    use fermata_protocol::MessageId;
+    use fermata_protocol::{MessageId, UiPart};
     use serde_json::Map;
 
     use super::*;

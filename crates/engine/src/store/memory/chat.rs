@@ -46,8 +46,21 @@ pub struct StoredRun {
 /// Returns the chat after the change.
 pub fn apply(chat: Option<StoredChat>, change: Change, at: Timestamp) -> Result<StoredChat, StoreError> {
     match (chat, change) {
-        (None, Change::CreateChat { owner, profile }) => Ok(StoredChat::new(owner, profile, at)),
-        (None, _) => Err(misfit("there is no such chat")),
+        (None, Change::CreateChat { owner, profile }) => {
+            let at = page::whole_microseconds(at);
+            Ok(StoredChat {
+                version: Version::NONE,
+                owner,
+                profile,
+                created_at: at,
+                updated_at: at,
+                messages: Vec::new(),
+                runs: Vec::new(),
+                confirmations: Vec::new(),
+                grant_ends: Vec::new(),
+            })
+        }
+        (None, _) => Err(conflict("there is no such chat")),
         (Some(mut chat), change) => chat.apply(change, at).map(|()| chat),
     }
 }
@@ -62,28 +75,13 @@ pub fn is_target(call: &Call, target: &AnswerTarget) -> bool {
     }
 }
 
-fn misfit(why: impl Into<String>) -> StoreError {
+fn conflict(why: impl Into<String>) -> StoreError {
     StoreError::Conflict(why.into())
 }
 
 // === impl StoredChat ===
 
 impl StoredChat {
-    fn new(owner: Owner, profile: Profile, at: Timestamp) -> Self {
-        let at = page::whole_microseconds(at);
-        Self {
-            version: Version::NONE,
-            owner,
-            profile,
-            created_at: at,
-            updated_at: at,
-            messages: Vec::new(),
-            runs: Vec::new(),
-            confirmations: Vec::new(),
-            grant_ends: Vec::new(),
-        }
-    }
-
     pub fn record(&self, alive: &BTreeSet<InstanceId>) -> ChatRecord {
         ChatRecord {
             version: self.version,
@@ -124,20 +122,28 @@ impl StoredChat {
     }
 
     fn run(&mut self, id: &RunId) -> Result<&mut StoredRun, StoreError> {
-        self.runs.iter_mut().find(|run| run.id == *id).ok_or_else(|| misfit(format!("there is no run {id}")))
+        self.runs
+            .iter_mut()
+            .find(|run| run.id == *id)
+            .ok_or_else(|| conflict(format!("there is no run {id}")))
     }
 
     fn run_in_progress(&mut self, id: &RunId) -> Result<&mut StoredRun, StoreError> {
         let run = self.run(id)?;
-        if run.open { Ok(run) } else { Err(misfit(format!("run {id} is over"))) }
+        if run.open { Ok(run) } else { Err(conflict(format!("run {id} is over"))) }
     }
 
     fn apply(&mut self, change: Change, at: Timestamp) -> Result<(), StoreError> {
         match change {
-            Change::CreateChat { .. } => return Err(misfit("the chat is there already")),
+            Change::CreateChat { .. } => return Err(conflict("the chat is there already")),
             Change::Posted { profile } => self.profile = profile,
             Change::TruncateMessages { keep } => self.messages.truncate(keep),
-            Change::PutMessage(message) => self.put_message(*message),
+            Change::PutMessage(message) => {
+                match self.messages.iter_mut().find(|known| known.id == message.id) {
+                    Some(known) => *known = *message,
+                    None => self.messages.push(*message),
+                }
+            }
             Change::OpenRun { run, message, owner } => self.open(run, message, owner, at)?,
             Change::SetRunOwner { run, owner, attempts } => {
                 let run = self.run_in_progress(&run)?;
@@ -158,7 +164,7 @@ impl StoredChat {
             Change::Confirm { run, call, by, fingerprint } => {
                 self.run(&run)?;
                 let confirmation = Confirmation::of(&call, by, at, fingerprint)
-                    .ok_or_else(|| misfit(format!("nothing was decided about call {}", call.id)))?;
+                    .ok_or_else(|| conflict(format!("nothing was decided about call {}", call.id)))?;
                 self.confirmations.push(confirmation);
             }
             Change::EndGrant { tool, by } => {
@@ -172,13 +178,6 @@ impl StoredChat {
         Ok(())
     }
 
-    fn put_message(&mut self, message: UiMessage) {
-        match self.messages.iter_mut().find(|known| known.id == message.id) {
-            Some(known) => *known = message,
-            None => self.messages.push(message),
-        }
-    }
-
     fn open(
         &mut self,
         id: RunId,
@@ -187,41 +186,9 @@ impl StoredChat {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         if self.runs.iter().any(|run| run.open || run.id == id) {
-            return Err(misfit(format!("run {id} cannot be opened: it is known, or another one is open")));
+            return Err(conflict(format!("run {id} cannot be opened: it is known, or another one is open")));
         }
-        self.runs.push(StoredRun::new(id, message, owner, at));
-        Ok(())
-    }
-
-    fn put_call(&mut self, run: &RunId, call: Call) -> Result<(), StoreError> {
-        let taken = |known: &Call| match &call.approval_request {
-            Some(question) => {
-                known.id != call.id && is_target(known, &AnswerTarget::Approval(question.id.clone()))
-            }
-            None => false,
-        };
-        let elsewhere =
-            self.runs.iter().any(|other| other.id != *run && other.calls.iter().any(|c| c.id == call.id));
-        if elsewhere || self.calls().any(taken) {
-            return Err(misfit(format!("call {} or its question belongs to another run or call", call.id)));
-        }
-        self.run(run)?.put_call(call);
-        Ok(())
-    }
-}
-
-// === impl StoredRun ===
-
-impl StoredRun {
-    /// Returns the number of calls and questions that wait for an answer. A question ends with the instance that owns its run.
-    fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
-        let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
-        let is_owned = self.owner.as_ref().is_some_and(|owner| alive.contains(owner));
-        calls + if is_owned { self.questions } else { 0 }
-    }
-
-    fn new(id: RunId, message: MessageId, owner: InstanceId, at: Timestamp) -> Self {
-        Self {
+        self.runs.push(StoredRun {
             id,
             message,
             open: true,
@@ -237,7 +204,39 @@ impl StoredRun {
             expires: None,
             chunks: Vec::new(),
             calls: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn put_call(&mut self, run: &RunId, call: Call) -> Result<(), StoreError> {
+        let taken = |known: &Call| match &call.approval_request {
+            Some(question) => {
+                known.id != call.id && is_target(known, &AnswerTarget::Approval(question.id.clone()))
+            }
+            None => false,
+        };
+        let elsewhere =
+            self.runs.iter().any(|other| other.id != *run && other.calls.iter().any(|c| c.id == call.id));
+        if elsewhere || self.calls().any(taken) {
+            return Err(conflict(format!("call {} or its question belongs to another run or call", call.id)));
         }
+        let calls = &mut self.run(run)?.calls;
+        match calls.iter_mut().find(|known| known.id == call.id) {
+            Some(known) => *known = call,
+            None => calls.push(call),
+        }
+        Ok(())
+    }
+}
+
+// === impl StoredRun ===
+
+impl StoredRun {
+    /// Returns the number of calls and questions that wait for an answer. A question ends with the instance that owns its run.
+    fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
+        let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
+        let is_owned = self.owner.as_ref().is_some_and(|owner| alive.contains(owner));
+        calls + if is_owned { self.questions } else { 0 }
     }
 
     fn record(&self, messages: &[UiMessage]) -> RunRecord {
@@ -258,20 +257,13 @@ impl StoredRun {
     fn append(&mut self, first: u64, chunks: Vec<String>) -> Result<(), StoreError> {
         let next = self.chunks.last().map_or(1, |(last, _)| last + 1);
         if first < next || i64::try_from(first).is_err() {
-            return Err(misfit(format!(
+            return Err(conflict(format!(
                 "the log of run {} goes on at {next} or later, not at {first}",
                 self.id
             )));
         }
         self.chunks.extend((first..).zip(chunks));
         Ok(())
-    }
-
-    fn put_call(&mut self, call: Call) {
-        match self.calls.iter_mut().find(|known| known.id == call.id) {
-            Some(known) => *known = call,
-            None => self.calls.push(call),
-        }
     }
 
     fn close(&mut self, at: Timestamp) {
