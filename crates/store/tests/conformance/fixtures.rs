@@ -131,8 +131,8 @@ pub fn put_settings(id: &str, settings: serde_json::Value) -> Change {
     Change::PutSettings { run: run(id), settings }
 }
 
-/// A run that nobody owns and that waits for somebody, until then.
-pub fn wait(id: &str, expires: Option<Timestamp>) -> Change {
+/// A run that waits for somebody, until then, and that this instance owns, if any.
+pub fn wait(id: &str, owner: Option<&str>, expires: Option<Timestamp>) -> Change {
     Change::SaveRun {
         run: run(id),
         state: json!(1),
@@ -140,21 +140,7 @@ pub fn wait(id: &str, expires: Option<Timestamp>) -> Change {
         waiting: true,
         detached: false,
         questions: 0,
-        owner: None,
-        attempts: 0,
-    }
-}
-
-/// A run that waits for somebody, until then, at an instance.
-pub fn wait_at(id: &str, owner: &str, expires: Option<Timestamp>) -> Change {
-    Change::SaveRun {
-        run: run(id),
-        state: json!(1),
-        expires,
-        waiting: true,
-        detached: false,
-        questions: 0,
-        owner: Some(instance(owner)),
+        owner: owner.map(instance),
         attempts: 0,
     }
 }

@@ -141,7 +141,7 @@ async fn only_an_open_run_changes_its_owner(store: AnyStore) {
         set_run_owner("r", Some("one")),
         set_run_owner("r", None),
         set_run_owner("x", Some("one")),
-        wait("r", None),
+        wait("r", None, None),
     ] {
         let result = commit_at(&*store, &id, at(1), vec![change]).await;
         assert!(matches!(result, Err(StoreError::Conflict(_))), "{result:?}");
@@ -152,12 +152,12 @@ async fn orphans_are_at_work_and_nobodys(store: AnyStore) {
     alive(&store, &["one", "two"]).await;
     for (id, second, changes) in [
         ("owned", 0, vec![open_by("r", "two")]),
-        ("waits", 1, vec![open_by("r", "gone"), wait("r", None)]),
+        ("waits", 1, vec![open_by("r", "gone"), wait("r", None, None)]),
         ("over", 2, vec![open_by("r", "gone"), close("r")]),
         ("quiet", 3, vec![]),
         ("let-go", 5, vec![open_by("r", "two"), set_run_owner("r", None)]),
         ("b", 4, vec![open_by("r", "gone")]),
-        ("a", 4, vec![open_by("r", "gone"), wait("r", None), save("r", json!(1), None)]),
+        ("a", 4, vec![open_by("r", "gone"), wait("r", None, None), save("r", json!(1), None)]),
         ("last", 6, vec![open_by("r", "one")]),
     ] {
         let all = [vec![create(alice())], changes].concat();
@@ -175,7 +175,7 @@ async fn orphans_are_at_work_and_nobodys(store: AnyStore) {
 
 async fn only_a_run_that_nobody_owns_is_due(store: AnyStore) {
     alive(&store, &["one"]).await;
-    let waits = |owner| vec![open_by("r", owner), wait_at("r", owner, Some(at(5)))];
+    let waits = |owner| vec![open_by("r", owner), wait("r", Some(owner), Some(at(5)))];
     chat_with(&store, "here", waits("one")).await;
     chat_with(&store, "left", waits("gone")).await;
     chat_with(&store, "at-work", vec![open_by("r", "gone"), save("r", json!(1), Some(at(3)))]).await;
@@ -187,7 +187,7 @@ async fn only_a_run_that_nobody_owns_is_due(store: AnyStore) {
 
 async fn an_instance_releases_its_runs_that_wait(store: AnyStore) {
     alive(&store, &["one", "two"]).await;
-    let waits = |owner| vec![open_by("r", owner), wait_at("r", owner, Some(at(5)))];
+    let waits = |owner| vec![open_by("r", owner), wait("r", Some(owner), Some(at(5)))];
     let mine = chat_with(&store, "a", waits("one")).await;
     let at_work = chat_with(&store, "b", vec![open_by("r", "one")]).await;
     let theirs = chat_with(&store, "c", waits("two")).await;
@@ -238,7 +238,7 @@ async fn a_lock_has_one_holder(store: AnyStore) {
 async fn going_on_with_a_run_is_no_news(store: AnyStore) {
     chat_with(&store, "b", vec![open_by("r", "one")]).await;
     commit_at(&*store, &chat("a"), at(1), vec![create(alice())]).await.unwrap();
-    let going_on = vec![wait("r", None), append("r", 1, &["1"]), set_run_owner("r", Some("two"))];
+    let going_on = vec![wait("r", None, None), append("r", 1, &["1"]), set_run_owner("r", Some("two"))];
     commit_at(&*store, &chat("b"), at(2), going_on).await.unwrap();
     assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["a", "b"]);
     commit_at(&*store, &chat("b"), at(3), vec![close("r")]).await.unwrap();

@@ -294,7 +294,7 @@ async fn the_number_of_attempts_to_resume_a_run_is_saved(store: AnyStore) {
         commit(&store, &id, vec![Change::SetRunOwner { run: run("r"), owner, attempts }]).await;
         assert_eq!(kept().await, (attempts, false));
     }
-    commit(&store, &id, vec![wait("r", None)]).await;
+    commit(&store, &id, vec![wait("r", None, None)]).await;
     assert_eq!(kept().await, (0, true));
 }
 
@@ -486,10 +486,6 @@ async fn an_answer_is_known_again_however_the_call_ended(store: AnyStore) {
     }
 }
 
-async fn confirmations(store: &AnyStore, id: &ChatId) -> Vec<Confirmation> {
-    store.chat(id).await.unwrap().unwrap().confirmations
-}
-
 async fn what_people_said_is_kept_in_order_and_whole(store: AnyStore) {
     let id = with_run(&store).await;
     let said = [
@@ -501,7 +497,7 @@ async fn what_people_said_is_kept_in_order_and_whole(store: AnyStore) {
     commit(&store, &id, said[..2].to_vec()).await;
     let later = at(3) + SignedDuration::from_nanos(1_999);
     commit_at(&*store, &id, later, said[2..].to_vec()).await.unwrap();
-    let history = confirmations(&store, &id).await;
+    let history = store.chat(&id).await.unwrap().unwrap().confirmations;
     let answers: Vec<_> = history.iter().map(|said| (said.tool.as_str(), said.answer)).collect();
     assert_eq!(
         answers,

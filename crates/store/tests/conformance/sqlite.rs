@@ -34,7 +34,7 @@ pub async fn count(folder: &Folder, table: &str) -> i64 {
     count
 }
 
-/// A chat with something in every table.
+/// Saves a chat with something in every table.
 async fn fill(store: &SqlStore) {
     let changes = vec![
         create(alice()),
@@ -66,23 +66,18 @@ async fn a_file_opened_again_has_everything() {
     store.close().await;
 }
 
-/// Who may do what with each file of the database that is there.
-fn modes(folder: &Folder) -> Vec<(String, u32)> {
-    let files = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap);
-    let mode = |file: std::fs::DirEntry| {
-        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
-        (file.file_name().into_string().unwrap(), mode)
-    };
-    let mut modes: Vec<_> = files.map(mode).collect();
-    modes.sort();
-    modes
-}
-
 const ALL_PRIVATE: [(&str, u32); 3] =
     [("fermata.db", 0o600), ("fermata.db-shm", 0o600), ("fermata.db-wal", 0o600)];
 
 fn assert_private(folder: &Folder) {
-    assert_eq!(modes(folder), ALL_PRIVATE.map(|(name, mode)| (name.to_owned(), mode)));
+    let mut modes = Vec::new();
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let file = file.unwrap();
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        modes.push((file.file_name().into_string().unwrap(), mode));
+    }
+    modes.sort();
+    assert_eq!(modes, ALL_PRIVATE.map(|(name, mode)| (name.to_owned(), mode)));
 }
 
 #[tokio::test]
@@ -217,7 +212,12 @@ async fn a_deleted_chat_has_no_row_left() {
     let folder = Folder::new();
     let store = opened(&folder).await;
     fill(&store).await;
-    let tables = tables_of_chats(&folder).await;
+    let query = "select name from sqlite_schema where type = 'table' and (name = 'chats' or exists (
+                     select 1 from pragma_table_info(sqlite_schema.name) as c where c.name = 'chat_id'
+                 )) and name <> 'audit_events' order by name";
+    let mut connection = raw(&folder).await;
+    let tables: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
     assert_eq!(
         tables,
         [
@@ -238,17 +238,6 @@ async fn a_deleted_chat_has_no_row_left() {
     for table in &tables {
         assert_eq!(count(&folder, table).await, 0, "{table}");
     }
-}
-
-/// Every table whose rows are a chat's.
-async fn tables_of_chats(folder: &Folder) -> Vec<String> {
-    let query = "select name from sqlite_schema where type = 'table' and (name = 'chats' or exists (
-                     select 1 from pragma_table_info(sqlite_schema.name) as c where c.name = 'chat_id'
-                 )) and name <> 'audit_events' order by name";
-    let mut connection = raw(folder).await;
-    let tables = sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-    tables
 }
 
 #[tokio::test]

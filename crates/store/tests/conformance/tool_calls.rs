@@ -38,8 +38,8 @@ fn microsecond(n: i64) -> Timestamp {
     Timestamp::from_microsecond(n).unwrap()
 }
 
-/// A call that was asked, edited, approved and has run.
-fn approved_call() -> Call {
+#[tokio::test]
+async fn a_settled_call_stands_there_column_by_column() {
     let mut call =
         Call::new(ToolCallId::new("c"), 2, "write_note".into(), Some(RunBy::Server), microsecond(100));
     for (state, at) in [
@@ -64,12 +64,7 @@ fn approved_call() -> Call {
         reason: Some("fine".into()),
         always: true,
     });
-    call
-}
-
-#[tokio::test]
-async fn a_settled_call_stands_there_column_by_column() {
-    let (folder, _store) = stored(&[approved_call()]).await;
+    let (folder, _store) = stored(&[call]).await;
     for (column, value) in [
         ("tool", "write_note"),
         ("run_by", "server"),

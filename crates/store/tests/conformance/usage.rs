@@ -100,10 +100,10 @@ async fn runs_that_this_instance_does_not_own_are_counted(store: AnyStore) {
     for (id, owner, changes) in [
         ("a", alice(), vec![open_by("r", "one")]),
         ("b", alice(), vec![open_by("r", "two")]),
-        ("c", alice(), vec![open_by("r", "two"), wait_at("r", "two", None)]),
+        ("c", alice(), vec![open_by("r", "two"), wait("r", Some("two"), None)]),
         ("d", alice(), vec![open_by("r", "gone")]),
         ("e", alice(), vec![open_by("r", "two"), close("r")]),
-        ("f", alice(), vec![open_by("r", "one"), wait("r", None)]),
+        ("f", alice(), vec![open_by("r", "one"), wait("r", None, None)]),
         ("g", bob(), vec![open_by("r", "two")]),
     ] {
         store.commit(&chat(id), Version::NONE, at(0), [vec![create(owner)], changes].concat()).await.unwrap();

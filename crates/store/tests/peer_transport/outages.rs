@@ -79,7 +79,7 @@ async fn a_redis_that_does_not_answer_ends_every_wait() {
     collect(&transport, &a, 1).await;
     let (received, ()) = tokio::join!(transport.receive(&a), async {
         server.until_a_client_waits().await;
-        server.freeze();
+        server.signal("-STOP");
         // Three callers at a time use the open connection first, and then try to make a new one.
         for _ in 0..2 {
             let send = || transport.send(&a, vec![message("perhaps lost")]);
@@ -90,7 +90,7 @@ async fn a_redis_that_does_not_answer_ends_every_wait() {
     });
     assert!(is_unavailable(&received), "{received:?}");
     assert_eq!(transport.receive(&a).await, Err(TransportError::NoMailbox));
-    server.thaw();
+    server.signal("-CONT");
     transport.open(&a).await.unwrap();
     transport.send(&a, vec![message("new")]).await.unwrap();
     // Redis may still deliver what it had received before it froze.

@@ -91,16 +91,8 @@ impl Server {
         }
     }
 
-    /// Stops the process. Its connections stay open, and nothing is answered.
-    pub fn freeze(&self) {
-        self.signal("-STOP");
-    }
-
-    pub fn thaw(&self) {
-        self.signal("-CONT");
-    }
-
-    fn signal(&self, signal: &str) {
+    /// Sends a signal to the process. While it is stopped, its connections stay open, and nothing is answered.
+    pub fn signal(&self, signal: &str) {
         let id = self.process.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
