@@ -30,7 +30,7 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
         .map_err(|error| StoreError::Conflict(format!("it cannot be written as JSON: {error}")))
 }
 
-/// The structure that a column has; `what` tells the operator what it should be.
+/// Reads the structure that a column has; `what` names it for the operator.
 pub fn read_json<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))
 }
@@ -44,7 +44,7 @@ pub fn name<T: Serialize>(variant: &T) -> Result<String, StoreError> {
     }
 }
 
-/// The variant that a column names; `what` tells the operator what it should be.
+/// Reads the variant that a column names; `what` names it for the operator.
 pub fn read_name<T: DeserializeOwned>(what: &str, name: &str) -> Result<T, StoreError> {
     T::deserialize(name.into_deserializer())
         .map_err(|error: serde::de::value::Error| StoreError::Corrupt(format!("{what}: {error}")))

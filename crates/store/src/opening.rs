@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// The options with which a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// True if missing migrations are applied. Otherwise a database that lacks a migration is refused.
+    /// `true` if missing migrations are applied. Otherwise a database that lacks a migration is refused.
     pub migrate: bool,
     /// The largest number of connections, beside one for each instance. SQLite ignores it.
     pub connections: u32,

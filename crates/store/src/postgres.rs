@@ -19,12 +19,12 @@ use sessions::Sessions;
 pub mod open;
 mod sessions;
 
-/// How long one attempt may take, from the wait for a connection on. This is longer than the server's own limits, for when it answers
-/// nothing.
+/// The time that one attempt may take, from the wait for a connection on. It is longer than the server's own limits, and counts if the server
+/// answers nothing.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait at first before doing again what the database has undone.
+/// The time before the first new attempt at what the database has undone.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How often it is done again.
+/// The number of new attempts.
 const ATTEMPTS: usize = 8;
 
 /// An open PostgreSQL database. Clones share its connections.
@@ -51,7 +51,7 @@ impl PostgresDatabase {
     }
 }
 
-/// True if the URL names a PostgreSQL database.
+/// Returns `true` if the URL names a PostgreSQL database.
 pub fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres:") || url.starts_with("postgresql:")
 }

@@ -25,7 +25,7 @@ pub trait Schema: Migrate + Send + Sized {
     /// The migrations of this kind of database.
     fn migrations() -> &'static Migrator;
 
-    /// True if there is a table with this name.
+    /// Returns `true` if there is a table with this name.
     fn has_table(&mut self, name: &'static str) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 
     /// The migration that a program has to know, as [`FLOOR`] finds it.

@@ -20,7 +20,7 @@ use crate::{
 
 pub mod open;
 
-/// How long a failed write is reason enough to say that the store cannot be used.
+/// The time for which a failed write is reason enough to say that the store cannot be used.
 const DISTRUST: Duration = Duration::from_secs(10);
 
 /// An open SQLite database. Clones share its connections.

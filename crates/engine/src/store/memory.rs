@@ -165,21 +165,21 @@ impl ChatStore for MemoryStore {
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         let before = before.map(Cursor::parse).transpose()?.map(|cursor| (cursor.updated_at, cursor.chat));
         let Contents { chats, alive, .. } = &*self.lock();
-        let mut places: Vec<_> = chats
+        let mut listed: Vec<_> = chats
             .iter()
             .filter(|(_, chat)| chat.owner == *owner)
             .map(|(id, chat)| (chat.updated_at.as_microsecond(), id.clone()))
-            .filter(|place| before.as_ref().is_none_or(|before| place < before))
+            .filter(|chat| before.as_ref().is_none_or(|before| chat < before))
             .collect();
-        places.sort_by(|a, b| b.cmp(a));
-        let more = places.len() > limit;
-        places.truncate(limit);
-        let next = places
+        listed.sort_by(|a, b| b.cmp(a));
+        let more = listed.len() > limit;
+        listed.truncate(limit);
+        let next = listed
             .last()
             .filter(|_| more)
             .map(|(updated_at, chat)| Cursor { updated_at: *updated_at, chat: chat.clone() });
         let summaries =
-            places.iter().filter_map(|(_, id)| chats.get(id).map(|chat| chat.summary(id, alive))).collect();
+            listed.iter().filter_map(|(_, id)| chats.get(id).map(|chat| chat.summary(id, alive))).collect();
         Ok(ChatPage { chats: summaries, next: next.map(|cursor| cursor.encode()) })
     }
 
@@ -245,8 +245,8 @@ impl ChatStore for MemoryStore {
     async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         let audit = &mut self.lock().audit;
         let old: Vec<usize> =
-            (0..audit.len()).filter(|&place| audit[place].at < before).take(limit).collect();
-        old.iter().rev().for_each(|&place| _ = audit.remove(place));
+            (0..audit.len()).filter(|&index| audit[index].at < before).take(limit).collect();
+        old.iter().rev().for_each(|&index| _ = audit.remove(index));
         Ok(old.len())
     }
 

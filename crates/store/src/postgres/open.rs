@@ -19,9 +19,9 @@ use crate::{
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
-/// How long to wait for a connection of the pool, and for a new one.
+/// The time that a query waits for a connection of the pool, or for a new one.
 const QUEUE: Duration = Duration::from_secs(5);
-/// How long the first connection may take.
+/// The time that the first connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The oldest version that can be used, in the server's notation.
 const OLDEST: u32 = 150_000;

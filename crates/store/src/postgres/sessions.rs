@@ -29,7 +29,7 @@ use crate::{
 /// The first key of our advisory locks; the second is the session's number.
 const LOCKS: i32 = 0x4665_726d;
 
-/// How long a heartbeat may take. One that takes longer is as bad as none.
+/// The time that a heartbeat may take. One that takes longer is as bad as none.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The sessions of the instances of this process.

@@ -30,11 +30,11 @@ use crate::{
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
-/// How long to wait for another process that writes to the file.
+/// The time that a query waits for another process that writes to the file.
 const BUSY: Duration = Duration::from_secs(5);
-/// How long to wait at first before trying again to open a file that is being made.
+/// The time before the first new attempt to open a file that another process is making.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long to wait for a connection of this process.
+/// The time that a query waits for a connection of this process.
 const QUEUE: Duration = Duration::from_secs(15);
 /// The number of connections that read. Each connection has a thread of its own.
 const READERS: u32 = 4;
@@ -65,7 +65,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
             failure: Arc::default(),
         });
     }
-    check_place(&path)?;
+    check_folder(&path)?;
     if !migrate && !path.exists() {
         return Err(OpenError::Behind { database: path.display().to_string() });
     }
@@ -85,7 +85,7 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
     let options = options(url)?;
     let path = options.get_filename().to_owned();
     if !is_in_memory(url) {
-        check_place(&path)?;
+        check_folder(&path)?;
         make_private(&path);
     }
     let (writer, migrated) = writer(options, &path, true).await?;
@@ -119,7 +119,7 @@ fn is_in_memory(url: &str) -> bool {
         || url.split_once('?').is_some_and(|(_, parameters)| parameters.contains("mode=memory"))
 }
 
-fn check_place(path: &Path) -> Result<(), OpenError> {
+fn check_folder(path: &Path) -> Result<(), OpenError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => Err(OpenError::NoFolder(folder.to_owned())),
@@ -219,7 +219,7 @@ fn single() -> SqlitePoolOptions {
         .test_before_acquire(false)
 }
 
-/// True if the pool may hand out this connection again; otherwise it opens another one.
+/// Returns `true` if the pool may hand out this connection again; otherwise it opens another one.
 ///
 /// SQLite ends a transaction by itself when the disk is full, cannot be read or written, or there is no memory. The `rollback` that
 /// follows fails then, and sqlx goes on believing that there is a transaction: no other could ever begin on the connection.

@@ -235,7 +235,7 @@ fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
 /// The source of a policy decision, as text that an operator can search for.
 pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
     match by {
-        DecisionSource::Rule(place) => Ok(format!("{RULE}{place}")),
+        DecisionSource::Rule(index) => Ok(format!("{RULE}{index}")),
         DecisionSource::Default | DecisionSource::Auto | DecisionSource::Chain | DecisionSource::Always => {
             name(&by)
         }
@@ -247,8 +247,8 @@ const RULE: &str = "rule ";
 
 fn read_ruled_by(text: &str) -> Result<DecisionSource, StoreError> {
     match text.strip_prefix(RULE) {
-        Some(place) => {
-            place.parse().map(DecisionSource::Rule).map_err(|error| corrupt("a rule's place", error))
+        Some(index) => {
+            index.parse().map(DecisionSource::Rule).map_err(|error| corrupt("a rule's place", error))
         }
         None => read_name("what made a ruling", text),
     }
