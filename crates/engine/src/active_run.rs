@@ -3,7 +3,7 @@
 //! The run decides; this performs what it has decided, in the order of [`Effects`](crate::run::Effects). Nothing that cannot be saved is done: on a
 //! store error the caller drops the active run and leaves the chat as it was saved last.
 //!
-//! Dropping it ends all of its work: the request to the model, the wait of the readers, the requests for locks; tools are told to stop.
+//! Dropping it ends all of its work: the request to the model, the wait of the readers, the requests for locks; tools are cancelled.
 
 mod answering;
 mod continuing;
@@ -121,7 +121,7 @@ type CheckedInputs = Vec<(ToolCallId, Result<(), InputError>)>;
 struct ModelStream {
     events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
     asked_at: Instant,
-    heard_at: Instant,
+    last_event_at: Instant,
     /// `true` once a piece of an answer has come.
     has_begun: bool,
     /// The number of times that the step was asked for before, in vain.
@@ -284,11 +284,11 @@ impl ActiveRun {
             StepWork::Model(stream) => Some(stream.asked_at),
             StepWork::InputChecks(_) | StepWork::None => None,
         };
-        let mut said = Vec::with_capacity(events.len());
+        let mut received = Vec::with_capacity(events.len());
         let mut failure = None;
         for event in events {
             match event {
-                Ok(event) => said.push(event),
+                Ok(event) => received.push(event),
                 Err(error) => {
                     if let StepWork::Model(stream) = &self.step {
                         stream.span.record("error.type", error.error_type().as_str());
@@ -298,7 +298,7 @@ impl ActiveRun {
                 }
             }
         }
-        let mut effects = self.decide(Event::Model(said));
+        let mut effects = self.decide(Event::Model(received));
         if let Some(error) = failure {
             effects.append(self.decide(Event::ModelFailed(error)));
         }
@@ -317,7 +317,7 @@ impl ActiveRun {
         self.perform(effects).await
     }
 
-    /// Ends what has passed its deadline: waiting calls, the hold, the patience with the model.
+    /// Ends what has passed its deadline: waiting calls, the hold, the model's answer.
     pub async fn keep_deadlines(&mut self) -> Result<(), StoreError> {
         self.set_timers();
         let reached = self.services.clock.reached();
@@ -350,12 +350,12 @@ impl ActiveRun {
         Ok(())
     }
 
-    /// Returns the time at which the model counts as gone: it was silent, or has talked, for too long.
+    /// Returns the time at which the model times out, because it was silent or has answered for too long.
     fn model_deadline(&self) -> Option<Instant> {
         let limits = &self.services.settings.limits;
         match &self.step {
             StepWork::Model(stream) => {
-                let silent = stream.heard_at + limits.model_timeout;
+                let silent = stream.last_event_at + limits.model_timeout;
                 Some(silent.min(stream.asked_at + limits.model_call_timeout))
             }
             StepWork::InputChecks(_) | StepWork::None => None,
@@ -366,7 +366,7 @@ impl ActiveRun {
     fn next_deadline(&mut self) -> Instant {
         self.set_timers();
         let reached = self.services.clock.reached();
-        // An endpoint that goes away without handing answers over does not tell.
+        // An endpoint that drops its pin without handing answers over sends no message.
         let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
         let deadlines = [
             pin_check,
@@ -437,12 +437,12 @@ impl ModelStream {
         // The events that the provider has ready are handled together and shown in one write.
         let events = events.ready_chunks(64).boxed();
         let now = Instant::now();
-        Self { events, asked_at: now, heard_at: now, has_begun: false, retries, span }
+        Self { events, asked_at: now, last_event_at: now, has_begun: false, retries, span }
     }
 
     async fn next(&mut self) -> Option<Vec<Result<ModelEvent, ModelError>>> {
         let events = self.events.next().instrument(self.span.clone()).await;
-        self.heard_at = Instant::now();
+        self.last_event_at = Instant::now();
         self.has_begun |= match &events {
             Some(events) => events.iter().any(|event| !matches!(event, Ok(ModelEvent::Alive))),
             None => true,

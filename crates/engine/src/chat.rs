@@ -32,11 +32,11 @@ const MAX_ATTEMPTS: usize = 5;
 pub(crate) struct ChatActor {
     services: Arc<Services>,
     mailbox: Mailbox<ActorMessage>,
-    state: Chat,
+    state: ChatState,
 }
 
-/// What this process knows of the chat.
-enum Chat {
+/// The state of the chat, as far as this process knows it.
+enum ChatState {
     /// Nothing: the chat has to be read before anything is done with it.
     Unread,
     /// The chat does not exist.
@@ -66,7 +66,7 @@ pub(crate) enum End {
 
 impl ChatActor {
     pub fn new(services: Arc<Services>, mailbox: Mailbox<ActorMessage>) -> Self {
-        Self { services, mailbox, state: Chat::Unread }
+        Self { services, mailbox, state: ChatState::Unread }
     }
 
     /// Handles messages until nothing is left to do, or something fails.
@@ -100,7 +100,7 @@ impl ChatActor {
             let mut policies = services.policies.changes();
             let mut waits_for_tools = false;
             let mut is_at_work = false;
-            if let Chat::Active(active) = &mut self.state {
+            if let ChatState::Active(active) = &mut self.state {
                 if !active.is_over() {
                     active.find_tools().await?;
                 }
@@ -110,15 +110,15 @@ impl ChatActor {
                 waits_for_tools = active.waits_for_tools();
                 is_at_work = active.is_at_work() && !active.is_over();
                 if active.is_over() || active.is_unloadable() {
-                    self.state = Chat::Unread;
+                    self.state = ChatState::Unread;
                 }
             }
-            if !matches!(self.state, Chat::Active(_)) {
+            if !matches!(self.state, ChatState::Active(_)) {
                 if self.mailbox.remove_if_empty() {
                     return Ok(());
                 }
                 // Nothing keeps other instances from beginning a run, so what was read may be out of date.
-                self.state = Chat::Unread;
+                self.state = ChatState::Unread;
             }
             let is_draining = draining.is_cancelled();
             if is_draining && !is_at_work {
@@ -132,7 +132,7 @@ impl ChatActor {
                 Ok(()) = policies.changed(), if waits_for_tools => {}
                 happening = self.state.next() => match (happening, &mut self.state) {
                     (Happening::Answered(batch), _) => self.handle_answers(batch).await?,
-                    (happening, Chat::Active(active)) => active.handle(happening).await?,
+                    (happening, ChatState::Active(active)) => active.handle(happening).await?,
                     // Nothing happens by itself in a chat without a run.
                     (_, _) => {}
                 },
@@ -145,15 +145,15 @@ impl ChatActor {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            if matches!(self.state, Chat::Unread) {
+            if matches!(self.state, ChatState::Unread) {
                 self.read().await?;
             }
-            if let Chat::Elsewhere(owner) = &self.state {
+            if let ChatState::Elsewhere(owner) = &self.state {
                 if let ActorMessage::Request(request) = message {
                     request.send_back(owner.clone());
                 }
                 // It may be another instance the next time.
-                self.state = Chat::Unread;
+                self.state = ChatState::Unread;
                 return Ok(());
             }
             match self.attempt(&mut message, attempts == MAX_ATTEMPTS).await {
@@ -164,7 +164,7 @@ impl ChatActor {
     }
 
     async fn attempt(&mut self, message: &mut ActorMessage, is_last: bool) -> Result<(), StoreError> {
-        if let Chat::Active(active) = &mut self.state {
+        if let ChatState::Active(active) = &mut self.state {
             // Reading makes no commit, which would tell that another instance has gone on with the run.
             active.record.verify_if_in_doubt(&self.services).await?;
         }
@@ -182,7 +182,7 @@ impl ChatActor {
         let saved = self.services.store.chat(&self.mailbox.chat).await?;
         self.mailbox.note_owner(saved.as_ref().map(|chat| chat.owner.clone()));
         let Some(mut saved) = saved else {
-            self.state = Chat::Absent;
+            self.state = ChatState::Absent;
             return Ok(());
         };
         let instance = &self.services.lease.instance;
@@ -190,28 +190,30 @@ impl ChatActor {
         if let Some(owner) = saved.run_owner.take()
             && !is_mine
         {
-            self.state = Chat::Elsewhere(owner);
+            self.state = ChatState::Elsewhere(owner);
             return Ok(());
         }
         let record = Record::read(self.mailbox.chat.clone(), &saved, lease_epoch);
         self.state = match saved.open_run {
-            Some(run) => Chat::Dormant { record, saved: Box::new(run), is_mine },
-            None => Chat::Idle(record),
+            Some(run) => ChatState::Dormant { record, saved: Box::new(run), is_mine },
+            None => ChatState::Idle(record),
         };
         Ok(())
     }
 
     /// Resumes the open run, if there is one that is not in memory yet.
     async fn activate(&mut self) -> Result<(), StoreError> {
-        if !matches!(self.state, Chat::Dormant { .. }) {
+        if !matches!(self.state, ChatState::Dormant { .. }) {
             return Ok(());
         }
         let pending = self.mailbox.pending.clone();
         // If this fails, the chat has to be read again.
-        if let Chat::Dormant { record, saved, is_mine } = std::mem::replace(&mut self.state, Chat::Unread) {
+        if let ChatState::Dormant { record, saved, is_mine } =
+            std::mem::replace(&mut self.state, ChatState::Unread)
+        {
             self.state = match ActiveRun::resume(&self.services, record, pending, *saved, is_mine).await? {
-                Resumption::Resumed(active) => Chat::Active(active),
-                Resumption::Closed(record) => Chat::Idle(record),
+                Resumption::Resumed(active) => ChatState::Active(active),
+                Resumption::Closed(record) => ChatState::Idle(record),
             };
         }
         self.leave_finished_run();
@@ -220,18 +222,22 @@ impl ChatActor {
 
     /// Leaves the open run, if it is over.
     fn leave_finished_run(&mut self) {
-        if matches!(&self.state, Chat::Active(active) if active.is_over())
-            && let Chat::Active(active) = std::mem::replace(&mut self.state, Chat::Unread)
+        if matches!(&self.state, ChatState::Active(active) if active.is_over())
+            && let ChatState::Active(active) = std::mem::replace(&mut self.state, ChatState::Unread)
         {
-            self.state = Chat::Idle(active.record);
+            self.state = ChatState::Idle(active.record);
         }
     }
 
     /// Looks whether the chat is still as this process knows it, if it has an open run here.
     async fn verify(&mut self) -> Result<(), StoreError> {
         match &mut self.state {
-            Chat::Active(active) => active.record.verify(&self.services).await,
-            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) | Chat::Idle(_) | Chat::Dormant { .. } => Ok(()),
+            ChatState::Active(active) => active.record.verify(&self.services).await,
+            ChatState::Unread
+            | ChatState::Absent
+            | ChatState::Elsewhere(_)
+            | ChatState::Idle(_)
+            | ChatState::Dormant { .. } => Ok(()),
         }
     }
 
@@ -243,25 +249,29 @@ impl ChatActor {
     /// Returns the chat's record, if the chat exists.
     fn record(&self) -> Option<&Record> {
         match &self.state {
-            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) => None,
-            Chat::Idle(record) | Chat::Dormant { record, .. } => Some(record),
-            Chat::Active(active) => Some(&active.record),
+            ChatState::Unread | ChatState::Absent | ChatState::Elsewhere(_) => None,
+            ChatState::Idle(record) | ChatState::Dormant { record, .. } => Some(record),
+            ChatState::Active(active) => Some(&active.record),
         }
     }
 
     fn record_mut(&mut self) -> Option<&mut Record> {
         match &mut self.state {
-            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) => None,
-            Chat::Idle(record) | Chat::Dormant { record, .. } => Some(record),
-            Chat::Active(active) => Some(&mut active.record),
+            ChatState::Unread | ChatState::Absent | ChatState::Elsewhere(_) => None,
+            ChatState::Idle(record) | ChatState::Dormant { record, .. } => Some(record),
+            ChatState::Active(active) => Some(&mut active.record),
         }
     }
 
     /// Returns the open run, if it is in memory.
     fn active(&self) -> Option<&ActiveRun> {
         match &self.state {
-            Chat::Active(active) => Some(active),
-            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) | Chat::Idle(_) | Chat::Dormant { .. } => None,
+            ChatState::Active(active) => Some(active),
+            ChatState::Unread
+            | ChatState::Absent
+            | ChatState::Elsewhere(_)
+            | ChatState::Idle(_)
+            | ChatState::Dormant { .. } => None,
         }
     }
 
@@ -272,7 +282,7 @@ impl ChatActor {
 
     /// Forgets everything that is in memory; the run's readers look for it again.
     fn unload(&mut self) {
-        if let Chat::Active(active) = std::mem::replace(&mut self.state, Chat::Unread) {
+        if let ChatState::Active(active) = std::mem::replace(&mut self.state, ChatState::Unread) {
             active.unload();
         }
     }
@@ -281,8 +291,12 @@ impl ChatActor {
     async fn shut_down(&mut self) -> Result<(), StoreError> {
         self.mailbox.close();
         match &mut self.state {
-            Chat::Active(active) => active.shut_down().await,
-            Chat::Unread | Chat::Absent | Chat::Elsewhere(_) | Chat::Idle(_) | Chat::Dormant { .. } => Ok(()),
+            ChatState::Active(active) => active.shut_down().await,
+            ChatState::Unread
+            | ChatState::Absent
+            | ChatState::Elsewhere(_)
+            | ChatState::Idle(_)
+            | ChatState::Dormant { .. } => Ok(()),
         }
     }
 }
@@ -297,9 +311,9 @@ impl Drop for ChatActor {
     }
 }
 
-// === impl Chat ===
+// === impl ChatState ===
 
-impl Chat {
+impl ChatState {
     /// Waits for something to happen to the open run.
     async fn next(&mut self) -> Happening {
         match self {

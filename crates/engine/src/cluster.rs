@@ -185,12 +185,12 @@ impl Cluster {
                 self.calls.resolve(number, result);
             }
             Ok(Message::Chunks { log, from, part, chunks }) => {
-                if !self.logs.take(&from, log, part, Part::Chunks(chunks)) {
+                if !self.logs.receive(&from, log, part, Part::Chunks(chunks)) {
                     tasks.spawn(self.clone().unfollow(from, log));
                 }
             }
             Ok(Message::End { log, from, part, last }) => {
-                self.logs.take(&from, log, part, Part::End(last));
+                self.logs.receive(&from, log, part, Part::End(last));
             }
             Ok(Message::Unfollow { log, from }) => self.logs.unfollow(log, &from),
             Err(error) => {

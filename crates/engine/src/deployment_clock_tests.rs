@@ -7,12 +7,16 @@ use super::*;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// A machine's clock that goes on with tokio's paused clock and can be set.
-struct Settable(Instant, AtomicI64);
+/// A machine's clock that follows Tokio's paused time and can be set.
+struct MachineClock {
+    created_at: Instant,
+    shifted_by_seconds: AtomicI64,
+}
 
-impl Clock for Settable {
+impl Clock for MachineClock {
     fn now(&self) -> Timestamp {
-        at(DAY) + self.0.elapsed() + SignedDuration::from_secs(self.1.load(Ordering::SeqCst))
+        let shifted_by = SignedDuration::from_secs(self.shifted_by_seconds.load(Ordering::SeqCst));
+        at(DAY) + self.created_at.elapsed() + shifted_by
     }
 }
 
@@ -20,17 +24,18 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// A process on the machine, whose clock stands at one day when it starts.
+/// A process on a machine whose clock is one day after the epoch when the process starts.
 struct Process {
-    own: Arc<Settable>,
+    machine: Arc<MachineClock>,
     clock: DeploymentClock,
 }
 
 impl Process {
     fn new() -> Self {
-        let own = Arc::new(Settable(Instant::now(), AtomicI64::new(0)));
+        let machine =
+            Arc::new(MachineClock { created_at: Instant::now(), shifted_by_seconds: AtomicI64::new(0) });
         let instance = InstanceId::new("ins_1");
-        Self { clock: DeploymentClock::new(own.clone(), instance), own }
+        Self { clock: DeploymentClock::new(machine.clone(), instance), machine }
     }
 
     fn started(mark: Option<ClockMark>) -> Self {
@@ -39,18 +44,19 @@ impl Process {
         process
     }
 
-    /// Starts a process that finds the mark of another one, which reached so many seconds after the epoch.
+    /// Starts a process that finds the mark of an earlier one, which reached this number of seconds after the epoch.
     fn started_after(reached: u64) -> Self {
         Self::started(Some(ClockMark { reached: at(reached), doubted: None }))
     }
 
-    fn set(&self, seconds: i64) {
-        self.own.1.fetch_add(seconds, Ordering::SeqCst);
+    /// Sets the machine's clock forward or back, before a heartbeat.
+    fn shift(&self, seconds: i64) {
+        self.machine.shifted_by_seconds.fetch_add(seconds, Ordering::SeqCst);
         self.clock.observe(None, Instant::now());
     }
 
-    /// Lets so many seconds pass, with a heartbeat each minute.
-    async fn goes_on(&self, seconds: u64) {
+    /// Lets this number of seconds pass, with a heartbeat each minute.
+    async fn pass(&self, seconds: u64) {
         for _ in 0..seconds / 60 {
             advance(Duration::from_secs(60)).await;
             self.clock.observe(None, Instant::now());
@@ -65,7 +71,7 @@ impl Process {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_over_before_the_source_was_heard() {
+async fn nothing_is_over_before_the_source_was_read() {
     let process = Process::new();
     assert_eq!((process.clock.now(), process.clock.reached()), (at(DAY), at(0)));
     assert_eq!(process.clock.mark(), None);
@@ -81,29 +87,29 @@ async fn time_goes_on_without_heartbeats() {
 #[tokio::test(start_paused = true)]
 async fn a_small_difference_is_followed_both_ways() {
     let process = Process::started(None);
-    process.set(50);
+    process.shift(50);
     assert_eq!(process.times(), (50, 50));
-    process.set(-55);
+    process.shift(-55);
     assert_eq!(process.times(), (-5, -5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leap_ahead_is_shown_at_once_and_counts_after_an_hour() {
     let process = Process::started(None);
-    process.set(30 * 86_400);
-    process.goes_on(HOUR - 60).await;
+    process.shift(30 * 86_400);
+    process.pass(HOUR - 60).await;
     assert_eq!(process.times(), (30 * 86_400 + 3540, 3540));
-    process.goes_on(60).await;
+    process.pass(60).await;
     assert_eq!(process.times(), (30 * 86_400 + 3600, 30 * 86_400 + 3600));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leap_that_is_taken_back_leaves_nothing() {
     let process = Process::started(None);
-    process.set(30 * 86_400);
-    process.goes_on(HOUR / 2).await;
-    process.set(-30 * 86_400);
-    process.goes_on(HOUR).await;
+    process.shift(30 * 86_400);
+    process.pass(HOUR / 2).await;
+    process.shift(-30 * 86_400);
+    process.pass(HOUR).await;
     assert_eq!(process.times(), (5400, 5400));
     assert_eq!(process.clock.mark(), Some(ClockMark { reached: at(DAY + 5400), doubted: None }));
 }
@@ -111,22 +117,22 @@ async fn a_leap_that_is_taken_back_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn each_leap_is_doubted_anew() {
     let process = Process::started(None);
-    process.set(7200);
-    process.goes_on(HOUR / 2).await;
-    process.set(7200);
-    process.goes_on(HOUR / 2).await;
+    process.shift(7200);
+    process.pass(HOUR / 2).await;
+    process.shift(7200);
+    process.pass(HOUR / 2).await;
     assert_eq!(process.times(), (18_000, 3600));
-    process.goes_on(HOUR / 2).await;
+    process.pass(HOUR / 2).await;
     assert_eq!(process.times(), (19_800, 19_800));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_is_not_followed_until_time_has_caught_up() {
     let process = Process::started(None);
-    process.set(-30 * 86_400);
-    process.goes_on(3 * HOUR).await;
+    process.shift(-30 * 86_400);
+    process.pass(3 * HOUR).await;
     assert_eq!(process.times(), (10_800, 10_800));
-    process.set(30 * 86_400);
+    process.shift(30 * 86_400);
     assert_eq!(process.times(), (10_800, 10_800));
 }
 
@@ -141,17 +147,17 @@ async fn a_server_that_was_off_for_longer_or_whose_clock_is_wrong_is_believed_af
     let process =
         Process::started(Some(ClockMark { reached: at(0) - Duration::from_secs(DAY), doubted: None }));
     assert_eq!(process.times(), (0, -2 * 86_400));
-    process.goes_on(HOUR).await;
+    process.pass(HOUR).await;
     assert_eq!(process.times(), (3600, 3600));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_starts_with_a_clock_behind_goes_on_from_what_was_reached() {
     let process = Process::started_after(DAY + 10 * HOUR);
-    process.goes_on(HOUR).await;
+    process.pass(HOUR).await;
     assert_eq!(process.times(), (39_600, 39_600));
     // The battery is dead, and the network comes up later.
-    process.set(11 * 3600);
+    process.shift(11 * 3600);
     assert_eq!(process.times(), (43_200, 39_600), "what is stored is not older than it looks");
 }
 
@@ -169,7 +175,7 @@ async fn what_an_earlier_start_has_doubted_is_believed_once_the_clock_has_gone_o
 async fn the_time_of_the_database_counts_whatever_this_machine_says() {
     let process = Process::new();
     process.clock.start(&Joined { now: Some(at(40 * DAY)), mark: None }, Instant::now());
-    process.own.1.store(-100 * 86_400, Ordering::SeqCst);
+    process.machine.shifted_by_seconds.store(-100 * 86_400, Ordering::SeqCst);
     for minutes in 1..=100 {
         advance(Duration::from_secs(60)).await;
         process.clock.observe(Some(at(40 * DAY + 60 * minutes)), Instant::now());
@@ -184,7 +190,7 @@ async fn an_answer_that_was_long_on_its_way_sets_nothing_back() {
     let asked = Instant::now();
     advance(Duration::from_secs(4)).await;
     process.clock.observe(Some(at(DAY)), asked);
-    assert_eq!(process.times(), (4, 4), "it may have been said at once");
+    assert_eq!(process.times(), (4, 4), "the database may have read its clock at once");
     process.clock.observe(Some(at(DAY + 6)), Instant::now());
     assert_eq!(process.times(), (6, 6));
 }

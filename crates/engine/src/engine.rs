@@ -218,7 +218,7 @@ impl Engine {
     /// Lists a user's chats, newest first.
     ///
     /// # Errors
-    /// Returns an error if the chats cannot be read, or `before` is no place in the list.
+    /// Returns an error if the chats cannot be read, or `before` is not a cursor of this list.
     pub async fn chats(
         &self,
         owner: &Owner,

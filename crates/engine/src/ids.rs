@@ -1,4 +1,4 @@
-//! The port to where ids come from. The engine is given its ids, so that a whole transcript can be a snapshot in tests.
+//! The port to a source of ids. It is a port so that a whole transcript can be a snapshot in tests.
 
 /// A source of ids.
 pub trait Ids: Send + Sync {

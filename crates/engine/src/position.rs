@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(recovered.next_epoch().epoch(), 2);
     }
 
-    /// Earlier versions added 2^32 where a run was recovered.
+    /// Earlier versions added 2^32 when they recovered a run.
     #[test]
     fn a_position_of_an_earlier_version_keeps_its_epoch() {
         assert_eq!(Position::from((2 << 32) + 17).epoch(), 2);

@@ -69,8 +69,8 @@ pub(crate) fn plan(
     }
 }
 
-/// Returns the user message of a regeneration if the chat does not have it as it is posted now: the request that brought the message was
-/// lost, and the page tries again.
+/// Returns the last message of a regeneration if it is a user message that the chat does not have, or has with other content: an earlier
+/// post of the message was lost, so it has to be added before it is answered.
 fn lost_message<'a>(
     body: &'a ChatBody,
     record: &[UiMessage],
@@ -81,7 +81,7 @@ fn lost_message<'a>(
         return None;
     }
     if body.message_id.as_ref().is_some_and(|id| is_known(id, record, writing)) {
-        // The page asks for another answer to a message that has arrived.
+        // The page names a message that has arrived, and wants another answer to it.
         return None;
     }
     let id = last.id.as_ref()?;

@@ -38,7 +38,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The number of readers that may look for their runs at a time, if an instance dies that had many.
 const MAX_REJOINING: usize = 64;
 
-/// The way of every request to its chat.
+/// Routes each request to its chat.
 pub(crate) struct Router {
     services: Arc<Services>,
     cluster: Arc<Cluster>,
@@ -47,13 +47,13 @@ pub(crate) struct Router {
     rejoining: Semaphore,
 }
 
-/// Where a request belongs.
+/// The instance that a request belongs to.
 enum Location {
-    /// To this instance, as far as the store knows.
+    /// This instance, as far as the store knows.
     Here,
-    /// To another instance, which owns the chat.
+    /// Another instance, which owns the chat.
     Elsewhere(InstanceId),
-    /// Nowhere: the chat belongs to another user.
+    /// None: the chat belongs to another user.
     Denied,
 }
 
@@ -258,8 +258,8 @@ impl Router {
         self.services.shutdown.draining.is_cancelled() && !self.mailboxes.contains(chat)
     }
 
-    /// Looks where a user's request belongs, before anything else of the chat is read and before its actor is disturbed, so that strangers
-    /// cost its user nothing. The actor looks once more, because the chat may change hands meanwhile.
+    /// Returns which instance a user's request belongs to. This comes before anything else of the chat is read and before its actor gets the
+    /// request, so that other users cost its owner nothing. The actor checks again, because the chat may get another owner meanwhile.
     async fn locate(&self, chat: &ChatId, owner: &Owner) -> Result<Location, Unavailable> {
         if self.is_closed_to(chat) {
             return Err(Unavailable::ShuttingDown);

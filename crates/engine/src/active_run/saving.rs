@@ -39,8 +39,8 @@ impl ActiveRun {
                 self.ownership = Ownership::Claimed(self.services.open_runs.enter(&self.record.owner));
             }
         }
-        for place in &commit.calls {
-            self.spans.record(&self.run.calls[*place]);
+        for index in &commit.calls {
+            self.spans.record(&self.run.calls[*index]);
         }
         self.record.bytes += message_bytes;
         self.record.grants.extend(commit.grants.iter().cloned());
@@ -66,11 +66,11 @@ impl ActiveRun {
     ) -> Result<Vec<Change>, StoreError> {
         let run = &self.run;
         let mut changes = Vec::new();
-        for place in &commit.calls {
-            changes.push(Change::PutCall { run: run.id.clone(), call: Box::new(run.calls[*place].clone()) });
+        for index in &commit.calls {
+            changes.push(Change::PutCall { run: run.id.clone(), call: Box::new(run.calls[*index].clone()) });
         }
-        for place in &commit.decisions {
-            let call = &run.calls[*place];
+        for index in &commit.decisions {
+            let call = &run.calls[*index];
             changes.push(Change::Confirm {
                 run: run.id.clone(),
                 call: Box::new(call.clone()),
@@ -102,7 +102,7 @@ impl ActiveRun {
                 waiting: run.is_waiting(),
                 detached: run.is_detached(),
                 questions: run.elicitations().count(),
-                // Repeated each time, because another instance may have been told meanwhile that the run has no owner.
+                // Repeated with each commit, because the run may have been released meanwhile.
                 owner,
                 attempts: self.attempts,
             });

@@ -3,7 +3,7 @@
 use fermata_protocol::{Answer as CallAnswer, AnswerKind, AnswerTarget, ElicitationId};
 use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 
-use super::{Chat, ChatActor, Handle};
+use super::{ChatActor, ChatState, Handle};
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, Pending, ReadError,
     active_run::read_chunks,
@@ -25,7 +25,7 @@ impl Handle for FindAnswered {
         // This parks what waits for an answer.
         actor.activate().await?;
         let mut receipts = actor.repeat_settled(&answer.answers).await?;
-        if let Chat::Active(active) = &mut actor.state {
+        if let ChatState::Active(active) = &mut actor.state {
             let live = active.own_answers(&answer.answers);
             match active.repeat(&live, answer.address).await? {
                 Some(repeated) => receipts.extend(repeated),
@@ -46,7 +46,7 @@ impl Handle for Resume {
             return Ok(None);
         }
         actor.activate().await?;
-        let Chat::Active(active) = &mut actor.state else { return Ok(None) };
+        let ChatState::Active(active) = &mut actor.state else { return Ok(None) };
         active.claim().await?;
         if active.run.is_detached() {
             return Ok(None);
@@ -65,7 +65,7 @@ impl Handle for Rejoin {
         actor.activate().await?;
         let (profile, position) = (self.profile, self.position);
         let active = match &mut actor.state {
-            Chat::Active(active) if active.run.id == self.run => active,
+            ChatState::Active(active) if active.run.id == self.run => active,
             _ => return actor.rejoin_finished(self).await,
         };
         active.claim().await?;
@@ -85,7 +85,7 @@ impl Handle for Stop {
             return Ok(());
         }
         actor.activate().await?;
-        if let Chat::Active(active) = &mut actor.state {
+        if let ChatState::Active(active) = &mut actor.state {
             active.apply(Event::Ended(Ending::Stopped)).await?;
         }
         actor.leave_finished_run();
@@ -135,7 +135,7 @@ impl Handle for View {
 }
 
 impl Handle for Grants {
-    /// Lists the grants that still count: those of tools that are what they were. Of a tool that is not there, that cannot be told.
+    /// Lists the grants that still count. A grant ends when its tool changes, which cannot be checked while the tool is missing.
     async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<GrantedTool>, ReadError> {
         if !actor.belongs_to(&self.owner) {
             return Err(ReadError::NotFound);
@@ -192,7 +192,7 @@ impl Handle for Delete {
         }
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
         actor.services.store.delete(&record.chat, record.version).await?;
-        if let Chat::Active(active) = std::mem::replace(&mut actor.state, Chat::Absent) {
+        if let ChatState::Active(active) = std::mem::replace(&mut actor.state, ChatState::Absent) {
             active.end_deleted();
         }
         Ok(())
@@ -204,7 +204,7 @@ impl ChatActor {
     /// have to be checked first, there is no reply, and the endpoint looks again.
     pub(super) async fn handle_answers(&mut self, batch: AnswerBatch) -> Result<(), StoreError> {
         let mut result = self.accept(&batch).await;
-        if let Chat::Active(active) = &mut self.state {
+        if let ChatState::Active(active) = &mut self.state {
             // What is still waiting can be answered again before the reply is sent.
             active.park_again(&batch.answers);
         }
@@ -237,12 +237,12 @@ impl ChatActor {
         if !self.belongs_to(&batch.owner) {
             return Err(AnswerError::no_such_chat());
         }
-        let Chat::Active(active) = &mut self.state else { return Ok(None) };
+        let ChatState::Active(active) = &mut self.state else { return Ok(None) };
         active.record.verify_if_in_doubt(&self.services).await?;
         let live = active.own_answers(&batch.answers);
         // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
         let mut receipts = self.repeat_settled(&batch.answers).await?;
-        let Chat::Active(active) = &mut self.state else { return Ok(None) };
+        let ChatState::Active(active) = &mut self.state else { return Ok(None) };
         // An error besides an input that does not fit is the more important one.
         if active.needs_check(&live) {
             match &batch.checked {
@@ -350,7 +350,7 @@ impl From<Rejected> for AnswerError {
             Rejected::Denied(event) => {
                 Self::DeniedByPolicy(event.reason.unwrap_or_else(|| "A rule denies this input.".into()))
             }
-            Rejected::TooLarge(words) => Self::TooLarge(words),
+            Rejected::TooLarge(text) => Self::TooLarge(text),
             Rejected::Refused { refusal, call, tool, state } => match refusal {
                 Refusal::AlreadyAnswered => Self::AlreadyAnswered {
                     detail: format!(

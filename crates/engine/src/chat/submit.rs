@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage, UiPart};
 use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
 
-use super::{Chat, ChatActor, Handle};
+use super::{ChatActor, ChatState, Handle};
 use crate::{
     FileUrls, Following, Limits, Reader, Submission, SubmitError,
     active_run::{ActiveRun, NewRun, RunParts},
@@ -126,7 +126,7 @@ impl ChatActor {
 
     /// Ends the open run because the user goes on without it; outputs that come along are accepted. Returns whether there was one.
     async fn supersede(&mut self, submission: &Submission) -> Result<bool, SubmitError> {
-        let Chat::Active(active) = &mut self.state else { return Ok(false) };
+        let ChatState::Active(active) = &mut self.state else { return Ok(false) };
         let mut posted = submission.body.messages.iter();
         let outputs = match posted.find(|message| message.id.as_ref() == Some(&active.run.message)) {
             Some(message) => active.run.new_answers(&message.parts),
@@ -161,19 +161,22 @@ impl ChatActor {
         let run = Run::new(request, services.clock.now());
         let mut changes = Vec::new();
         // If this fails, the chat has to be read again.
-        let mut record = match std::mem::replace(&mut self.state, Chat::Unread) {
-            Chat::Idle(record) => {
+        let mut record = match std::mem::replace(&mut self.state, ChatState::Unread) {
+            ChatState::Idle(record) => {
                 changes.push(Change::Posted { profile });
                 if let Keep::First(keep) = keep {
                     changes.push(Change::TruncateMessages { keep });
                 }
                 record
             }
-            Chat::Absent => {
+            ChatState::Absent => {
                 changes.push(Change::CreateChat { owner: owner.clone(), profile });
                 Record::new(self.mailbox.chat.clone(), owner.clone(), profile, services.lease.epoch())
             }
-            Chat::Unread | Chat::Elsewhere(_) | Chat::Dormant { .. } | Chat::Active(_) => {
+            ChatState::Unread
+            | ChatState::Elsewhere(_)
+            | ChatState::Dormant { .. }
+            | ChatState::Active(_) => {
                 return Err(StoreError::Fenced.into());
             }
         };
@@ -196,7 +199,7 @@ impl ChatActor {
         let pending = self.mailbox.pending.clone();
         let active = ActiveRun::begin(services, record, pending, new).await?;
         let following = active.follow(reader);
-        self.state = Chat::Active(Box::new(active));
+        self.state = ChatState::Active(Box::new(active));
         Ok(following)
     }
 
@@ -214,7 +217,7 @@ impl ChatActor {
         let Some(id) = &posted.id else { return Err(SubmitError::nothing_new()) };
         let profile = self.profile_of(submission);
         let services = self.services.clone();
-        if let Chat::Active(active) = &mut self.state
+        if let ChatState::Active(active) = &mut self.state
             && active.run.message == *id
         {
             let hold = submission.hold.unwrap_or(services.settings.hold);

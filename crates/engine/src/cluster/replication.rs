@@ -28,8 +28,8 @@ use crate::{
     store::InstanceId,
 };
 
-/// The interval in which an idle log sends an empty part: if the last message was lost, nothing else would tell.
-const SIGN_INTERVAL: Duration = Duration::from_secs(10);
+/// The interval in which an idle log sends an empty part, which reveals that the last message was lost.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// The number of checks in a row after which a replica without readers is dropped.
 const MAX_IDLE_CHECKS: u32 = 3;
 
@@ -58,7 +58,7 @@ struct Replica {
     parts: u64,
     /// The number of checks in a row that found no reader.
     idle_checks: u32,
-    heard_at: Instant,
+    received_at: Instant,
 }
 
 /// The content of a message of a replicated log.
@@ -140,7 +140,7 @@ async fn send_log(cluster: &Cluster, log: &RunLog, detachments: usize, to: &Inst
     let (mut position, mut part) = (Position::START, 0);
     loop {
         let from = cluster.instance().clone();
-        let next = tokio::time::timeout(SIGN_INTERVAL, log.after(position, detachments))
+        let next = tokio::time::timeout(KEEPALIVE_INTERVAL, log.after(position, detachments))
             .await
             .unwrap_or(Ok(Vec::new()));
         let (message, is_last) = match next {
@@ -185,7 +185,7 @@ impl Cluster {
 }
 
 impl Replication {
-    /// Makes sure that there is a replica for what is going to come. Returns `false` if a replica of what has come was dropped already.
+    /// Creates the replica of a new log. Returns `false` if the log is not new and its replica was removed already.
     pub fn expect(&self, log: &ReplicatedLog) -> bool {
         let mut replicas = lock(&self.replicas);
         let key = (log.from.clone(), log.number);
@@ -194,21 +194,21 @@ impl Replication {
                 writer: Writer::new(log.run.clone()),
                 parts: 0,
                 idle_checks: 0,
-                heard_at: Instant::now(),
+                received_at: Instant::now(),
             });
         }
         replicas.contains_key(&key)
     }
 
-    /// Takes a part of a log. Returns `false` if the log is not wanted here.
-    pub fn take(&self, from: &InstanceId, number: Number, part: u64, content: Part) -> bool {
+    /// Adds a part to the replica of a log. Returns `false` if there is no replica that needs it.
+    pub fn receive(&self, from: &InstanceId, number: Number, part: u64, content: Part) -> bool {
         let mut replicas = lock(&self.replicas);
         let key = (from.clone(), number);
         let Some(replica) = replicas.get_mut(&key) else { return false };
         if part < replica.parts {
             return true;
         }
-        replica.heard_at = Instant::now();
+        replica.received_at = Instant::now();
         let is_next = part == replica.parts;
         replica.parts += 1;
         match content {
@@ -245,13 +245,13 @@ impl Replication {
         }
     }
 
-    /// Removes replicas that have had no reader for a while, or of which nothing is heard, and returns them.
+    /// Removes replicas that have had no reader, or got no message, for too long. Returns them.
     pub fn remove_idle(&self) -> Vec<(InstanceId, Number)> {
         let mut idle = Vec::new();
         lock(&self.replicas).retain(|key, replica| {
             replica.idle_checks = if replica.writer.has_readers() { 0 } else { replica.idle_checks + 1 };
-            let silence = if replica.parts == 0 { SIGN_INTERVAL } else { 3 * SIGN_INTERVAL };
-            let is_idle = replica.idle_checks >= MAX_IDLE_CHECKS || replica.heard_at.elapsed() > silence;
+            let silence = if replica.parts == 0 { KEEPALIVE_INTERVAL } else { 3 * KEEPALIVE_INTERVAL };
+            let is_idle = replica.idle_checks >= MAX_IDLE_CHECKS || replica.received_at.elapsed() > silence;
             if is_idle {
                 replica.writer.end_moved();
                 idle.push(key.clone());

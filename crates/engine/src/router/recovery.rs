@@ -122,7 +122,7 @@ impl Router {
         let mut chats = store.due(reached, MAX_DUE + backed_off.len()).await?;
         chats.extend(store.orphans(MAX_ORPHANS + backed_off.len()).await?);
         chats.retain(|chat| !self.mailboxes.contains(chat) && !backed_off.contains(chat));
-        // An actor that is about to fail, too, has to be told, so these are not looked for among the actors.
+        // These are woken even if they have an actor, because it may be about to fail, too.
         chats.extend(std::mem::take(&mut *self.recovery.requeued()));
         for chat in chats {
             // The messages that fill a mailbox need not touch the run, so the chat is woken again with the next sweep.

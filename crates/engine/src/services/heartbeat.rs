@@ -1,4 +1,4 @@
-//! The thread on which an instance says that it is alive.
+//! The runtime on which an instance sends its heartbeats.
 //!
 //! Chat actors, tools and requests share the program's runtime. If they keep all of its threads busy, the instance must not look dead, or
 //! the other instances would resume the runs that keep it busy, and become busy in turn. So heartbeats have a runtime of their own.
@@ -38,7 +38,7 @@ impl Heartbeat {
         Ok(Self::Thread { runtime: handle, _running: running.drop_guard() })
     }
 
-    /// Spawns a task where heartbeats happen, tracked by `tasks`.
+    /// Spawns a task on the runtime of the heartbeats, tracked by `tasks`.
     pub fn spawn(&self, tasks: &TaskTracker, work: impl Future<Output = ()> + Send + 'static) {
         match self {
             Self::Thread { runtime, .. } => tasks.spawn_on(work, runtime),
@@ -46,7 +46,7 @@ impl Heartbeat {
         };
     }
 
-    /// Runs a future where heartbeats happen, and waits for it.
+    /// Runs a future on the runtime of the heartbeats, and waits for it.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,

@@ -27,7 +27,7 @@ pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) struct Lease {
     /// The id of this process among those that share the store.
     pub instance: InstanceId,
-    /// Where the store is told that this instance is alive.
+    /// The runtime on which the lease is renewed.
     pub heartbeat: Heartbeat,
     store: Arc<dyn Store>,
     clock: Arc<DeploymentClock>,
@@ -68,7 +68,7 @@ impl Lease {
         self.acquired.get_or_try_init(join).await.copied()
     }
 
-    /// Renews the lease. This has to be called where heartbeats happen, see [`Heartbeat`].
+    /// Renews the lease. This has to be called on the runtime of the heartbeats, see [`Heartbeat`].
     pub async fn renew(&self) -> Result<Renewed, StoreError> {
         let begun_at = Instant::now();
         self.acquire().await?;
