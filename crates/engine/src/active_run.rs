@@ -6,7 +6,6 @@
 //! Dropping it ends all of its work: the request to the model, the wait of the readers, the requests for locks; tools are cancelled.
 
 mod answering;
-mod continuing;
 mod performing;
 mod resuming;
 mod running_tools;
@@ -14,10 +13,10 @@ mod saving;
 mod spans;
 mod timers;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use fermata_protocol::{ToolCallId, UiMessage};
-use fermata_tools::{ErrorStrategy, ErrorType, InputError, MAX_RETRIES, PendingCalls, ToolError, Toolbox};
+use fermata_tools::{InputError, PendingCalls, ToolError, Toolbox};
 use futures::{
     StreamExt,
     future::BoxFuture,
@@ -28,13 +27,13 @@ use tracing::{Instrument, Span};
 
 use running_tools::{RunningTools, ToolEvent};
 use spans::CallSpans;
-use timers::{Timers, instant_of};
+use timers::Timers;
 
 use crate::{
     answer_batch::{AnswerBatch, RunPin},
     model::{ModelError, ModelEvent},
     record::Record,
-    run::{Ending, Event, Next, Phase, Run, detach_chunks, shutting_down},
+    run::{Ending, Event, Next, Phase, Run, shutting_down},
     run_log::Writer,
     services::{OpenRun, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
@@ -42,9 +41,6 @@ use crate::{
 };
 
 pub(crate) use resuming::{Resumption, read_chunks};
-
-/// The interval in which a run that is kept in memory for an endpoint is looked at again.
-const PIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A run at work, and its chat.
 pub(crate) struct ActiveRun {
@@ -200,11 +196,6 @@ impl ActiveRun {
         self.run.state.phase == Phase::Over
     }
 
-    /// Returns whether something of the run is at work.
-    pub fn is_at_work(&self) -> bool {
-        !self.run.is_waiting()
-    }
-
     /// Returns whether the run can be dropped from memory without losing anything.
     pub fn is_unloadable(&self) -> bool {
         let is_only_looked_at = matches!(self.ownership, Ownership::Unclaimed)
@@ -212,11 +203,6 @@ impl ActiveRun {
             && !self.run.is_pinned()
             && !self.log.has_readers();
         (self.run.is_unloadable() || is_only_looked_at) && !self.pin.is_held()
-    }
-
-    /// Returns whether calls wait for tools that are not there.
-    pub fn waits_for_tools(&self) -> bool {
-        self.run.waits_for_tools()
     }
 
     /// Lets calls go on whose tools have come.
@@ -317,82 +303,10 @@ impl ActiveRun {
         self.perform(effects).await
     }
 
-    /// Ends what has passed its deadline: waiting calls, the hold, the model's answer.
-    pub async fn keep_deadlines(&mut self) -> Result<(), StoreError> {
-        self.set_timers();
-        let reached = self.services.clock.reached();
-        if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
-            let may_retry = match &self.step {
-                StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
-                StepWork::InputChecks(_) | StepWork::None => false,
-            };
-            let strategy = self.policies.rules.error_policy.of(ErrorType::Timeout);
-            if strategy == ErrorStrategy::Retry && may_retry {
-                let (chat, run) = (&self.record.chat, &self.run.id);
-                tracing::warn!(%chat, %run, "the model is silent and is asked again");
-                return self.ask_model().await;
-            }
-            return self.handle_model(vec![Err(ModelError::Timeout)]).await;
-        }
-        if self.timers.question.is_over() {
-            return self.apply(Event::QuestionTimedOut).await;
-        }
-        if self.run.is_expired(reached) {
-            return self.apply(Event::Ended(Ending::Expired)).await;
-        }
-        if self.timers.tools.is_over() {
-            return self.apply(Event::ToolsTimedOut).await;
-        }
-        if self.timers.hold.is_over() {
-            self.apply(Event::HoldEnded).await?;
-            self.log.detach_readers(detach_chunks());
-        }
-        Ok(())
-    }
-
-    /// Returns the time at which the model times out, because it was silent or has answered for too long.
-    fn model_deadline(&self) -> Option<Instant> {
-        let limits = &self.services.settings.limits;
-        match &self.step {
-            StepWork::Model(stream) => {
-                let silent = stream.last_event_at + limits.model_timeout;
-                Some(silent.min(stream.asked_at + limits.model_call_timeout))
-            }
-            StepWork::InputChecks(_) | StepWork::None => None,
-        }
-    }
-
-    /// Returns the time at which a deadline may have passed.
-    fn next_deadline(&mut self) -> Instant {
-        self.set_timers();
-        let reached = self.services.clock.reached();
-        // An endpoint that drops its pin without handing answers over sends no message.
-        let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
-        let deadlines = [
-            pin_check,
-            self.timers.hold.ends(),
-            self.timers.question.ends(),
-            self.timers.tools.ends(),
-            self.run.expiry().map(|expires| instant_of(expires, reached)),
-            self.model_deadline(),
-        ];
-        // The monotonic clock may not reach further, so a later deadline is looked at again then.
-        let furthest = Instant::now() + Duration::from_secs(24 * 3600);
-        deadlines.into_iter().flatten().min().map_or(furthest, |deadline| deadline.min(furthest))
-    }
-
-    fn set_timers(&mut self) {
-        let now = self.services.clock.now();
-        let tool_timeout = self.services.settings.limits.tool_timeout;
-        self.timers.hold.set(self.run.hold_ends(), now);
-        self.timers.question.set(self.run.first_question_ends(), now);
-        self.timers.tools.set(self.run.tool_wait_ends(tool_timeout), now);
-    }
-
     /// Sends the readers away because the server ends. They come back to another instance, or after the next start.
     pub async fn shut_down(&mut self) -> Result<(), StoreError> {
         self.log.leave(shutting_down());
-        if !self.is_at_work() || self.attempts == 0 {
+        if self.run.is_waiting() || self.attempts == 0 {
             return Ok(());
         }
         // The run at work has done this process no harm: the end comes from outside, and is not counted against the run.
@@ -419,35 +333,23 @@ impl ActiveRun {
 
 impl StepWork {
     async fn next(&mut self) -> Happening {
-        match self {
-            Self::None => std::future::pending().await,
-            Self::InputChecks(checks) => Happening::InputsChecked(checks.await),
-            Self::Model(stream) => match stream.next().await {
-                Some(events) => Happening::Model(events),
-                None => Happening::ModelStreamEnded,
-            },
-        }
-    }
-}
-
-// === impl ModelStream ===
-
-impl ModelStream {
-    fn new(events: BoxStream<'static, Result<ModelEvent, ModelError>>, retries: u32, span: Span) -> Self {
-        // The events that the provider has ready are handled together and shown in one write.
-        let events = events.ready_chunks(64).boxed();
-        let now = Instant::now();
-        Self { events, asked_at: now, last_event_at: now, has_begun: false, retries, span }
-    }
-
-    async fn next(&mut self) -> Option<Vec<Result<ModelEvent, ModelError>>> {
-        let events = self.events.next().instrument(self.span.clone()).await;
-        self.last_event_at = Instant::now();
-        self.has_begun |= match &events {
-            Some(events) => events.iter().any(|event| !matches!(event, Ok(ModelEvent::Alive))),
-            None => true,
+        let stream = match self {
+            Self::None => return std::future::pending().await,
+            Self::InputChecks(checks) => return Happening::InputsChecked(checks.await),
+            Self::Model(stream) => stream,
         };
-        events
+        let events = stream.events.next().instrument(stream.span.clone()).await;
+        stream.last_event_at = Instant::now();
+        match events {
+            Some(events) => {
+                stream.has_begun |= events.iter().any(|event| !matches!(event, Ok(ModelEvent::Alive)));
+                Happening::Model(events)
+            }
+            None => {
+                stream.has_begun = true;
+                Happening::ModelStreamEnded
+            }
+        }
     }
 }
 

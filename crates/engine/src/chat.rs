@@ -107,8 +107,8 @@ impl ChatActor {
                 if !active.is_over() {
                     active.keep_deadlines().await?;
                 }
-                waits_for_tools = active.waits_for_tools();
-                is_at_work = active.is_at_work() && !active.is_over();
+                waits_for_tools = active.run.waits_for_tools();
+                is_at_work = !active.run.is_waiting() && !active.is_over();
                 if active.is_over() || active.is_unloadable() {
                     self.state = ChatState::Unread;
                 }
@@ -239,11 +239,6 @@ impl ChatActor {
             | ChatState::Idle(_)
             | ChatState::Dormant { .. } => Ok(()),
         }
-    }
-
-    /// Returns whether several instances may share the store.
-    fn is_shared(&self) -> bool {
-        self.services.store.is_shared()
     }
 
     /// Returns the chat's record, if the chat exists.

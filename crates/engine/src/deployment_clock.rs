@@ -102,10 +102,19 @@ impl DeploymentClock {
         Some(ClockMark { reached: state.reached, doubted })
     }
 
-    /// Starts the clock with the store's answer to a join that was sent at `asked`.
-    pub fn start(&self, joined: &Joined, asked: Instant) {
+    /// Starts the clock with the store's answer to a join that was sent at `asked_at`.
+    pub fn start(&self, joined: &Joined, asked_at: Instant) {
         let source = joined.now.unwrap_or_else(|| self.machine_clock.now());
-        let reached = joined.mark.map_or(source, |mark| reached_by(&mark, source));
+        let reached = match joined.mark {
+            // A leap that an earlier process doubted counts if the source has gone on for long enough since.
+            Some(ClockMark { reached, doubted: Some(doubted) })
+                if source.duration_since(doubted) >= DOUBT_PERIOD =>
+            {
+                reached.max(doubted)
+            }
+            Some(mark) => mark.reached,
+            None => source,
+        };
         let mut state = self.lock();
         *state = ClockState {
             as_of: Instant::now(),
@@ -114,21 +123,21 @@ impl DeploymentClock {
             source: SourceState::Unread,
             warned_difference: None,
         };
-        self.read_source(&mut state, joined.now, asked, BELIEVED_DOWNTIME);
+        self.read_source(&mut state, joined.now, asked_at, BELIEVED_DOWNTIME);
     }
 
-    /// Reads the source with a heartbeat that was sent at `asked`. `database` is the database's time in the reply, if it has a clock.
-    pub fn observe(&self, database: Option<Timestamp>, asked: Instant) {
+    /// Reads the source with a heartbeat that was sent at `asked_at`. `database` is the database's time in the reply, if it has a clock.
+    pub fn observe(&self, database: Option<Timestamp>, asked_at: Instant) {
         let mut state = self.lock();
         *state = state.advanced();
-        self.read_source(&mut state, database, asked, TOLERANCE);
+        self.read_source(&mut state, database, asked_at, TOLERANCE);
     }
 
     fn read_source(
         &self,
         state: &mut ClockState,
         database: Option<Timestamp>,
-        asked: Instant,
+        asked_at: Instant,
         ahead_at_most: SignedDuration,
     ) {
         let machine = self.machine_clock.now();
@@ -136,7 +145,7 @@ impl DeploymentClock {
             Some(database) => {
                 self.compare_machine(state, machine, database);
                 // The database may have read its clock at any moment since it was asked.
-                ("the database", database, later(database, asked.elapsed()))
+                ("the database", database, later(database, asked_at.elapsed()))
             }
             None => ("this machine", machine, machine),
         };
@@ -244,14 +253,6 @@ impl ClockState {
             }
             self.now = earliest;
         }
-    }
-}
-
-/// Returns the time that an earlier process reached. A leap that it doubted counts if the source has gone on for long enough since.
-fn reached_by(mark: &ClockMark, source: Timestamp) -> Timestamp {
-    match mark.doubted {
-        Some(doubted) if source.duration_since(doubted) >= DOUBT_PERIOD => mark.reached.max(doubted),
-        Some(_) | None => mark.reached,
     }
 }
 

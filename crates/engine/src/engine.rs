@@ -55,7 +55,16 @@ impl Engine {
     /// # Errors
     /// Returns an error if two tools have the same name, or a tool cannot be used.
     pub fn new(parts: EngineParts) -> Result<Self, ToolboxError> {
-        let heartbeat = heartbeat(&parts);
+        let mut heartbeat = Heartbeat::Shared;
+        // On a store that is not shared, no other instance looks for heartbeats.
+        if parts.settings.heartbeat_thread && parts.store.is_shared() {
+            match Heartbeat::thread() {
+                Ok(thread) => heartbeat = thread,
+                Err(error) => {
+                    tracing::warn!(%error, "the heartbeat thread cannot be started; when this instance is busy, its lease may expire")
+                }
+            }
+        }
         let (snapshot, unusable) = PolicySnapshot::new(parts.rules, parts.tools, Vec::new());
         if let Some(error) = unusable.into_iter().next() {
             return Err(error);
@@ -296,15 +305,4 @@ impl Engine {
             tracing::warn!(instance = %lease.instance, %error, "the lease of this instance could not be given up; it will expire");
         }
     }
-}
-
-/// Returns where heartbeats happen. On a store that is not shared, no other instance looks for them.
-fn heartbeat(parts: &EngineParts) -> Heartbeat {
-    if !parts.settings.heartbeat_thread || !parts.store.is_shared() {
-        return Heartbeat::Shared;
-    }
-    Heartbeat::thread().unwrap_or_else(|error| {
-        tracing::warn!(%error, "the heartbeat thread cannot be started; when this instance is busy, its lease may expire");
-        Heartbeat::Shared
-    })
 }

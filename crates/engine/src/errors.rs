@@ -112,18 +112,10 @@ impl SubmitError {
     }
 }
 
-/// An error of a request to a chat, which may say that the chat is unavailable.
+/// An error of a request to a chat, which may be an error of the store.
 pub(crate) trait RequestError: From<Unavailable> + From<StoreError> {
-    /// Returns why the chat is unavailable, if that is the error.
-    fn unavailable(&self) -> Option<&Unavailable>;
-
     /// Returns the store's error, if that is what made the chat unavailable.
-    fn store(&self) -> Option<&StoreError> {
-        match self.unavailable() {
-            Some(Unavailable::Store(error)) => Some(error),
-            _ => None,
-        }
-    }
+    fn store(&self) -> Option<&StoreError>;
 }
 
 macro_rules! request_error {
@@ -135,8 +127,8 @@ macro_rules! request_error {
         }
 
         impl RequestError for $error {
-            fn unavailable(&self) -> Option<&Unavailable> {
-                if let Self::Unavailable(unavailable) = self { Some(unavailable) } else { None }
+            fn store(&self) -> Option<&StoreError> {
+                if let Self::Unavailable(Unavailable::Store(error)) = self { Some(error) } else { None }
             }
         }
     )*};

@@ -4,9 +4,7 @@
 
 use std::collections::HashSet;
 
-use fermata_protocol::{
-    ChatBody, MessageId, PostedMessage, Role, ToolPart, ToolState, Trigger, UiMessage, UiPart,
-};
+use fermata_protocol::{ChatBody, MessageId, PostedMessage, Role, ToolState, Trigger, UiMessage, UiPart};
 use fermata_tools::Cancelled;
 
 use crate::{Ids, SubmitError, prompt::has_model_content};
@@ -65,7 +63,16 @@ pub(crate) fn plan(
             Some(lost) => plan_user_message(lost.clone(), None, record, writing, ids),
             None => plan_regeneration(body, record, writing),
         },
-        Trigger::Submit => plan_submit(body, record, writing, ids),
+        Trigger::Submit => {
+            let Some(last) = body.messages.last() else {
+                return Err(nothing_to_continue("The post has no message."));
+            };
+            match last.role {
+                Role::System => Err(last_is_instructions()),
+                Role::Assistant => Ok(Plan::Continue(last.clone())),
+                Role::User => plan_user_message(last.clone(), body.message_id.as_ref(), record, writing, ids),
+            }
+        }
     }
 }
 
@@ -124,22 +131,6 @@ fn plan_regeneration(
     }
 }
 
-fn plan_submit(
-    body: &ChatBody,
-    record: &[UiMessage],
-    writing: Option<&MessageId>,
-    ids: &dyn Ids,
-) -> Result<Plan, SubmitError> {
-    let Some(last) = body.messages.last() else {
-        return Err(nothing_to_continue("The post has no message."));
-    };
-    match last.role {
-        Role::System => Err(last_is_instructions()),
-        Role::Assistant => Ok(Plan::Continue(last.clone())),
-        Role::User => plan_user_message(last.clone(), body.message_id.as_ref(), record, writing, ids),
-    }
-}
-
 fn plan_user_message(
     posted: PostedMessage,
     edited: Option<&MessageId>,
@@ -187,7 +178,13 @@ fn imported(posted: PostedMessage, known: &mut HashSet<MessageId>, ids: &dyn Ids
     }
     for part in &mut message.parts {
         match part {
-            UiPart::Tool(call) => settle_imported(call),
+            UiPart::Tool(call) => {
+                if !call.state.is_settled() {
+                    let (input, error_text) = (call.state.input().cloned(), Cancelled::Superseded.text());
+                    call.state = ToolState::OutputError { input, raw_input: None, error_text };
+                    call.approval = None;
+                }
+            }
             UiPart::Text { streaming, .. } | UiPart::Reasoning { streaming, .. } => {
                 *streaming = streaming.map(|_| false);
             }
@@ -195,15 +192,6 @@ fn imported(posted: PostedMessage, known: &mut HashSet<MessageId>, ids: &dyn Ids
         }
     }
     message
-}
-
-fn settle_imported(call: &mut ToolPart) {
-    if call.state.is_settled() {
-        return;
-    }
-    let input = call.state.input().cloned();
-    call.state = ToolState::OutputError { input, raw_input: None, error_text: Cancelled::Superseded.text() };
-    call.approval = None;
 }
 
 fn check_content(posted: Option<&PostedMessage>) -> Result<(), SubmitError> {

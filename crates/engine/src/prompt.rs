@@ -43,7 +43,25 @@ pub(crate) fn prompt<'a>(
         history.messages.push(ModelMessage::System(system.to_owned()));
     }
     for message in messages {
-        history.add(message, context);
+        match message.role {
+            Role::System => {
+                let text = text_of(&message.parts);
+                if !text.is_empty() {
+                    history.messages.push(ModelMessage::System(text));
+                }
+            }
+            Role::User => {
+                let content: Vec<ModelContent> = message.parts.iter().filter_map(user_content).collect();
+                if !content.is_empty() {
+                    history.messages.push(ModelMessage::User(content));
+                }
+            }
+            Role::Assistant => {
+                for step in message.parts.split(|part| *part == UiPart::StepStart) {
+                    history.add_step(step, context);
+                }
+            }
+        }
     }
     context.file_urls.apply_to_messages(&mut history.messages);
     let tools = context.toolbox.specs().map(|spec| ModelTool {
@@ -69,28 +87,6 @@ struct History {
 }
 
 impl History {
-    fn add(&mut self, message: &UiMessage, context: &PromptContext<'_>) {
-        match message.role {
-            Role::System => {
-                let text = text_of(&message.parts);
-                if !text.is_empty() {
-                    self.messages.push(ModelMessage::System(text));
-                }
-            }
-            Role::User => {
-                let content: Vec<ModelContent> = message.parts.iter().filter_map(user_content).collect();
-                if !content.is_empty() {
-                    self.messages.push(ModelMessage::User(content));
-                }
-            }
-            Role::Assistant => {
-                for step in message.parts.split(|part| *part == UiPart::StepStart) {
-                    self.add_step(step, context);
-                }
-            }
-        }
-    }
-
     fn add_step(&mut self, parts: &[UiPart], context: &PromptContext<'_>) {
         let mut calls = Vec::new();
         let mut results = Vec::new();

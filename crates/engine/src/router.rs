@@ -18,14 +18,14 @@ use tokio::{
 };
 
 use locator::ChatLocator;
-use recovery::Recovery;
+use recovery::{OnEnd, Recovery};
 
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, Unavailable,
     answer_batch::{AnswerBatch, Answered, FindAnswered},
-    chat::{ActorMessage, ChatActor, Delivered, Handle},
+    chat::{ActorMessage, ChatActor, Delivered, End, Handle},
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
-    mailbox::{Full, Mailboxes},
+    mailbox::{Full, Mailbox, Mailboxes},
     request::{AnswerRequest, RemoteRequest},
     services::Services,
     store::{InstanceId, StoreError},
@@ -235,11 +235,13 @@ impl Router {
 
     /// Puts a message into the mailbox of the chat's actor. Returns `false` if it is full; a request is refused as busy then.
     fn send(self: &Arc<Self>, chat: &ChatId, message: ActorMessage) -> bool {
-        let start = |mailbox| {
+        let start = |mailbox: Mailbox<ActorMessage>| {
             let router = self.clone();
             self.services.shutdown.tasks.spawn(async move {
-                let mut ended = recovery::OnEnd::new(&router, &mailbox);
-                ended.end = ChatActor::new(router.services.clone(), mailbox).run().await;
+                let services = router.services.clone();
+                // Unless the actor says otherwise, it has panicked.
+                let mut ended = OnEnd { router, chat: mailbox.chat.clone(), end: End::Retry };
+                ended.end = ChatActor::new(services, mailbox).run().await;
             });
         };
         match self.mailboxes.send(chat, message, start) {

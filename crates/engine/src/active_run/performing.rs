@@ -1,8 +1,9 @@
 //! Performing what a run has decided.
 
 use fermata_protocol::{AnswerTarget, ToolCallId};
-use fermata_tools::{Call, CallContext, ElicitationReply, Toolbox};
+use fermata_tools::{CallContext, ElicitationReply, Toolbox};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use tokio::time::Instant;
 
 use super::{ActiveRun, ModelStream, Ownership, StepWork, ToolEvent, spans::model_span};
 use crate::{
@@ -135,9 +136,8 @@ impl ActiveRun {
         let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
         let context = self.tools.host(context);
         let input = call.effective_input().clone();
-        let Some(execution) = executor.execution(tool, input, context, times_run_before(call)) else {
-            return;
-        };
+        let times_run_before = u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1);
+        let Some(execution) = executor.execution(tool, input, context, times_run_before) else { return };
         let lock = self.locks.remove(id);
         self.tools.start(execution, lock, self.spans.span(id));
     }
@@ -172,8 +172,16 @@ impl ActiveRun {
             StepWork::Model(silent) => silent.retries + 1,
             StepWork::InputChecks(_) | StepWork::None => 0,
         };
-        let span = model_span(self.services.model.name(), &self.run);
-        self.step = StepWork::Model(ModelStream::new(events.boxed(), retries, span));
+        let now = Instant::now();
+        self.step = StepWork::Model(ModelStream {
+            // The events that the provider has ready are handled together and shown in one write.
+            events: events.ready_chunks(64).boxed(),
+            asked_at: now,
+            last_event_at: now,
+            has_begun: false,
+            retries,
+            span: model_span(self.services.model.name(), &self.run),
+        });
         Ok(())
     }
 
@@ -269,9 +277,4 @@ pub(super) fn context<'a>(
         other_bytes: record.bytes,
         address: None,
     }
-}
-
-/// Returns how often a call that runs has run before.
-fn times_run_before(call: &Call) -> u32 {
-    u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1)
 }

@@ -75,7 +75,7 @@ impl ActiveRun {
         // A run that is at work is this instance's own from now on. One that waits is only looked at until it has a reader here or is
         // answered; if it was this instance's own and can be unloaded, it has no owner any more.
         let is_released = matches!(active.ownership, Ownership::Claimed(_)) && active.run.is_unloadable();
-        effects.commit.run |= active.is_at_work() || is_released;
+        effects.commit.run |= !active.run.is_waiting() || is_released;
         active.perform(effects).await?;
         if !active.is_over() {
             active.keep_deadlines().await?;
@@ -125,7 +125,10 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
         changes.push(Change::PutMessage(Box::new(message)));
     }
     if let Some(last) = Ending::CrashLoop.public() {
-        let first = position_after(&saved.state, &saved.chunks).into();
+        // No reader has seen anything of a new epoch. Each process that recovered the run has begun one, and saved it.
+        let last_saved = saved.chunks.last().map_or(0, |(last, _)| *last);
+        let reached = saved.state["seq"].as_u64().unwrap_or(0).max(last_saved);
+        let first = Position::from(reached).next_epoch().next().into();
         let chunks = vec![UiChunk::Error { error_text: last }.to_record()];
         changes.push(Change::AppendChunks { run: run.clone(), first, chunks });
     }
@@ -138,14 +141,6 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
     }
     changes.push(Change::CloseRun { run, outcome: Ending::CrashLoop.name() });
     record.commit(services, changes).await
-}
-
-/// Returns a position that no reader has seen anything at, of a log of which only what is saved is known.
-fn position_after(state: &serde_json::Value, chunks: &[(u64, String)]) -> Position {
-    let saved = chunks.last().map_or(0, |(last, _)| *last);
-    // Each process that recovered the run has begun an epoch, and saved it.
-    let reached = state["seq"].as_u64().unwrap_or(0).max(saved);
-    Position::from(reached).next_epoch().next()
 }
 
 /// Settles the calls of a message that are open in it: as their rows say, or as cancelled if they are open there, too.

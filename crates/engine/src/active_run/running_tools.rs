@@ -132,9 +132,27 @@ impl RunningTools {
 
     /// Waits for the next event. Cancel safe.
     pub async fn next(&mut self) -> ToolEvent {
-        match &mut self.channel {
-            Some(channel) => channel.next().await,
-            None => std::future::pending().await,
+        let Some(Channel { host, events, reported_at, .. }) = &mut self.channel else {
+            return std::future::pending().await;
+        };
+        let due = reported_at.map(|reported_at| reported_at + REPORT_INTERVAL);
+        let reports = async {
+            host.wait_for_report().await;
+            if let Some(due) = due {
+                tokio::time::sleep_until(due).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            event = events.recv() => match event {
+                Some(event) => event,
+                // The host holds a sender for as long as the channel lives.
+                None => std::future::pending().await,
+            },
+            () = reports => {
+                *reported_at = Some(Instant::now());
+                ToolEvent::Reports(host.reports().drain(..).collect())
+            }
         }
     }
 }
@@ -151,29 +169,6 @@ impl Channel {
             reported: Notify::new(),
         };
         Self { cancelled: CancellationToken::new(), host: Arc::new(host), events, reported_at: None }
-    }
-
-    async fn next(&mut self) -> ToolEvent {
-        let due = self.reported_at.map(|reported_at| reported_at + REPORT_INTERVAL);
-        let host = &self.host;
-        let reports = async {
-            host.wait_for_report().await;
-            if let Some(due) = due {
-                tokio::time::sleep_until(due).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            event = self.events.recv() => match event {
-                Some(event) => event,
-                // The host holds a sender for as long as this lives.
-                None => std::future::pending().await,
-            },
-            () = reports => {
-                self.reported_at = Some(Instant::now());
-                ToolEvent::Reports(self.host.reports().drain(..).collect())
-            }
-        }
     }
 }
 

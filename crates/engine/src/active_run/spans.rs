@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use fermata_protocol::ToolCallId;
 use fermata_tools::{Call, RunBy, StateName};
-use jiff::Timestamp;
 use tracing::{Span, field::Empty};
 
 use crate::run::Run;
@@ -26,8 +25,17 @@ impl CallSpans {
 
     /// Records the state that a call has entered, and ends the call's span if the state is final.
     pub fn record(&mut self, call: &Call) {
-        let run = self.run.as_str();
-        let span = self.spans.entry(call.id.clone()).or_insert_with(|| tool_span(run, call));
+        let span = self.spans.entry(call.id.clone()).or_insert_with(|| {
+            tracing::info_span!(
+                "execute_tool",
+                gen_ai.operation.name = "execute_tool",
+                gen_ai.tool.name = %call.tool,
+                gen_ai.tool.call.id = %call.id,
+                fermata.run = self.run,
+                fermata.call.state = Empty,
+                error.type = Empty,
+            )
+        });
         let state = call.state().name();
         span.in_scope(|| tracing::debug!(%state, since = %call.since(), "the call has entered a state"));
         if state.is_final() {
@@ -58,31 +66,15 @@ pub(super) fn model_span(model: &str, run: &Run) -> Span {
     )
 }
 
-/// Creates the span of one tool call.
-fn tool_span(run: &str, call: &Call) -> Span {
-    tracing::info_span!(
-        "execute_tool",
-        gen_ai.operation.name = "execute_tool",
-        gen_ai.tool.name = %call.tool,
-        gen_ai.tool.call.id = %call.id,
-        fermata.run = run,
-        fermata.call.state = Empty,
-        error.type = Empty,
-    )
-}
-
-/// Returns the label of the call's tool in metrics. Labels are kept for ever and shown to operators, so the tools of
-/// pages share one and unknown tools another: pages and models can make up any number of names.
-fn tool_label(call: &Call) -> String {
-    match call.run_by {
+/// Counts the outcome of a call, and the time for which it ran.
+fn count_outcome(call: &Call) {
+    // Labels are kept for ever and shown to operators, and pages and models can make up any number of names. So the tools of pages share
+    // one label, and unknown tools another.
+    let tool = match call.run_by {
         Some(RunBy::Server | RunBy::Mcp) => call.tool.clone(),
         Some(RunBy::Browser) => "browser".to_owned(),
         None => "unknown".to_owned(),
-    }
-}
-
-fn count_outcome(call: &Call) {
-    let tool = tool_label(call);
+    };
     let state = call.state().name().as_str();
     let error_type = call.state().error_type().map_or("", |error_type| error_type.as_str());
     let labels = [
@@ -93,15 +85,12 @@ fn count_outcome(call: &Call) {
     metrics::counter!("fermata_calls_total", &labels).increment(1);
     let began = call.history().iter().rfind(|entered| entered.state == StateName::Executing);
     if let Some(began) = began {
+        let seconds = call.since().duration_since(began.at).as_secs_f64().max(0.0);
         metrics::histogram!(
             "gen_ai_client_operation_duration_seconds",
             "gen_ai_operation_name" => "execute_tool",
             "gen_ai_tool_name" => tool
         )
-        .record(seconds(began.at, call.since()));
+        .record(seconds);
     }
-}
-
-fn seconds(from: Timestamp, to: Timestamp) -> f64 {
-    to.duration_since(from).as_secs_f64().max(0.0)
 }

@@ -4,8 +4,19 @@
 
 use std::time::Duration;
 
+use fermata_tools::{ErrorStrategy, ErrorType, MAX_RETRIES};
 use jiff::Timestamp;
 use tokio::time::Instant;
+
+use super::{ActiveRun, StepWork};
+use crate::{
+    model::ModelError,
+    run::{Ending, Event, detach_chunks},
+    store::StoreError,
+};
+
+/// The interval in which a run that is kept in memory for an endpoint is looked at again.
+const PIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The deadlines of a run.
 #[derive(Default)]
@@ -21,6 +32,82 @@ pub(super) struct Timers {
 /// A deadline, if there is one, as a time and as a moment of the monotonic clock.
 #[derive(Default)]
 pub(super) struct Timer(Option<(Timestamp, Instant)>);
+
+// === impl ActiveRun ===
+
+impl ActiveRun {
+    /// Ends what has passed its deadline: waiting calls, the hold, the model's answer.
+    pub async fn keep_deadlines(&mut self) -> Result<(), StoreError> {
+        self.set_timers();
+        let reached = self.services.clock.reached();
+        if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+            let may_retry = match &self.step {
+                StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
+                StepWork::InputChecks(_) | StepWork::None => false,
+            };
+            let strategy = self.policies.rules.error_policy.of(ErrorType::Timeout);
+            if strategy == ErrorStrategy::Retry && may_retry {
+                let (chat, run) = (&self.record.chat, &self.run.id);
+                tracing::warn!(%chat, %run, "the model is silent and is asked again");
+                return self.ask_model().await;
+            }
+            return self.handle_model(vec![Err(ModelError::Timeout)]).await;
+        }
+        if self.timers.question.is_over() {
+            return self.apply(Event::QuestionTimedOut).await;
+        }
+        if self.run.is_expired(reached) {
+            return self.apply(Event::Ended(Ending::Expired)).await;
+        }
+        if self.timers.tools.is_over() {
+            return self.apply(Event::ToolsTimedOut).await;
+        }
+        if self.timers.hold.is_over() {
+            self.apply(Event::HoldEnded).await?;
+            self.log.detach_readers(detach_chunks());
+        }
+        Ok(())
+    }
+
+    /// Returns the time at which the model times out, because it was silent or has answered for too long.
+    fn model_deadline(&self) -> Option<Instant> {
+        let limits = &self.services.settings.limits;
+        match &self.step {
+            StepWork::Model(stream) => {
+                let silent = stream.last_event_at + limits.model_timeout;
+                Some(silent.min(stream.asked_at + limits.model_call_timeout))
+            }
+            StepWork::InputChecks(_) | StepWork::None => None,
+        }
+    }
+
+    /// Returns the time at which a deadline may have passed.
+    pub(super) fn next_deadline(&mut self) -> Instant {
+        self.set_timers();
+        let reached = self.services.clock.reached();
+        // An endpoint that drops its pin without handing answers over sends no message.
+        let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
+        let deadlines = [
+            pin_check,
+            self.timers.hold.ends(),
+            self.timers.question.ends(),
+            self.timers.tools.ends(),
+            self.run.expiry().map(|expires| instant_of(expires, reached)),
+            self.model_deadline(),
+        ];
+        // The monotonic clock may not reach further, so a later deadline is looked at again then.
+        let furthest = Instant::now() + Duration::from_secs(24 * 3600);
+        deadlines.into_iter().flatten().min().map_or(furthest, |deadline| deadline.min(furthest))
+    }
+
+    fn set_timers(&mut self) {
+        let now = self.services.clock.now();
+        let tool_timeout = self.services.settings.limits.tool_timeout;
+        self.timers.hold.set(self.run.hold_ends(), now);
+        self.timers.question.set(self.run.first_question_ends(), now);
+        self.timers.tools.set(self.run.tool_wait_ends(tool_timeout), now);
+    }
+}
 
 // === impl Timer ===
 
@@ -45,7 +132,7 @@ impl Timer {
 
 /// Returns the moment of the monotonic clock at which `time` comes if it is `now` at present, or a moment in a year if that is earlier,
 /// because the monotonic clock may not reach further.
-pub(super) fn instant_of(time: Timestamp, now: Timestamp) -> Instant {
+fn instant_of(time: Timestamp, now: Timestamp) -> Instant {
     let left = Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO);
     Instant::now() + left.min(Duration::from_secs(366 * 24 * 3600))
 }

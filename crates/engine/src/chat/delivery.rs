@@ -79,7 +79,7 @@ impl<R: Handle> Deliver for Delivery<R> {
         let mut result = self.request.handle(actor).await;
         if let Err(refusal) = &result
             && refusal.store().is_none()
-            && actor.is_shared()
+            && actor.services.store.is_shared()
             // A refusal makes no commit, which would tell whether another instance has changed the chat.
             && let Err(error) = actor.verify().await
         {

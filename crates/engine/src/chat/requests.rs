@@ -66,7 +66,17 @@ impl Handle for Rejoin {
         let (profile, position) = (self.profile, self.position);
         let active = match &mut actor.state {
             ChatState::Active(active) if active.run.id == self.run => active,
-            _ => return actor.rejoin_finished(self).await,
+            _ => {
+                // The log of a run that is over is kept for a while.
+                let (chat, run) = (&actor.mailbox.chat, &self.run);
+                let finished = actor.services.store.finished_log(chat, run).await?;
+                let Some(chunks) = finished else { return Ok(None) };
+                let mut log = Writer::restore(run.clone(), &read_chunks(&chunks)?);
+                log.end(Vec::new());
+                let Some(start) = log.log().resume_after(profile, position) else { return Ok(None) };
+                let reader = log.read(profile, start);
+                return Ok(Some(Following { chat: chat.clone(), run: run.clone(), reader }));
+            }
         };
         active.claim().await?;
         let Some(start) = active.log.log().resume_after(profile, position) else { return Ok(None) };
@@ -213,7 +223,7 @@ impl ChatActor {
         }
         if let Err(refusal) = &result
             && refusal.store().is_none()
-            && self.is_shared()
+            && self.services.store.is_shared()
             // A refusal makes no commit, which would tell whether another instance has changed the chat.
             && let Err(error) = self.verify().await
         {
@@ -315,17 +325,6 @@ impl ChatActor {
             }),
             Some(_) => Err(Rejected::of(Refusal::AlreadyAnswered, &call).into()),
         }
-    }
-
-    /// Returns a reader of a run that is over: its log is kept for a while.
-    async fn rejoin_finished(&mut self, rejoin: &Rejoin) -> Result<Option<Following>, ReadError> {
-        let (chat, run) = (&self.mailbox.chat, &rejoin.run);
-        let Some(chunks) = self.services.store.finished_log(chat, run).await? else { return Ok(None) };
-        let mut log = Writer::restore(run.clone(), &read_chunks(&chunks)?);
-        log.end(Vec::new());
-        let Some(start) = log.log().resume_after(rejoin.profile, rejoin.position) else { return Ok(None) };
-        let reader = log.read(rejoin.profile, start);
-        Ok(Some(Following { chat: chat.clone(), run: run.clone(), reader }))
     }
 }
 

@@ -60,7 +60,14 @@ impl Handle for Box<Submission> {
                 let is_superseding = actor.supersede(self).await?;
                 // The superseded run's message is part of the chat now.
                 let bytes = actor.kept_bytes(keep, &messages) + added;
-                let history = if is_superseding { None } else { Some(history(messages, keep, &add)) };
+                let mut history = None;
+                if !is_superseding {
+                    if let Keep::First(kept) = keep {
+                        messages.truncate(kept);
+                    }
+                    messages.extend(add.iter().cloned());
+                    history = Some(messages);
+                }
                 let post = NewPost { toolbox, open_run, keep, add, bytes, history };
                 actor.start_run(self, policies, post).await
             }
@@ -241,15 +248,6 @@ impl ChatActor {
         let reader = Reader::of(run.clone(), profile, chunks);
         Ok(Following { chat: self.mailbox.chat.clone(), run, reader })
     }
-}
-
-/// Returns the chat's messages with the post.
-fn history(mut messages: Vec<UiMessage>, keep: Keep, add: &[UiMessage]) -> Vec<UiMessage> {
-    if let Keep::First(keep) = keep {
-        messages.truncate(keep);
-    }
-    messages.extend(add.iter().cloned());
-    messages
 }
 
 /// A file that a model would not be handed is refused while its sender is there to read why. Older messages of an imported history

@@ -39,32 +39,32 @@ impl ChatLocator {
         let reader = self.router.cluster.import_reader(message);
         Following { chat: self.chat.clone(), run, reader: reader.located_by(self.clone()) }
     }
-
-    async fn find(self, run: RunId, position: Position, profile: Profile) -> Option<Reader> {
-        let give_up_at = Instant::now() + REJOIN_TIMEOUT;
-        loop {
-            let rejoin = Rejoin { owner: self.owner.clone(), run: run.clone(), position, profile };
-            let found = {
-                let _permit = self.router.rejoining.acquire().await.ok()?;
-                self.router.call(&self.chat, rejoin).await
-            };
-            let error = match found {
-                Ok(following) => return following.map(|following| following.reader),
-                Err(error) => error,
-            };
-            let is_draining = self.router.services.shutdown.draining.is_cancelled();
-            if !is_transient(&error) || Instant::now() >= give_up_at || is_draining {
-                tracing::debug!(chat = %self.chat, %run, %error, "a reader has not found its run again");
-                return None;
-            }
-            sleep(REJOIN_INTERVAL).await;
-        }
-    }
 }
 
 impl StreamLocator for ChatLocator {
     fn locate(&self, run: RunId, position: Position, profile: Profile) -> BoxFuture<'static, Option<Reader>> {
-        self.clone().find(run, position, profile).boxed()
+        let Self { router, owner, chat } = self.clone();
+        let find = async move {
+            let give_up_at = Instant::now() + REJOIN_TIMEOUT;
+            loop {
+                let rejoin = Rejoin { owner: owner.clone(), run: run.clone(), position, profile };
+                let found = {
+                    let _permit = router.rejoining.acquire().await.ok()?;
+                    router.call(&chat, rejoin).await
+                };
+                let error = match found {
+                    Ok(following) => return following.map(|following| following.reader),
+                    Err(error) => error,
+                };
+                let is_draining = router.services.shutdown.draining.is_cancelled();
+                if !is_transient(&error) || Instant::now() >= give_up_at || is_draining {
+                    tracing::debug!(%chat, %run, %error, "a reader has not found its run again");
+                    return None;
+                }
+                sleep(REJOIN_INTERVAL).await;
+            }
+        };
+        find.boxed()
     }
 }
 

@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep};
 use super::Router;
 use crate::{
     chat::{ActorMessage, End},
-    mailbox::Mailbox,
     services::Services,
     store::{ClockMark, StoreError},
 };
@@ -46,19 +45,12 @@ pub(super) struct Recovery {
 
 /// Notes how a chat actor ended, also if it panicked.
 pub(super) struct OnEnd {
-    router: Arc<Router>,
-    chat: ChatId,
+    pub router: Arc<Router>,
+    pub chat: ChatId,
     pub end: End,
 }
 
 // === impl OnEnd ===
-
-impl OnEnd {
-    pub fn new(router: &Arc<Router>, mailbox: &Mailbox<ActorMessage>) -> Self {
-        // Unless the actor says otherwise, it has panicked.
-        Self { router: router.clone(), chat: mailbox.chat.clone(), end: End::Retry }
-    }
-}
 
 impl Drop for OnEnd {
     fn drop(&mut self) {

@@ -45,14 +45,6 @@ pub(crate) struct PolicySnapshot {
 // === impl Rules ===
 
 impl Rules {
-    /// Applies the settings for a tool's name to its spec.
-    fn adjust(&self, spec: &mut ToolSpec) {
-        let name = spec.name.clone();
-        for settings in self.settings_for(&name) {
-            settings.apply(spec);
-        }
-    }
-
     /// Returns the number of times that a call of a missing tool may run again, according to the settings alone.
     pub(crate) fn retries(&self, tool: &str) -> u32 {
         let repeatable = self.settings_for(tool).filter_map(|settings| settings.repeatable).last();
@@ -125,7 +117,12 @@ impl PolicySnapshot {
         others: Vec<Arc<dyn Tool>>,
     ) -> (Self, Vec<ToolboxError>) {
         let tools = own.iter().chain(&others).cloned();
-        let (toolbox, left_out) = Toolbox::new(tools, |spec| rules.adjust(spec));
+        let (toolbox, left_out) = Toolbox::new(tools, |spec: &mut ToolSpec| {
+            let name = spec.name.clone();
+            for settings in rules.settings_for(&name) {
+                settings.apply(spec);
+            }
+        });
         for found in toolbox.specs().filter_map(|spec| toolbox.find(&spec.name)) {
             if let Some(reason) = found.unchecked() {
                 let tool = &found.spec().name;

@@ -13,10 +13,7 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use crate::{
-    Store,
-    store::{InstanceId, StoreError},
-};
+use crate::{Store, store::InstanceId};
 
 /// The pause before asking again for a lock that another instance holds, or before trying again to release one.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -112,7 +109,10 @@ impl ClusterLocks {
             // A task of its own: if the call stops waiting, the lock must not be released before the store has granted it.
             let cluster = self.clone();
             let attempt = self.tasks.spawn(async move {
-                let granted = cluster.try_acquire(&lock).await;
+                let granted = match &lock.guard {
+                    Some(guard) => cluster.store.try_lock(guard.key(), &cluster.instance).await,
+                    None => Ok(false),
+                };
                 (lock, granted)
             });
             let granted;
@@ -125,13 +125,6 @@ impl ClusterLocks {
                 }
             }
             sleep(RETRY_AFTER).await;
-        }
-    }
-
-    async fn try_acquire(&self, lock: &ResourceLock) -> Result<bool, StoreError> {
-        match &lock.guard {
-            Some(guard) => self.store.try_lock(guard.key(), &self.instance).await,
-            None => Ok(false),
         }
     }
 }
