@@ -57,6 +57,14 @@ pub(crate) enum Answered {
 impl ChatRequest for FindAnswered {
     type Reply = Answered;
     type Error = AnswerError;
+
+    fn owner(&self) -> &Owner {
+        &self.0.owner
+    }
+
+    fn denied() -> Result<Answered, AnswerError> {
+        Err(AnswerError::no_such_chat())
+    }
 }
 
 // === impl RunPin ===

@@ -13,8 +13,6 @@ mod submit;
 
 use std::sync::Arc;
 
-use fermata_tools::Owner;
-
 pub(crate) use delivery::{ActorMessage, Delivered, Handle};
 
 use crate::{
@@ -268,11 +266,6 @@ impl ChatActor {
             | ChatState::Idle(_)
             | ChatState::Dormant { .. } => None,
         }
-    }
-
-    /// Returns whether the chat exists and belongs to this user.
-    fn belongs_to(&self, owner: &Owner) -> bool {
-        self.record().is_some_and(|record| record.owner == *owner)
     }
 
     /// Forgets everything that is in memory; the run's readers look for it again.

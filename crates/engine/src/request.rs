@@ -14,22 +14,22 @@ use crate::{
     position::Position, view::Detail,
 };
 
-/// Something that is asked of a chat's actor.
+/// A request to the actor of a chat.
 pub(crate) trait ChatRequest: Send + Sync + 'static {
     type Reply: Send + 'static;
     type Error: RequestError + Send + 'static;
+
+    /// Returns the user who makes the request.
+    fn owner(&self) -> &Owner;
+
+    /// Returns the reply to a user to whom the chat does not belong.
+    fn denied() -> Result<Self::Reply, Self::Error>;
 }
 
 /// A request that may be made from another instance, too.
 pub(crate) trait RemoteRequest:
     ChatRequest<Error: Serialize + DeserializeOwned> + Clone + Into<Request>
 {
-    /// Returns the user who asks.
-    fn owner(&self) -> &Owner;
-
-    /// Returns the reply to a user to whom the chat does not belong.
-    fn denied() -> Result<Self::Reply, Self::Error>;
-
     /// Returns whether the request does no harm if it is made again after it may have been done.
     fn is_idempotent(&self) -> bool {
         true
@@ -149,9 +149,7 @@ macro_rules! chat_request {
         impl ChatRequest for $request {
             type Reply = $reply;
             type Error = $error;
-        }
 
-        impl RemoteRequest for $request {
             fn owner(&self) -> &Owner {
                 &self.owner
             }
@@ -160,6 +158,8 @@ macro_rules! chat_request {
                 $denied
             }
         }
+
+        impl RemoteRequest for $request {}
     };
 }
 
@@ -181,9 +181,7 @@ impl From<Box<Submission>> for Request {
 impl ChatRequest for Box<Submission> {
     type Reply = Following;
     type Error = SubmitError;
-}
 
-impl RemoteRequest for Box<Submission> {
     fn owner(&self) -> &Owner {
         &self.owner
     }
@@ -191,7 +189,9 @@ impl RemoteRequest for Box<Submission> {
     fn denied() -> Result<Following, SubmitError> {
         Err(SubmitError::NotFound)
     }
+}
 
+impl RemoteRequest for Box<Submission> {
     /// A message without an id would be in the chat twice.
     fn is_idempotent(&self) -> bool {
         self.body.messages.iter().all(|message| message.id.is_some())

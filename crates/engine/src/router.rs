@@ -26,7 +26,7 @@ use crate::{
     chat::{ActorMessage, ChatActor, Delivered, End, Handle},
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
     mailbox::{Full, Mailbox, Mailboxes},
-    request::{AnswerRequest, RemoteRequest},
+    request::{AnswerRequest, ChatRequest, RemoteRequest},
     services::Services,
     store::{InstanceId, StoreError},
 };

@@ -36,6 +36,7 @@ pub(crate) trait Deliver: Send {
 
 /// A request that a chat actor can handle.
 pub(crate) trait Handle: ChatRequest {
+    /// Handles the request. The chat does not exist, or belongs to the user who makes the request.
     fn handle(&self, actor: &mut ChatActor) -> impl Future<Output = Result<Self::Reply, Self::Error>> + Send;
 }
 
@@ -76,7 +77,12 @@ impl<R: ChatRequest> Delivery<R> {
 #[async_trait]
 impl<R: Handle> Deliver for Delivery<R> {
     async fn handle(&mut self, actor: &mut ChatActor, is_last_attempt: bool) -> Result<(), StoreError> {
-        let mut result = self.request.handle(actor).await;
+        let owner = self.request.owner();
+        let mut result = if actor.record().is_some_and(|record| record.owner != *owner) {
+            R::denied()
+        } else {
+            self.request.handle(actor).await
+        };
         if let Err(refusal) = &result
             && refusal.store().is_none()
             && actor.services.store.is_shared()

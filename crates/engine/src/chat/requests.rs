@@ -19,7 +19,7 @@ use crate::{
 impl Handle for FindAnswered {
     async fn handle(&self, actor: &mut ChatActor) -> Result<Answered, AnswerError> {
         let Self(answer) = self;
-        if !actor.belongs_to(&answer.owner) {
+        if actor.record().is_none() {
             return Err(AnswerError::no_such_chat());
         }
         // This parks what waits for an answer.
@@ -42,9 +42,6 @@ impl Handle for FindAnswered {
 
 impl Handle for Resume {
     async fn handle(&self, actor: &mut ChatActor) -> Result<Option<Following>, ReadError> {
-        if !actor.belongs_to(&self.owner) {
-            return Ok(None);
-        }
         actor.activate().await?;
         let ChatState::Active(active) = &mut actor.state else { return Ok(None) };
         active.claim().await?;
@@ -59,9 +56,6 @@ impl Handle for Resume {
 
 impl Handle for Rejoin {
     async fn handle(&self, actor: &mut ChatActor) -> Result<Option<Following>, ReadError> {
-        if !actor.belongs_to(&self.owner) {
-            return Ok(None);
-        }
         actor.activate().await?;
         let (profile, position) = (self.profile, self.position);
         let active = match &mut actor.state {
@@ -91,9 +85,6 @@ impl Handle for Rejoin {
 
 impl Handle for Stop {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
-        if !actor.belongs_to(&self.owner) {
-            return Ok(());
-        }
         actor.activate().await?;
         if let ChatState::Active(active) = &mut actor.state {
             active.apply(Event::Ended(Ending::Stopped)).await?;
@@ -105,9 +96,6 @@ impl Handle for Stop {
 
 impl Handle for View {
     async fn handle(&self, actor: &mut ChatActor) -> Result<ChatView, ReadError> {
-        if !actor.belongs_to(&self.owner) {
-            return Err(ReadError::NotFound);
-        }
         actor.activate().await?;
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
         let (store, chat, profile) = (&actor.services.store, &record.chat, record.profile);
@@ -147,9 +135,6 @@ impl Handle for View {
 impl Handle for Grants {
     /// Lists the grants that still count. A grant ends when its tool changes, which cannot be checked while the tool is missing.
     async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<GrantedTool>, ReadError> {
-        if !actor.belongs_to(&self.owner) {
-            return Err(ReadError::NotFound);
-        }
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
         let policies = actor.services.policies.current();
         let toolbox = actor.active().map_or(&policies.toolbox, |active| &active.toolbox);
@@ -169,9 +154,6 @@ impl Handle for Grants {
 
 impl Handle for EndGrant {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
-        if !actor.belongs_to(&self.owner) {
-            return Err(ReadError::NotFound);
-        }
         let services = actor.services.clone();
         let Some(record) = actor.record_mut() else { return Err(ReadError::NotFound) };
         if !record.grants.contains_key(&self.tool) {
@@ -197,9 +179,6 @@ impl Handle for EndGrant {
 
 impl Handle for Delete {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
-        if !actor.belongs_to(&self.owner) {
-            return Err(ReadError::NotFound);
-        }
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
         actor.services.store.delete(&record.chat, record.version).await?;
         if let ChatState::Active(active) = std::mem::replace(&mut actor.state, ChatState::Absent) {
@@ -244,7 +223,7 @@ impl ChatActor {
 
     /// Accepts answers, all or none. Returns `None` if an input or content has to be checked first.
     async fn accept(&mut self, batch: &AnswerBatch) -> Result<Option<Vec<Receipt>>, AnswerError> {
-        if !self.belongs_to(&batch.owner) {
+        if self.record().is_none_or(|record| record.owner != batch.owner) {
             return Err(AnswerError::no_such_chat());
         }
         let ChatState::Active(active) = &mut self.state else { return Ok(None) };
