@@ -165,7 +165,7 @@ impl Cluster {
     /// Ends every wait for a message of another instance, because messages to this instance may be lost. Callers and readers then try
     /// again.
     fn lose_all(&self) {
-        self.calls.lose_all();
+        self.calls.waiting.clear();
         self.logs.lose(|_| true);
     }
 
@@ -182,7 +182,10 @@ impl Cluster {
                 {
                     tasks.spawn(self.clone().unfollow(log.from, log.number));
                 }
-                self.calls.resolve(number, result);
+                // The caller may have given up.
+                if let Some((_, waiting)) = self.calls.waiting.remove(&number) {
+                    let _ = waiting.send(result);
+                }
             }
             Ok(Message::Chunks { log, from, part, chunks }) => {
                 if !self.logs.receive(&from, log, part, Part::Chunks(chunks)) {

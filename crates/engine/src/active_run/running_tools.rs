@@ -137,7 +137,13 @@ impl RunningTools {
         };
         let due = reported_at.map(|reported_at| reported_at + REPORT_INTERVAL);
         let reports = async {
-            host.wait_for_report().await;
+            loop {
+                let reported = host.reported.notified();
+                if !host.reports().is_empty() {
+                    break;
+                }
+                reported.await;
+            }
             if let Some(due) = due {
                 tokio::time::sleep_until(due).await;
             }
@@ -183,16 +189,6 @@ impl Drop for Channel {
 impl Host {
     fn reports(&self) -> MutexGuard<'_, VecDeque<(ToolCallId, Value)>> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn wait_for_report(&self) {
-        loop {
-            let reported = self.reported.notified();
-            if !self.reports().is_empty() {
-                return;
-            }
-            reported.await;
-        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Saving what a run has decided: one commit with everything that has to survive before anything is done or shown.
 
-use fermata_tools::Call;
-
 use super::{ActiveRun, Ownership};
 use crate::{
     run::{Commit, Effects, Ending, Run},
@@ -71,11 +69,19 @@ impl ActiveRun {
         }
         for index in &commit.decisions {
             let call = &run.calls[*index];
+            let mut fingerprint = None;
+            if let Some(decision) = &call.approval_decision
+                && decision.approved
+                && decision.always
+                && let Some((_, grant)) = commit.grants.iter().find(|(tool, _)| *tool == call.tool)
+            {
+                fingerprint = grant.fingerprint.clone();
+            }
             changes.push(Change::Confirm {
                 run: run.id.clone(),
                 call: Box::new(call.clone()),
                 by: self.record.owner.clone(),
-                fingerprint: granted_fingerprint(call, commit),
+                fingerprint,
             });
         }
         for event in &commit.audit {
@@ -111,16 +117,6 @@ impl ActiveRun {
         }
         Ok(changes)
     }
-}
-
-/// Returns the fingerprint of a call's tool, if the tool is allowed for always by this commit.
-fn granted_fingerprint(call: &Call, commit: &Commit) -> Option<String> {
-    let decision = call.approval_decision.as_ref()?;
-    if !decision.approved || !decision.always {
-        return None;
-    }
-    let (_, grant) = commit.grants.iter().find(|(tool, _)| *tool == call.tool)?;
-    grant.fingerprint.clone()
 }
 
 /// Returns whether the message so far goes into the chat's messages.

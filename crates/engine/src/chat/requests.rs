@@ -244,38 +244,35 @@ impl ChatActor {
         Ok(Some(receipts))
     }
 
-    /// Returns the receipts for those answers that are to calls of runs that are over.
+    /// Returns the receipts for those answers that are to calls of runs that are over, if they are the answers that the calls were given.
     async fn repeat_settled(&mut self, answers: &[CallAnswer]) -> Result<Vec<Receipt>, AnswerError> {
         let mut receipts = Vec::with_capacity(answers.len());
         for answer in answers {
-            if self.active().is_none_or(|active| active.run.find(&answer.of).is_none()) {
-                receipts.push(self.repeat_answer(answer).await?);
+            if self.active().is_some_and(|active| active.run.find(&answer.of).is_some()) {
+                continue;
+            }
+            if let AnswerTarget::Elicitation(id) = &answer.of {
+                receipts.push(self.repeat_reply(id, answer).await?);
+                continue;
+            }
+            let Some(call) = self.services.store.call(&self.mailbox.chat, &answer.of).await? else {
+                return Err(Rejected::Unknown(answer.of.clone()).into());
+            };
+            match call.validate_answer(&answer.kind) {
+                Ok(ValidAnswer::Repeated) => receipts.push(Receipt {
+                    tool_call_id: call.id.clone(),
+                    state: call.state().name(),
+                    waiting_for: Vec::new(),
+                }),
+                Ok(ValidAnswer::New) => return Err(Rejected::of(Refusal::Gone, &call).into()),
+                Err(refusal) => return Err(Rejected::of(refusal, &call).into()),
             }
         }
         Ok(receipts)
     }
 
-    /// Returns the receipt for an answer to a call of a run that is over, if it is the answer that the call was given.
-    async fn repeat_answer(&mut self, answer: &CallAnswer) -> Result<Receipt, AnswerError> {
-        if let AnswerTarget::Elicitation(id) = &answer.of {
-            return self.repeat_reply(id, answer).await;
-        }
-        let Some(call) = self.services.store.call(&self.mailbox.chat, &answer.of).await? else {
-            return Err(Rejected::Unknown(answer.of.clone()).into());
-        };
-        match call.validate_answer(&answer.kind) {
-            Ok(ValidAnswer::Repeated) => Ok(Receipt {
-                tool_call_id: call.id.clone(),
-                state: call.state().name(),
-                waiting_for: Vec::new(),
-            }),
-            Ok(ValidAnswer::New) => Err(Rejected::of(Refusal::Gone, &call).into()),
-            Err(refusal) => Err(Rejected::of(refusal, &call).into()),
-        }
-    }
-
-    /// As [`ChatActor::repeat_answer`], for a question of a call in a run that is over, or before a restart: only the chat's messages
-    /// know of it.
+    /// Returns the receipt for an answer to a question of a call in a run that is over, or of a process before this one: only the chat's
+    /// messages have the question.
     async fn repeat_reply(
         &mut self,
         id: &ElicitationId,

@@ -24,7 +24,7 @@ const LOST_AFTER: Duration = Duration::from_secs(3);
 /// The calls of this instance that wait for a reply.
 #[derive(Default)]
 pub(super) struct RemoteCalls {
-    waiting: DashMap<Number, oneshot::Sender<Option<Box<RawValue>>>>,
+    pub waiting: DashMap<Number, oneshot::Sender<Option<Box<RawValue>>>>,
     next: AtomicU64,
 }
 
@@ -98,21 +98,5 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.calls.waiting.remove(&self.number);
-    }
-}
-
-// === impl RemoteCalls ===
-
-impl RemoteCalls {
-    /// Hands a reply to the caller that waits for it, if it still does.
-    pub fn resolve(&self, number: Number, result: Option<Box<RawValue>>) {
-        if let Some((_, waiting)) = self.waiting.remove(&number) {
-            let _ = waiting.send(result);
-        }
-    }
-
-    /// Tells all callers that no reply will come.
-    pub fn lose_all(&self) {
-        self.waiting.clear();
     }
 }
