@@ -50,13 +50,15 @@ impl Client {
     pub fn new(following: &Following, base: Option<UiMessage>, before: Option<&Self>) -> Self {
         let profile = profile_of(following);
         let before = before.filter(|before| before.run == following.run);
+        let mut read = before.map(|before| before.read.clone()).unwrap_or_default();
+        read.retain(|event| event.chunk["type"] != "error");
         Self {
             chat: following.chat.clone(),
             run: following.run.clone(),
             profile,
             is_mixed: before.is_some_and(|before| before.is_mixed || before.profile != profile),
             base: before.map_or(base, |before| before.base.clone()),
-            read: before.map(|before| before.without_error()).unwrap_or_default(),
+            read,
             end: StreamEnd::Open,
             close: CancellationToken::new(),
         }
@@ -75,11 +77,6 @@ impl Client {
             end: *end,
             close: CancellationToken::new(),
         }
-    }
-
-    fn without_error(&self) -> Vec<Event> {
-        let is_error = |event: &&Event| event.chunk["type"] == "error";
-        self.read.iter().filter(|event| !is_error(event)).cloned().collect()
     }
 
     /// Returns the id of the last event, after which the client would resume.

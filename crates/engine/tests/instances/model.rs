@@ -100,7 +100,14 @@ impl RandomModel {
         if self.is_calm.load(Ordering::SeqCst) {
             return vec![(0, Ok(ModelEvent::Text("done".into()))), (0, finished())];
         }
-        let mut events = self.words(random);
+        let mut events = Vec::new();
+        let pause = *random.one_of(&[0, 0, 200, 3000]);
+        for _ in 0..random.below(5) {
+            let word = format!("w{} ", self.next_word.fetch_add(1, Ordering::SeqCst));
+            let is_reasoning = random.below(4) == 0;
+            let event = if is_reasoning { ModelEvent::Reasoning(word) } else { ModelEvent::Text(word) };
+            events.push((random.below(pause + 1), Ok(event)));
+        }
         match random.below(16) {
             0..2 => {}
             2 => events.push((random.below(500), Err(ModelError::Provider("at random".into())))),
@@ -113,17 +120,6 @@ impl RandomModel {
         }
         events.push((random.below(300), finished()));
         events
-    }
-
-    fn words(&self, random: &Random) -> Vec<(u64, Event)> {
-        let pause = *random.one_of(&[0, 0, 200, 3000]);
-        let word = |_| {
-            let word = format!("w{} ", self.next_word.fetch_add(1, Ordering::SeqCst));
-            let is_reasoning = random.below(4) == 0;
-            let event = if is_reasoning { ModelEvent::Reasoning(word) } else { ModelEvent::Text(word) };
-            (random.below(pause + 1), Ok(event))
-        };
-        (0..random.below(5)).map(word).collect()
     }
 }
 

@@ -200,7 +200,13 @@ impl World {
             Operation::FailCommit { instance, commit_fault } => {
                 *self.instance(instance).process.commit_fault.lock().unwrap() = Some(commit_fault)
             }
-            Operation::ExpireLease { instance } => self.expire_lease(instance),
+            Operation::ExpireLease { instance } => {
+                let instance = self.instance(instance);
+                if instance.store.joined().is_some() {
+                    instance.process.lease_expired.store(true, Ordering::SeqCst);
+                    instance.store.expire_lease();
+                }
+            }
             Operation::StoreFails { instance } => {
                 self.instance(instance).store.fails.store(true, Ordering::SeqCst)
             }
@@ -226,14 +232,6 @@ impl World {
                 return;
             }
             sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    fn expire_lease(&mut self, instance: usize) {
-        let instance = self.instance(instance);
-        if instance.store.joined().is_some() {
-            instance.process.lease_expired.store(true, Ordering::SeqCst);
-            instance.store.expire_lease();
         }
     }
 

@@ -21,7 +21,7 @@ use fermata_engine::{
 use fermata_protocol::{FinishReason, ToolChoice};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, DecisionSource, Elicitation, ElicitationReply, ErrorPolicy,
-    ErrorStrategy, ErrorType, LockQueue, Owner, Policy, PolicyDecision, Tool, ToolError, ToolSpec,
+    ErrorStrategy, ErrorType, LockQueue, Owner, Policy, PolicyDecision, Resource, Tool, ToolError, ToolSpec,
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use serde_json::{Value, json};
@@ -466,7 +466,7 @@ fn noting_tool(notes: &Arc<Mutex<Vec<String>>>) -> Arc<TestTool> {
             Ok(json!("ok"))
         }
     })
-    .using("file")
+    .with(|spec| spec.resource = Some(Resource::named("file")))
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,9 +18,7 @@ use fermata_engine::{
     runner::{Approval, Hooks, Params, Step},
 };
 use fermata_protocol::FinishReason;
-use fermata_tools::{
-    CallContext, Decision, Elicitation, ElicitationReply, Resource, RunBy, Tool, ToolError, ToolSpec,
-};
+use fermata_tools::{CallContext, Decision, Elicitation, ElicitationReply, RunBy, Tool, ToolError, ToolSpec};
 use futures::{
     StreamExt,
     future::BoxFuture,
@@ -176,11 +174,6 @@ impl TestTool {
 
     pub fn needs_approval(self) -> Arc<Self> {
         self.with(|spec| spec.policy = Decision::Ask)
-    }
-
-    pub fn using(self, resource: &str) -> Arc<Self> {
-        let resource = Resource::named(resource);
-        self.with(|spec| spec.resource = Some(resource))
     }
 
     pub fn shared(self) -> Arc<Self> {
