@@ -94,7 +94,7 @@ pub(crate) struct NewRun {
     pub history: Option<Vec<UiMessage>>,
 }
 
-/// Who owns the run, according to the store.
+/// The owner of the run, according to the store.
 enum Ownership {
     /// This process has only looked at the run; the store does not know.
     Unclaimed,
@@ -102,7 +102,7 @@ enum Ownership {
     Claimed(#[expect(dead_code, reason = "the run is counted until this is dropped")] OpenRun),
 }
 
-/// What is at work for the current step, besides its calls.
+/// The work for the current step, besides its calls.
 enum StepWork {
     None,
     Model(ModelStream),
@@ -125,7 +125,7 @@ struct ModelStream {
     span: Span,
 }
 
-/// Something that has happened to an active run by itself.
+/// An event that an active run has waited for.
 pub(crate) enum Happening {
     /// An endpoint has handed answers over.
     Answered(AnswerBatch),

@@ -33,7 +33,7 @@ pub(crate) struct AnswerBatch {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunPin(Arc<()>);
 
-/// Whether inputs and contents fit their schemas.
+/// The result of checking inputs and contents against their schemas.
 #[derive(Clone, Debug)]
 pub(crate) enum Checked {
     Fits,
@@ -43,10 +43,10 @@ pub(crate) enum Checked {
     Unknown,
 }
 
-/// Looks what has become of calls and questions for which no answer could be handed over.
+/// Finds the calls and questions for which no answer could be handed over.
 pub(crate) struct FindAnswered(pub AnswerRequest);
 
-/// What [`FindAnswered`] has found.
+/// The reply to [`FindAnswered`].
 pub(crate) enum Answered {
     /// All of the answers were given before.
     Repeated(Vec<Receipt>),

@@ -49,7 +49,7 @@ enum ChatState {
     Active(Box<ActiveRun>),
 }
 
-/// How an actor ended.
+/// The way in which an actor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Nothing is left to do in the chat.

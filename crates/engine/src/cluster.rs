@@ -1,6 +1,6 @@
 //! The other instances that share the store: which of them are alive, calls to them, and the logs that are replicated between them.
 //!
-//! What keeps instances from harming each other is in the store: versions of chats, and leases. Messages between instances may be lost;
+//! The store keeps instances from harming each other, with versions of chats and leases. Messages between instances may be lost;
 //! an instance that misses one asks again, or its readers look for their run again.
 
 mod message;

@@ -31,7 +31,7 @@ use crate::{
     store::{InstanceId, StoreError},
 };
 
-/// How long the owner of a chat is looked for: longer than it takes to notice that an instance has died.
+/// The time for which a request looks for the owner of its chat. It is longer than the time until the death of an instance is noticed.
 const OWNER_TIMEOUT: Duration = Duration::from_secs(15);
 /// The pause before the owner of a chat is looked for again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);

@@ -23,7 +23,7 @@ pub(crate) use shutdown::Shutdown;
 
 use crate::{Ids, Model, Settings, Store, deployment_clock::DeploymentClock, model::Usage};
 
-/// What all chats of this process share.
+/// The services that all chats of this process share.
 pub(crate) struct Services {
     pub model: Arc<dyn Model>,
     pub store: Arc<dyn Store>,

@@ -17,7 +17,7 @@ use crate::{
     store::{Change, RunRecord, StoreError, json_bytes},
 };
 
-/// What became of a run that was to be resumed.
+/// The outcome of resuming a run.
 pub(crate) enum Resumption {
     Resumed(Box<ActiveRun>),
     /// The run was ended without being restored.

@@ -27,7 +27,7 @@ const MAX_QUESTIONS: usize = 16;
 /// The least time between two batches of partial outputs.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Something that comes from a running tool.
+/// An event of a running tool.
 pub(crate) enum ToolEvent {
     /// The call has ended.
     Settled(ToolCallId, Result<Value, ToolError>),

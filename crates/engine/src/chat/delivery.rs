@@ -40,7 +40,7 @@ pub(crate) trait Handle: ChatRequest {
     fn handle(&self, actor: &mut ChatActor) -> impl Future<Output = Result<Self::Reply, Self::Error>> + Send;
 }
 
-/// What came of a request.
+/// The outcome of a request.
 pub(crate) enum Delivered<R: ChatRequest> {
     Reply(Result<R::Reply, R::Error>),
     /// Another instance owns the chat, and nothing was done. The request comes back.

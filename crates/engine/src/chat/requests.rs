@@ -194,7 +194,7 @@ impl ChatActor {
     pub(super) async fn handle_answers(&mut self, batch: AnswerBatch) -> Result<(), StoreError> {
         let mut result = self.accept(&batch).await;
         if let ChatState::Active(active) = &mut self.state {
-            // What is still waiting can be answered again before the reply is sent.
+            // Calls that still wait can be answered again before the reply is sent.
             active.park_again(&batch.answers);
         }
         if let Ok(None) = result {

@@ -1,4 +1,4 @@
-//! How the readers of a chat find their run again when its log has moved.
+//! Readers of a chat that find their run again when its log has moved.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     run_log::StreamLocator, store::StoreError,
 };
 
-/// How long a reader looks for its run.
+/// The time for which a reader looks for its run.
 const REJOIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause before it looks again.
 const REJOIN_INTERVAL: Duration = Duration::from_secs(1);

@@ -187,7 +187,7 @@ impl Tool for ScriptedTool {
     }
 }
 
-/// What the instances of a deployment share.
+/// The parts that all instances of a deployment share.
 #[derive(Default)]
 struct Deployment {
     store: Arc<MemoryStore>,

@@ -1,4 +1,4 @@
-//! What the instances have acknowledged and what clients have read, and the invariants that were violated.
+//! The effects that instances have acknowledged, the events that clients have read, and the invariants that were violated.
 
 use std::{
     collections::HashMap,

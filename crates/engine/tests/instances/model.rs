@@ -144,7 +144,7 @@ fn finished() -> Event {
     Ok(ModelEvent::Finished { reason: FinishReason::Stop, usage: None })
 }
 
-/// What the model does with a message that kills instances.
+/// The effect of a message that kills instances.
 enum Poison {
     MakesCall,
     Kills { chat: ChatId },

@@ -1,4 +1,4 @@
-//! What more than one test binary uses: a clock and ids that are deterministic, a store that fails on demand, and the rules of a strict
+//! Parts of several test binaries: a clock and ids that are deterministic, a store that fails on demand, and the rules of a strict
 //! model provider.
 
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
