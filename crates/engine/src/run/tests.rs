@@ -8,7 +8,7 @@ mod closing;
 mod cut_off;
 mod elicitations;
 mod gate;
-mod last_word;
+mod newest_rules;
 mod recovery;
 mod schedules;
 mod streaming;

@@ -67,7 +67,7 @@ fn a_call_that_waited_for_a_person_is_settled_as_denied_when_it_is_approved() {
 }
 
 #[test]
-fn an_approval_that_is_denied_takes_no_other_of_its_batch() {
+fn a_denied_approval_does_not_affect_the_others_of_its_batch() {
     let mut play = Play::new();
     play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":2}"#)]);
     play.scene.newest = Some(Arc::new(NothingOver(1)));
