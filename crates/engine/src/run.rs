@@ -40,7 +40,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
 pub(crate) use answers::AnswerSource;
-pub(crate) use effects::{BeforeCommit, Commit, Effects, Next};
+pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, shutting_down};

@@ -10,7 +10,7 @@ use crate::{
     call_executor::CallExecutor,
     prompt::{PromptContext, prompt},
     record::Record,
-    run::{BeforeCommit, Context, Effects, Ending, Event, Next},
+    run::{AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
     services::{LockRequest, PolicySnapshot, Services},
     store::StoreError,
 };
@@ -84,29 +84,31 @@ impl ActiveRun {
     /// Performs what the run has decided, in the order of [`Effects`]. What comes before the commit is done when this is called.
     pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
         let Effects { before: _, commit, after } = effects;
-        self.log.stage(&after.publish);
+        // The last two are for whoever has applied the event (`handle_tool`).
+        let AfterCommit { release, park, execute, publish, replies, next, may_retry: _, elicited: _ } = after;
+        self.log.stage(&publish);
         if !commit.is_empty() || !self.unsaved.is_empty() {
-            self.save(&commit, after.next.ending()).await?;
+            self.save(&commit, next.ending()).await?;
         }
-        if !after.execute.is_empty() {
+        if !execute.is_empty() {
             // This process may have stood still since the commit, and another instance may have settled these calls.
             self.record.verify_if_in_doubt(&self.services).await?;
         }
-        for call in &after.release {
+        for call in &release {
             self.release(call);
         }
-        for call in &after.park {
+        for call in &park {
             self.park(call);
         }
-        for call in &after.execute {
+        for call in &execute {
             self.execute(call);
         }
         self.log.publish();
-        for (id, reply) in after.replies {
+        for (id, reply) in replies {
             self.tools.reply(&id, reply);
             self.pending.release(&AnswerTarget::Elicitation(id));
         }
-        match after.next {
+        match next {
             Next::Nothing => {}
             Next::AskModel => self.ask_model().await?,
             Next::Close(ending) => self.close(&ending),

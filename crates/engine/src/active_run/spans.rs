@@ -23,7 +23,8 @@ impl CallSpans {
         Self { run: run.id.to_string(), spans: HashMap::new() }
     }
 
-    /// Records the state that a call has entered, and ends the call's span if the state is final.
+    /// Records the state of a call that was saved, and ends the call's span if the state is final. A call is also saved if something
+    /// else of it has changed.
     pub fn record(&mut self, call: &Call) {
         let span = self.spans.entry(call.id.clone()).or_insert_with(|| {
             tracing::info_span!(

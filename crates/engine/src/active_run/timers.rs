@@ -1,6 +1,12 @@
 //! The deadlines of a run that this process has in memory, by the monotonic clock.
 //!
 //! Invariant: once a deadline is known, setting any other clock makes it come neither sooner nor later.
+//!
+//! So the event of a deadline says that it is time, and the run does what was due first. It must not ask [`Context::now`] again whether
+//! the deadline has passed: if the clock was set back meanwhile, nothing would happen, and the same event would come again at once and
+//! without end.
+//!
+//! [`Context::now`]: crate::run::Context::now
 
 use std::time::Duration;
 
@@ -36,9 +42,14 @@ pub(super) struct Timer(Option<(Timestamp, Instant)>);
 // === impl ActiveRun ===
 
 impl ActiveRun {
-    /// Ends what has passed its deadline: waiting calls, the hold, the model's answer.
+    /// Ends what has passed its deadline: waiting calls, the hold, the model's answer. A run that is resumed comes here, too, before anybody
+    /// reads it.
     pub async fn keep_deadlines(&mut self) -> Result<(), StoreError> {
         self.set_timers();
+        // Every timer is named here, in `next_deadline` and in `set_timers`, so that a new one does not compile until it is in all three.
+        let Timers { hold, question, tools } = &self.timers;
+        let (hold_is_over, question_is_over, tools_timed_out) =
+            (hold.is_over(), question.is_over(), tools.is_over());
         let reached = self.services.clock.reached();
         if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             let may_retry = match &self.step {
@@ -53,16 +64,16 @@ impl ActiveRun {
             }
             return self.handle_model(vec![Err(ModelError::Timeout)]).await;
         }
-        if self.timers.question.is_over() {
+        if question_is_over {
             return self.apply(Event::QuestionTimedOut).await;
         }
         if self.run.is_expired(reached) {
             return self.apply(Event::Ended(Ending::Expired)).await;
         }
-        if self.timers.tools.is_over() {
+        if tools_timed_out {
             return self.apply(Event::ToolsTimedOut).await;
         }
-        if self.timers.hold.is_over() {
+        if hold_is_over {
             self.apply(Event::HoldEnded).await?;
             self.log.detach_readers(detach_chunks());
         }
@@ -87,11 +98,12 @@ impl ActiveRun {
         let reached = self.services.clock.reached();
         // An endpoint that drops its pin without handing answers over sends no message.
         let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
+        let Timers { hold, question, tools } = &self.timers;
         let deadlines = [
             pin_check,
-            self.timers.hold.ends(),
-            self.timers.question.ends(),
-            self.timers.tools.ends(),
+            hold.ends(),
+            question.ends(),
+            tools.ends(),
             self.run.expiry().map(|expires| instant_of(expires, reached)),
             self.model_deadline(),
         ];
@@ -103,9 +115,10 @@ impl ActiveRun {
     fn set_timers(&mut self) {
         let now = self.services.clock.now();
         let tool_timeout = self.services.settings.limits.tool_timeout;
-        self.timers.hold.set(self.run.hold_ends(), now);
-        self.timers.question.set(self.run.first_question_ends(), now);
-        self.timers.tools.set(self.run.tool_wait_ends(tool_timeout), now);
+        let Timers { hold, question, tools } = &mut self.timers;
+        hold.set(self.run.hold_ends(), now);
+        question.set(self.run.first_question_ends(), now);
+        tools.set(self.run.tool_wait_ends(tool_timeout), now);
     }
 }
 

@@ -46,6 +46,7 @@ impl Handle for Resume {
         let ChatState::Active(active) = &mut actor.state else { return Ok(None) };
         active.claim().await?;
         if active.run.is_detached() {
+            // Clients take such a run for one that is not open: its message is among the chat's, and their answer opens it again.
             return Ok(None);
         }
         let profile = active.record.profile;

@@ -60,7 +60,8 @@ pub(crate) struct AfterCommit {
     pub park: Vec<ToolCallId>,
     /// Calls that run from now on, in the model's order.
     pub execute: Vec<ToolCallId>,
-    /// The chunks that readers are shown, with their positions in the log.
+    /// The chunks that readers are shown, with their positions in the log. Every one of them is an entry of the log, so whoever reads from
+    /// an earlier position is sent it again, also one that is [`transient`](fermata_protocol::DataChunk::transient).
     pub publish: Vec<(Position, UiChunk)>,
     /// The replies to tools that have asked the user something.
     pub replies: Vec<(ElicitationId, ElicitationReply)>,

@@ -1,10 +1,13 @@
-//! The text of events and effects in a transcript.
+//! The text of events and effects in a transcript. With `UPDATE_EXPECT=1` the tests write the transcripts that they see into the sources.
 
 use std::fmt::Write;
 
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId, UiChunk};
 
-use super::super::{Effects, Next};
+use super::super::{
+    Effects, Next,
+    effects::{AfterCommit, BeforeCommit},
+};
 
 pub(super) fn brief(answer: &Answer) -> String {
     let call = match &answer.of {
@@ -28,29 +31,29 @@ pub(super) fn brief(answer: &Answer) -> String {
 }
 
 pub(super) fn print(effects: &Effects, out: &mut String) {
+    // Nothing is left out with `..`, so that no new effect is missing from transcripts.
+    let Effects { before, commit, after } = effects;
+    let BeforeCommit { checks: _, lock_requests } = before;
+    let AfterCommit { release, park, execute, publish, replies, next, may_retry: _, elicited: _ } = after;
     let ids = |calls: &[ToolCallId]| calls.iter().map(ToolCallId::as_str).collect::<Vec<_>>().join(" ");
-    if !effects.commit.is_empty() {
+    if !commit.is_empty() {
         out.push_str("save\n");
     }
-    for (call, key) in &effects.before.lock_requests {
+    for (call, key) in lock_requests {
         writeln!(out, "queue {call} for {}", key.name).unwrap();
     }
-    for (verb, calls) in [
-        ("release", &effects.after.release),
-        ("park", &effects.after.park),
-        ("execute", &effects.after.execute),
-    ] {
+    for (verb, calls) in [("release", release), ("park", park), ("execute", execute)] {
         if !calls.is_empty() {
             writeln!(out, "{verb} {}", ids(calls)).unwrap();
         }
     }
-    for (_, chunk) in &effects.after.publish {
+    for (_, chunk) in publish {
         writeln!(out, "{}", line(chunk)).unwrap();
     }
-    for (id, reply) in &effects.after.replies {
+    for (id, reply) in replies {
         writeln!(out, "reply {id} {reply:?}").unwrap();
     }
-    match &effects.after.next {
+    match next {
         Next::Nothing => {}
         Next::AskModel => out.push_str("ask\n"),
         Next::Close(ending) => writeln!(out, "over: {}", ending.name()).unwrap(),

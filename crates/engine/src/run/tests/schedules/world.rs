@@ -151,10 +151,14 @@ impl World {
     /// Applies an event to the run. Every changed call has to be saved.
     pub fn decide(&mut self, event: Event) -> Effects {
         let before = self.run.calls.clone();
+        let source = source(&event);
         let effects = self.run.apply(event, &self.scene.context(self.now));
         for (index, call) in before.iter().enumerate() {
             let is_noted = effects.commit.calls.contains(&index);
-            assert!(is_noted || *call == self.run.calls[index], "{call:?} has changed and is not saved");
+            assert!(
+                is_noted || *call == self.run.calls[index],
+                "{call:?} has changed ({source}) and is not saved; change calls through `Deciding::call_mut`"
+            );
         }
         effects
     }
@@ -186,7 +190,7 @@ impl World {
             && self.run.state.phase != Phase::Streaming
         {
             let expected = RunState { position: saved.state.position, ..self.run.state.clone() };
-            assert_eq!(saved.state, expected, "the state has changed and is not saved");
+            assert_eq!(saved.state, expected, "the state has changed and is not saved; see `Run::apply`");
         }
         let facts = std::mem::take(&mut self.facts);
         facts.check(self);
@@ -196,37 +200,40 @@ impl World {
     fn perform_until_failure(&mut self, mut effects: Effects) -> Result<(), Failure> {
         self.check_inputs(&mut effects);
         self.enqueue_locks(&mut effects);
+        // Every effect has to be performed here, too.
+        let AfterCommit { release, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
+            &effects.after;
         let live = self.live.as_mut().unwrap();
-        live.staged.extend(effects.after.publish.iter().cloned());
+        live.staged.extend(publish.iter().cloned());
         self.check_failure(true)?;
         if !effects.commit.is_empty() {
             self.save(&effects);
         }
         self.check_failure(false)?;
         let live = self.live.as_mut().unwrap();
-        for call in &effects.after.release {
+        for call in release {
             assert!(live.pending_calls.remove(call), "{call} is not pending");
         }
-        for call in &effects.after.park {
+        for call in park {
             assert!(live.pending_calls.insert(call.clone()), "{call} is pending already");
         }
         self.check_failure(false)?;
-        for call in &effects.after.execute {
+        for call in execute {
             self.execute(call);
             self.check_failure(false)?;
         }
         self.publish();
         self.check_failure(false)?;
-        for (id, _) in &effects.after.replies {
+        for (id, _) in replies {
             let live = self.live.as_mut().unwrap();
             assert!(live.questions.remove(id).is_some(), "{id} was answered before");
             self.facts.done.insert(id.clone());
         }
         self.check_failure(false)?;
-        if effects.after.next.ending().is_some() {
+        if next.ending().is_some() {
             self.facts.check_end(&self.run, &self.scene);
             self.live = None;
-        } else if effects.after.next == Next::AskModel {
+        } else if *next == Next::AskModel {
             self.use_newest_rules();
             self.facts.check_prompt(&self.run, &self.scene);
             self.live.as_mut().unwrap().is_streaming = true;
@@ -376,6 +383,27 @@ impl Saved {
             log: log.clone(),
         };
         (run, log)
+    }
+}
+
+/// Returns where the schedules make an event happen. A new event does not compile until it is here.
+fn source(event: &Event) -> &'static str {
+    match event {
+        Event::Begun | Event::Resumed => "`World` resumes the run",
+        Event::Model(_)
+        | Event::ModelFailed(_)
+        | Event::InputsChecked(_)
+        | Event::LockTimedOut(..)
+        | Event::Reported(_)
+        | Event::Withdrawn(_)
+        | Event::Followed { .. }
+        | Event::ToolsChanged
+        | Event::Superseded(_)
+        | Event::Ended(_) => "a move",
+        Event::Answered(..) | Event::Settled(..) | Event::Elicits(..) | Event::LockGranted(_) => "an action",
+        Event::QuestionTimedOut | Event::ToolsTimedOut | Event::HoldEnded => "a deadline, in `moves`",
+        Event::ApprovalsDenied(_) | Event::Retries(_) => "in no schedule; `tests/last_word.rs` has it",
+        Event::GivenUp => "in no schedule; `tests/chats/attempts.rs` has it",
     }
 }
 
