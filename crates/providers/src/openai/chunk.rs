@@ -213,6 +213,7 @@ mod tests {
         );
         assert!(read(r#"{"choices":[{"delta":{},"error":{"code":502}}]}"#).error().is_some());
     }
+
     #[test]
     fn an_event_has_a_chunk_for_its_object_or_for_each_object_of_its_list() {
         let count = |data: &str| Chunk::read_all(data).unwrap().count();
@@ -221,6 +222,21 @@ mod tests {
         for data in ["null", "7", "-7", "1.5", "true", "\"processing\"", "[]"] {
             assert_eq!(count(data), 0, "{data}");
         }
+    }
+
+    #[test]
+    fn a_list_of_very_many_objects_is_refused_before_it_fills_the_memory() {
+        let refusal = |data: String| Chunk::read_all(&data).err().unwrap().into_error(&[]);
+        let empty = vec!["{}"; 1_001].join(",");
+        for data in [
+            format!("[{empty}]"),
+            format!(r#"{{"choices":[{empty}]}}"#),
+            format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{empty}]}}}}]}}"#),
+        ] {
+            let ModelError::Format(text) = refusal(data) else { panic!() };
+            assert!(text.contains("more than 1000 objects"), "{text}");
+        }
+        assert!(Chunk::read_all(&format!(r#"{{"choices":[{}]}}"#, vec!["{}"; 1_000].join(","))).is_ok());
     }
 
     #[test]

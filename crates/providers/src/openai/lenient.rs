@@ -7,7 +7,7 @@ use std::{fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_json::Value;
 
@@ -34,6 +34,9 @@ struct ContentPart {
     /// It is a string or a list of text parts.
     thinking: Content,
 }
+
+/// The limit on the objects of a list. An answer of a few bytes per object would take hundreds of times its size in memory otherwise.
+const MAX_OBJECTS: usize = 1_000;
 
 /// The objects in any JSON: the object itself, or those among the items of a list. Any other JSON has none.
 #[derive(Debug)]
@@ -107,6 +110,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectsVisitor<T> {
         let mut items = Vec::new();
         while let Some(Objects { object, .. }) = list.next_element::<Objects<T>>()? {
             items.extend(object);
+            if items.len() > MAX_OBJECTS {
+                return Err(de::Error::custom(format_args!("a list has more than {MAX_OBJECTS} objects")));
+            }
         }
         Ok(Objects { object: None, items })
     }
