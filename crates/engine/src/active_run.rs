@@ -255,7 +255,7 @@ impl ActiveRun {
             }
             Happening::LockGranted(call, lock) => {
                 self.locks.insert(call.clone(), lock);
-                Event::LockGranted(call)
+                Event::LocksGranted(vec![call])
             }
             Happening::LockTimedOut(call, error) => Event::LockTimedOut(call, error),
             // Deadlines are looked at before the run waits again. Answers are for the chat, which knows earlier runs, too.

@@ -25,6 +25,7 @@ mod working;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
+    ops::Range,
     sync::Arc,
     time::Duration,
 };
@@ -279,13 +280,15 @@ impl Run {
         match self.state.phase {
             Phase::Deciding => true,
             Phase::Working => {
-                let indexes = self.step_indexes();
-                let waits = |&index: &usize| self.call(index).awaits_answer() || self.elicits(index);
-                let is_busy = |&index: &usize| {
-                    let call = self.call(index);
-                    *call.state() == CallState::Scheduled || (is_at_work(call) && !self.elicits(index))
-                };
-                indexes.iter().any(waits) && !indexes.iter().any(is_busy)
+                let mut waits = false;
+                for index in self.step_indexes() {
+                    let (call, elicits) = (self.call(index), self.elicits(index));
+                    if *call.state() == CallState::Scheduled || (is_at_work(call) && !elicits) {
+                        return false;
+                    }
+                    waits |= elicits || call.awaits_answer();
+                }
+                waits
             }
             Phase::Streaming | Phase::Over => false,
         }
@@ -334,13 +337,13 @@ impl Run {
         self.calls.iter().position(|known| known.id == *call)
     }
 
-    fn step_calls(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| call.step == self.state.step)
+    fn step_calls(&self) -> &[Call] {
+        &self.calls[self.step_indexes()]
     }
 
-    fn step_indexes(&self) -> Vec<usize> {
-        let step = self.state.step;
-        (0..self.calls.len()).filter(|&index| self.call(index).step == step).collect()
+    /// Returns the indexes of the step's calls, which are the last ones.
+    fn step_indexes(&self) -> Range<usize> {
+        self.calls.partition_point(|call| call.step < self.state.step)..self.calls.len()
     }
 
     fn note_outcome(&mut self, position: Position, chunk: &UiChunk) {

@@ -30,16 +30,16 @@ impl ActiveRun {
         let mut next = Some(event);
         while let Some(event) = next {
             let granted = match &event {
-                Event::LockGranted(call) => Some(call.clone()),
-                _ => None,
+                Event::LocksGranted(calls) => calls.clone(),
+                _ => Vec::new(),
             };
             let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
             effects.append(self.run.apply(event, &context));
-            if let Some(call) = granted
-                && !effects.after.execute.contains(&call)
-            {
-                // The call does not run after all.
-                self.locks.remove(&call);
+            for call in &granted {
+                if !effects.after.execute.contains(call) {
+                    // The call does not run after all.
+                    self.locks.remove(call);
+                }
             }
             next = self.next_at_once(&mut effects.before);
         }
@@ -47,7 +47,7 @@ impl ActiveRun {
         effects
     }
 
-    /// Begins the checks and the requests for locks that were asked for. Returns the next event, if one of them is there at once.
+    /// Begins the checks and the requests for locks that were asked for. Returns the next event, if results are there at once.
     fn next_at_once(&mut self, before: &mut BeforeCommit) -> Option<Event> {
         if !before.checks.is_empty() {
             let (calls, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut before.checks).into_iter().unzip();
@@ -64,21 +64,21 @@ impl ActiveRun {
                 .boxed(),
             );
         }
-        while !before.lock_requests.is_empty() {
-            let (call, key) = before.lock_requests.remove(0);
+        let mut granted = Vec::new();
+        for (call, key) in std::mem::take(&mut before.lock_requests) {
             match self.services.locks.enqueue(key.clone()) {
                 LockRequest::Granted(lock) => {
                     self.locks.insert(call.clone(), lock);
-                    return Some(Event::LockGranted(call));
+                    granted.push(call);
                 }
-                LockRequest::Queued(granted) => {
+                LockRequest::Queued(waiting) => {
                     let executor = self.call_executor();
                     self.lock_requests
-                        .push(async move { (call, executor.wait_for_lock(&key, granted).await) }.boxed());
+                        .push(async move { (call, executor.wait_for_lock(&key, waiting).await) }.boxed());
                 }
             }
         }
-        None
+        if granted.is_empty() { None } else { Some(Event::LocksGranted(granted)) }
     }
 
     /// Performs what the run has decided, in the order of [`Effects`]. What comes before the commit is done when this is called.

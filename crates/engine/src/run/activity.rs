@@ -66,7 +66,7 @@ impl Run {
             self.state.checkpoints.last() == Some(&checkpoint)
         } else {
             // A page may answer its own call by posting, whatever else of the step is at work. One checkpoint is enough for that.
-            !self.step_calls().any(Call::awaits_answer)
+            !self.step_calls().iter().any(Call::awaits_answer)
                 || self
                     .state
                     .checkpoints
@@ -109,7 +109,7 @@ impl Deciding<'_> {
     /// noted whether the run waits. Partial outputs alone make no checkpoint, because they are not saved by themselves.
     pub(super) fn advance(&mut self) {
         match self.run.state.phase {
-            Phase::Deciding if !self.run.step_calls().any(Call::awaits_approval) => {
+            Phase::Deciding if !self.run.step_calls().iter().any(Call::awaits_approval) => {
                 self.open_gate();
             }
             Phase::Working => self.start_decided(),

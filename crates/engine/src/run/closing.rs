@@ -58,7 +58,7 @@ impl Deciding<'_> {
 
     /// Makes a step without calls the last one, because stock clients post again after a message that ends in a step of calls.
     fn end_in_a_step_without_calls(&mut self) {
-        if self.run.step_calls().next().is_some() {
+        if !self.run.step_calls().is_empty() {
             self.publish(UiChunk::StartStep);
             self.publish(UiChunk::FinishStep);
         }

@@ -26,10 +26,10 @@ pub(crate) struct BeforeCommit {
     ///
     /// [`Event::InputsChecked`]: super::Event::InputsChecked
     pub checks: Vec<(ToolCallId, Check)>,
-    /// Calls that queue for a resource from now on, in the model's order. The results are [`Event::LockGranted`] and
+    /// Calls that queue for a resource from now on, in the model's order. The results are [`Event::LocksGranted`] and
     /// [`Event::LockTimedOut`].
     ///
-    /// [`Event::LockGranted`]: super::Event::LockGranted
+    /// [`Event::LocksGranted`]: super::Event::LocksGranted
     /// [`Event::LockTimedOut`]: super::Event::LockTimedOut
     pub lock_requests: Vec<(ToolCallId, ResourceKey)>,
 }

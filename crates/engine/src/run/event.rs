@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use fermata_protocol::{Answer, ElicitationId, Profile, ToolCallId, UiChunk};
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{AnswerSource, Context, Deciding, Effects, Ending, Next, Phase, Run, RunState, ValidAnswers};
@@ -25,8 +24,8 @@ pub(crate) enum Event {
     ModelFailed(ModelError),
     /// The inputs of the step's calls were checked against their schemas.
     InputsChecked(Vec<(ToolCallId, Result<(), InputError>)>),
-    /// The resource of a call is locked for it.
-    LockGranted(ToolCallId),
+    /// The resources of these calls are locked for them.
+    LocksGranted(Vec<ToolCallId>),
     /// A call does not get its resource, for this reason.
     LockTimedOut(ToolCallId, ToolError),
     /// Running calls show partial outputs.
@@ -59,34 +58,24 @@ pub(crate) enum Event {
     Ended(Ending),
 }
 
-/// The part of a run that is saved besides its calls, its message and its log.
-#[derive(PartialEq)]
-struct Saved {
-    state: RunState,
-    is_waiting: bool,
-    expires: Option<Timestamp>,
-    questions: usize,
-}
-
 // === impl Run ===
 
 impl Run {
     /// Decides what follows from an event.
     pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
-        let saved = Saved::of(self);
+        let before = self.state.clone();
         let mut deciding = Deciding { run: self, context, address: None, effects: Effects::default() };
         deciding.on_event(event);
         deciding.advance();
         let mut effects = deciding.effects;
-        // Everything that changed is saved, so no decision has to ask for it. Two things are not saved by themselves: partial outputs, and
-        // the events in the middle of the model's answer, because a step that is cut off is asked for again and must have left nothing.
+        // Everything that changed is saved, so no decision has to ask for it. A question that changes is always shown by a chunk. Two things
+        // are not saved by themselves: partial outputs, and the events in the middle of the model's answer, because a step that is cut off is
+        // asked for again and must have left nothing.
         if self.state.phase != Phase::Streaming || effects.after.next == Next::AskModel {
-            let mut now = Saved::of(self);
-            if now.state.position == saved.state.position.plus(effects.after.publish.len()) {
-                now.state.position = saved.state.position;
-            }
-            effects.commit.run =
-                now != saved || effects.after.publishes_lasting_chunks() || !effects.commit.calls.is_empty();
+            let position = before.position.plus(effects.after.publish.len());
+            effects.commit.run = !effects.commit.calls.is_empty()
+                || effects.after.publishes_lasting_chunks()
+                || RunState { position, ..before } != self.state;
         }
         effects
     }
@@ -115,7 +104,11 @@ impl Deciding<'_> {
                 }
             }
             Event::InputsChecked(results) => self.on_inputs_checked(results),
-            Event::LockGranted(call) => self.on_lock_granted(&call),
+            Event::LocksGranted(calls) => {
+                for call in calls {
+                    self.on_lock_granted(&call);
+                }
+            }
             Event::LockTimedOut(call, error) => self.on_lock_timed_out(&call, error),
             Event::Reported(reports) => {
                 for (call, output) in reports {
@@ -143,19 +136,6 @@ impl Deciding<'_> {
             Event::Followed { profile, hold } => self.run.on_followed(profile, hold, self.context),
             Event::Superseded(outputs) => self.on_superseded(&outputs),
             Event::Ended(ending) => self.end_run(ending),
-        }
-    }
-}
-
-// === impl Saved ===
-
-impl Saved {
-    fn of(run: &Run) -> Self {
-        Self {
-            state: run.state.clone(),
-            is_waiting: run.is_waiting(),
-            expires: run.expires(),
-            questions: run.elicitations().count(),
         }
     }
 }

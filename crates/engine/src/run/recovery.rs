@@ -58,7 +58,7 @@ impl Deciding<'_> {
     /// Skips the positions of chunks that readers may have seen and that were not saved: those of a step that the model streamed, and those
     /// of partial outputs.
     fn skip_lost_positions(&mut self) {
-        if self.run.state.phase == Phase::Streaming || self.run.step_calls().any(is_at_work) {
+        if self.run.state.phase == Phase::Streaming || self.run.step_calls().iter().any(is_at_work) {
             self.run.state.position = self.run.state.position.next_epoch();
         }
     }

@@ -281,7 +281,7 @@ impl Play {
     }
 
     fn grant_lock(&mut self, call: &str) -> &mut Self {
-        self.apply(&format!("lock granted to {call}"), Event::LockGranted(ToolCallId::new(call)))
+        self.apply(&format!("lock granted to {call}"), Event::LocksGranted(vec![ToolCallId::new(call)]))
     }
 
     fn asks(&mut self, call: &str) -> &mut Self {
@@ -331,7 +331,7 @@ impl Play {
 
     fn check(&mut self, expected: Expect) -> &mut Self {
         expected.assert_eq(&std::mem::take(&mut self.transcript));
-        let calls: Vec<&Call> = self.run.step_calls().collect();
+        let calls: Vec<&Call> = self.run.step_calls().iter().collect();
         let asked = calls.iter().any(|call| call.awaits_approval());
         assert!(
             self.scene.rules.gate == GateMode::Progressive

@@ -230,7 +230,7 @@ impl Deciding<'_> {
     /// Completes the step if every call of it has its outcome: the model is asked for the next step, unless a limit is reached.
     pub(super) fn complete_step_if_settled(&mut self) {
         if self.run.state.phase != Phase::Working
-            || !self.run.step_calls().all(|call| call.state().is_final())
+            || !self.run.step_calls().iter().all(|call| call.state().is_final())
         {
             return;
         }
@@ -292,7 +292,7 @@ impl Deciding<'_> {
     /// that case they are shown an error.
     pub(super) fn show_denial(&mut self, index: usize, reason: Option<String>) {
         let error_text = Cancelled::Denied { reason: reason.clone() }.text();
-        let has_open_call = self.run.step_calls().any(|call| {
+        let has_open_call = self.run.step_calls().iter().any(|call| {
             call.awaits_approval() || (call.run_by == Some(RunBy::Browser) && !call.state().is_final())
         });
         if has_open_call {

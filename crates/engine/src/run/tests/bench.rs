@@ -32,8 +32,10 @@ fn round(tool: &str) -> Round {
     let begun = Instant::now();
     let mut effects = run.apply(Event::Model(vec![finished()]), &context);
     check_inputs(&mut run, &context, &mut effects);
-    for (call, _) in std::mem::take(&mut effects.before.lock_requests) {
-        effects.append(run.apply(Event::LockGranted(call), &context));
+    let granted: Vec<_> =
+        std::mem::take(&mut effects.before.lock_requests).into_iter().map(|(call, _)| call).collect();
+    if !granted.is_empty() {
+        effects.append(run.apply(Event::LocksGranted(granted), &context));
     }
     let decided = begun.elapsed();
     assert_eq!(effects.after.execute.len(), CALLS);

@@ -131,7 +131,7 @@ impl World {
             let Some(lock) = live.waiters[index].1.try_acquire() else { continue };
             let (call, _) = live.waiters.remove(index);
             live.locks.insert(call.clone(), lock);
-            let effects = self.decide(Event::LockGranted(call.clone()));
+            let effects = self.decide(Event::LocksGranted(vec![call.clone()]));
             if !effects.after.execute.contains(&call)
                 && let Some(live) = &mut self.live
             {

@@ -50,7 +50,7 @@ impl Facts {
                     "either the model streams, or inputs are checked"
                 );
             }
-            Phase::Deciding => assert!(run.step_calls().any(Call::awaits_approval), "nobody is asked"),
+            Phase::Deciding => assert!(run.step_calls().iter().any(Call::awaits_approval), "nobody is asked"),
             Phase::Working => self.check_work(world),
             Phase::Over => panic!("a run that is over is live"),
         }
@@ -64,7 +64,7 @@ impl Facts {
     /// Each open call is settled by exactly one thing that it waits for.
     fn check_work(&self, world: &World) {
         let live = world.live.as_ref().unwrap();
-        for call in world.run.step_calls().filter(|call| !call.state().is_final()) {
+        for call in world.run.step_calls().iter().filter(|call| !call.state().is_final()) {
             let jobs = live.jobs.iter().filter(|job| job.call == call.id).count();
             let waiters = live.waiters.iter().filter(|(id, _)| *id == call.id).count();
             let parked = usize::from(live.pending_calls.contains(&call.id));
@@ -113,7 +113,7 @@ impl Facts {
             !matches!(other.state().name(), StateName::Validating | StateName::AwaitingApproval)
         };
         if self.gates[&call.step] == GateMode::Step {
-            assert!(run.step_calls().all(is_open), "{} runs before its step is decided", call.id);
+            assert!(run.step_calls().iter().all(is_open), "{} runs before its step is decided", call.id);
         }
         assert!(is_open(call), "{} runs before it is decided", call.id);
         let saved = self.saved.get(&call.id).map(|(state, _, _)| state);

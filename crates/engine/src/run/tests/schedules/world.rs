@@ -299,6 +299,7 @@ impl World {
 
     fn enqueue_locks(&mut self, effects: &mut Effects) {
         let live = self.live.as_mut().unwrap();
+        let mut granted = Vec::new();
         for (call, key) in std::mem::take(&mut effects.before.lock_requests) {
             let mut waiter = self.locks.enqueue(key);
             let Some(lock) = waiter.try_acquire() else {
@@ -306,7 +307,13 @@ impl World {
                 continue;
             };
             live.locks.insert(call.clone(), lock);
-            effects.append(self.run.apply(Event::LockGranted(call.clone()), &self.scene.context(self.now)));
+            granted.push(call);
+        }
+        if granted.is_empty() {
+            return;
+        }
+        effects.append(self.run.apply(Event::LocksGranted(granted.clone()), &self.scene.context(self.now)));
+        for call in granted {
             assert!(effects.after.execute.contains(&call), "{call} keeps a lock for nothing");
         }
     }
@@ -400,7 +407,7 @@ fn source(event: &Event) -> &'static str {
         | Event::ToolsChanged
         | Event::Superseded(_)
         | Event::Ended(_) => "a move",
-        Event::Answered(..) | Event::Settled(..) | Event::Elicits(..) | Event::LockGranted(_) => "an action",
+        Event::Answered(..) | Event::Settled(..) | Event::Elicits(..) | Event::LocksGranted(_) => "an action",
         Event::QuestionTimedOut | Event::ToolsTimedOut | Event::HoldEnded => "a deadline, in `moves`",
         Event::ApprovalsDenied(_) | Event::Retries(_) => "in no schedule; `tests/last_word.rs` has it",
         Event::GivenUp => "in no schedule; `tests/chats/attempts.rs` has it",
