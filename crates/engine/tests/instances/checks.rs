@@ -88,14 +88,16 @@ impl World {
         if !client.has_read_end() {
             return;
         }
+        // A client shows its own decision, although another client's may count.
         for call in self.calls_of(&client.chat, &shown.snapshot()) {
             if let (Some(question), Some(decided)) = (&call.approval_request, &call.approval_decision) {
                 shown.decide(&question.id, decided.approved, decided.reason.as_deref());
             }
         }
-        let shown = shown.snapshot();
+        let mut shown = shown.snapshot();
         match self.messages(&client.chat).iter().find(|message| message.id == shown.id) {
             Some(saved) => {
+                forget_late_decisions(&mut shown, saved);
                 let (shown, saved) = (client.profile.message(&shown), client.profile.message(saved));
                 if shown != saved {
                     let difference = format!("is shown as {}\nand saved as {}", json!(shown), json!(saved));
@@ -329,6 +331,23 @@ impl World {
             if timeout(STEP_TIMEOUT, instance.engine.shutdown()).await.is_err() {
                 self.history().violation(format!("{:?} does not end", instance.store.joined()));
             }
+        }
+    }
+}
+
+/// Forgets the decisions of a client about requests that were over when it decided, so that the record has no decision. A client shows its
+/// own decision, and there is no chunk that takes it back.
+fn forget_late_decisions(shown: &mut UiMessage, saved: &UiMessage) {
+    let saved: Vec<_> = saved.parts.iter().filter_map(UiPart::as_tool).collect();
+    for part in &mut shown.parts {
+        let UiPart::Tool(part) = part else { continue };
+        let Some(approval) = &mut part.approval else { continue };
+        let is_undecided = saved
+            .iter()
+            .filter_map(|saved| saved.approval.as_ref())
+            .any(|saved| saved.id == approval.id && saved.approved.is_none());
+        if is_undecided {
+            (approval.approved, approval.reason) = (None, None);
         }
     }
 }
