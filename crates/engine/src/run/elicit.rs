@@ -212,13 +212,11 @@ impl Deciding<'_> {
 
     /// Withdraws the questions that were open when the process ended.
     pub(super) fn withdraw_orphans(&mut self) {
-        for part in self.run.snapshot().parts {
-            let UiPart::Data(part) = part else { continue };
-            let Some(id) = part.id else { continue };
-            if part.kind == ELICITATION && part.data["state"] == ElicitState::Pending.name() {
-                let mut data = part.data;
+        for part in &self.run.snapshot().parts {
+            if let Some((id, data)) = pending_question(part) {
+                let mut data = data.clone();
                 data["state"] = ElicitState::Withdrawn(None).name().into();
-                self.publish(elicitation_chunk(&id, data));
+                self.publish(elicitation_chunk(id, data));
             }
         }
     }
@@ -240,7 +238,25 @@ pub(crate) fn asker_in(message: &UiMessage, id: &ElicitationId) -> Option<ToolCa
     })
 }
 
-fn elicitation_chunk(id: &str, data: Value) -> UiChunk {
+/// Returns the id and the data of the question that a part of a message shows as waiting.
+pub(super) fn pending_question(part: &UiPart) -> Option<(&str, &Value)> {
+    match part {
+        UiPart::Data(part)
+            if part.kind == ELICITATION && part.data["state"] == ElicitState::Pending.name() =>
+        {
+            Some((part.id.as_deref()?, &part.data))
+        }
+        UiPart::Data(_)
+        | UiPart::Text { .. }
+        | UiPart::Reasoning { .. }
+        | UiPart::File(_)
+        | UiPart::StepStart
+        | UiPart::Tool(_)
+        | UiPart::Unknown(_) => None,
+    }
+}
+
+pub(super) fn elicitation_chunk(id: &str, data: Value) -> UiChunk {
     UiChunk::Data(DataChunk { kind: ELICITATION.into(), id: Some(id.into()), data, transient: None })
 }
 

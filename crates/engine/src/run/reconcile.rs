@@ -7,7 +7,10 @@
 use fermata_protocol::{FinishReason, ToolPart, ToolState, UiChunk, UiMessage, UiPart, outcome, replay};
 use serde_json::json;
 
-use super::Run;
+use super::{
+    Run,
+    elicit::{ElicitState, elicitation_chunk, pending_question},
+};
 use crate::position::Position;
 
 /// The chunks that bring a client up to date: first the prologue, then the log after `after`.
@@ -22,6 +25,8 @@ pub(crate) struct ClientView<'a> {
     steps: u32,
     /// The calls of its last step.
     calls: Vec<&'a ToolPart>,
+    /// The ids of the questions that it shows as waiting.
+    questions: Vec<&'a str>,
 }
 
 /// Returns the view of the client that posted these parts.
@@ -31,6 +36,7 @@ pub(crate) fn client_view(parts: &[UiPart]) -> ClientView<'_> {
     ClientView {
         steps: u32::try_from(steps).unwrap_or(u32::MAX),
         calls: parts[last..].iter().filter_map(UiPart::as_tool).collect(),
+        questions: parts.iter().filter_map(pending_question).map(|(id, _)| id).collect(),
     }
 }
 
@@ -54,9 +60,10 @@ impl Run {
             .or_else(|| checkpoints().next_back())?;
         let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
         let mut prologue = vec![start];
+        let message = self.snapshot();
+        prologue.extend(settled_questions(&message, shown));
         if checkpoint.open {
             // If the gate is open, outcomes that this client has not seen may precede the checkpoint.
-            let message = self.snapshot();
             for part in &shown.calls {
                 let Some(known) = part_of(&message, part) else { continue };
                 let settled_at = self.settled_at.get(&part.tool_call_id);
@@ -85,10 +92,12 @@ pub(crate) fn reconcile_finished(
 ) -> Option<Vec<UiChunk>> {
     let steps = message.parts.iter().filter(|part| **part == UiPart::StepStart).count();
     let behind = (shown.steps as usize) < steps;
-    if !behind && all_outcomes_shown(message, shown) {
+    let questions = settled_questions(message, shown);
+    if !behind && all_outcomes_shown(message, shown) && questions.is_empty() {
         return None;
     }
     let mut chunks = vec![UiChunk::Start { message_id: Some(message.id.clone()), message_metadata: None }];
+    chunks.extend(questions);
     for part in &shown.calls {
         let Some(known) = part_of(message, part) else { continue };
         if on_server(known.name.as_str()) {
@@ -165,6 +174,21 @@ fn shows_outcome(part: &ToolPart, known: &ToolPart) -> bool {
         }
         (known, _) => !known.is_settled(),
     }
+}
+
+/// Returns the chunks of the questions that the client shows as waiting although they are over.
+fn settled_questions(message: &UiMessage, shown: &ClientView<'_>) -> Vec<UiChunk> {
+    let mut chunks = Vec::new();
+    for part in &message.parts {
+        if let UiPart::Data(part) = part
+            && let Some(id) = &part.id
+            && shown.questions.contains(&id.as_str())
+            && part.data["state"] != ElicitState::Pending.name()
+        {
+            chunks.push(elicitation_chunk(id, part.data.clone()));
+        }
+    }
+    chunks
 }
 
 fn part_of<'a>(message: &'a UiMessage, part: &ToolPart) -> Option<&'a ToolPart> {

@@ -14,7 +14,10 @@ use fermata_tools::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{ScriptedTool, StreamReader, World, calls, decision, finished, output, text};
+use crate::{
+    output_part, post_of,
+    world::{ScriptedTool, StreamReader, World, calls, decision, finished, output, text},
+};
 
 pub fn settings(tool: &str, settings: ToolSettings) -> Rules {
     Rules { tools: vec![(Pattern::new(tool), settings)], ..Rules::default() }
@@ -265,6 +268,28 @@ async fn a_question_does_not_survive_the_process_and_says_so() {
     let question = parts.iter().find(|part| part["type"] == "data-elicitation").unwrap();
     assert_eq!(question["data"]["state"], "cancelled");
     assert_eq!(parts.last().unwrap()["text"], "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_posts_again_learns_that_its_question_is_over() {
+    let world = World::new();
+    world.script([calls(&[("run", json!({"as": "it", "does": "asks"})), ("where", json!({}))])]);
+    let mut stream = world.post_text_with_hold("go", Some(10)).await;
+    stream.read_to_end().await;
+    let message = stream.find("start")["messageId"].clone();
+    let question = stream.find("data-elicitation").clone();
+    let parked = stream.chunks.iter().find(|chunk| chunk["toolName"] == "where").unwrap();
+    let call = parked["toolCallId"].as_str().unwrap().to_owned();
+    let world = world.restarted_at(60);
+    world.script([text("ok")]);
+    let shown = [question, output_part(&call, "Bern")];
+    // The first post continues the run, and the second one comes when the run is over.
+    for _ in 0..2 {
+        let mut next = world.post(post_of(&message, &shown)).await;
+        next.read_to_end().await;
+        assert_eq!(next.find("data-elicitation")["data"]["state"], "cancelled");
+        assert_eq!(next.text(), "ok");
+    }
 }
 
 #[tokio::test(start_paused = true)]
