@@ -355,5 +355,4 @@ fn is_text(media_type: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "content_tests.rs"]
 mod tests;

@@ -266,5 +266,4 @@ fn rounded(difference: SignedDuration) -> humantime::FormattedDuration {
 }
 
 #[cfg(test)]
-#[path = "deployment_clock_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 //! Folds chunks into the message that a client builds from them.
 //!
 //! The rules are those of the AI SDK's newest client, including its odd ones. They come from its source, and
-//! `tests/real_clients.rs` compares the results with it. The fold does not know runs or profiles.
+//! `tests/real_clients` compares the results with it. The fold does not know runs or profiles.
 //!
 //! Invariants: a part keeps its index until `reset-step` removes it, so open texts and streamed inputs are stored by index ·
 //! streamed input is not parsed before its value is needed.

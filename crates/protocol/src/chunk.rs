@@ -12,7 +12,7 @@ use crate::{ApprovalId, MessageId, ToolCallId};
 /// One event of the stream.
 ///
 /// A new variant does not compile until the fold (`assemble.rs`), the table of the profiles (`profile/chunk.rs`) and the list
-/// of chunks in `tests/real_clients.rs` name it. The compiler does not lead to the rest: if the chunk makes or changes a part,
+/// of chunks in `tests/real_clients` name it. The compiler does not lead to the rest: if the chunk makes or changes a part,
 /// [`crate::replay`] has to write the chunk again, and `profile/message.rs` has to remove from the part what older clients were
 /// not sent. `tests/protocol/wire.rs` shows what each profile is sent, and `tests/protocol/folding.rs` generates chunks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

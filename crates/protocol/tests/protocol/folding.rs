@@ -1,4 +1,4 @@
-//! Tests of the rules of the fold, and of the replay as its inverse. `real_clients.rs` compares the fold with the clients.
+//! Tests of the rules of the fold, and of the replay as its inverse. `real_clients` compares the fold with the clients.
 
 use expect_test::expect;
 use fermata_protocol::{
@@ -146,7 +146,7 @@ fn a_replay_from_a_later_step_leaves_out_the_earlier() {
 }
 
 /// Generates any chunk that a run might write about three calls and their texts, sensible or not. What is not generated here is
-/// replayed only in the transcripts of `real_clients.rs`, so a new chunk that makes or changes a part belongs here.
+/// replayed only in the transcripts of `real_clients`, so a new chunk that makes or changes a part belongs here.
 fn any_chunk() -> impl Strategy<Value = UiChunk> {
     let call = prop::sample::select(vec!["a", "b", "c"]);
     let input = prop::sample::select(vec![json!(null), json!({"x": 1}), json!([1.5, "é"]), json!("{")]);

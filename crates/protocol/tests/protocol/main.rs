@@ -1,4 +1,4 @@
-//! Tests of the wire format, the fold and the request bodies without any client. `real_clients.rs` has those with clients.
+//! Tests of the wire format, the fold and the request bodies without any client. `real_clients` has those with clients.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -235,5 +235,4 @@ fn obey(answer: Answer, request: &ModelRequest, words: &dyn Words) -> Answer {
 }
 
 #[cfg(test)]
-#[path = "reply_tests.rs"]
 mod tests;

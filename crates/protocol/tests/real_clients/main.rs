@@ -3,11 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
-    fs,
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Once,
 };
 
 use fermata_protocol::{
@@ -16,7 +14,6 @@ use fermata_protocol::{
 };
 use serde_json::{Value, json};
 
-#[path = "real_clients/transcripts.rs"]
 mod transcripts;
 
 use transcripts::{Event, Transcript};
@@ -106,32 +103,16 @@ fn npm_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/npm")
 }
 
-/// Installs the clients, unless those of the current lock file are installed already.
-fn install_clients() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        let (lock, installed) =
-            (npm_folder().join("package-lock.json"), npm_folder().join("node_modules/installed-lock.json"));
-        let wanted = fs::read(&lock).unwrap();
-        if fs::read(&installed).is_ok_and(|installed| installed == wanted) {
-            return;
-        }
-        let status = Command::new("npm")
-            .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"])
-            .current_dir(npm_folder())
-            .stdout(Stdio::null())
-            .status()
-            .expect("npm is missing: install Node 20 or later to run the real clients");
-        assert!(status.success(), "npm ci failed in {}", npm_folder().display());
-        fs::write(installed, wanted).unwrap();
-    });
-}
-
 fn ask_clients(requests: &[Value]) -> Vec<Value> {
-    install_clients();
+    let folder = npm_folder();
+    assert!(
+        folder.join("node_modules").exists(),
+        "the real clients are missing: run `make unit`, or `npm ci` in {}",
+        folder.display()
+    );
     let mut node = Command::new("node")
         .arg("fold.mjs")
-        .current_dir(npm_folder())
+        .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
