@@ -5,19 +5,30 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # Two runs may share a build folder, so that each one tests a copy of the binary that it has built itself.
 TESTED_BIN := $(abspath e2e/.bin/fermata)
 
+# nextest gives each test a time limit (.config/nextest.toml).
+HAS_NEXTEST := $(shell cargo nextest --version 2>/dev/null)
+CARGO_TEST := $(if $(HAS_NEXTEST),cargo nextest run,cargo test)
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test fmt lint doc deny unit fuzz examples e2e web browser soak bench tested-bin demo demo-where-npm-is
+.PHONY: help run check test fmt lint doc deny unit fuzz examples e2e web browser soak bench archive image tested-bin demo demo-where-npm-is
 
 help:
-	@echo 'make run    start the server; with no model API configured, the demo model answers'
-	@echo 'make test   every check, in this order: fmt lint doc deny unit fuzz examples e2e web browser (each is a target, too)'
-	@echo '            those that need PostgreSQL or Redis are skipped where there is none (e2e/with-services says how it looks)'
-	@echo 'make soak   a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes, from e2e/'
-	@echo 'make bench  what scheduling a step of many calls costs and decoding a long answer, a restart with ten thousand parked runs, and how smooth the pages are'
+	@echo 'make run      start the server; with no model API configured, the demo model answers'
+	@echo 'make check    format, lints and the tests that need only Rust: run it while you work'
+	@echo 'make test     every check, in this order: fmt lint doc deny unit fuzz examples e2e web browser (each is a target, too)'
+	@echo '              tests that need PostgreSQL or Redis are skipped if there is none (e2e/with-services says how it looks)'
+	@echo 'make soak     a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes, from e2e/'
+	@echo 'make bench    what scheduling and decoding cost, a restart with ten thousand parked runs, and how smooth the pages are'
+	@echo 'make archive  a release of this platform, in target/archive; make image builds the container image'
 
 run: require-cargo demo-where-npm-is
 	cargo run --release --locked --bin fermata
+
+# Without Node and without services, so that it takes a minute once everything is built. nextest stops a test that hangs.
+check: fmt lint
+	$(CARGO_TEST) --workspace --exclude fermata-mcp --exclude fermata-protocol --locked
+	$(CARGO_TEST) -p fermata-mcp -p fermata-protocol --lib --test logs --test memory --test protocol --locked
 
 test: web-demo/node_modules/.for-tests demo fmt lint doc deny unit fuzz examples e2e web browser
 
@@ -31,19 +42,26 @@ doc: require-cargo
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
 deny: require-cargo
-	@command -v cargo-deny >/dev/null || \
-		{ echo 'deny: cargo-deny is missing; it is installed now, once, by cargo'; cargo install --locked cargo-deny; }
-	cargo deny --log-level error check bans licenses sources
-	@if cargo deny --log-level off fetch db 2>/dev/null; then \
-		cargo deny --log-level error check --disable-fetch advisories; \
+	@if ! command -v cargo-deny >/dev/null; then \
+		echo 'deny: cargo-deny is missing (cargo install --locked cargo-deny), so licences and advisories are not checked'; \
+		[ "$$FERMATA_REQUIRE_SERVICES" != 1 ]; \
 	else \
-		echo 'deny: advisories are skipped, because their database cannot be fetched from here'; \
+		set -ex; \
+		cargo deny --log-level error check bans licenses sources; \
+		if cargo deny --log-level off fetch db 2>/dev/null; then \
+			cargo deny --log-level error check --disable-fetch advisories; \
+		else \
+			echo 'deny: advisories are skipped, because their database cannot be fetched from here'; \
+		fi; \
 	fi
 
 # Property tests try the same inputs each time, so that a change is what makes one fail; make soak tries others.
 unit: export PROPTEST_RNG_SEED ?= 1
-unit: require-cargo require-node
-	e2e/with-services cargo test --workspace --locked
+unit: require-cargo crates/protocol/tests/npm/node_modules/.for-tests crates/mcp/tests/npm/node_modules/.for-tests
+	e2e/with-services $(CARGO_TEST) --workspace --locked
+ifneq ($(HAS_NEXTEST),)
+	cargo test --workspace --doc --locked
+endif
 
 # Each target for a few seconds, from its seeds on, and from what earlier rounds have found. Without cargo-fuzz and a nightly toolchain the
 # tests of fuzz/ have to do, which are among the unit tests and try the same functions with random changes to the same seeds.
@@ -117,6 +135,21 @@ bench: require-cargo demo e2e/node_modules/.for-tests web-demo/node_modules/.for
 	cargo build --release --locked -p fermata-server
 	cd e2e && FERMATA_BIN=$(TARGET_DIR)/release/fermata npm run --silent bench
 	cd web-demo && FERMATA_BIN=$(TARGET_DIR)/release/fermata ./with-chromium npm run --silent bench
+
+# A release of this platform: an archive with the binary, its licences and an example of its settings, and a checksum.
+archive: HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+archive: VERSION = $(shell cargo pkgid -p fermata-server | sed 's/.*[@\#]//')
+archive: NAME = fermata-$(VERSION)-$(HOST)
+archive: require-cargo demo
+	cargo build --release --locked -p fermata-server
+	rm -rf $(TARGET_DIR)/archive
+	mkdir -p $(TARGET_DIR)/archive/$(NAME)
+	cp $(TARGET_DIR)/release/fermata README.md CHANGELOG.md LICENSE-* fermata.example.toml $(TARGET_DIR)/archive/$(NAME)
+	cd $(TARGET_DIR)/archive && tar -czf $(NAME).tar.gz $(NAME) && rm -r $(NAME)
+	cd $(TARGET_DIR)/archive && { sha256sum $(NAME).tar.gz 2>/dev/null || shasum -a 256 $(NAME).tar.gz; } > $(NAME).tar.gz.sha256
+
+image:
+	docker build -t fermata .
 
 %/node_modules/.for-tests: %/package.json %/package-lock.json | require-node
 	cd $* && $(NPM_CI)

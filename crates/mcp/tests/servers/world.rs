@@ -4,8 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     future::pending,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::{Arc, Mutex, Once},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -149,26 +148,16 @@ pub fn text(output: &Value) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the program of the reference server. It is installed unless the version of the lock file is installed already.
+/// Returns the program of the reference server, which `make unit` installs.
 pub fn everything() -> PathBuf {
-    static INSTALLED: Once = Once::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/npm");
-    INSTALLED.call_once(|| {
-        let installed = folder.join("node_modules/installed-lock.json");
-        let wanted = std::fs::read(folder.join("package-lock.json")).unwrap();
-        if std::fs::read(&installed).is_ok_and(|installed| installed == wanted) {
-            return;
-        }
-        let status = Command::new("npm")
-            .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"])
-            .current_dir(&folder)
-            .stdout(Stdio::null())
-            .status()
-            .expect("npm is missing: install Node 20 or later to run the real server");
-        assert!(status.success(), "npm ci failed in {}", folder.display());
-        std::fs::write(installed, wanted).unwrap();
-    });
-    folder.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+    let program = folder.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    assert!(
+        program.exists(),
+        "the real server is missing: run `make unit`, or `npm ci` in {}",
+        folder.display()
+    );
+    program
 }
 
 /// Returns the configuration of the reference server as a program.
