@@ -171,13 +171,19 @@ pub enum ModelError {
     /// The provider still limited the rate after the retries.
     #[error("the provider limits the rate: {0}")]
     RateLimit(String),
+    /// The provider has no model of the name that the settings give.
+    #[error("the provider does not have the model: {0}")]
+    UnknownModel(String),
     /// The provider refused the request.
     #[error("the provider refused the request: {0}")]
     Refused(String),
     /// The provider still failed after the retries.
     #[error("the provider failed: {0}")]
     Provider(String),
-    /// There was no connection to the provider, or it broke.
+    /// No connection to the provider could be made.
+    #[error("the provider cannot be reached: {0}")]
+    Unreachable(String),
+    /// The connection to the provider broke.
     #[error("the connection to the provider failed: {0}")]
     Network(String),
     /// The answer could not be read.
@@ -194,8 +200,8 @@ impl ModelError {
         match self {
             Self::Auth(_) => ErrorType::Auth,
             Self::RateLimit(_) => ErrorType::RateLimit,
-            Self::Refused(_) | Self::Format(_) => ErrorType::InvalidFormat,
-            Self::Provider(_) | Self::Network(_) => ErrorType::Network,
+            Self::UnknownModel(_) | Self::Refused(_) | Self::Format(_) => ErrorType::InvalidFormat,
+            Self::Provider(_) | Self::Unreachable(_) | Self::Network(_) => ErrorType::Network,
             Self::Timeout => ErrorType::Timeout,
         }
     }
@@ -207,8 +213,14 @@ impl ModelError {
                 "The model provider refused the server's credentials. Tell the operator of this server."
             }
             Self::RateLimit(_) => "The model provider is limiting requests. Try again in a moment.",
+            Self::UnknownModel(_) => {
+                "The model provider does not have the model that this server asks for. Tell the operator of this server."
+            }
             Self::Refused(_) => "The model provider refused this conversation.",
             Self::Provider(_) => "The model provider had an error. Try again in a moment.",
+            Self::Unreachable(_) => {
+                "The model provider cannot be reached. Try again in a moment, or tell the operator of this server."
+            }
             Self::Network(_) => "The connection to the model provider broke off. Try again.",
             Self::Format(_) => "The model provider's answer could not be read. Try again.",
             Self::Timeout => "The model took too long to answer. Try again.",

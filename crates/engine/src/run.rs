@@ -174,6 +174,8 @@ pub(crate) struct Context<'a> {
     pub other_bytes: usize,
     /// The address of the request that has the run decide, if there is one and it is known.
     pub address: Option<IpAddr>,
+    /// `true` if clients are shown why a model failed.
+    pub shows_model_errors: bool,
 }
 
 /// A run that decides what follows from an event.

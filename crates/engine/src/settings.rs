@@ -32,6 +32,9 @@ pub struct Settings {
     pub heartbeat_thread: bool,
     /// The files that a model gets by URL.
     pub file_urls: FileUrls,
+    /// If `true`, clients are shown why a model failed, with the provider's URL and text. That is for a developer alone at their machine:
+    /// such a text may tell others about the operator's account.
+    pub shows_model_errors: bool,
     /// The limits of the engine.
     pub limits: Limits,
 }
@@ -102,6 +105,7 @@ impl Default for Settings {
             audit_keep: None,
             heartbeat_thread: true,
             file_urls: FileUrls::default(),
+            shows_model_errors: false,
             limits: Limits::default(),
         }
     }

@@ -26,7 +26,7 @@ pub enum Provider {
 /// The reason why a model cannot be built. `Display` is for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// A key or base URL is set, but no model.
+    /// A key or base URL is set, but no model, and the API has no default model.
     #[error("a model API is configured, but no model: set FERMATA_MODEL to a model's name")]
     NoModel,
     /// The base URL cannot be used.
@@ -46,7 +46,7 @@ impl Provider {
     /// Chooses the API if a key or a base URL is given, otherwise the demo. An empty setting counts as none.
     ///
     /// # Errors
-    /// Returns [`BuildError::NoModel`] if the API is chosen and no model is named.
+    /// Returns [`BuildError::NoModel`] if the API is chosen, no model is named, and the API has no default model.
     pub fn choose(
         base_url: Option<String>,
         api_key: Option<SecretString>,
@@ -57,7 +57,10 @@ impl Provider {
         if base_url.is_none() && api_key.is_none() {
             return Ok(Self::Demo);
         }
-        let model = model.filter(|name| !name.trim().is_empty()).ok_or(BuildError::NoModel)?;
+        let model = model
+            .filter(|name| !name.trim().is_empty())
+            .or_else(|| OpenAiConfig::default_model(base_url.as_deref()).map(str::to_owned))
+            .ok_or(BuildError::NoModel)?;
         Ok(Self::OpenAi(OpenAiConfig { base_url, api_key, ..OpenAiConfig::new(model) }))
     }
 }
@@ -101,8 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn an_api_without_a_model_is_refused() {
-        assert_eq!(chosen(None, Some("k"), None).unwrap_err(), BuildError::NoModel);
+    fn a_known_api_has_a_default_model() {
+        let model = |base_url| match chosen(base_url, Some("k"), None) {
+            Ok(Provider::OpenAi(config)) => config.model,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(model(None), "gpt-5-mini");
+        assert_eq!(model(Some("https://api.mistral.ai/v1")), "mistral-small-latest");
+    }
+
+    #[test]
+    fn an_unknown_api_without_a_model_is_refused() {
+        for base_url in ["http://localhost:11434/v1", "https://r.openai.azure.com/openai/v1"] {
+            assert_eq!(chosen(Some(base_url), Some("k"), None).unwrap_err(), BuildError::NoModel);
+        }
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct OpenAi {
     transport: Transport,
     dialect: Dialect,
     last_reasoning_field: LastReasoningField,
+    /// The URL of the API for errors, without its query.
+    url: String,
     /// The texts that are removed from every error: the key, and the values in the query of the base URL.
     secrets: Vec<SecretString>,
     retries: ExponentialBuilder,
@@ -90,6 +92,11 @@ struct Endpoint {
 // === impl OpenAiConfig ===
 
 impl OpenAiConfig {
+    /// Returns the model to ask for at this base URL, or at OpenAI's own API, if the settings name none. Only some hosts have one.
+    pub fn default_model(base_url: Option<&str>) -> Option<&'static str> {
+        dialect::default_model(&parse_base(base_url.unwrap_or(OPENAI)).ok()?)
+    }
+
     /// Creates the settings of OpenAI's own API, without a key.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
@@ -114,6 +121,8 @@ impl OpenAi {
         let base = parse_base(config.base_url.as_deref().unwrap_or(OPENAI))?;
         let dialect = Dialect::of(&base);
         let secrets = secrets(key.as_ref(), &base);
+        let mut url = base.clone();
+        url.set_query(None);
         let builder = reqwest::Client::builder()
             .connect_timeout(config.connect_timeout)
             // A redirect would turn the request into a GET. It means that the base URL is wrong.
@@ -135,6 +144,7 @@ impl OpenAi {
             transport: Transport::Http { api: Box::new(Client::build(http.clone(), endpoint)), http },
             last_reasoning_field: LastReasoningField::new(dialect.reasoning_field()),
             dialect,
+            url: url.into(),
             secrets,
             retries: ExponentialBuilder::default()
                 .with_min_delay(config.retry_pause)
@@ -153,6 +163,7 @@ impl OpenAi {
             transport: Transport::Recording(pieces),
             dialect: self.dialect,
             last_reasoning_field: self.last_reasoning_field.clone(),
+            url: self.url.clone(),
             secrets: self.secrets.clone(),
             retries: self.retries,
         }
@@ -174,6 +185,7 @@ impl Model for OpenAi {
             transport: self.transport.clone(),
             body: request::body(&self.model, self.dialect, self.last_reasoning_field.get(), request),
             last_reasoning_field: self.last_reasoning_field.clone(),
+            url: self.url.clone(),
             secrets: self.secrets.clone(),
             error_policy,
         };

@@ -339,6 +339,15 @@ impl Config {
         Provider::choose(url, key, self.model.clone())
     }
 
+    /// Returns whether only people at this machine can use the server, and no proxy or page of another host stands in between.
+    pub fn is_for_this_machine_alone(&self) -> bool {
+        self.auth == AuthKind::None
+            && self.bind.ip().is_loopback()
+            && self.hosts.is_empty()
+            && self.cors_origins.is_empty()
+            && self.trusted_proxies.is_empty()
+    }
+
     /// What decides about calls.
     pub fn rules(&self) -> Rules {
         let rules = self.policy.iter().map(|written| written.rule.clone()).collect();

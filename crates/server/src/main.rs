@@ -5,6 +5,7 @@ mod log;
 use std::{io::Write, net::SocketAddr, process::ExitCode, time::Duration};
 
 use anyhow::Context;
+use fermata_providers::Provider;
 use fermata_server::{
     App, Demo,
     config::{Config, ConfigError, Invocation},
@@ -97,6 +98,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let app = App::build(&config).await?;
     let mut signals = ShutdownSignals::listen()?;
     tracing::info!("listening on http://{address}, answered by the model {}", app.model());
+    if config.model.is_none()
+        && let Ok(Provider::OpenAi(api)) = config.provider()
+    {
+        tracing::info!(
+            "FERMATA_MODEL is not set, so the default model of this API is asked for: {}",
+            api.model
+        );
+    }
     if config.model.is_some() && config.openai_api_key.is_none() && config.openai_base_url.is_none() {
         tracing::warn!(
             "the settings name a model, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"

@@ -278,5 +278,6 @@ pub(super) fn context<'a>(
         grants: &record.grants,
         other_bytes: record.bytes,
         address: None,
+        shows_model_errors: services.settings.shows_model_errors,
     }
 }

@@ -44,7 +44,13 @@ impl Deciding<'_> {
         self.abandon_arguments();
         self.cancel_open_calls(&ending);
         self.publish(UiChunk::FinishStep);
-        if let Some(error_text) = ending.public() {
+        let error_text = match &ending {
+            Ending::Failed(error) if self.context.shows_model_errors => {
+                Some(format!("{} The cause: {error}", error.public()))
+            }
+            ending => ending.public(),
+        };
+        if let Some(error_text) = error_text {
             self.publish(UiChunk::Error { error_text });
             return self.close(ending);
         }

@@ -140,6 +140,7 @@ struct Scene {
     grants: Grants,
     /// The size of the chat's other messages.
     other_bytes: usize,
+    shows_model_errors: bool,
 }
 
 impl Scene {
@@ -153,6 +154,7 @@ impl Scene {
             limits: Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() },
             grants: Grants::new(),
             other_bytes: 0,
+            shows_model_errors: false,
         }
     }
 
@@ -169,6 +171,7 @@ impl Scene {
             grants: &self.grants,
             other_bytes: self.other_bytes,
             address: None,
+            shows_model_errors: self.shows_model_errors,
         }
     }
 }

@@ -201,7 +201,7 @@ mod tests {
         let mut answer = answer(stream::iter([bytes(&delta(json!({"content": "a"})))]));
         assert_eq!(answer.next().await.unwrap().unwrap(), ModelEvent::Text("a".into()));
         let failure = answer.next().await.unwrap().unwrap_err();
-        assert!(matches!(failure.into_error(&[]), ModelError::Network(_)));
+        assert!(matches!(failure.into_error("http://api", &[]), ModelError::Network(_)));
         assert!(answer.next().await.is_none());
     }
 

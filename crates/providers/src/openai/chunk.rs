@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_list_of_very_many_objects_is_refused_before_it_fills_the_memory() {
-        let refusal = |data: String| Chunk::read_all(&data).err().unwrap().into_error(&[]);
+        let refusal = |data: String| Chunk::read_all(&data).err().unwrap().into_error("http://api", &[]);
         let empty = vec!["{}"; 1_001].join(",");
         for data in [
             format!("[{empty}]"),
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn json_that_just_ends_is_a_broken_connection_and_other_text_is_no_answer() {
-        let error = |data: &str| Chunk::read_all(data).err().unwrap().into_error(&[]);
+        let error = |data: &str| Chunk::read_all(data).err().unwrap().into_error("http://api", &[]);
         for data in ["{\"choices\":[", "[{", "\"processi"] {
             assert!(matches!(error(data), ModelError::Network(_)), "{data}");
         }
@@ -254,7 +254,10 @@ mod tests {
     fn a_body_that_is_not_streamed_is_an_object() {
         assert!(Chunk::read_whole("{\"choices\":[{\"message\":{}}]}").unwrap().choices[0].message.is_some());
         for body in ["null", "7", "\"processing\"", "{\"choices\":[", "<html>"] {
-            assert!(matches!(Chunk::read_whole(body).unwrap_err().into_error(&[]), ModelError::Format(_)));
+            assert!(matches!(
+                Chunk::read_whole(body).unwrap_err().into_error("http://api", &[]),
+                ModelError::Format(_)
+            ));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The differences between providers' requests, recognised by the host of the base URL.
 //!
-//! A host that is not known here gets what most servers understand. Nothing else in the crate looks at the host.
+//! A host that is not known here gets what most servers understand, and has no default model. Nothing else in the crate looks at the host.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,6 +37,24 @@ pub(super) enum ReasoningField {
 /// This is a mutex and not an atomic because it is touched once per request and once per answer, and never held across an await.
 #[derive(Clone, Debug)]
 pub(super) struct LastReasoningField(Arc<Mutex<ReasoningField>>);
+
+/// The model that is asked for if the settings name none, by the host of the base URL. Each is a name that the provider keeps up, and
+/// inexpensive.
+const DEFAULT_MODELS: [(&str, &str); 7] = [
+    ("api.openai.com", "gpt-5-mini"),
+    ("api.anthropic.com", "claude-haiku-4-5"),
+    ("generativelanguage.googleapis.com", "gemini-flash-latest"),
+    ("api.mistral.ai", "mistral-small-latest"),
+    ("api.deepseek.com", "deepseek-chat"),
+    ("openrouter.ai", "openrouter/auto"),
+    ("dashscope.aliyuncs.com", "qwen-plus"),
+];
+
+/// Returns the model to ask for at this base URL if the settings name none.
+pub(super) fn default_model(base: &Url) -> Option<&'static str> {
+    let host = base.host_str()?;
+    DEFAULT_MODELS.iter().find(|(known, _)| *known == host).map(|(_, model)| *model)
+}
 
 // === impl Dialect ===
 

@@ -3,10 +3,14 @@
 //! A failure holds the provider's text unchanged; [`Failure::into_error`] is the only way to read the text, and it removes the secrets from
 //! it and cuts it.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::LazyLock,
+    time::{Duration, SystemTime},
+};
 
 use async_openai::error::OpenAIError;
 use fermata_engine::model::ModelError;
+use regex::Regex;
 use reqwest::{
     StatusCode,
     header::{HeaderMap, LOCATION},
@@ -25,6 +29,12 @@ const TEXT_LIMIT: usize = 500;
 /// The beginning of most keys.
 const KEY_PREFIX: &str = "sk-";
 
+/// The words in which providers say that they have no model of the requested name.
+static UNKNOWN_MODEL: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?is)model.{0,120}?(not found|not exist)|(invalid|unknown|no such|not a valid) model|model_not_found|DeploymentNotFound";
+    Regex::new(pattern).expect("a pattern that is tested")
+});
+
 /// A failed attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
@@ -38,8 +48,10 @@ pub(super) struct Failure {
 enum Cause {
     Auth,
     RateLimit,
+    UnknownModel,
     Refused,
     Provider,
+    Unreachable,
     Network,
     Format,
 }
@@ -77,8 +89,12 @@ impl Failure {
     /// Describes a transport error without its URL, which may contain secrets of its own.
     pub(super) fn reqwest(error: reqwest::Error) -> Self {
         let error = error.without_url();
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        Self::network(format!("{error}{cause}"))
+        let cause = if error.is_connect() { Cause::Unreachable } else { Cause::Network };
+        // The outer errors say only that something failed, and the innermost says what.
+        let innermost =
+            std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source()).last();
+        let innermost = innermost.map(ToString::to_string).unwrap_or_default();
+        Self::new(cause, Retry::Soon, format!("{error}: {innermost}"))
     }
 
     /// Creates the failure of a response whose status is not a success.
@@ -87,6 +103,9 @@ impl Failure {
             let location = headers.get(LOCATION).and_then(|location| location.to_str().ok());
             let location = location.unwrap_or("nowhere");
             format!("the API redirects to {location}; the base URL may be wrong")
+        } else if status == StatusCode::NOT_FOUND && serde_json::from_str::<Value>(body).is_err() {
+            // An API says in JSON that it lacks a model, and a server that is no such API, or has it at another path, shows a page.
+            format!("{}; the base URL may be wrong, which often ends in /v1", body_text(body))
         } else {
             body_text(body)
         };
@@ -119,9 +138,9 @@ impl Failure {
         }
     }
 
-    /// Returns the error for the engine, without the secrets.
-    pub(super) fn into_error(self, secrets: &[SecretString]) -> ModelError {
-        let text = without_secrets(&self.text, secrets);
+    /// Returns the error for the engine, with the API's URL and without the secrets.
+    pub(super) fn into_error(self, url: &str, secrets: &[SecretString]) -> ModelError {
+        let text = without_secrets(&format!("{url}: {}", self.text), secrets);
         let text = match text.char_indices().nth(TEXT_LIMIT) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text,
@@ -129,8 +148,10 @@ impl Failure {
         match self.cause {
             Cause::Auth => ModelError::Auth(text),
             Cause::RateLimit => ModelError::RateLimit(text),
+            Cause::UnknownModel => ModelError::UnknownModel(text),
             Cause::Refused => ModelError::Refused(text),
             Cause::Provider => ModelError::Provider(text),
+            Cause::Unreachable => ModelError::Unreachable(text),
             Cause::Network => ModelError::Network(text),
             Cause::Format => ModelError::Format(text),
         }
@@ -155,6 +176,7 @@ fn classify_status(status: u16, body: &str) -> (Cause, Retry) {
         429 if body.contains("insufficient_quota") => (Cause::Auth, Retry::Never),
         401 | 403 => (Cause::Auth, Retry::Never),
         429 => (Cause::RateLimit, Retry::Soon),
+        400 | 404 | 422 if UNKNOWN_MODEL.is_match(body) => (Cause::UnknownModel, Retry::Never),
         300..=499 => (Cause::Refused, Retry::Never),
         500..=599 => (Cause::Provider, Retry::Soon),
         _ => (Cause::Provider, Retry::Never),
@@ -245,6 +267,7 @@ mod tests {
 
     use super::*;
 
+    const URL: &str = "http://api";
     const PROPOSED: Duration = Duration::from_millis(500);
 
     fn answered(status: u16, header: Option<(&'static str, &str)>, body: &str) -> Failure {
@@ -297,7 +320,66 @@ mod tests {
         let failure =
             answered(429, None, r#"{"error":{"message":"You exceeded…","code":"insufficient_quota"}}"#);
         assert_eq!(failure.pause(Some(PROPOSED)), None);
-        assert!(matches!(failure.into_error(&[]), ModelError::Auth(_)));
+        assert!(matches!(failure.into_error(URL, &[]), ModelError::Auth(_)));
+    }
+
+    /// The bodies are those of OpenAI, Ollama, vLLM, OpenRouter, Mistral, DeepSeek, Gemini, Azure and Qwen.
+    #[test]
+    fn an_unknown_model_is_recognised_in_the_words_of_each_provider() {
+        for (status, body) in [
+            (
+                404,
+                r#"{"error":{"message":"The model `m` does not exist or you do not have access to it.","code":"model_not_found"}}"#,
+            ),
+            (
+                404,
+                r#"{"error":{"message":"model \"m\" not found, try pulling it first","type":"api_error"}}"#,
+            ),
+            (
+                404,
+                r#"{"object":"error","message":"The model `m` does not exist.","type":"NotFoundError","code":404}"#,
+            ),
+            (400, r#"{"error":{"message":"m is not a valid model ID","code":400}}"#),
+            (400, r#"{"object":"error","message":"Invalid model: m","type":"invalid_model","code":"1500"}"#),
+            (400, r#"{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}"#),
+            (
+                404,
+                r#"[{"error":{"code":404,"message":"models/m is not found for API version v1main","status":"NOT_FOUND"}}]"#,
+            ),
+            (
+                404,
+                r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}"#,
+            ),
+            (
+                404,
+                r#"{"error":{"message":"The model `m` does not exist or you do not have access to it.","type":"invalid_request_error"}}"#,
+            ),
+        ] {
+            let error = answered(status, None, body).into_error(URL, &[]);
+            assert!(matches!(error, ModelError::UnknownModel(_)), "{body}: {error}");
+        }
+        for (status, body) in [
+            (404, "<html>404 page not found</html>"),
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#,
+            ),
+            (400, r#"{"error":{"message":"Invalid value for temperature","code":null}}"#),
+        ] {
+            let error = answered(status, None, body).into_error(URL, &[]);
+            assert!(matches!(error, ModelError::Refused(_)), "{body}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_not_found_hints_at_the_base_url() {
+        let error = answered(404, None, "404 page not found").into_error(URL, &[]);
+        assert!(
+            error
+                .to_string()
+                .ends_with("404 page not found; the base URL may be wrong, which often ends in /v1"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -316,14 +398,16 @@ mod tests {
 
     #[test]
     fn an_error_object_is_classified_by_its_code_or_its_text() {
-        let error = |value: Value| Failure::from_object(&value).into_error(&[]);
+        let error = |value: Value| Failure::from_object(&value).into_error(URL, &[]);
         assert!(
-            matches!(error(json!({"code": 429, "message": "slow"})), ModelError::RateLimit(text) if text == "slow")
+            matches!(error(json!({"code": 429, "message": "slow"})), ModelError::RateLimit(text) if text == "http://api: slow")
         );
         assert!(matches!(error(json!({"code": "502", "message": "x"})), ModelError::Provider(_)));
         assert!(matches!(error(json!({"code": "server_error", "message": "x"})), ModelError::Provider(_)));
         assert!(matches!(error(json!({"type": "invalid_request_error"})), ModelError::Refused(_)));
-        assert!(matches!(error(json!("overloaded")), ModelError::Provider(text) if text == "overloaded"));
+        assert!(
+            matches!(error(json!("overloaded")), ModelError::Provider(text) if text == "http://api: overloaded")
+        );
     }
 
     #[test]
@@ -335,8 +419,8 @@ mod tests {
     #[test]
     fn the_key_is_taken_out_before_the_text_is_cut() {
         let key: SecretString = "sk-secret".into();
-        let body = format!("{}sk-secret", "ä".repeat(TEXT_LIMIT - 4 - "400 Bad Request: ".len()));
-        let error = answered(400, None, &body).into_error(&[key]);
+        let body = format!("{}sk-secret", "ä".repeat(TEXT_LIMIT - 4 - "http://api: 400 Bad Request: ".len()));
+        let error = answered(400, None, &body).into_error(URL, &[key]);
         assert!(!format!("{error} {error:?}").contains("sk-s"));
         let ModelError::Refused(text) = error else { panic!("{error:?}") };
         assert_eq!(text.chars().count(), TEXT_LIMIT + 1);

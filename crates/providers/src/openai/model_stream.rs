@@ -22,6 +22,8 @@ pub(super) struct ModelStream {
 pub(super) struct Request {
     pub(super) transport: Transport,
     pub(super) body: Value,
+    /// The URL of the API for errors, without its query.
+    pub(super) url: String,
     pub(super) last_reasoning_field: LastReasoningField,
     /// The texts that are removed from every error.
     pub(super) secrets: Vec<SecretString>,
@@ -73,7 +75,7 @@ impl ModelStream {
                 State::Closed => return None,
             };
             let pause = if may_retry { failure.pause(self.pauses.next()) } else { None };
-            let error = failure.into_error(&self.request.secrets);
+            let error = failure.into_error(&self.request.url, &self.request.secrets);
             let is_worth_it = self.request.error_policy.of(error.error_type()) == ErrorStrategy::Retry;
             match pause {
                 Some(pause) if is_worth_it => {

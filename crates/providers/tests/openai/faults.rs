@@ -90,25 +90,27 @@ async fn a_connection_that_is_dropped_before_its_first_event_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_a_network_error() {
+async fn a_server_that_cannot_be_reached_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let base_url = Some(format!("http://{}/v1", listener.local_addr().unwrap()));
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
     drop(listener);
-    let retry_pause = Duration::from_millis(1);
+    let (base_url, retry_pause) = (Some(format!("{url}?key=hidden-secret")), Duration::from_millis(1));
     let model = OpenAi::build(OpenAiConfig { base_url, retry_pause, ..OpenAiConfig::new("m-1") }).unwrap();
-    assert!(matches!(ask(&model).await, Err(ModelError::Network(_))));
+    let Err(ModelError::Unreachable(text)) = ask(&model).await else { panic!("another error") };
+    assert!(text.starts_with(&format!("{url}: ")) && text.contains("refused"), "{text}");
+    assert!(!text.contains("hidden"), "{text}");
 }
 
 #[tokio::test]
 async fn a_refusal_is_reported_at_once() {
     for (code, expected) in [
-        (400, "the provider refused the request: 400 Bad Request: no, [key]"),
-        (401, "the provider refused the credentials: 401 Unauthorized: no, [key]"),
-        (404, "the provider refused the request: 404 Not Found: no, [key]"),
+        (400, "the provider refused the request: URL: 400 Bad Request: no, [key]"),
+        (401, "the provider refused the credentials: URL: 401 Unauthorized: no, [key]"),
+        (404, "the provider refused the request: URL: 404 Not Found: no, [key]"),
     ] {
         let server = Server::start(vec![status(code, "retry-after: 0\r\n"), good()]).await;
         let error = ask(&server.model()).await.unwrap_err();
-        assert_eq!(error.to_string(), expected);
+        assert_eq!(error.to_string().replace(&server.base_url, "URL"), expected);
         assert!(!format!("{error:?}").contains(KEY));
         assert_eq!(server.count(), 1);
     }

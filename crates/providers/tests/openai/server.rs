@@ -216,7 +216,13 @@ pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
         }
         Ok(ModelEvent::Finished { reason, usage: None }) => format!("finished {reason:?}"),
         Ok(other @ (ModelEvent::File { .. } | ModelEvent::Source { .. })) => format!("{other:?}"),
-        Err(error) => format!("error: {error}"),
+        Err(error) => {
+            // The URL is another one each time.
+            let text = error.to_string();
+            let (what, cause) = text.split_once(": http://127.0.0.1:").expect("the URL of the API");
+            let (_, cause) = cause.split_once("/v1: ").expect("what the provider said");
+            format!("error: {what}: {cause}")
+        }
     };
     events.iter().map(line).filter(|line| !line.is_empty()).map(|line| line + "\n").collect()
 }

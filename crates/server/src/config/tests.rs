@@ -238,8 +238,9 @@ fn tokens_and_auth_go_together() {
 }
 
 #[test]
-fn an_api_without_a_model_is_refused() {
-    assert!(error(&[("OPENAI_API_KEY", "sk")], "").contains("FERMATA_MODEL"));
+fn an_api_without_a_model_and_without_a_default_is_refused() {
+    assert!(error(&[("OPENAI_BASE_URL", "http://localhost:11434/v1")], "").contains("FERMATA_MODEL"));
+    assert!(read(&[], &[("OPENAI_API_KEY", "sk")], "").is_ok(), "OpenAI has a default model");
 }
 
 #[test]

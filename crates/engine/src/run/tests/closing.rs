@@ -234,3 +234,27 @@ fn a_call_that_never_ran_to_its_end_has_no_duration() {
     play.later(20).settle("call_1", Ok(json!("noon"))).later(20).end(Ending::Stopped);
     assert_eq!(play.durations(), json!({"call_1": {"durationMs": 20}}), "the other was stopped");
 }
+
+#[test]
+fn why_a_model_failed_is_shown_to_a_developer_only() {
+    let error = || ModelError::Unreachable("http://127.0.0.1:11434/v1: Connection refused".into());
+    let mut play = Play::new();
+    play.end(Ending::Failed(error()));
+    play.check(expect![[r#"
+        > failed
+        save
+        finish-step
+        error The model provider cannot be reached. Try again in a moment, or tell the operator of this server.
+        over: failed
+    "#]]);
+    let mut play = Play::new();
+    play.scene.shows_model_errors = true;
+    play.end(Ending::Failed(error()));
+    play.check(expect![[r#"
+        > failed
+        save
+        finish-step
+        error The model provider cannot be reached. Try again in a moment, or tell the operator of this server. The cause: the provider cannot be reached: http://127.0.0.1:11434/v1: Connection refused
+        over: failed
+    "#]]);
+}
