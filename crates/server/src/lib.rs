@@ -19,6 +19,7 @@ pub mod policy_dry_run;
 mod quote;
 pub mod readers;
 pub mod reload;
+mod request_id;
 mod routes;
 pub mod serve;
 pub mod sse;

@@ -49,12 +49,20 @@ impl Metrics {
         describe_histogram!(
             "gen_ai_client_operation_duration_seconds",
             Unit::Seconds,
-            "The duration of a model call."
+            "The duration of a model call or, by gen_ai_operation_name, of a tool."
         );
         describe_histogram!("gen_ai_client_token_usage", "The tokens of a model call, by type.");
         describe_gauge!("fermata_runs_open", "The runs that work or wait in this process.");
         describe_gauge!("fermata_calls_parked", "The calls that wait for a browser or a person.");
         describe_counter!("fermata_runs_total", "The runs that ended, by outcome.");
+        describe_counter!(
+            "fermata_calls_total",
+            "The calls that ended, by tool, final state and type of failure."
+        );
+        describe_counter!(
+            "fermata_connections_refused_total",
+            "The connections that were refused, by reason."
+        );
         match recorder {
             Ok(handle) => Ok(Self(Some(installed.insert(handle).clone()))),
             Err(BuildError::FailedToSetGlobalRecorder(_)) => Ok(Self(None)),

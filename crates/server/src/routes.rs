@@ -30,6 +30,7 @@ use crate::{
     demo::Demo,
     error::{ApiError, Code, log_cause},
     metrics,
+    request_id::{self, REQUEST_ID},
     serve::Full,
     sse,
 };
@@ -49,7 +50,7 @@ pub fn site(app: App, demo: Demo) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(ApiError::of_panic))
         .layer(cors(app.cors_origins()));
-    with_common_layers(api).layer(middleware::from_fn(metrics::observe)).with_state(app)
+    with_common_layers(api.layer(middleware::from_fn(metrics::observe))).with_state(app)
 }
 
 /// Returns the router for the operators' own address.
@@ -136,6 +137,7 @@ fn with_common_layers(router: Router<App>) -> Router<App> {
         .layer(unless_set(header::CACHE_CONTROL, "no-store"))
         .layer(unless_set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(unless_set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
+        .layer(middleware::from_fn(request_id::identify))
 }
 
 fn unless_set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
@@ -153,7 +155,7 @@ fn cors(origins: &[Origin]) -> CorsLayer {
             header::AUTHORIZATION,
             header::CONTENT_TYPE,
             header::USER_AGENT,
-            "last-event-id".parse().unwrap_or(header::ACCEPT),
+            HeaderName::from_static("last-event-id"),
         ])
-        .expose_headers([sse::CHAT_ID, sse::STREAM_ID])
+        .expose_headers([sse::CHAT_ID, sse::STREAM_ID, REQUEST_ID])
 }

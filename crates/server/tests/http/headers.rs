@@ -72,3 +72,19 @@ async fn pages_that_the_operator_named_may_read_what_they_ask_for() {
     // Browsers check this header only if a page loads something without CORS.
     check(&answer, "no-store");
 }
+
+#[tokio::test]
+async fn each_request_has_an_id_which_a_proxy_may_have_given_it() {
+    let app = TestApp::new([]).await;
+    let id_of = |answer: &Answer| answer.headers["x-request-id"].to_str().expect("text").to_owned();
+    let (one, other) = (id_of(&app.get("/api/chats").await), id_of(&app.get("/no/such/path").await));
+    assert!(one.starts_with("req_") && other.starts_with("req_") && one != other, "{one} {other}");
+    let long = "a".repeat(129);
+    for (given, is_kept) in
+        [("abc-123", true), ("a b", false), ("a\"b", false), (long.as_str(), false), ("", false)]
+    {
+        let headers = [("x-request-id", given)];
+        let answer = app.ask(Method::GET, "/api/chats", &headers, Body::empty()).await;
+        assert_eq!(id_of(&answer) == given, is_kept, "{given}");
+    }
+}

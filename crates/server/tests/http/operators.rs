@@ -158,6 +158,11 @@ async fn the_metrics_name_no_tool_of_a_page_and_no_tool_that_a_model_made_up() {
     }
     let numbers = app.get("/metrics").await.text;
     assert!(!numbers.contains("tool_of_"), "a name became a label");
+    for line in numbers.lines() {
+        if let Some((name, _)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) {
+            assert!(numbers.contains(&format!("# HELP {name} ")), "{name} is not explained");
+        }
+    }
     for tool in ["browser", "unknown", "current_time"] {
         let label = format!("fermata_calls_total{{gen_ai_tool_name=\"{tool}\"");
         assert!(numbers.contains(&label), "{tool} is missing: {numbers}");
