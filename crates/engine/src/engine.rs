@@ -14,7 +14,9 @@ use crate::{
     request,
     router::Router,
     run::shutting_down,
-    services::{Heartbeat, Lease, OpenRuns, Policies, PolicySnapshot, ResourceLocks, Services, Shutdown},
+    services::{
+        Heartbeat, Holds, Lease, OpenRuns, Policies, PolicySnapshot, ResourceLocks, Services, Shutdown,
+    },
     store::{ChatPage, InstanceId},
     view::Detail,
 };
@@ -83,6 +85,7 @@ impl Engine {
             store: parts.store,
             clock,
             ids: parts.ids,
+            holds: Holds::new(parts.settings.hold),
             settings: parts.settings,
             policies: Policies::new(snapshot),
             locks,

@@ -43,6 +43,6 @@ pub use request::{Following, Submission};
 pub use run_log::Reader;
 pub use runner::{Runner, RunnerError};
 pub use services::Rules;
-pub use settings::{Limits, Settings};
+pub use settings::{Hold, Limits, Settings};
 pub use store::Store;
 pub use view::{ChatPages, ChatView, GrantedTool, Pending};

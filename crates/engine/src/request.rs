@@ -5,7 +5,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use fermata_protocol::{Answer, ChatBody, ChatId, EventId, Profile, RunId};
+use fermata_protocol::{Answer, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId};
 use fermata_tools::{Owner, Receipt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -64,6 +64,15 @@ pub struct Submission {
     /// The address that the post comes from, for the record of decisions; `None` if it is not known.
     #[serde(default)]
     pub address: Option<IpAddr>,
+}
+
+// === impl Submission ===
+
+impl Submission {
+    /// Returns whether the client knows Fermata: its post has a `fermata` object that says something.
+    pub(crate) fn knows_fermata(&self) -> bool {
+        self.body.fermata != ClientOptions::default()
+    }
 }
 
 /// Answers to pending calls, of which all are accepted or none.

@@ -3,6 +3,7 @@
 //! Services know no chat and no other instance. Each field is used by itself; nothing is looked up through another service.
 
 mod heartbeat;
+mod holds;
 mod lease;
 mod open_runs;
 mod policies;
@@ -14,6 +15,7 @@ use std::{sync::Arc, time::Duration};
 use fermata_tools::Checker;
 
 pub(crate) use heartbeat::Heartbeat;
+pub(crate) use holds::Holds;
 pub(crate) use lease::{HEARTBEAT_INTERVAL, Lease};
 pub(crate) use open_runs::{OpenRun, OpenRuns};
 pub use policies::Rules;
@@ -33,6 +35,8 @@ pub(crate) struct Services {
     pub policies: Policies,
     /// The locks of the resources that calls use.
     pub locks: ResourceLocks,
+    /// The time for which runs hold their readers.
+    pub holds: Holds,
     /// The number of open runs per user.
     pub open_runs: OpenRuns,
     /// Checks inputs against schemas.

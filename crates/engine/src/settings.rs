@@ -15,7 +15,7 @@ use crate::FileUrls;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The time for which a run whose calls all wait keeps its readers, unless its request sets another.
-    pub hold: Duration,
+    pub hold: Hold,
     /// The time after which a call that waits for an answer is settled as expired.
     pub expire: Duration,
     /// The profile of requests that do not name one.
@@ -37,6 +37,16 @@ pub struct Settings {
     pub shows_model_errors: bool,
     /// The limits of the engine.
     pub limits: Limits,
+}
+
+/// The time for which a run whose calls all wait keeps its readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// [`Hold::AUTO`], but not for owners whose clients have shown that they answer by posting the chat again after the stream has ended.
+    #[default]
+    Auto,
+    /// This time.
+    For(Duration),
 }
 
 /// The limits of an engine.
@@ -92,12 +102,19 @@ pub struct Limits {
     pub elicit_timeout: Duration,
 }
 
+// === impl Hold ===
+
+impl Hold {
+    /// The time that [`Hold::Auto`] begins with.
+    pub const AUTO: Duration = Duration::from_secs(5 * 60);
+}
+
 // === impl Settings ===
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            hold: Duration::from_secs(5 * 60),
+            hold: Hold::Auto,
             expire: Duration::from_secs(24 * 3600),
             client: Profile::V6,
             drain: Duration::from_secs(10),

@@ -189,6 +189,10 @@ impl ChatStore for SqlStore {
         Ok(self.backend.read(usage).await?.unwrap_or_default())
     }
 
+    async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError> {
+        self.backend.read(|mut db| async move { owners::answers_by_post(&mut db.get(), owner).await }).await
+    }
+
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         let mut forgotten = 0;
         while forgotten < limit {

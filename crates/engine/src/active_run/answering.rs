@@ -1,6 +1,6 @@
 //! Calls and questions of a run that wait for answers, the answers, and clients that give them by posting the message again.
 
-use std::{net::IpAddr, time::Duration};
+use std::net::IpAddr;
 
 use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, ToolCallId};
 use fermata_tools::{AnswerSchema, Call, Receipt};
@@ -8,7 +8,7 @@ use futures::FutureExt;
 
 use super::{ActiveRun, ParkedGauge, performing::context};
 use crate::{
-    AnswerError, Following, Reader, SubmitError,
+    AnswerError, Following, Reader, Submission, SubmitError,
     run::{AnswerSource, Context, Event, Rejected, Validation, claims_settled_call, client_view},
     run_log::Start,
     store::Change,
@@ -123,9 +123,8 @@ impl ActiveRun {
     pub async fn continue_with(
         &mut self,
         posted: &PostedMessage,
+        submission: &Submission,
         profile: Profile,
-        hold: Duration,
-        address: Option<IpAddr>,
     ) -> Result<Following, SubmitError> {
         let view = client_view(&posted.parts);
         let answers = self.run.new_answers(&posted.parts);
@@ -135,13 +134,18 @@ impl ActiveRun {
             return Err(SubmitError::nothing_new());
         }
         if !answers.is_empty() && self.run.is_detached() && !self.run.state.hold.is_zero() {
+            if self.services.holds.learn(submission) {
+                self.unsaved.push(Change::AnsweredByPost { owner: submission.owner.clone() });
+            }
             tracing::info!(
                 chat = %self.record.chat,
                 run = %self.run.id,
-                hold = ?self.run.state.hold,
-                "the answer came by a second POST /api/chat after the stream had been held; a client that answers only so should ask for fermata.hold \"0s\""
+                held = ?self.run.state.hold,
+                "the answer came by a second POST /api/chat after the stream had been held for nothing; with hold = auto, later posts of this \
+                 owner without a fermata object are not held; other clients that answer so should send fermata.hold \"0s\""
             );
         }
+        let hold = self.services.holds.of(submission, &*self.services.store).await?;
         let reconciliation = self.run.reconcile(&view).ok_or_else(SubmitError::nothing_new)?;
         // The reader is opened first, because the answers may be the end of the run.
         let start = Start { after: reconciliation.after, prologue: reconciliation.prologue };
@@ -150,11 +154,13 @@ impl ActiveRun {
         self.record.profile = profile;
         self.unsaved.push(Change::Posted { profile });
         self.apply(Event::Followed { profile, hold }).await?;
-        self.answer(&answers, AnswerSource::InMessage, address).await.map_err(|error| match error {
-            AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
-            AnswerError::TooLarge(text) => SubmitError::TooLarge(text),
-            other => SubmitError::Invalid(other.to_string()),
-        })?;
+        self.answer(&answers, AnswerSource::InMessage, submission.address).await.map_err(
+            |error| match error {
+                AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
+                AnswerError::TooLarge(text) => SubmitError::TooLarge(text),
+                other => SubmitError::Invalid(other.to_string()),
+            },
+        )?;
         Ok(following)
     }
 

@@ -151,15 +151,16 @@ impl ChatActor {
         post: NewPost,
     ) -> Result<Following, SubmitError> {
         let NewPost { toolbox, open_run, keep, add, bytes, history } = post;
-        let Submission { owner, body, hold, address: _ } = submission;
+        let Submission { owner, body, hold: _, address: _ } = submission;
         let services = self.services.clone();
         let profile = self.profile_of(submission);
+        let hold = services.holds.of(submission, &*services.store).await?;
         let request = RunRequest {
             id: RunId::new(services.ids.next("run_")),
             message: MessageId::new(services.ids.next("msg_")),
             model: services.model.name().to_owned(),
             profile,
-            hold: hold.unwrap_or(services.settings.hold),
+            hold,
             tools: body.tools.clone(),
             system: body.system.clone(),
             call_settings: services.settings.limits.capped(&body.call_settings),
@@ -227,8 +228,7 @@ impl ChatActor {
         if let ChatState::Active(active) = &mut self.state
             && active.run.message == *id
         {
-            let hold = submission.hold.unwrap_or(services.settings.hold);
-            return active.continue_with(posted, profile, hold, submission.address).await;
+            return active.continue_with(posted, submission, profile).await;
         }
         let shown = client_view(&posted.parts);
         let message =

@@ -116,6 +116,11 @@ pub enum Change {
         /// The decision.
         event: Box<AuditEvent>,
     },
+    /// The owner's client has answered by posting the chat again, after it had waited for the end of a stream that was held for it.
+    AnsweredByPost {
+        /// The owner of the chat.
+        owner: Owner,
+    },
     /// The run is over: its state may be deleted, and its log is deleted by [`ChatStore::forget_logs`](super::ChatStore::forget_logs).
     CloseRun {
         /// The run's id.
@@ -145,7 +150,8 @@ impl Change {
             | Self::SaveRun { .. }
             | Self::AppendChunks { .. }
             | Self::PutCall { .. }
-            | Self::Audit { .. } => false,
+            | Self::Audit { .. }
+            | Self::AnsweredByPost { .. } => false,
         }
     }
 }

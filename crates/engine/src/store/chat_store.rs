@@ -70,6 +70,9 @@ pub trait ChatStore: Send + Sync {
     /// no other instance does.
     async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError>;
 
+    /// Returns whether the owner's client has ever answered by posting the chat again ([`Change::AnsweredByPost`]).
+    async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError>;
+
     /// Deletes chats without an open run that have not changed since `before`, at most `limit`. Returns the number of chats deleted.
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 

@@ -3,7 +3,7 @@
 //! Invariant: a commit works on a copy of the chat and puts it back as a whole, so a commit with a change that does not fit changes nothing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::Range,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -36,6 +36,7 @@ struct Contents {
     alive: BTreeSet<InstanceId>,
     locks: HashMap<ResourceKey, InstanceId>,
     audit: Vec<AuditRecord>,
+    answering_by_post: HashSet<Owner>,
     mark: Option<ClockMark>,
 }
 
@@ -134,11 +135,12 @@ impl ChatStore for MemoryStore {
         if changes.is_empty() {
             return Ok(version);
         }
-        let Contents { chats, audit, .. } = &mut *self.lock();
+        let Contents { chats, audit, answering_by_post, .. } = &mut *self.lock();
         check(chats, chat, version)?;
         let mut changed = chats.get(chat).cloned();
         let is_news = changes.iter().any(Change::is_news);
         let mut decisions = Vec::new();
+        let mut answering = Vec::new();
         for change in changes {
             if let Change::Audit { owner, run, event } = &change {
                 decisions.push(AuditRecord {
@@ -148,6 +150,9 @@ impl ChatStore for MemoryStore {
                     run: run.clone(),
                     event: AuditEvent::clone(event),
                 });
+            }
+            if let Change::AnsweredByPost { owner } = &change {
+                answering.push(owner.clone());
             }
             changed = Some(chat::apply(changed, change, at)?);
         }
@@ -159,6 +164,7 @@ impl ChatStore for MemoryStore {
             chats.insert(chat.clone(), changed);
         }
         audit.extend(decisions);
+        answering_by_post.extend(answering);
         Ok(version.next())
     }
 
@@ -200,6 +206,10 @@ impl ChatStore for MemoryStore {
         let contents = self.lock();
         let at_work = contents.left_alone().filter(|(_, run)| !run.waiting);
         Ok(first(at_work.map(|(id, run)| (run.started, id)), limit))
+    }
+
+    async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError> {
+        Ok(self.lock().answering_by_post.contains(owner))
     }
 
     async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {

@@ -4,6 +4,7 @@ mod answers;
 mod attempts;
 mod clocks;
 mod heartbeat;
+mod holds;
 mod instances;
 mod mailbox;
 mod results;

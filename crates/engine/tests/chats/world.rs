@@ -14,7 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Engine, EngineParts, Following, Limits, Model, PeerTransport, Pending, Reader, Rules, Settings,
+    Engine, EngineParts, Following, Hold, Limits, Model, PeerTransport, Pending, Reader, Rules, Settings,
     Submission, SubmitError,
     model::{ModelError, ModelEvent, ModelRequest},
     peer_transport::MemoryTransport,
@@ -197,6 +197,7 @@ struct Deployment {
     /// The store's own clock, if it has one.
     database_clock: Option<Arc<TestClock>>,
     tool_log: Arc<Mutex<Vec<String>>>,
+    hold: Hold,
 }
 
 /// An instance, and the user and chat of the test.
@@ -210,6 +211,7 @@ pub struct World {
     pub clock: Arc<TestClock>,
     database_clock: Option<Arc<TestClock>>,
     pub tool_log: Arc<Mutex<Vec<String>>>,
+    hold: Hold,
     pub owner: Owner,
     pub chat: ChatId,
 }
@@ -218,6 +220,11 @@ impl World {
     /// Starts a single instance.
     pub fn new() -> Self {
         Self::start(Deployment::default(), None)
+    }
+
+    /// Starts a single instance that holds streams so.
+    pub fn with_hold(hold: Hold) -> Self {
+        Self::start(Deployment { hold, ..Deployment::default() }, None)
     }
 
     /// Starts the first of several instances.
@@ -263,11 +270,12 @@ impl World {
             clock: self.clock.clone(),
             database_clock: self.database_clock.clone(),
             tool_log: self.tool_log.clone(),
+            hold: self.hold,
         }
     }
 
     fn start(deployment: Deployment, transport: Option<Arc<MemoryTransport>>) -> Self {
-        let Deployment { store, model, ids, clock, database_clock, tool_log } = deployment;
+        let Deployment { store, model, ids, clock, database_clock, tool_log, hold } = deployment;
         let store = FaultyStore::new(store, database_clock.clone());
         let note = ScriptedTool {
             name: "note",
@@ -284,7 +292,7 @@ impl World {
             clock: clock.clone(),
             ids: ids.clone(),
             settings: Settings {
-                hold: Duration::from_secs(300),
+                hold,
                 expire: Duration::from_secs(3600),
                 keep: Some(Duration::from_secs(14 * 24 * 3600)),
                 // No other thread sees the paused time of a runtime with one thread.
@@ -316,6 +324,7 @@ impl World {
             clock,
             database_clock,
             tool_log,
+            hold,
             owner: Owner::new("alice"),
             chat: ChatId::new("c"),
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fermata_engine::{
-    Engine, EngineParts, Following, Limits, Rules, Settings,
+    Engine, EngineParts, Following, Hold, Limits, Rules, Settings,
     peer_transport::MemoryTransport,
     store::{ChatRecord, ChatStore, MemoryStore},
 };
@@ -239,7 +239,7 @@ impl World {
 
 fn settings() -> Settings {
     Settings {
-        hold: Duration::from_secs(60),
+        hold: Hold::For(Duration::from_secs(60)),
         // Short, because each second of paused time costs some real time.
         expire: Duration::from_secs(400),
         heartbeat_thread: false,

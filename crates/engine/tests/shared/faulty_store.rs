@@ -211,6 +211,10 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.orphans(limit).await
     }
+    async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError> {
+        self.before_read().await?;
+        self.store.answers_by_post(owner).await
+    }
     async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {
         self.before_read().await?;
         self.store.usage(owner, instance).await

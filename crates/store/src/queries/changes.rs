@@ -7,7 +7,7 @@ use fermata_engine::store::{Change, ChatRecord, StoreError, Version};
 use fermata_protocol::ChatId;
 use jiff::Timestamp;
 
-use super::{audit, calls, chats, confirmations, messages, runs};
+use super::{audit, calls, chats, confirmations, messages, owners, runs};
 use crate::{
     connection::Connection,
     error::{Fault, conflict},
@@ -114,6 +114,7 @@ async fn apply(
         Change::Audit { owner, run, event } => {
             audit::add(transaction, chat, owner, run.as_ref(), event, at).await
         }
+        Change::AnsweredByPost { owner } => owners::note_answer_by_post(transaction, owner, at).await,
         Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,
     }
 }

@@ -1,7 +1,8 @@
-//! Counts the chats, bytes and runs of one owner.
+//! Counts the chats, bytes and runs of one owner, and keeps what is known of the owner's client.
 
 use fermata_engine::store::{InstanceId, OwnerUsage};
 use fermata_tools::Owner;
+use jiff::Timestamp;
 
 use crate::{connection::Connection, error::Fault, text::text};
 
@@ -39,4 +40,32 @@ pub async fn count_chats(transaction: &mut Connection<'_>, owner: &Owner) -> Res
         transaction.query(count).bind(text(owner.as_str())).execute().await?;
     }
     Ok(())
+}
+
+/// Notes that the owner's client answers by posting the chat again.
+pub async fn note_answer_by_post(
+    transaction: &mut Connection<'_>,
+    owner: &Owner,
+    at: Timestamp,
+) -> Result<(), Fault> {
+    transaction
+        .query(
+            "insert into owners (owner, answered_by_post_at) values ($1, $2)
+             on conflict (owner) do update set answered_by_post_at = excluded.answered_by_post_at",
+        )
+        .bind(text(owner.as_str()))
+        .bind(at.as_microsecond())
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Returns whether the owner's client has answered by posting the chat again.
+pub async fn answers_by_post(connection: &mut Connection<'_>, owner: &Owner) -> Result<bool, Fault> {
+    let (found,): (i64,) = connection
+        .query("select count(*) from owners where owner = $1 and answered_by_post_at is not null")
+        .bind(text(owner.as_str()))
+        .fetch_one()
+        .await?;
+    Ok(found > 0)
 }

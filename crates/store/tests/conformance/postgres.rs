@@ -410,7 +410,8 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0006 audit events",
             "0007 cluster key",
             "0008 bytes of chats",
-            "0009 clock marks"
+            "0009 clock marks",
+            "0010 owners",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

@@ -14,6 +14,7 @@ in_every_store! {
     what_is_stored_for_an_owner_is_counted
     what_is_deleted_and_forgotten_makes_room
     runs_that_this_instance_does_not_own_are_counted
+    what_an_owners_client_has_shown_is_kept
 }
 
 async fn bytes(store: &AnyStore, id: &ChatId) -> usize {
@@ -195,4 +196,18 @@ async fn a_message_that_is_being_added_while_its_chat_is_counted_is_counted() {
     writing.execute("commit").await.unwrap();
     assert_eq!(counting.await.unwrap(), (1, sum(&said)));
     database.close().await;
+}
+
+async fn what_an_owners_client_has_shown_is_kept(store: AnyStore) {
+    let id = chat("a");
+    commit_at(&*store, &id, at(0), vec![create(alice())]).await.unwrap();
+    assert!(!store.answers_by_post(&alice()).await.unwrap());
+    for second in 1..3 {
+        commit_at(&*store, &id, at(second), vec![Change::AnsweredByPost { owner: alice() }]).await.unwrap();
+        assert!(store.answers_by_post(&alice()).await.unwrap());
+    }
+    assert!(!store.answers_by_post(&bob()).await.unwrap());
+    let version = store.version(&id).await.unwrap().unwrap();
+    store.delete(&id, version).await.unwrap();
+    assert!(store.answers_by_post(&alice()).await.unwrap(), "it is about the owner, not about the chat");
 }
