@@ -10,9 +10,9 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { build, preview, type PreviewServer } from 'vite';
 
-const WEB_DEMO = path.resolve(import.meta.dirname, '../..');
+export const WEB_DEMO = path.resolve(import.meta.dirname, '../..');
 const DOCS = path.resolve(WEB_DEMO, '../docs');
-const PRINTED_ADDRESS = 'http://127.0.0.1:3000';
+export const PRINTED_ADDRESS = 'http://127.0.0.1:3000';
 
 /** How strictly the examples are checked, whatever the reader's own settings are. */
 const STRICT = {
@@ -34,7 +34,7 @@ const STRICT = {
 };
 
 /** What a page prints before its first heading and under one; all of it where no heading is named. */
-function section(page: string, heading: string | undefined): string {
+export function section(page: string, heading: string | undefined): string {
   const text = readFileSync(path.join(DOCS, page), 'utf8');
   if (heading === undefined) return text;
   const [shared = '', ...parts] = text.split(/^(?=## )/m);
@@ -50,7 +50,7 @@ export function printedFiles(text: string): Map<string, string> {
 }
 
 /** The packages that a text says to install, each with its version. */
-function printedPackages(text: string): [name: string, version: string][] {
+export function printedPackages(text: string): [name: string, version: string][] {
   const lines = [...text.matchAll(/^npm install (?:--save-dev )?(.*)$/gm)].flatMap(([, packages = '']) => packages.split(' '));
   return lines.map((named) => {
     const at = named.lastIndexOf('@');
@@ -60,7 +60,7 @@ function printedPackages(text: string): [name: string, version: string][] {
 }
 
 /** Where a package is installed here in that version: by itself, or for the framework's own package. */
-function installed(name: string, version: string): string {
+export function installed(name: string, version: string): string {
   const places = [name, ...['vue', 'svelte'].map((framework) => `@ai-sdk/${framework}/node_modules/${name}`)];
   for (const place of places) {
     const folder = path.join(WEB_DEMO, 'node_modules', place);
