@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
-use fermata_engine::{Engine, EngineParts, Hold, Limits, Model, PeerTransport, Settings};
+use fermata_engine::{Engine, EngineParts, Limits, Model, PeerTransport, Settings};
 use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
 
@@ -223,7 +223,7 @@ pub(crate) fn note_limits(config: &Config) -> NoteLimits {
 
 fn settings(config: &Config) -> Settings {
     Settings {
-        hold: Hold::For(config.hold.0),
+        hold: config.hold,
         expire: config.expire.0,
         client: config.client,
         drain: config.drain.0,

@@ -21,7 +21,7 @@ mod word;
 
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
-use fermata_engine::{FileUrls, Rules};
+use fermata_engine::{FileUrls, Hold, Rules};
 use fermata_mcp::ServerConfig;
 use fermata_protocol::Profile;
 use fermata_providers::Provider;
@@ -146,8 +146,9 @@ settings! {
     /// The key with which instances seal what they write to each other through Redis: at least 32 random bytes, in hexadecimal or
     /// base64, the same for all of them. Unless it is set, they keep one in the database.
     cluster_key: Option<fermata_store::ClusterKey>, "FERMATA_CLUSTER_KEY";
-    /// For how long parked calls keep a stream open, unless the request says otherwise.
-    hold: Duration = "5m", "FERMATA_HOLD",
+    /// For how long parked calls keep a stream open, unless the request says otherwise: a time, or auto, which is five minutes until the
+    /// server has learned that the owner's page answers by posting the chat again, and no time for such a page.
+    hold: Hold = "auto", "FERMATA_HOLD",
         over "the stream ends cleanly, and the call waits on";
     /// How long a call waits for somebody before it is settled as expired.
     expire: Duration = "24h", "FERMATA_EXPIRE",

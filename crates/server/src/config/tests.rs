@@ -36,7 +36,7 @@ fn error(variables: &[(&str, &str)], toml: &str) -> String {
 fn nothing_set_gives_the_defaults_of_the_contract() {
     let (config, _) = read(&[], &[], "").expect("the defaults");
     assert_eq!(config.bind.to_string(), "127.0.0.1:3000");
-    assert_eq!(config.hold.0.as_secs(), 300);
+    assert_eq!(config.hold, Hold::Auto);
     assert_eq!(config.expire.0.as_secs(), 24 * 60 * 60);
     assert_eq!(config.max_steps.get(), 20);
     assert_eq!(config.client, Profile::V6);
@@ -58,7 +58,7 @@ fn an_option_outvotes_the_variable_and_the_variable_the_file() {
         "hold = \"3s\"\nexpire = \"3h\"\nclient = 5\n",
     )
     .expect("good settings");
-    assert_eq!(config.hold.0.as_secs(), 1);
+    assert_eq!(config.hold, Hold::For(std::time::Duration::from_secs(1)));
     assert_eq!(config.expire.0.as_secs(), 2 * 60 * 60);
     assert_eq!(config.client, Profile::V5);
     assert!(report.contains("hold = \"1s\"  # --hold\n"), "{report}");

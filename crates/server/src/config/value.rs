@@ -8,7 +8,7 @@ use std::{
     str::FromStr,
 };
 
-use fermata_engine::{FileUrls, file_urls::parse_host};
+use fermata_engine::{FileUrls, Hold, file_urls::parse_host};
 use fermata_protocol::Profile;
 use fermata_store::ClusterKey;
 use ipnet::IpNet;
@@ -243,6 +243,26 @@ impl Value for Duration {
 
     fn show(&self) -> Option<String> {
         quoted(&humantime::format_duration(self.0).to_string())
+    }
+}
+
+// === impl Hold ===
+
+impl Value for Hold {
+    const IS_MEASURE: bool = true;
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            text => Ok(Self::For(Duration::parse(text)?.0)),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        match self {
+            Self::Auto => quoted("auto"),
+            Self::For(hold) => Duration(*hold).show(),
+        }
     }
 }
 
