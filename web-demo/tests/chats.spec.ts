@@ -48,6 +48,32 @@ test('what waits in another chat is shown, and leads there', async ({ world, cha
   await expect(chat.elsewhere).toHaveCount(0);
 });
 
+test('of many calls that wait elsewhere three are shown, and their number is in the title', async ({ world, chat }) => {
+  for (let n = 0; n < 5; n += 1) {
+    world.model.script(NOTE);
+    await chat.say('write it down');
+    await chat.isInState(chat.card('write_note'), 'Waits for you');
+    await chat.page.getByRole('button', { name: 'New chat' }).click();
+  }
+  await expect(chat.elsewhere.getByRole('listitem')).toHaveCount(3);
+  await expect(chat.page).toHaveTitle('(5) Fermata');
+  await chat.elsewhere.getByRole('button', { name: 'Show 2 more' }).click();
+  await expect(chat.elsewhere.getByRole('listitem')).toHaveCount(5);
+});
+
+test('a link to a chat that is not there says so, and a new chat that is reloaded does not', async ({ world, chat }) => {
+  const unknown = chat.page.getByText('There is no chat at this address.');
+  await chat.page.reload();
+  await expect(chat.page.getByText('The pause is part of the music.')).toBeVisible();
+  await expect(unknown).toHaveCount(0);
+  await chat.page.goto(`${chat.page.url().split('?')[0] ?? ''}?chat=deleted-long-ago`);
+  await expect(unknown).toBeVisible();
+  world.model.script(says('Green.'));
+  await chat.say('which tea?');
+  await chat.hears('Green.');
+  await expect(unknown).toHaveCount(0);
+});
+
 test.describe('with a tool that asks', () => {
   test.use({ hand: true });
 

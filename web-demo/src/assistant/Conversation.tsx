@@ -31,6 +31,7 @@ export function Conversation({ id }: { id: string }) {
           <div className="column flow-root pb-8">
             {isShown && count === 0 && (
               <Greeting
+                id={id}
                 onChoose={(line) => {
                   aui.thread.append(line);
                 }}

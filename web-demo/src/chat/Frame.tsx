@@ -7,7 +7,7 @@ import { useTranslation } from 'react-i18next';
 import { usePicked } from './cell';
 import { ChatList } from './ChatList';
 import { chatUrl, showNewChat } from './chatId';
-import { chats, followChats } from './chats';
+import { chats, followChats, waiting } from './chats';
 import { COMPOSER_ID } from './Composer';
 import { ConnectionBanner, ConnectionDot } from './ConnectionState';
 import { IconButton } from './IconButton';
@@ -38,9 +38,11 @@ export function Frame({ page, chatId, list, children }: Props) {
   const [isDrawerOpen, setDrawerOpen] = useState(false);
   useEffect(() => followChats(), []);
   const title = usePicked(chats, (list) => list.chats.find((chat) => chat.id === chatId)?.title) ?? undefined;
+  const waits = usePicked(waiting, (list) => list.reduce((sum, { pending }) => sum + pending.length, 0));
   useEffect(() => {
-    document.title = title === undefined ? t('name') : `${title} · ${t('name')}`;
-  }, [title, t]);
+    const count = waits > 0 ? `(${waits}) ` : '';
+    document.title = count + (title === undefined ? t('name') : `${title} · ${t('name')}`);
+  }, [title, waits, t]);
   const closeDrawer = () => {
     setDrawerOpen(false);
   };

@@ -49,7 +49,8 @@ function Card({ part, chat, message, tools }: ToolCardProps) {
   const surroundings = { tools, pageRuns };
   const state = callState(part, message, surroundings);
   const who = runBy(part, surroundings);
-  const duration = useDuration(state.name === 'running', durationFrom(message, part.toolCallId));
+  const told = durationFrom(message, part.toolCallId);
+  const duration = useDuration(part.toolCallId, state.name === 'running', isSettled(part), told);
   const [isOpenByHand, setOpen] = useState<boolean>();
   const isOpen = isOpenByHand ?? opensByItself(part, state);
   const open = () => { setOpen(true); };
@@ -113,6 +114,7 @@ const MARKS: Record<CallState['name'], { Icon: LucideIcon; look: string; turns?:
   done: { Icon: Check, look: 'bg-good-soft text-good' },
   failed: { Icon: TriangleAlert, look: 'bg-bad-soft text-bad' },
   denied: { Icon: Ban, look: 'bg-sunken text-muted' },
+  cancelled: { Icon: Ban, look: 'bg-sunken text-muted' },
 };
 
 interface HeaderProps {
@@ -243,7 +245,7 @@ function Outcome({ part, state }: { part: AnyToolPart; state: CallState }): Reac
     const reason = part.approval?.reason ?? part.errorText;
     return reason === undefined || reason === '' ? null : <Note>{t('card.deniedBecause', { reason })}</Note>;
   }
-  if (part.state === 'output-error') return <Note isBad>{part.errorText}</Note>;
+  if (part.state === 'output-error') return <Note isBad={state.name === 'failed'}>{part.errorText}</Note>;
   return null;
 }
 

@@ -1,6 +1,7 @@
 // Which chat is shown. Its id is in the URL (`?chat=`), so that a reload, a link and the other page show the same chat.
 
 import { Cell } from './cell';
+import { keep, recall } from './storage';
 
 /** What the server takes for an id. */
 const IS_ID = /^[A-Za-z0-9_.:-]{1,128}$/;
@@ -17,11 +18,17 @@ export function newChatId(source: Pick<Crypto, 'getRandomValues'> & Partial<Pick
 /** Ids made by this page under which nothing was sent yet: the server has nothing of them. */
 const unused = new Set<string>();
 
+const BEGUN = 'fermata.begun';
+
 const freshId = () => {
   const id = newChatId();
   unused.add(id);
+  keep(BEGUN, id, 'sessionStorage');
   return id;
 };
+
+/** Whether this tab made the id for its newest chat, also before a reload. */
+export const wasBegunHere = (id: string) => recall(BEGUN, 'sessionStorage') === id;
 
 export const isNewChat = (id: string) => unused.has(id);
 

@@ -32,7 +32,11 @@ export type CallState =
   | { name: 'running' }
   | { name: 'done' }
   | { name: 'failed' }
-  | { name: 'denied' };
+  | { name: 'denied' }
+  | { name: 'cancelled' };
+
+/** How the server begins the error text of a call that has not failed: it was stopped, superseded or not answered in time. */
+const CANCELLED = /^(Cancelled|Expired): /;
 
 export interface Surroundings {
   tools?: readonly ServerTool[] | undefined;
@@ -115,7 +119,8 @@ export function callState(part: AnyToolPart, message: UIMessage, surroundings: S
       return { name: part.preliminary === true ? 'running' : 'done' };
     case 'output-error':
       // In a step with a browser call the server tells a denial as an error; the approval still says what it was.
-      return { name: (part.approval?.approved as boolean | undefined) === false ? 'denied' : 'failed' };
+      if ((part.approval?.approved as boolean | undefined) === false) return { name: 'denied' };
+      return { name: CANCELLED.test(part.errorText) ? 'cancelled' : 'failed' };
     case 'output-denied':
       return { name: 'denied' };
     default:

@@ -63,7 +63,7 @@ export function Conversation({ id }: { id: string }) {
           tryAgain(chat, last);
         }}
       >
-        {isEmpty && <Greeting onChoose={send} />}
+        {isEmpty && <Greeting id={id} onChoose={send} />}
         {!isEmpty && error === undefined && <p className="pt-8 text-sm text-muted">{t('messages.loading')}</p>}
       </MessageList>
       <Composer onSend={send} onStop={stop} isBusy={isBusy}>

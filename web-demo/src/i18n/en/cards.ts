@@ -20,6 +20,7 @@ const cards = {
     done: 'Done',
     failed: 'Failed',
     denied: 'Denied',
+    cancelled: 'Cancelled',
   },
   duration: { milliseconds: '{{n}} ms', seconds: '{{n}} s', minutes: '{{minutes}} min {{seconds}} s' },
   value: {

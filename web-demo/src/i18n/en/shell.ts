@@ -33,6 +33,7 @@ const shell = {
     elicitation: 'asks you something',
     serverAsks: '– the MCP server “{{server}}” asks you something',
     since: 'since {{time}}',
+    more: 'Show {{n}} more',
   },
   connection: {
     reconnecting: 'The connection broke. Fermata is taking it up again; nothing is lost.',
@@ -49,6 +50,7 @@ const shell = {
     later: 'Not now',
   },
   again: 'Try again',
+  unknownChat: 'There is no chat at this address. It may have been deleted, or belong to somebody else. If you write here, a new one begins.',
   greeting: {
     title: 'The pause is part of the music.',
     text: 'Fermata holds a chat where a tool needs you, and plays on from the same note once you have answered. Try one of these:',

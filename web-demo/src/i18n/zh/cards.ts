@@ -23,6 +23,7 @@ const cards: Translated<typeof english> = {
     done: '已完成',
     failed: '失败',
     denied: '已拒绝',
+    cancelled: '已取消',
   },
   duration: { milliseconds: '{{n}} 毫秒', seconds: '{{n}} 秒', minutes: '{{minutes}} 分 {{seconds}} 秒' },
   value: {

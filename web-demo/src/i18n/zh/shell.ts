@@ -35,6 +35,7 @@ const shell: Translated<Areas['shell']> = {
     elicitation: '向你提问',
     serverAsks: '：MCP 服务器“{{server}}”向你提问',
     since: '始于 {{time}}',
+    more: '再显示 {{n}} 项',
   },
   connection: {
     reconnecting: '连接中断，正在恢复；内容不会丢失。',
@@ -51,6 +52,7 @@ const shell: Translated<Areas['shell']> = {
     later: '以后再说',
   },
   again: '重试',
+  unknownChat: '此地址没有对话。它可能已被删除，或属于他人。在这里发送消息会开始新的对话。',
   greeting: {
     title: '停顿也是音乐的一部分。',
     text: '当工具需要你时，Fermata 会让对话停在那里；你回答之后，它从同一个音符继续。不妨试试：',
