@@ -54,6 +54,28 @@ impl<'q, T> Value<'q> for T where
 impl<T> FromEitherRow for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
 {}
 
+/// Declares a struct that is read from a row of either database by the names of its fields.
+macro_rules! row {
+    ($(#[$attribute:meta])* $visibility:vis struct $row:ident { $($(#[$about:meta])* $column:ident: $type:ty,)+ }) => {
+        $(#[$attribute])*
+        $visibility struct $row {
+            $($(#[$about])* $column: $type,)+
+        }
+
+        impl<'r, R: sqlx::Row> sqlx::FromRow<'r, R> for $row
+        where
+            &'static str: sqlx::ColumnIndex<R>,
+            $($type: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,)+
+        {
+            fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+                Ok(Self { $($column: row.try_get(stringify!($column))?,)+ })
+            }
+        }
+    };
+}
+
+pub(crate) use row;
+
 // === impl Connection ===
 
 impl Connection<'_> {

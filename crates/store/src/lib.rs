@@ -12,6 +12,7 @@ mod column;
 mod connection;
 mod database;
 mod error;
+mod migrations;
 mod notes;
 mod opening;
 mod postgres;

@@ -13,11 +13,9 @@ use sqlx::{
 
 use super::{PostgresDatabase, sessions::Sessions};
 use crate::{
-    Migrated, OpenError, OpenOptions,
+    Migrated, OpenError, OpenOptions, migrations,
     schema::{self, FLOOR, Schema, SchemaError},
 };
-
-static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// The time that a query waits for a connection of the pool, or for a new one.
 const QUEUE: Duration = Duration::from_secs(5);
@@ -131,7 +129,7 @@ fn name(options: &PgConnectOptions) -> String {
 
 impl Schema for PgConnection {
     fn migrations() -> &'static Migrator {
-        &MIGRATIONS
+        &migrations::POSTGRES
     }
 
     async fn has_table(&mut self, name: &'static str) -> Result<bool, sqlx::Error> {

@@ -9,19 +9,20 @@ use jiff::Timestamp;
 
 use crate::{
     column::{count, read_time, time},
-    connection::Connection,
+    connection::{Connection, row},
     error::Fault,
     text::{Text, text},
 };
 
-#[derive(sqlx::FromRow)]
-struct Summary {
-    id: String,
-    created_at: i64,
-    updated_at: i64,
-    title: Option<Text>,
-    open: bool,
-    pending: i64,
+row! {
+    struct Summary {
+        id: String,
+        created_at: i64,
+        updated_at: i64,
+        title: Option<Text>,
+        open: bool,
+        pending: i64,
+    }
 }
 
 /// The number of chats that are forgotten in one transaction, so that other writers do not wait for long.

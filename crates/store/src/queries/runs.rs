@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::calls;
 use crate::{
     column::{count, deadline, json, read_json, time},
-    connection::Connection,
+    connection::{Connection, row},
     error::{Fault, conflict},
     text::{Text, text},
 };
@@ -27,19 +27,20 @@ pub struct RunState<'a> {
     pub attempts: u32,
 }
 
-/// An open run as its rows have it.
-#[derive(sqlx::FromRow)]
-struct OpenRun {
-    id: Text,
-    message_id: Text,
-    /// The size of that message, if the chat has it already.
-    message_bytes: Option<i64>,
-    state: String,
-    waiting: bool,
-    attempts: i64,
-    /// The instance that owns it, if that is alive.
-    owner: Option<Text>,
-    settings: Option<String>,
+row! {
+    /// An open run as its rows have it.
+    struct OpenRun {
+        id: Text,
+        message_id: Text,
+        /// The size of that message, if the chat has it already.
+        message_bytes: Option<i64>,
+        state: String,
+        waiting: bool,
+        attempts: i64,
+        /// The instance that owns it, if that is alive.
+        owner: Option<Text>,
+        settings: Option<String>,
+    }
 }
 
 pub async fn open(

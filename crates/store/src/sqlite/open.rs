@@ -25,10 +25,9 @@ use super::SqliteDatabase;
 use crate::{
     Migrated, OpenError,
     error::primary_code,
+    migrations,
     schema::{self, FLOOR, Schema, SchemaError},
 };
-
-static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// The time that a query waits for another process that writes to the file.
 const BUSY: Duration = Duration::from_secs(5);
@@ -246,7 +245,7 @@ fn refused(path: &Path, error: &sqlx::Error) -> OpenError {
 
 impl Schema for SqliteConnection {
     fn migrations() -> &'static Migrator {
-        &MIGRATIONS
+        &migrations::SQLITE
     }
 
     async fn has_table(&mut self, name: &'static str) -> Result<bool, sqlx::Error> {

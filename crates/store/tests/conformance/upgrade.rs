@@ -1,6 +1,6 @@
 //! What older versions wrote is there after an upgrade, and answerable as it was.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, path::Path};
 
 use fermata_engine::store::{ChatStore, Version};
 use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
@@ -16,8 +16,6 @@ use crate::{
     fixtures::*,
     sqlite::{count, execute, opened},
 };
-
-static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// The last migration before calls had columns.
 const BEFORE_TOOL_CALLS: i64 = 4;
@@ -41,8 +39,10 @@ insert into confirmations
 async fn old_file(calls: &[(&str, &str, Value)]) -> Folder {
     let folder = Folder::new();
     let mut connection = SqliteConnection::connect(&format!("{}?mode=rwc", folder.url())).await.unwrap();
+    let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/sqlite");
+    let migrations = Migrator::new(migrations).await.unwrap();
     let old: Vec<_> =
-        MIGRATIONS.iter().filter(|migration| migration.version <= BEFORE_TOOL_CALLS).cloned().collect();
+        migrations.iter().filter(|migration| migration.version <= BEFORE_TOOL_CALLS).cloned().collect();
     let migrator = Migrator { migrations: Cow::Owned(old), ..Migrator::DEFAULT };
     migrator.run(&mut connection).await.unwrap();
     connection.close().await.unwrap();

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::timing::Timing;
 use crate::{
     column::{deadline, json, name, read_json, read_name},
-    connection::Query,
+    connection::{Query, row},
     text::{Text, text},
 };
 
@@ -38,13 +38,14 @@ const IN_COLUMNS: [&str; 15] = [
     "edited",
 ];
 
-/// Declares a row: a struct with a field for each column, the names of the columns, and the binding of all values in the same order.
-macro_rules! row {
+/// Declares a row with the names of its columns, and the binding of all values in the same order.
+macro_rules! bound_row {
     ($(#[$attribute:meta])* pub struct $row:ident { $($column:ident: $type:ty,)* }) => {
-        $(#[$attribute])*
-        #[derive(sqlx::FromRow)]
-        pub struct $row {
-            $($column: $type,)*
+        row! {
+            $(#[$attribute])*
+            pub struct $row {
+                $($column: $type,)*
+            }
         }
 
         impl $row {
@@ -59,7 +60,7 @@ macro_rules! row {
     };
 }
 
-row! {
+bound_row! {
     /// A call as a row of `tool_calls`, without the columns that say to which chat and run it belongs and at which position it is there.
     pub struct Row {
         id: Text,
