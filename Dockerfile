@@ -38,7 +38,7 @@ COPY --from=build --chown=65532:65532 /data /data
 # Where fermata.toml is looked for.
 WORKDIR /data
 # It does not start before FERMATA_AUTH and FERMATA_TOKENS say who may use it.
-ENV FERMATA_BIND=0.0.0.0:3000 DATABASE_URL=sqlite:///data/fermata.db
+ENV FERMATA_BIND=0.0.0.0 DATABASE_URL=sqlite:///data/fermata.db
 VOLUME /data
 EXPOSE 3000
 USER 65532:65532

@@ -23,7 +23,7 @@ help:
 	@echo 'make archive  a release of this platform, in target/archive; make image builds the container image'
 
 run: require-cargo demo-where-npm-is
-	cargo run --release --locked --bin fermata
+	cargo run --profile quick --locked --bin fermata
 
 # Without Node and without services, so that it takes a minute once everything is built. nextest stops a test that hangs.
 check: fmt lint

@@ -28,6 +28,7 @@ use fermata_providers::Provider;
 use fermata_tools::{ApprovalMode, ChainMode, ErrorPolicy, GateMode, Pattern, RulePolicy, ToolSettings};
 use secrecy::ExposeSecret;
 
+pub use self::word::LogFormat;
 pub(crate) use self::word::Word;
 pub use self::{
     database::{DatabaseUrl, RedisUrl},
@@ -35,9 +36,10 @@ pub use self::{
     invocation::{Invocation, TestedCall},
     tables::{Written, WrittenRule},
     url::Url,
-    value::{Duration, HostName, Origin, Secret, Size, Token},
+    value::{Address, Duration, HostName, Origin, Secret, Size, Token},
 };
 use self::{
+    entry::nearest,
     source::Sources,
     value::{List, SHORTEST_TOKEN, Value},
 };
@@ -123,8 +125,12 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Address to listen on.
-    bind: SocketAddr = "127.0.0.1:3000", "FERMATA_BIND";
+    /// Address to listen on, such as 127.0.0.1:3000, [::1]:3000, 0.0.0.0 or localhost.
+    bind: Address = "127.0.0.1", "FERMATA_BIND";
+    /// Port to listen on if bind names none. Platforms that run containers set the variable.
+    port: u16 = "3000", "PORT";
+    /// Format of the log: text (lines for people) or json (an object in each line, for programs).
+    log: LogFormat = "text", "FERMATA_LOG";
     /// Whether to listen beyond this machine although auth is none: everybody who reaches the port is the one owner.
     insecure_bind: bool = "false", "FERMATA_INSECURE_BIND";
     /// Base URL of the OpenAI-compatible model API; with neither this nor a key the built-in demo model answers.
@@ -340,10 +346,15 @@ impl Config {
         Provider::choose(url, key, self.model.clone())
     }
 
+    /// Returns the address to listen on.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.bind.ip, self.bind.port.unwrap_or(self.port))
+    }
+
     /// Returns whether only people at this machine can use the server, and no proxy or page of another host stands in between.
     pub fn is_for_this_machine_alone(&self) -> bool {
         self.auth == AuthKind::None
-            && self.bind.ip().is_loopback()
+            && self.bind.ip.is_loopback()
             && self.hosts.is_empty()
             && self.cors_origins.is_empty()
             && self.trusted_proxies.is_empty()
@@ -424,6 +435,22 @@ impl Config {
         }
         Ok(self)
     }
+}
+
+/// Returns a warning for each of these variables that looks like a setting and is none.
+pub fn warnings_of_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let known: Vec<&str> =
+        SETTINGS.iter().map(|setting| setting.variable).chain(["FERMATA_CONFIG"]).collect();
+    let mut warnings = Vec::new();
+    for name in names {
+        if name.starts_with("FERMATA_") && !known.contains(&name.as_str()) {
+            let meant = nearest(&name, &known).map(|known| format!("; did you mean {known}?"));
+            warnings
+                .push(format!("{name} is set, but there is no such setting{}", meant.unwrap_or_default()));
+        }
+    }
+    warnings.sort();
+    warnings
 }
 
 /// Two owners whom nobody could tell apart.

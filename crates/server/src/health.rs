@@ -38,7 +38,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns an error if the server does not respond in time or is not ready.
 pub async fn ask(config: &Config) -> Result<(), HealthError> {
-    let address = reachable(config.bind);
+    let address = reachable(config.address());
     let no_answer = |source| HealthError::NoAnswer { address, source };
     // The environment may name a proxy, which is not meant for this machine.
     let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().map_err(no_answer)?;

@@ -8,6 +8,7 @@ use std::{
     io::IsTerminal,
 };
 
+use fermata_server::config::LogFormat;
 use tracing::field::Field;
 use tracing_subscriber::{
     EnvFilter,
@@ -21,12 +22,15 @@ use tracing_subscriber::{
 /// The log targets of the libraries that connect to model providers and MCP servers.
 const SILENCED: [&str; 2] = ["async_openai", "rmcp"];
 
-/// Starts logging to the standard error.
-pub fn begin() {
+/// Starts logging to the standard error, as lines for people or as JSON objects for programs.
+pub fn begin(format: LogFormat) {
     let filter = filter(std::env::var("RUST_LOG").ok().as_deref());
-    let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
-    log.fmt_fields(fields()).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).fmt_fields(fields()).init(),
+        // JSON has escapes of its own.
+        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).init(),
+    }
     // The default hook writes panics in a form that log collectors cannot read.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use fermata_providers::Provider;
 use fermata_server::{
     App, Demo,
-    config::{Config, ConfigError, Invocation},
+    config::{Config, ConfigError, Invocation, warnings_of_variables},
     health, migrate, operators_site, policy_dry_run,
     reload::Reloader,
     serve::{ConnectionLimits, Server},
@@ -62,10 +62,18 @@ fn start() -> anyhow::Result<()> {
     let runtime = || tokio::runtime::Runtime::new().context("cannot start the tokio runtime");
     match invocation {
         Invocation::Serve(config) => {
-            log::begin();
+            log::begin(config.log);
+            for warning in warnings() {
+                tracing::warn!("{warning}");
+            }
             runtime()?.block_on(serve(*config))
         }
-        Invocation::Check(report) => print(&report),
+        Invocation::Check(mut report) => {
+            for warning in warnings() {
+                report += &format!("\n# warning: {warning}\n");
+            }
+            print(&report)
+        }
         Invocation::TestPolicy(config, call) => {
             print(&runtime()?.block_on(policy_dry_run::report(&config, &call))?)
         }
@@ -76,6 +84,11 @@ fn start() -> anyhow::Result<()> {
 
 fn read_settings() -> Result<Invocation, ConfigError> {
     Invocation::read(std::env::args_os(), &|name| std::env::var(name).ok())
+}
+
+/// Returns a warning for each variable that looks like a setting and is none.
+fn warnings() -> Vec<String> {
+    warnings_of_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
 }
 
 /// Writes a report to the standard output. It is not an error if the reader closes the pipe.
@@ -89,7 +102,7 @@ fn print(report: &str) -> anyhow::Result<()> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     // This comes first, because the signal ends a process that does not listen for it.
     let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context(NO_SIGNALS)?;
-    let listener = listen(config.bind).await?;
+    let listener = listen(config.address()).await?;
     let address = listener.local_addr().context("cannot read the address of the socket")?;
     let operators = match config.operator_bind {
         Some(address) => Some(listen(address).await?),

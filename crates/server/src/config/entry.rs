@@ -154,7 +154,7 @@ impl<'a> Entry<'a> {
 }
 
 /// The key that was probably meant.
-fn nearest<'k>(name: &str, keys: &[&'k str]) -> Option<&'k str> {
+pub(super) fn nearest<'k>(name: &str, keys: &[&'k str]) -> Option<&'k str> {
     const CLOSE: f64 = 0.8;
     let likeness = |key: &&str| strsim::jaro(key, name);
     let best = keys.iter().copied().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;

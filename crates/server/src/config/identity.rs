@@ -89,7 +89,7 @@ pub(super) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         return Err(("user_header", format!("auth is {auth}; leave out one of them, or set auth to header")));
     }
     match config.auth {
-        AuthKind::None if !config.bind.ip().is_loopback() && !config.insecure_bind => Err((
+        AuthKind::None if !config.bind.ip.is_loopback() && !config.insecure_bind => Err((
             "bind",
             "auth is none, so everybody who reaches this address could read every chat and use the model at your \
              cost. Set auth to token, or listen on 127.0.0.1, or say insecure_bind = true \

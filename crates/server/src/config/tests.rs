@@ -35,7 +35,7 @@ fn error(variables: &[(&str, &str)], toml: &str) -> String {
 #[test]
 fn nothing_set_gives_the_defaults_of_the_contract() {
     let (config, _) = read(&[], &[], "").expect("the defaults");
-    assert_eq!(config.bind.to_string(), "127.0.0.1:3000");
+    assert_eq!(config.address().to_string(), "127.0.0.1:3000");
     assert_eq!(config.hold, Hold::Auto);
     assert_eq!(config.expire.0.as_secs(), 24 * 60 * 60);
     assert_eq!(config.max_steps.get(), 20);
@@ -137,7 +137,7 @@ fn a_bad_file_says_file_line_and_reason() {
         ("hold = \"1s\"\n\nexpire = \"soon\"\n", "fermata.toml:3:", "\"soon\" is not a time"),
         ("hold = \"1s\nexpire = \"1h\"\n", "fermata.toml:1:", "string"),
         ("client = 4\n", "fermata.toml:1:", "use 5, 6, 7 or a whole version"),
-        ("bind = \"here\"\n", "fermata.toml:1:", "an address with a port"),
+        ("bind = \"here\"\n", "fermata.toml:1:", "not an address; write it as"),
         ("max_body = \"much\"\n", "fermata.toml:1:", "not a size"),
         ("max_steps = 0\n", "fermata.toml:1:", "above zero"),
         ("\n\nopenai_api_key = \"${NO_SUCH}\"\n", "fermata.toml:3:", "NO_SUCH is not set"),
@@ -274,4 +274,39 @@ fn the_example_shows_every_key_with_its_default() {
         let shown = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{} = ", setting.key));
         assert!(example.lines().any(shown), "{} is missing in the example", setting.key);
     }
+}
+
+#[test]
+fn an_address_may_leave_the_port_to_the_platform() {
+    let address =
+        |variables: &[(&str, &str)]| read(&[], variables, "").expect("an address").0.address().to_string();
+    let insecure = ("FERMATA_INSECURE_BIND", "true");
+    assert_eq!(address(&[("PORT", "8080")]), "127.0.0.1:8080");
+    assert_eq!(address(&[("FERMATA_BIND", "127.0.0.1:4000"), ("PORT", "8080")]), "127.0.0.1:4000");
+    assert_eq!(address(&[("FERMATA_BIND", "0.0.0.0"), ("PORT", "8080"), insecure]), "0.0.0.0:8080");
+    assert_eq!(address(&[("FERMATA_BIND", "localhost")]), "127.0.0.1:3000");
+    assert_eq!(address(&[("FERMATA_BIND", "localhost:4000")]), "127.0.0.1:4000");
+    assert_eq!(address(&[("FERMATA_BIND", "[::1]:4000")]), "[::1]:4000");
+    assert_eq!(address(&[("FERMATA_BIND", "::1")]), "[::1]:3000");
+    for wrong in ["example.com", "127.0.0.1:x", "localhost:", ":3000", "127.0.0.1:70000"] {
+        let words = error(&[("FERMATA_BIND", wrong)], "");
+        assert!(words.contains("write it as 127.0.0.1:3000"), "{wrong}: {words}");
+    }
+    assert!(error(&[("PORT", "web")], "").starts_with("PORT: port: \"web\" is not a port"));
+    let words = error(&[("FERMATA_BIND", "0.0.0.0"), ("PORT", "8080")], "");
+    assert!(words.starts_with("FERMATA_BIND: auth is none"), "{words}");
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_warned_of() {
+    let names =
+        ["FERMATA_MAX_STPES", "FERMATA_HOLD", "FERMATA_CONFIG", "FERMATA_ZZZZZZ", "PATH", "OPENAI_API_KEY"];
+    let warnings = warnings_of_variables(names.map(str::to_owned));
+    assert_eq!(
+        warnings,
+        [
+            "FERMATA_MAX_STPES is set, but there is no such setting; did you mean FERMATA_MAX_STEPS?",
+            "FERMATA_ZZZZZZ is set, but there is no such setting",
+        ]
+    );
 }

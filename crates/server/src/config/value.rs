@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     num::{NonZeroU32, NonZeroUsize},
     ops::Deref,
     str::FromStr,
@@ -31,6 +31,15 @@ pub(super) trait Value: Sized {
     fn absent() -> Option<Self> {
         None
     }
+}
+
+/// An address to listen on, and a port if it names one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// The port.
+    pub port: Option<u16>,
 }
 
 /// A span of time of at most ten years, written as `30s`, `5m` or `24h`.
@@ -86,6 +95,45 @@ impl Value for SocketAddr {
 
     fn show(&self) -> Option<String> {
         quoted(&self.to_string())
+    }
+}
+
+impl Value for Address {
+    fn read(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (host, port) = match text.rsplit_once(':') {
+            // The colons of an IPv6 address are no sign of a port unless it is in brackets.
+            Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+            _ => (text, None),
+        };
+        let wrong = || {
+            format!(
+                "{text:?} is not an address; write it as 127.0.0.1:3000, [::1]:3000, 0.0.0.0 or localhost:3000"
+            )
+        };
+        let ip = match host {
+            "localhost" => Ipv4Addr::LOCALHOST.into(),
+            host => host.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| wrong())?,
+        };
+        let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
+        Ok(Self { ip, port })
+    }
+
+    fn show(&self) -> Option<String> {
+        match self.port {
+            Some(port) => quoted(&SocketAddr::new(self.ip, port).to_string()),
+            None => quoted(&self.ip.to_string()),
+        }
+    }
+}
+
+impl Value for u16 {
+    fn read(text: &str) -> Result<Self, String> {
+        parsed(text, "a port, from 0 to 65535")
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
     }
 }
 

@@ -44,6 +44,27 @@ impl<T: Word> Value for T {
     }
 }
 
+/// The format of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// An object in each line, for programs.
+    Json,
+}
+
+impl Word for LogFormat {
+    const KIND: &'static str = "a format of the log";
+    const ALL: &'static [Self] = &[Self::Text, Self::Json];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 impl Word for ApprovalMode {
     const KIND: &'static str = "a way to approve calls";
     const ALL: &'static [Self] = &[Self::Default, Self::Auto];
