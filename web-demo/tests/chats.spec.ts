@@ -62,6 +62,8 @@ test('of many calls that wait elsewhere three are shown, and their number is in 
 });
 
 test('a link to a chat that is not there says so, and a new chat that is reloaded does not', async ({ world, chat }) => {
+  // The browser says of every 404 that it failed to load something.
+  world.mayLog(FAILED_REQUEST);
   const unknown = chat.page.getByText('There is no chat at this address.');
   await chat.page.reload();
   await expect(chat.page.getByText('The pause is part of the music.')).toBeVisible();
