@@ -32,11 +32,7 @@ impl Holds {
     ///
     /// # Errors
     /// Returns the error of the store.
-    pub async fn of<S: ChatStore + ?Sized>(
-        &self,
-        submission: &Submission,
-        store: &S,
-    ) -> Result<Duration, StoreError> {
+    pub async fn of(&self, submission: &Submission, store: &dyn ChatStore) -> Result<Duration, StoreError> {
         match (submission.hold, self.hold) {
             (Some(hold), _) | (None, Hold::For(hold)) => Ok(hold),
             (None, Hold::Auto) if submission.knows_fermata() => Ok(Hold::AUTO),
