@@ -125,7 +125,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Address to listen on, such as 127.0.0.1:3000, [::1]:3000, 0.0.0.0 or localhost.
+    /// Address to listen on, such as 127.0.0.1:3000, 0.0.0.0 or localhost.
     bind: Address = "127.0.0.1", "FERMATA_BIND";
     /// Port to listen on if bind names none. Platforms that run containers set the variable.
     port: u16 = "3000", "PORT";
