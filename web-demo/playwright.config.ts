@@ -1,9 +1,11 @@
-// The pages in a real browser, against the built binary (`FERMATA_BIN`), which carries them, and a model API that plays a script.
+// The pages in a real browser, against the built binary (`FERMATA_BIN`), which carries them, and a model API
+// that plays a script.
 //
 // `--project pages` is what has to pass, `--project bench` measures.
 //
-// FERMATA_CHROMIUM names the browser (./with-chromium finds one). FERMATA_DEMO=dist serves the pages from web-demo/dist instead of the
-// binary's own, so that a change needs no new binary. FERMATA_PICTURES=1 writes the pictures of docs/pictures anew.
+// FERMATA_CHROMIUM names the browser (./with-chromium finds one). FERMATA_DEMO=dist serves the pages from
+// web-demo/dist instead of the binary's own, so that a change needs no new binary. FERMATA_PICTURES=1 writes
+// the pictures of docs/pictures anew.
 
 import { defineConfig, devices } from '@playwright/test';
 

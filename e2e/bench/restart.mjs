@@ -1,6 +1,7 @@
 // @ts-check
-// `npm run bench`: how long a server takes to take up many parked runs after it was killed, and what they cost in memory.
-// RUNS says how many. The machine's speed is measured along with it: as many bare requests by the same client are the unit of time.
+// `npm run bench`: how long a server takes to take up many parked runs after it was killed, and what they
+// cost in memory. RUNS says how many. The machine's speed is measured along with it: as many bare requests by
+// the same client are the unit of time.
 
 import { readFileSync } from 'node:fs';
 import { EventStream } from '../harness/events.mjs';
@@ -43,7 +44,10 @@ async function each(some, act) {
  * @param {unknown} [body]
  */
 async function request(server, path, body) {
-  const posted = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
+  const posted =
+    body === undefined
+      ? {}
+      : { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
   const response = await fetch(server.url + path, posted);
   const text = await response.text();
   if (!response.ok) throw new Error(`${path}: ${response.status} ${text}`);
@@ -58,13 +62,22 @@ function memory(server) {
 
 /** @param {Server} server */
 const parks = (server) => async (/** @type {string} */ chat) => {
-  const body = { id: chat, messages: [{ role: 'user', content: 'where am I?' }], tools, fermata: { hold: '1h' } };
-  await reads(`${server.url}/api/chat`, { body }, (stream, { chunk } = { id: '', chunk: { type: 'over' } }) => {
-    if (chunk.type !== 'tool-input-available') return chunk.type === 'over';
-    parked.set(chat, String(chunk.toolCallId));
-    stream.leave();
-    return true;
-  });
+  const body = {
+    id: chat,
+    messages: [{ role: 'user', content: 'where am I?' }],
+    tools,
+    fermata: { hold: '1h' },
+  };
+  await reads(
+    `${server.url}/api/chat`,
+    { body },
+    (stream, { chunk } = { id: '', chunk: { type: 'over' } }) => {
+      if (chunk.type !== 'tool-input-available') return chunk.type === 'over';
+      parked.set(chat, String(chunk.toolCallId));
+      stream.leave();
+      return true;
+    },
+  );
   if (!parked.has(chat)) throw new Error(`${chat} was not parked`);
 };
 
@@ -79,7 +92,8 @@ async function reads(url, request, wants) {
   await new Promise((resolve, reject) => {
     /** @type {EventStream} */
     let stream;
-    const hears = (/** @type {import('../harness/events.mjs').Event | undefined} */ event) => wants(stream, event) && resolve(undefined);
+    const hears = (/** @type {import('../harness/events.mjs').Event | undefined} */ event) =>
+      wants(stream, event) && resolve(undefined);
     EventStream.open(url, request, hears).then((opened) => {
       stream = opened;
     }, reject);
@@ -89,17 +103,20 @@ async function reads(url, request, wants) {
 /** @param {Server} server */
 const waits = (server) => async (/** @type {string} */ chat) => {
   const { pending } = JSON.parse(await request(server, `/api/chat/${chat}/pending`));
-  if (pending[0]?.id !== parked.get(chat)) throw new Error(`${chat} does not wait: ${JSON.stringify(pending)}`);
+  if (pending[0]?.id !== parked.get(chat))
+    throw new Error(`${chat} does not wait: ${JSON.stringify(pending)}`);
 };
 
 /** Answers, and has every tenth one resumed before that. @param {Server} server */
 const answers = (server) => async (/** @type {string} */ chat) => {
   const isRead = chat.endsWith('0');
   let done = !isRead;
-  const read = isRead && reads(`${server.url}/api/chat/${chat}/stream`, {}, (stream, event) => {
-    if (event === undefined) done = stream.done;
-    return event === undefined;
-  });
+  const read =
+    isRead &&
+    reads(`${server.url}/api/chat/${chat}/stream`, {}, (stream, event) => {
+      if (event === undefined) done = stream.done;
+      return event === undefined;
+    });
   await request(server, '/chat/tool-result', { chatId: chat, toolCallId: parked.get(chat), output: 'Bern' });
   await read;
   if (!done) throw new Error(`${chat} was not read to its end`);
@@ -107,10 +124,14 @@ const answers = (server) => async (/** @type {string} */ chat) => {
 
 /** @param {Server} server */
 const isOver = (server) => async (/** @type {string} */ chat) =>
-  until(async () => JSON.parse(await request(server, `/api/chat/${chat}`)).open === false, `${chat} to be over`);
+  until(
+    async () => JSON.parse(await request(server, `/api/chat/${chat}`)).open === false,
+    `${chat} to be over`,
+  );
 
 /** @param {string} what @param {number} seconds @param {number} unit */
-const tell = (what, seconds, unit) => console.log(`${what.padEnd(58)} ${seconds.toFixed(2)} s = ${(seconds / unit).toFixed(2)} units`);
+const tell = (what, seconds, unit) =>
+  console.log(`${what.padEnd(58)} ${seconds.toFixed(2)} s = ${(seconds / unit).toFixed(2)} units`);
 
 /**
  * @param {Server} server
@@ -138,7 +159,9 @@ async function measure(server, model) {
   await each(sample, isOver(server));
   const after = memory(server);
 
-  const perRun = (/** @type {number} */ megabytes) => `${megabytes.toFixed(0)} MB, ${(((megabytes - empty) * 1024) / RUNS).toFixed(1)} kB a run over an empty server's ${empty.toFixed(0)} MB`;
+  const perRun = (/** @type {number} */ megabytes) =>
+    `${megabytes.toFixed(0)} MB, ${(((megabytes - empty) * 1024) / RUNS).toFixed(1)} kB a run ` +
+    `over an empty server's ${empty.toFixed(0)} MB`;
   console.log(`memory with all runs parked: ${perRun(full)}`);
   console.log(`memory after the restart:    ${perRun(started)}`);
   console.log(`memory once all are over:    ${perRun(after)}`);
@@ -146,9 +169,15 @@ async function measure(server, model) {
 }
 
 const model = await FakeOpenAi.start();
-model.improvise = (/** @type {import('../harness/fake-openai.mjs').ModelRequest} */ { results }) => (results.length === 0 ? calls({ name: 'get_location', input: {} }) : says('You are in Bern.'));
+model.improvise = (/** @type {import('../harness/fake-openai.mjs').ModelRequest} */ { results }) =>
+  results.length === 0 ? calls({ name: 'get_location', input: {} }) : says('You are in Bern.');
 const database = process.env.KIND === 'postgres' ? await Postgres.create() : undefined;
-const settings = { OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model', ...(database && { DATABASE_URL: database.url }) };
+const settings = {
+  OPENAI_BASE_URL: model.url,
+  OPENAI_API_KEY: API_KEY,
+  FERMATA_MODEL: 'test-model',
+  ...(database && { DATABASE_URL: database.url }),
+};
 const server = new Server(await freePort(), settings);
 try {
   await measure(server, model);

@@ -61,7 +61,8 @@ export class Answering {
     const some = answers.filter((answer) => !this.mayBeRefused(answer));
     const together = some.length > 1 && random.chance(0.4);
     if (together) await this.sends({ answers: some.map(({ body }) => body) }, some);
-    for (const answer of answers) if (!together || !some.includes(answer)) await this.sends(answer.body, [answer]);
+    for (const answer of answers)
+      if (!together || !some.includes(answer)) await this.sends(answer.body, [answer]);
     const [answer] = some;
     if (answer === undefined) return;
     if (random.chance(0.15)) await this.sends(answer.body, [answer]);
@@ -77,7 +78,8 @@ export class Answering {
     await this.#caller.change(request, ({ status, body: said }) => {
       for (const answer of answers) {
         if (status === 200) this.acknowledge(answer);
-        else if (!this.mayBeRefused(answer)) this.faults.push(`an answer to ${answer.need.key} was refused: ${status} ${JSON.stringify(said)}`);
+        else if (!this.mayBeRefused(answer))
+          this.faults.push(`an answer to ${answer.need.key} was refused: ${status} ${JSON.stringify(said)}`);
         else answer.by = 'leave';
       }
     });
@@ -91,15 +93,21 @@ export class Answering {
 
   /** Whether what was asked may not count any more. @param {Answer} answer */
   mayBeRefused({ need }) {
-    return need.kind === 'elicitation' || this.#always.has(need.tool) || (need.kind === 'approval' && !need.must);
+    return (
+      need.kind === 'elicitation' || this.#always.has(need.tool) || (need.kind === 'approval' && !need.must)
+    );
   }
 
   /** Another answer to what is answered changes nothing. @param {Answer} answer */
   async #contradicts({ need, body }) {
-    const other = need.kind === 'output' ? { toolCallId: need.call, output: 'no' } : { toolCallId: need.call, approved: body.approved !== true };
+    const other =
+      need.kind === 'output'
+        ? { toolCallId: need.call, output: 'no' }
+        : { toolCallId: need.call, approved: body.approved !== true };
     const request = { method: 'POST', path: '/chat/tool-result', body: { chatId: this.#chat, ...other } };
     await this.#caller.change(request, ({ status }) => {
-      if (status !== 409 && status !== 410) this.faults.push(`a second answer to ${need.key} was answered ${status}`);
+      if (status !== 409 && status !== 410)
+        this.faults.push(`a second answer to ${need.key} was answered ${status}`);
     });
   }
 }

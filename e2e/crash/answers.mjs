@@ -30,11 +30,19 @@ export function decide(random, need, turn) {
   const common = { need, turn, acknowledged: false };
   switch (need.kind) {
     case 'elicitation':
-      return { ...common, by: 'side', body: { elicitationId: need.id, action: 'accept', content: { color: 'red' } } };
+      return {
+        ...common,
+        by: 'side',
+        body: { elicitationId: need.id, action: 'accept', content: { color: 'red' } },
+      };
     case 'output': {
       const failed = decisions.chance(0.15);
       const said = `the page says ${need.key}`;
-      return { ...common, by: channel, body: { toolCallId: need.call, ...(failed ? { errorText: said } : { output: { said } }) } };
+      return {
+        ...common,
+        by: channel,
+        body: { toolCallId: need.call, ...(failed ? { errorText: said } : { output: { said } }) },
+      };
     }
     case 'approval': {
       const approved = decisions.chance(0.7);
@@ -43,7 +51,8 @@ export function decide(random, need, turn) {
       const edits = approved && need.tool === 'write_note' && decisions.chance(0.3);
       const always = approved && !edits && decisions.chance(0.15);
       // A posted message has no word for these.
-      if (edits) return { ...common, by: 'side', body: { ...body, input: { title: need.key, body: 'edited' } } };
+      if (edits)
+        return { ...common, by: 'side', body: { ...body, input: { title: need.key, body: 'edited' } } };
       return { ...common, by: always ? 'side' : channel, body: always ? { ...body, always } : body };
     }
   }
@@ -74,17 +83,21 @@ function answeredPart(part, { need, body }) {
     const approval = { id: need.id, approved: body.approved === true, reason: String(body.reason) };
     return { ...part, state: 'approval-responded', approval };
   }
-  if (body.errorText !== undefined) return { ...part, state: 'output-error', errorText: String(body.errorText) };
+  if (body.errorText !== undefined)
+    return { ...part, state: 'output-error', errorText: String(body.errorText) };
   return { ...part, state: 'output-available', output: body.output };
 }
 
 /**
- * Whether a client would post the message by itself: all calls of its last step have their outcome or are decided.
+ * Whether a client would post the message by itself: all calls of its last step have their outcome or are
+ * decided.
  *
  * @param {Message} message
  */
 export function isComplete({ parts }) {
   const step = parts.slice(parts.findLastIndex(({ type }) => type === 'step-start') + 1);
   const calls = step.filter(({ toolCallId }) => toolCallId !== undefined);
-  return calls.every(({ state, preliminary }) => /^(output|approval-responded)/.test(state ?? '') && preliminary !== true);
+  return calls.every(
+    ({ state, preliminary }) => /^(output|approval-responded)/.test(state ?? '') && preliminary !== true,
+  );
 }

@@ -1,6 +1,6 @@
 // @ts-check
-// Requests of one client, each repeated until it has a reply, whatever instance gives it. What is not known to have been taken
-// when the clients are stopped can be sent again afterwards.
+// Requests of one client, each repeated until it has a reply, whatever instance gives it. What is not known
+// to have been taken when the clients are stopped can be sent again afterwards.
 
 import { EventStream } from '../harness/events.mjs';
 import { Halted } from './world.mjs';
@@ -74,14 +74,17 @@ export class Caller {
    *
    * @param {Request} request
    * @param {(event?: Event) => void} hears
-   * @param {(status: number, tries: number) => void} [taken] where the request changes something: told of the reply, at once
+   * @param {(status: number, tries: number) => void} [taken] where the request changes something: told of the
+   * reply, at once
    */
   async stream(request, hears, taken) {
     /** @type {() => Promise<EventStream>} */
     const send = async () => {
       const before = this.unsure === send ? 1 : 0;
       if (taken) this.unsure = send;
-      const { reply, tries } = await this.#untilReply(request, (url, signal) => this.#open(url, request, signal, hears));
+      const { reply, tries } = await this.#untilReply(request, (url, signal) =>
+        this.#open(url, request, signal, hears),
+      );
       if (taken) this.unsure = undefined;
       this.#world.note(this.#chat, `= ${reply.status} after ${tries}`);
       taken?.(reply.status, tries + before);
@@ -117,10 +120,16 @@ export class Caller {
   async #json(request) {
     const { reply, tries } = await this.#untilReply(request, async (url, signal) => {
       const { method, body } = request;
-      const posted = body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
+      const posted =
+        body === undefined
+          ? {}
+          : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
       const response = await fetch(url, { method, signal, ...posted });
       const text = await response.text();
-      return { status: response.status, body: /** @type {Record<string, any>} */ (text === '' ? {} : JSON.parse(text)) };
+      return {
+        status: response.status,
+        body: /** @type {Record<string, any>} */ (text === '' ? {} : JSON.parse(text)),
+      };
     });
     this.#world.note(this.#chat, `= ${reply.status} ${JSON.stringify(reply.body).slice(0, 300)}`);
     return { ...reply, tries };
@@ -137,7 +146,9 @@ export class Caller {
       if (this.#world.halted) throw new Halted();
       const server = this.#world.door(this.#random);
       if (server !== undefined) {
-        const what = `> ${method} ${path} ${JSON.stringify({ ...headers })} ${JSON.stringify(body)?.slice(0, 4000) ?? ''}`;
+        const what =
+          `> ${method} ${path} ${JSON.stringify({ ...headers })} ` +
+          `${JSON.stringify(body)?.slice(0, 4000) ?? ''}`;
         this.#world.note(this.#chat, tries === 1 ? what : `> again (${tries}) ${method} ${path}`);
         const reply = await this.#attempt(server.url + path, attempt);
         // With 504 an instance says that it does not know, either.

@@ -1,5 +1,6 @@
 // @ts-check
-// What must hold once everything was killed, started again and settled: nothing promised is lost, nothing was done twice.
+// What must hold once everything was killed, started again and settled: nothing promised is lost, nothing was
+// done twice.
 
 import { isDeepStrictEqual } from 'node:util';
 import { chatOf, keyOf } from './model.mjs';
@@ -20,8 +21,10 @@ export function faultsOfEffects({ journal }) {
   for (const event of /** @type {const} */ (['once', 'again'])) {
     /** @type {Map<unknown, number>} */
     const runs = new Map();
-    for (const line of journal) if (line.event === event) runs.set(line.about, (runs.get(line.about) ?? 0) + 1);
-    for (const [key, times] of runs) if (times > RUNS[event]) faults.push(`${key} (${event}) ran ${times} times`);
+    for (const line of journal)
+      if (line.event === event) runs.set(line.about, (runs.get(line.about) ?? 0) + 1);
+    for (const [key, times] of runs)
+      if (times > RUNS[event]) faults.push(`${key} (${event}) ran ${times} times`);
   }
   return faults;
 }
@@ -35,13 +38,21 @@ export async function faultsOfChat(talker) {
   const faults = [...talker.faults, ...talker.answering.faults];
   if (open || pending.length > 0) faults.push('it is open after its last turn');
   const said = messages.filter(({ role }) => role === 'user').map(({ id }) => id);
-  if (!isDeepStrictEqual(said, [...new Set(talker.said)])) faults.push(`the record has ${said}, said was ${talker.said}`);
-  const parts = new Map(messages.flatMap(({ parts }) => parts).flatMap((part) => (part.toolCallId ? [[part.toolCallId, part]] : [])));
-  for (const [id, { state, type }] of parts) if (!SETTLED.includes(state ?? '')) faults.push(`${type} ${id} is ${state}`);
+  if (!isDeepStrictEqual(said, [...new Set(talker.said)]))
+    faults.push(`the record has ${said}, said was ${talker.said}`);
+  const parts = new Map(
+    messages
+      .flatMap(({ parts }) => parts)
+      .flatMap((part) => (part.toolCallId ? [[part.toolCallId, part]] : [])),
+  );
+  for (const [id, { state, type }] of parts)
+    if (!SETTLED.includes(state ?? '')) faults.push(`${type} ${id} is ${state}`);
   for (const [call, turn] of talker.questions) {
-    if (!parts.has(call) && !talker.remade.has(turn)) faults.push(`call ${call} was asked about in turn ${turn}, and is gone`);
+    if (!parts.has(call) && !talker.remade.has(turn))
+      faults.push(`call ${call} was asked about in turn ${turn}, and is gone`);
   }
-  for (const answer of talker.answering.all.values()) faults.push(...faultsOfAnswer(talker, answer, parts.get(answer.need.call)));
+  for (const answer of talker.answering.all.values())
+    faults.push(...faultsOfAnswer(talker, answer, parts.get(answer.need.call)));
   faults.push(...faultsOfShown(talker, messages), ...faultsOfHistory(talker), ...faultsOfRuns(talker, parts));
   return faults.map((fault) => `${talker.chat}: ${fault}`);
 }
@@ -58,7 +69,10 @@ function faultsOfAnswer({ remade, cutShort }, { need, body, turn, acknowledged }
   if (part === undefined) return remade.has(turn) ? [] : [`${name} is lost with its call`];
   const is = `${part.state} ${JSON.stringify(part.output ?? part.errorText)}`;
   if (need.kind === 'output') {
-    const isKept = body.errorText === undefined ? isDeepStrictEqual(part.output, body.output) : part.errorText === body.errorText;
+    const isKept =
+      body.errorText === undefined
+        ? isDeepStrictEqual(part.output, body.output)
+        : part.errorText === body.errorText;
     return isKept ? [] : [`${name} is lost: ${is}`];
   }
   if (body.approved === false) return part.state === 'output-available' ? [`${name} was no, and it ran`] : [];
@@ -66,7 +80,9 @@ function faultsOfAnswer({ remade, cutShort }, { need, body, turn, acknowledged }
   if (wasDenied && !cutShort.has(turn)) return [`${name} was yes: ${is}`];
   const edited = /** @type {{ body?: string } | undefined} */ (body.input)?.body;
   const input = /** @type {{ body?: string } | undefined} */ (part.input)?.body;
-  return edited !== undefined && edited !== input && !cutShort.has(turn) ? [`${name} was an edit: ${JSON.stringify(part.input)}`] : [];
+  return edited !== undefined && edited !== input && !cutShort.has(turn)
+    ? [`${name} was an edit: ${JSON.stringify(part.input)}`]
+    : [];
 }
 
 /**
@@ -80,9 +96,12 @@ function faultsOfShown({ shown, remade }, messages) {
   for (const [turn, message] of shown) {
     const stored = messages.find(({ id }) => id === message.id);
     if (stored === undefined) {
-      if (!remade.has(turn)) faults.push(`message ${message.id} of turn ${turn} was shown to its end, and is gone`);
+      if (!remade.has(turn))
+        faults.push(`message ${message.id} of turn ${turn} was shown to its end, and is gone`);
     } else if (!isDeepStrictEqual(gist(message), gist(stored))) {
-      faults.push(`turn ${turn} was shown as\n${gist(message).join('\n')}\nand is stored as\n${gist(stored).join('\n')}`);
+      faults.push(
+        `turn ${turn} was shown as\n${gist(message).join('\n')}\nand is stored as\n${gist(stored).join('\n')}`,
+      );
     }
   }
   return faults;
@@ -92,7 +111,10 @@ function faultsOfShown({ shown, remade }, messages) {
 const gist = ({ parts }) =>
   parts.flatMap((part) => {
     if (part.type === 'text' || part.type === 'reasoning') return [`${part.type} ${part.text}`];
-    if (part.toolCallId) return [`${part.toolCallId} ${part.state} ${JSON.stringify([part.input, part.output, part.errorText])}`];
+    if (part.toolCallId)
+      return [
+        `${part.toolCallId} ${part.state} ${JSON.stringify([part.input, part.output, part.errorText])}`,
+      ];
     return part.type === 'step-start' ? [part.type] : [];
   });
 
@@ -104,7 +126,8 @@ const gist = ({ parts }) =>
 function faultsOfHistory({ world, chat, answering, remade, turn }) {
   const request = world.api.requests.findLast((request) => chatOf(request) === chat);
   const faults = [];
-  if (!request?.words.some((words) => words.includes(` t${turn} last]`))) faults.push('the model was not asked for the last turn');
+  if (!request?.words.some((words) => words.includes(` t${turn} last]`)))
+    faults.push('the model was not asked for the last turn');
   for (const { need, body, turn, acknowledged } of answering.all.values()) {
     // What has no key cannot be found again; it needed no asking.
     if (!acknowledged || need.kind === 'elicitation' || need.key === need.call || remade.has(turn)) continue;
@@ -112,8 +135,10 @@ function faultsOfHistory({ world, chat, answering, remade, turn }) {
     const told = request?.messages.find((message) => call !== undefined && message.tool_call_id === call.id);
     const result = JSON.stringify(told?.content ?? null);
     if (call === undefined) faults.push(`the model is not told of ${need.key}`);
-    else if (need.kind === 'output' && !result.includes(`the page says ${need.key}`)) faults.push(`the model is told of ${need.key}: ${result}`);
-    else if (body.approved === false && !result.includes(`because of ${need.key}`)) faults.push(`the model is told of ${need.key}: ${result}`);
+    else if (need.kind === 'output' && !result.includes(`the page says ${need.key}`))
+      faults.push(`the model is told of ${need.key}: ${result}`);
+    else if (body.approved === false && !result.includes(`because of ${need.key}`))
+      faults.push(`the model is told of ${need.key}: ${result}`);
   }
   return faults;
 }
@@ -129,7 +154,8 @@ function faultsOfRuns({ world }, parts) {
   return [...parts.values()].flatMap((part) => {
     const key = keyOf(part.input);
     if (!/once|again/.test(part.toolName ?? '') || key === undefined) return [];
-    if (part.state === 'output-available' && !ran.has(key)) return [`${key} is said to have run, and has not`];
+    if (part.state === 'output-available' && !ran.has(key))
+      return [`${key} is said to have run, and has not`];
     return part.state === 'output-denied' && ran.has(key) ? [`${key} was denied, and ran`] : [];
   });
 }

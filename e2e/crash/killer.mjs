@@ -1,6 +1,7 @@
 // @ts-check
-// Kills instances the hard way and starts them again, at moments that its seed has chosen: so many events of a kind after the
-// last time, and perhaps a moment later. Of several instances some are ended in good order, and some stand still for a while.
+// Kills instances the hard way and starts them again, at moments that its seed has chosen: so many events of
+// a kind after the last time, and perhaps a moment later. Of several instances some are ended in good order,
+// and some stand still for a while.
 
 import { chatOf } from './model.mjs';
 
@@ -8,7 +9,14 @@ import { chatOf } from './model.mjs';
 /** @typedef {import('../harness/random.mjs').Random} Random */
 /** @typedef {import('../harness/server.mjs').Server} Server */
 
-const EVENTS = ['a request is sent', 'a request was sent', 'a chunk came', 'the model was asked', 'the model said something', 'time goes by'];
+const EVENTS = [
+  'a request is sent',
+  'a request was sent',
+  'a chunk came',
+  'the model was asked',
+  'the model said something',
+  'time goes by',
+];
 /** At most so many of an event come before a kill. */
 const MANY = { 'a chunk came': 40, 'the model said something': 25 };
 const TICK = 10;
@@ -32,7 +40,9 @@ export class Killer {
     this.#ticks = setInterval(() => world.listens('time goes by'), TICK);
   }
 
-  /** Kills and starts again, as often as its seed says; returns when the next kill, which is the last, is due. */
+  /**
+   * Kills and starts again, as often as its seed says; returns when the next kill, which is the last, is due.
+   */
   async works() {
     const times = this.random.below(4);
     for (let time = 0; time <= times; time += 1) {
@@ -93,14 +103,17 @@ export class Killer {
    * The last kill, of all instances, once all clients have stopped.
    *
    * @param {() => string[]} certain the chats of which it is known what was asked of them
-   * @returns {Promise<Map<string, number>>} of the chats that the model was speaking in: how often it had been asked
+   * @returns {Promise<Map<string, number>>} of the chats that the model was speaking in: how often it had
+   * been asked
    */
   async ends(certain) {
     this.#resting = true;
     await this.#atWork;
     const speaking = this.world.spoken;
     const cut = certain().filter((chat) => speaking.has(chat));
-    const asked = new Map(cut.map((chat) => [chat, this.world.api.requests.filter((request) => chatOf(request) === chat).length]));
+    const asked = new Map(
+      cut.map((chat) => [chat, this.world.api.requests.filter((request) => chatOf(request) === chat).length]),
+    );
     await Promise.all(this.world.servers.map((server) => this.#kills(server)));
     await Promise.all(this.world.servers.map((server) => server.start()));
     this.world.note('killer', 'started all again');

@@ -11,7 +11,10 @@ import { NO_SERVICES, Postgres, Redis } from '../harness/services.mjs';
  * @property {(round: (options: Options) => Promise<Outcome>) => Promise<Outcome>} within
  */
 
-/** Whether runs must go on by themselves after a restart; UNTOUCHED=0 is for a binary that continues them when they are asked for. */
+/**
+ * Whether runs must go on by themselves after a restart; UNTOUCHED=0 is for a binary that continues them when
+ * they are asked for.
+ */
 const untouched = process.env.UNTOUCHED !== '0';
 
 /** How many connections an instance has. */
@@ -25,7 +28,10 @@ export const KINDS = {
     within: async (round) => {
       const database = await Postgres.create();
       try {
-        return await round({ untouched, setup: { settings: { DATABASE_URL: database.url, FERMATA_DATABASE_CONNECTIONS } } });
+        return await round({
+          untouched,
+          setup: { settings: { DATABASE_URL: database.url, FERMATA_DATABASE_CONNECTIONS } },
+        });
       } finally {
         await database.drop();
       }
@@ -36,7 +42,12 @@ export const KINDS = {
     within: async (round) => {
       const [database, redis] = [await Postgres.create(), await Redis.start()];
       try {
-        const settings = { DATABASE_URL: database.url, REDIS_URL: redis.url, FERMATA_DATABASE_CONNECTIONS, FERMATA_DRAIN: '1s' };
+        const settings = {
+          DATABASE_URL: database.url,
+          REDIS_URL: redis.url,
+          FERMATA_DATABASE_CONNECTIONS,
+          FERMATA_DRAIN: '1s',
+        };
         return await round({ untouched, setup: { settings, instances: 3 } });
       } finally {
         await redis.stop();

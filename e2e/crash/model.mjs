@@ -1,6 +1,7 @@
 // @ts-check
-// A model that does whatever comes into its seed. What it does in a step follows from the chat, the turn, the step and how
-// often it was asked for that step before. It knows what a history must look like, whatever was killed meanwhile.
+// A model that does whatever comes into its seed. What it does in a step follows from the chat, the turn, the
+// step and how often it was asked for that step before. It knows what a history must look like, whatever was
+// killed meanwhile.
 
 /** @typedef {import('../harness/fake-openai.mjs').ModelRequest} ModelRequest */
 /** @typedef {import('../harness/fake-openai.mjs').Pen} Pen */
@@ -12,7 +13,10 @@ const MARK = /\[(\S+) t(\d+)( last)?]/;
 /** After so many steps of a turn there are words only. */
 const STEPS = 3;
 
-/** @param {string} chat @param {number} turn @param {boolean} [last] whether the model is to answer without tools */
+/**
+ * @param {string} chat @param {number} turn @param {boolean} [last] whether the model is to answer without
+ * tools
+ */
 export const mark = (chat, turn, last = false) => `[${chat} t${turn}${last ? ' last' : ''}]`;
 
 /** @param {number} most milliseconds */
@@ -59,9 +63,12 @@ export class RandomModel {
    */
   reply = (request) => {
     this.#happens('the model was asked');
-    const turns = request.words.filter((words) => words.startsWith('user: ')).map((words) => MARK.exec(words) ?? []);
+    const turns = request.words
+      .filter((words) => words.startsWith('user: '))
+      .map((words) => MARK.exec(words) ?? []);
     const numbers = turns.map(([, , turn]) => Number(turn));
-    if (numbers.some((turn, place) => turn !== place + 1)) this.faults.push(`the turns that the model was told: ${numbers}`);
+    if (numbers.some((turn, place) => turn !== place + 1))
+      this.faults.push(`the turns that the model was told: ${numbers}`);
     const [, chat = '?', turn = '?', last] = turns.at(-1) ?? [];
     const begin = request.messages.findLastIndex(({ role }) => role === 'user');
     const step = request.messages.slice(begin).filter(({ role }) => role === 'assistant').length;

@@ -1,6 +1,6 @@
 // @ts-check
-// What a client shows of the message being written, and the connection that it comes by. A lost connection leaves what is
-// shown as it is; a replay from the start replaces it.
+// What a client shows of the message being written, and the connection that it comes by. A lost connection
+// leaves what is shown as it is; a replay from the start replaces it.
 
 import { View } from './view.mjs';
 
@@ -61,7 +61,8 @@ export class Reader {
    * @param {Caller} caller
    * @param {Request} request
    * @param {boolean} goesOn whether a `start` in it goes on with what is shown
-   * @param {(status: number, tries: number) => void} [taken] where the request changes something: told of the reply, at once
+   * @param {(status: number, tries: number) => void} [taken] where the request changes something: told of the
+   * reply, at once
    * @returns {Promise<number>} the status
    */
   async opens(caller, request, goesOn, taken) {

@@ -1,6 +1,7 @@
 // @ts-check
-// One round: clients talk, the server is killed at moments that the seed has chosen and started again, in the end everything is
-// killed in the middle of it all. Then nobody touches anything until it is settled, and all that was promised is looked for.
+// One round: clients talk, the server is killed at moments that the seed has chosen and started again, in the
+// end everything is killed in the middle of it all. Then nobody touches anything until it is settled, and all
+// that was promised is looked for.
 
 import { Random } from '../harness/random.mjs';
 import { VERSIONS } from '../harness/clients.mjs';
@@ -21,7 +22,8 @@ const HOPELESS = 90_000;
 /**
  * @typedef {object} Options
  * @property {Setup} [setup]
- * @property {boolean} [untouched] whether runs go on by themselves after a restart; without it each is asked for once
+ * @property {boolean} [untouched] whether runs go on by themselves after a restart; without it each is asked
+ * for once
  * @property {number} [chats]
  */
 
@@ -33,7 +35,10 @@ const HOPELESS = 90_000;
 export async function round(seed, { setup = {}, untouched = true, chats = 3 } = {}) {
   const random = new Random('round', seed);
   const world = await CrashWorld.create(random, setup);
-  const talkers = Array.from({ length: chats }, (_, place) => new Talker(world, `c${place + 1}`, random.pick(VERSIONS)));
+  const talkers = Array.from(
+    { length: chats },
+    (_, place) => new Talker(world, `c${place + 1}`, random.pick(VERSIONS)),
+  );
   const killer = new Killer(world, random.fork('killer'));
   try {
     await Promise.race([plays(world, killer, talkers, untouched), isStuck(talkers)]);
@@ -57,22 +62,30 @@ export async function round(seed, { setup = {}, untouched = true, chats = 3 } = 
  */
 async function plays(world, killer, talkers, untouched) {
   await talksUnder(killer, talkers);
-  const cut = await killer.ends(() => talkers.filter(({ caller }) => caller.unsure === undefined).map(({ chat }) => chat));
+  const cut = await killer.ends(() =>
+    talkers.filter(({ caller }) => caller.unsure === undefined).map(({ chat }) => chat),
+  );
   if (untouched) await goesOnByItself(world, cut);
   world.halted = false;
-  await Promise.all(talkers.map((talker) => talker.concludes().then(
-    () => {
-      talker.concluded = true;
-    },
-    (error) => Promise.reject(told(talker, error)),
-  )));
+  await Promise.all(
+    talkers.map((talker) =>
+      talker.concludes().then(
+        () => {
+          talker.concluded = true;
+        },
+        (error) => Promise.reject(told(talker, error)),
+      ),
+    ),
+  );
 }
 
 /** Fails when hope is lost that the round ends. @param {Talker[]} talkers @returns {Promise<never>} */
-const isStuck = (talkers) => new Promise((_, reject) => {
-  const stuck = () => `the round does not end; not through: ${talkers.filter(({ concluded }) => !concluded).map(({ chat }) => chat)}`;
-  setTimeout(() => reject(new Error(stuck())), HOPELESS).unref();
-});
+const isStuck = (talkers) =>
+  new Promise((_, reject) => {
+    const stuck = () =>
+      `the round does not end; not through: ${talkers.filter(({ concluded }) => !concluded).map(({ chat }) => chat)}`;
+    setTimeout(() => reject(new Error(stuck())), HOPELESS).unref();
+  });
 
 /**
  * Lets the clients talk until they are through, or the killer stops them.
@@ -81,9 +94,11 @@ const isStuck = (talkers) => new Promise((_, reject) => {
  * @param {Talker[]} talkers
  */
 async function talksUnder(killer, talkers) {
-  const talks = talkers.map((talker) => talker.talks(TURNS).catch((error) => {
-    if (!(error instanceof Halted)) throw told(talker, error);
-  }));
+  const talks = talkers.map((talker) =>
+    talker.talks(TURNS).catch((error) => {
+      if (!(error instanceof Halted)) throw told(talker, error);
+    }),
+  );
   await Promise.race([Promise.all(talks), killer.works()]);
   killer.world.halt();
   for (const talker of talkers) talker.halts();
@@ -91,7 +106,8 @@ async function talksUnder(killer, talkers) {
 }
 
 /** @param {Talker} talker @param {unknown} error */
-const told = ({ chat }, error) => new Error(`${chat}: ${error instanceof Error ? error.message : error}`, { cause: error });
+const told = ({ chat }, error) =>
+  new Error(`${chat}: ${error instanceof Error ? error.message : error}`, { cause: error });
 
 /**
  * A step in which the model was cut off is asked for again although nobody asks for the chat.
@@ -100,7 +116,10 @@ const told = ({ chat }, error) => new Error(`${chat}: ${error instanceof Error ?
  * @param {Map<string, number>} cut how many requests the model had had by chat, where it was speaking
  */
 async function goesOnByItself(world, cut) {
-  const silent = () => [...cut].filter(([chat, before]) => world.api.requests.filter((request) => chatOf(request) === chat).length <= before);
+  const silent = () =>
+    [...cut].filter(
+      ([chat, before]) => world.api.requests.filter((request) => chatOf(request) === chat).length <= before,
+    );
   await until(
     () => silent().length === 0,
     () => `the model to be asked again for ${silent().map(([chat]) => chat)}, which nobody has touched`,
@@ -118,6 +137,8 @@ function story(seed, world, error) {
   const words = error instanceof Error ? (error.stack ?? error.message) : String(error);
   const chats = new Set([...words.matchAll(/\bc\d+\b/g)].map(([chat]) => chat));
   const traces = [...chats].map((chat) => `--- ${chat}\n${world.trace(chat)}`);
-  const logs = world.servers.map((server) => `--- log\n${server.log.split('\n').slice(-LOG_LINES).join('\n')}`);
+  const logs = world.servers.map(
+    (server) => `--- log\n${server.log.split('\n').slice(-LOG_LINES).join('\n')}`,
+  );
   return [`SEED=${seed} ROUNDS=1 fails:`, words, ...traces, ...logs].join('\n');
 }

@@ -1,6 +1,7 @@
 // @ts-check
-// `npm run soak`: rounds for as long as told. ROUNDS or MINUTES says how many, SEED where they begin, KIND which database
-// and how many instances. A failed round says its seed; the others go on, so that one run shows how often it happens.
+// `npm run soak`: rounds for as long as told. ROUNDS or MINUTES says how many, SEED where they begin, KIND
+// which database and how many instances. A failed round says its seed; the others go on, so that one run
+// shows how often it happens.
 
 import { KINDS } from './kinds.mjs';
 import { round } from './round.mjs';
@@ -9,7 +10,9 @@ const { ROUNDS = '', MINUTES = '', SEED = '', KIND = 'all', WORKERS = '2' } = pr
 const first = Number(SEED === '' ? Date.now() % 1_000_000 : SEED);
 const most = ROUNDS === '' ? (MINUTES === '' ? 100 : Infinity) : Number(ROUNDS);
 const deadline = MINUTES === '' ? Infinity : Date.now() + Number(MINUTES) * 60_000;
-const kinds = Object.entries(KINDS).filter(([name, { missing }]) => (KIND === 'all' ? !missing : name === KIND));
+const kinds = Object.entries(KINDS).filter(([name, { missing }]) =>
+  KIND === 'all' ? !missing : name === KIND,
+);
 
 let begun = 0;
 let kills = 0;
@@ -24,7 +27,8 @@ async function works() {
     try {
       const done = await kind.within((options) => round(seed, options));
       kills += done.kills;
-      if ((place + 1) % 25 === 0) console.log(`${place + 1} rounds, ${kills} kills, ${failed.length} failures`);
+      if ((place + 1) % 25 === 0)
+        console.log(`${place + 1} rounds, ${kills} kills, ${failed.length} failures`);
     } catch (error) {
       failed.push(`${name} ${seed}`);
       console.log(`\n=== KIND=${name} ${error instanceof Error ? error.message : error}\n`);
@@ -34,5 +38,7 @@ async function works() {
 
 console.log(`SEED=${first}, ${kinds.map(([name]) => name).join(' and ')}`);
 await Promise.all(Array.from({ length: Number(WORKERS) }, works));
-console.log(`${begun} rounds, ${kills} kills, ${failed.length} failures${failed.length > 0 ? `: ${failed.join(', ')}` : ''}`);
+console.log(
+  `${begun} rounds, ${kills} kills, ${failed.length} failures${failed.length > 0 ? `: ${failed.join(', ')}` : ''}`,
+);
 process.exit(failed.length > 0 ? 1 : 0);

@@ -1,7 +1,7 @@
 // @ts-check
-// A client that keeps talking in one chat, by plain HTTP and as clumsily as real ones do: it loses connections, answers by
-// either channel, twice, late or never, stops, posts over an open run, and repeats whatever it got no reply to. It knows what
-// it was promised.
+// A client that keeps talking in one chat, by plain HTTP and as clumsily as real ones do: it loses
+// connections, answers by either channel, twice, late or never, stops, posts over an open run, and repeats
+// whatever it got no reply to. It knows what it was promised.
 
 import { until } from '../harness/until.mjs';
 import { Caller } from './caller.mjs';
@@ -17,9 +17,23 @@ import { BROWSER_TOOLS, mustBeAsked } from './view.mjs';
 /** @typedef {import('../harness/clients.mjs').Version} Version */
 /** @typedef {import('../harness/page.mjs').Message} Message */
 /** @typedef {import('../harness/random.mjs').Random} Random */
-/** @typedef {{ toolCallId: string, id: string, tool: string, input: unknown, kind: 'approval' | 'output' | 'elicitation', approvalId?: string }} Pending */
+/**
+ * @typedef {{ toolCallId: string, id: string, tool: string, input: unknown, kind: 'approval' | 'output' |
+ * 'elicitation', approvalId?: string }} Pending
+ */
 
-const WHIMS = /** @type {const} */ (['none', 'none', 'none', 'none', 'leave', 'leave', 'read twice', 'read twice', 'stop', 'supersede']);
+const WHIMS = /** @type {const} */ ([
+  'none',
+  'none',
+  'none',
+  'none',
+  'leave',
+  'leave',
+  'read twice',
+  'read twice',
+  'stop',
+  'supersede',
+]);
 const HOLDS = ['0s', '60ms', '60ms', '10m', '10m'];
 
 export class Talker {
@@ -80,7 +94,10 @@ export class Talker {
     this.#reader.wake();
   }
 
-  /** Goes on after all was killed: sees to what it does not know about, answers what waits, and takes a last turn. */
+  /**
+   * Goes on after all was killed: sees to what it does not know about, answers what waits, and takes a last
+   * turn.
+   */
   async concludes() {
     const random = this.random.fork('conclusion');
     this.#reader.leave();
@@ -97,7 +114,9 @@ export class Talker {
   }
 
   get record() {
-    return this.caller.get(`/api/chat/${this.chat}`).then(({ body }) => /** @type {{ messages: Message[], pending: Pending[], open: boolean }} */ (body));
+    return this.caller
+      .get(`/api/chat/${this.chat}`)
+      .then(({ body }) => /** @type {{ messages: Message[], pending: Pending[], open: boolean }} */ (body));
   }
 
   // --- what it asks for ---
@@ -108,12 +127,18 @@ export class Talker {
     if (this.turn > 1) this.cutShort.add(turn - 1);
     const id = `u-${this.chat}-${turn}`;
     this.#reader.forget();
-    await this.#posts({ messages: [{ id, role: 'user', parts: [{ type: 'text', text }] }] }, false, (status, tries) => {
-      // A known message that is posted again runs again while nothing stands behind it, and is nothing new otherwise.
-      if (tries > 1 || this.said.includes(id)) this.remade.add(turn);
-      if (status !== 200 && !(status === 409 && this.remade.has(turn))) this.faults.push(`a post was answered ${status}`);
-      this.said.push(id);
-    });
+    await this.#posts(
+      { messages: [{ id, role: 'user', parts: [{ type: 'text', text }] }] },
+      false,
+      (status, tries) => {
+        // A known message that is posted again runs again while nothing stands behind it, and is nothing new
+        // otherwise.
+        if (tries > 1 || this.said.includes(id)) this.remade.add(turn);
+        if (status !== 200 && !(status === 409 && this.remade.has(turn)))
+          this.faults.push(`a post was answered ${status}`);
+        this.said.push(id);
+      },
+    );
   }
 
   async #asksAgain() {
@@ -132,14 +157,19 @@ export class Talker {
    */
   async #posts(body, goesOn, taken) {
     const fermata = { client: this.version, hold: this.#hold };
-    const request = { method: 'POST', path: '/api/chat', body: { id: this.chat, tools: BROWSER_TOOLS, fermata, ...body } };
+    const request = {
+      method: 'POST',
+      path: '/api/chat',
+      body: { id: this.chat, tools: BROWSER_TOOLS, fermata, ...body },
+    };
     await this.#reader.opens(this.caller, request, goesOn, taken);
   }
 
   /** Follows the open run; `false` where there is none. @param {Random} random */
   async #resumes(random) {
     const { last, count } = this.#reader;
-    const headers = last !== undefined && count > 0 && random.chance(0.4) ? { 'last-event-id': last } : undefined;
+    const headers =
+      last !== undefined && count > 0 && random.chance(0.4) ? { 'last-event-id': last } : undefined;
     const request = { method: 'GET', path: `/api/chat/${this.chat}/stream`, ...(headers && { headers }) };
     const status = await this.#reader.opens(this.caller, request, false);
     if (status !== 200 && status !== 204) this.faults.push(`resuming was answered ${status}`);
@@ -190,8 +220,11 @@ export class Talker {
    */
   async #isLetGo(random) {
     const { pending, messages } = await this.record;
-    const waiting = pending.map((call) => this.answering.to(needOf(call), this.turn)).filter(({ by }) => by !== 'leave');
-    for (const { need, acknowledged } of waiting) if (acknowledged) this.faults.push(`${need.kind} of ${need.key} was answered, and waits`);
+    const waiting = pending
+      .map((call) => this.answering.to(needOf(call), this.turn))
+      .filter(({ by }) => by !== 'leave');
+    for (const { need, acknowledged } of waiting)
+      if (acknowledged) this.faults.push(`${need.kind} of ${need.key} was answered, and waits`);
     if (waiting.length === 0) return false;
     const message = messages.at(-1);
     const posted = waiting.filter(({ by }) => by === 'repost');
@@ -212,7 +245,11 @@ export class Talker {
         this.#reader.leave();
         return false;
       case 'read twice':
-        await new Reader().opens(this.caller, { method: 'GET', path: `/api/chat/${this.chat}/stream` }, false);
+        await new Reader().opens(
+          this.caller,
+          { method: 'GET', path: `/api/chat/${this.chat}/stream` },
+          false,
+        );
         return false;
       case 'stop':
         await this.#stops();
@@ -228,7 +265,8 @@ export class Talker {
     const { open, pending } = await this.record;
     // What a stream is sent when it is let go is not in the log, and not the end.
     const isEnd = !this.#reader.partial && this.#reader.view.finished && !this.#reader.last?.includes('.');
-    if (isEnd && !open && pending.length === 0) this.shown.set(this.turn, await this.#reader.view.message(this.version));
+    if (isEnd && !open && pending.length === 0)
+      this.shown.set(this.turn, await this.#reader.view.message(this.version));
   }
 
   // --- answers ---
@@ -247,7 +285,9 @@ export class Talker {
     const open = this.#open;
     if (open.length === 0 || open.some(({ by }) => by !== 'leave')) return false;
     const { pending } = await this.record;
-    const isLeft = pending.length > 0 && pending.every(({ toolCallId }) => open.some(({ need }) => need.call === toolCallId));
+    const isLeft =
+      pending.length > 0 &&
+      pending.every(({ toolCallId }) => open.some(({ need }) => need.call === toolCallId));
     if (isLeft) this.#reader.leave();
     return isLeft;
   }
@@ -258,7 +298,9 @@ export class Talker {
     let open = this.#open.filter(({ by }) => by !== 'leave');
     if (open.length > 0 && reader.replays) {
       const { pending } = await this.record;
-      open = open.filter(({ need }) => pending.some(({ toolCallId, kind }) => toolCallId === need.call && kind === need.kind));
+      open = open.filter(({ need }) =>
+        pending.some(({ toolCallId, kind }) => toolCallId === need.call && kind === need.kind),
+      );
     }
     const sides = open.filter(({ by }) => by === 'side');
     if (sides.length > 0) return this.answering.aside(sides, random);
@@ -288,8 +330,11 @@ export class Talker {
     const message = answered(shown, answers);
     await this.#posts({ messages: [message], messageId: message.id }, true, (status, tries) => {
       // What was taken by a post whose reply was lost is nothing new.
-      if (status === 200) for (const answer of answers.filter((answer) => !this.answering.mayBeRefused(answer))) this.answering.acknowledge(answer);
-      else if (status === 409 && (tries > 1 || answers.some((answer) => this.answering.mayBeRefused(answer)))) for (const answer of answers) answer.by = 'side';
+      if (status === 200)
+        for (const answer of answers.filter((answer) => !this.answering.mayBeRefused(answer)))
+          this.answering.acknowledge(answer);
+      else if (status === 409 && (tries > 1 || answers.some((answer) => this.answering.mayBeRefused(answer))))
+        for (const answer of answers) answer.by = 'side';
       else this.faults.push(`a re-post was answered ${status}`);
     });
   }
@@ -305,7 +350,8 @@ export class Talker {
       for (const call of pending) {
         const answer = this.answering.to(needOf(call), this.turn);
         const { kind, key } = answer.need;
-        if (answer.acknowledged && kind !== 'elicitation') this.faults.push(`${kind} of ${key} was answered, and waits`);
+        if (answer.acknowledged && kind !== 'elicitation')
+          this.faults.push(`${kind} of ${key} was answered, and waits`);
         await this.answering.sends(answer.body, [answer]);
       }
     }

@@ -1,5 +1,6 @@
 // @ts-check
-// What a client has been sent of one message: the chunks, put together by the AI SDK's own code, and what they ask of somebody.
+// What a client has been sent of one message: the chunks, put together by the AI SDK's own code, and what
+// they ask of somebody.
 
 import { messageOf } from '../harness/message.mjs';
 import { keyOf } from './model.mjs';
@@ -12,7 +13,8 @@ import { keyOf } from './model.mjs';
  * @typedef {object} Need
  * @property {Kind} kind
  * @property {string} id what the answer names
- * @property {boolean} must whether it has to be answered: a stream that is let go asks about calls that need no asking, too
+ * @property {boolean} must whether it has to be answered: a stream that is let go asks about calls that need
+ * no asking, too
  * @property {string} call
  * @property {string} tool
  * @property {string} key
@@ -28,8 +30,14 @@ import { keyOf } from './model.mjs';
 
 /** Tools that a page runs, in the form that the AI SDK posts them. */
 export const BROWSER_TOOLS = {
-  get_location: { description: 'Tells where the browser is.', parameters: { type: 'object', properties: { key: { type: 'string' } } } },
-  pick_color: { description: 'Lets the person pick a colour.', parameters: { type: 'object', properties: { key: { type: 'string' } } } },
+  get_location: {
+    description: 'Tells where the browser is.',
+    parameters: { type: 'object', properties: { key: { type: 'string' } } },
+  },
+  pick_color: {
+    description: 'Lets the person pick a colour.',
+    parameters: { type: 'object', properties: { key: { type: 'string' } } },
+  },
 };
 
 export class View {
@@ -58,7 +66,13 @@ export class View {
         if (call) call.text += chunk.inputTextDelta;
         break;
       case 'tool-input-available':
-        this.#calls.set(id, { settled: false, ...call, tool: String(chunk.toolName), text: JSON.stringify(chunk.input), offered: true });
+        this.#calls.set(id, {
+          settled: false,
+          ...call,
+          tool: String(chunk.toolName),
+          text: JSON.stringify(chunk.input),
+          offered: true,
+        });
         break;
       case 'tool-approval-request':
         if (call) call.asked = String(chunk.approvalId);
@@ -75,7 +89,9 @@ export class View {
         if (call) call.settled = true;
         break;
       case 'data-elicitation':
-        this.#elicitation(/** @type {{ elicitationId: string, toolCallId: string, state: string }} */ (chunk.data));
+        this.#elicitation(
+          /** @type {{ elicitationId: string, toolCallId: string, state: string }} */ (chunk.data),
+        );
         break;
       // What was shown of the step is withdrawn; its calls never were.
       case 'reset-step':
@@ -98,7 +114,8 @@ export class View {
       if (isForPage) needs.push({ ...about, kind: 'output', id: call });
     }
     for (const [id, { call, state }] of this.#elicitations) {
-      if (state === 'pending') needs.push({ kind: 'elicitation', id, call, tool: 'hand__ask', key: call, must: true });
+      if (state === 'pending')
+        needs.push({ kind: 'elicitation', id, call, tool: 'hand__ask', key: call, must: true });
     }
     return needs;
   }

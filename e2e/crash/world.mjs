@@ -1,5 +1,6 @@
 // @ts-check
-// What a round takes place in: a model API, the server's instances, what was seen of them, and who kills them.
+// What a round takes place in: a model API, the server's instances, what was seen of them, and who kills
+// them.
 
 import { isDeepStrictEqual } from 'node:util';
 import { FakeOpenAi, API_KEY } from '../harness/fake-openai.mjs';
@@ -43,7 +44,10 @@ export class Halted extends Error {}
  * @param {Record<string, unknown>} other
  */
 function isSame({ delta: one = '', ...rest }, { delta: other = '', ...others }) {
-  return isDeepStrictEqual(rest, others) && (String(one).endsWith(String(other)) || String(other).endsWith(String(one)));
+  return (
+    isDeepStrictEqual(rest, others) &&
+    (String(one).endsWith(String(other)) || String(other).endsWith(String(one)))
+  );
 }
 
 export class CrashWorld {
@@ -83,7 +87,12 @@ export class CrashWorld {
    */
   static async create(random, { settings = {}, instances = 1 }) {
     const world = new CrashWorld(random, await FakeOpenAi.start());
-    const api = { OPENAI_BASE_URL: world.api.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model', FERMATA_MAX_ATTEMPTS };
+    const api = {
+      OPENAI_BASE_URL: world.api.url,
+      OPENAI_API_KEY: API_KEY,
+      FERMATA_MODEL: 'test-model',
+      FERMATA_MAX_ATTEMPTS,
+    };
     try {
       for (let place = 0; place < instances; place += 1) {
         const server = new Server(await freePort(), { ...api, ...settings });
@@ -120,12 +129,18 @@ export class CrashWorld {
    * @param {string} [who] all, where it is left out
    */
   trace(who) {
-    return this.#trace.filter((line) => who === undefined || line.slice(7).startsWith(`${who} `) || line.slice(7).startsWith('killer')).join('\n');
+    return this.#trace
+      .filter(
+        (line) =>
+          who === undefined || line.slice(7).startsWith(`${who} `) || line.slice(7).startsWith('killer'),
+      )
+      .join('\n');
   }
 
   /**
-   * An event that a client was sent: its id must never name another chunk, except that once the run is over the last piece of some words
-   * may come with those before it. What is no part of a log has an id with a dot.
+   * An event that a client was sent: its id must never name another chunk, except that once the run is over
+   * the last piece of some words may come with those before it. What is no part of a log has an id with a
+   * dot.
    *
    * @param {string} chat
    * @param {Event} event
@@ -138,7 +153,8 @@ export class CrashWorld {
     if (id === '') this.faults.push(`${chat}: a chunk without an id: ${text}`);
     const known = this.#chunks.get(`${chat} ${id}`) ?? text;
     this.#chunks.set(`${chat} ${id}`, known);
-    if (!isSame(JSON.parse(known), chunk)) this.faults.push(`${chat}: the id ${id} names two chunks: ${known} and ${text}`);
+    if (!isSame(JSON.parse(known), chunk))
+      this.faults.push(`${chat}: the id ${id} names two chunks: ${known} and ${text}`);
   }
 
   /**

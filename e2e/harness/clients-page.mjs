@@ -1,5 +1,6 @@
 // @ts-check
-// docs/clients.md, written from findings. What is said here and not found out is how a page names its version.
+// docs/clients.md, written from findings. What is said here and not found out is how a page names its
+// version.
 
 import { CLIENTS, VERSIONS } from './clients.mjs';
 
@@ -38,7 +39,10 @@ line is about. "yes" means: as the AI SDK describes it. The numbers are those of
 export function clientsPage(findings) {
   const notes = new Notes();
   const table = tableOf(findings, notes);
-  return [HEAD, BEFORE_TABLE, table, '## Notes', notes.list, '## What was sent', sentOf(findings)].join('\n\n') + '\n';
+  return (
+    [HEAD, BEFORE_TABLE, table, '## Notes', notes.list, '## What was sent', sentOf(findings)].join('\n\n') +
+    '\n'
+  );
 }
 
 /** The notes, numbered in the order in which they are met. */
@@ -80,11 +84,16 @@ function wrapped(words, indent) {
  * @param {Notes} notes
  */
 function tableOf(findings, notes) {
-  const rows = [row(['', ...CLIENTS.map((client) => client.package)]), row(['---', ...CLIENTS.map(() => '---')])];
+  const rows = [
+    row(['', ...CLIENTS.map((client) => client.package)]),
+    row(['---', ...CLIENTS.map(() => '---')]),
+  ];
   for (const { title, capabilities } of findings.groups) {
     rows.push(row([`**${title}**`, ...CLIENTS.map(() => '')]));
     for (const capability of capabilities) {
-      rows.push(row([capability.name, ...CLIENTS.map((client) => notes.cell(findings.of(capability, client)))]));
+      rows.push(
+        row([capability.name, ...CLIENTS.map((client) => notes.cell(findings.of(capability, client)))]),
+      );
     }
   }
   return rows.join('\n');
@@ -102,11 +111,16 @@ function sentOf(findings) {
   const byVersion = VERSIONS.map((version) => ({ version, sent: merged(findings, version) }));
   const types = [...new Set(byVersion.flatMap(({ sent }) => [...sent.keys()]))].sort();
   const everywhere = types.filter((type) => byVersion.every(({ sent }) => sent.has(type)));
-  const lines = [wrapped(`In these runs clients of every version were sent ${list(everywhere)}. Besides:`, ''), ''];
+  const lines = [
+    wrapped(`In these runs clients of every version were sent ${list(everywhere)}. Besides:`, ''),
+    '',
+  ];
   for (const { version, sent } of byVersion) {
     const own = types.filter((type) => sent.has(type) && !everywhere.includes(type));
     const fields = everywhere.flatMap((type) => {
-      const known = [...(sent.get(type) ?? [])].filter((field) => byVersion.some((other) => !other.sent.get(type)?.has(field)));
+      const known = [...(sent.get(type) ?? [])].filter((field) =>
+        byVersion.some((other) => !other.sent.get(type)?.has(field)),
+      );
       return known.map((field) => `${type}.${field}`);
     });
     lines.push(wrapped(`- version ${version}: ${list([...own, ...fields.sort()]) || 'nothing'}`, '  '));

@@ -1,6 +1,7 @@
 // @ts-check
-// The clients that the server is tried with: versions of npm's `ai`, installed side by side, each under a name of its own.
-// Of every major version that is served there are two: the newest one, and an old one that refuses what it does not know.
+// The clients that the server is tried with: versions of npm's `ai`, installed side by side, each under a
+// name of its own. Of every major version that is served there are two: the newest one, and an old one that
+// refuses what it does not know.
 
 /** @typedef {5 | 6 | 7} Version what a client says in `fermata.client` */
 /**

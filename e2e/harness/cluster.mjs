@@ -1,6 +1,6 @@
 // @ts-check
-// Several instances of the built binary on one PostgreSQL database and one Redis, and a model API. No load balancer stands in
-// front: the test says which instance each request goes to.
+// Several instances of the built binary on one PostgreSQL database and one Redis, and a model API. No load
+// balancer stands in front: the test says which instance each request goes to.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,7 +16,8 @@ import { until } from './until.mjs';
 /**
  * @typedef {object} ClusterOptions
  * @property {number} [instances]
- * @property {Record<string, string> | ((place: number) => Record<string, string>)} [settings] of all instances, or of each
+ * @property {Record<string, string> | ((place: number) => Record<string, string>)} [settings] of all
+ * instances, or of each
  * @property {(cluster: Cluster) => string} [config] what the `fermata.toml` of all of them says
  */
 
@@ -71,7 +72,12 @@ export class Cluster {
   static async create({ instances = 2, settings = {}, config }) {
     const cluster = new Cluster(await FakeOpenAi.start(), await Postgres.create(), await Redis.start());
     try {
-      const common = { ...cluster.settings, OPENAI_BASE_URL: cluster.model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
+      const common = {
+        ...cluster.settings,
+        OPENAI_BASE_URL: cluster.model.url,
+        OPENAI_API_KEY: API_KEY,
+        FERMATA_MODEL: 'test-model',
+      };
       for (let place = 1; place <= instances; place += 1) {
         const own = typeof settings === 'function' ? settings(place) : settings;
         const server = new Server(await freePort(), { ...common, ...own });
@@ -87,7 +93,11 @@ export class Cluster {
   }
 
   get settings() {
-    return { DATABASE_URL: this.database.url, REDIS_URL: this.redis.url, FERMATA_DATABASE_CONNECTIONS: CONNECTIONS };
+    return {
+      DATABASE_URL: this.database.url,
+      REDIS_URL: this.redis.url,
+      FERMATA_DATABASE_CONNECTIONS: CONNECTIONS,
+    };
   }
 
   /** A folder that tools of all instances share. */
@@ -113,7 +123,9 @@ export class Cluster {
   }
 
   get outline() {
-    return this.streams.map((stream) => `${stream.status} ${stream.outline}${stream.done ? ' [DONE]' : ''}`).join('\n');
+    return this.streams
+      .map((stream) => `${stream.status} ${stream.outline}${stream.done ? ' [DONE]' : ''}`)
+      .join('\n');
   }
 
   async dispose() {
@@ -149,7 +161,9 @@ export class At {
    */
   async post(messages, more = {}) {
     const posted = typeof messages === 'string' ? [{ role: 'user', content: messages }] : messages;
-    return this.#open('/api/chat', { body: { id: this.chat, messages: posted, fermata: { client: 7 }, ...more } });
+    return this.#open('/api/chat', {
+      body: { id: this.chat, messages: posted, fermata: { client: 7 }, ...more },
+    });
   }
 
   /**
@@ -158,13 +172,10 @@ export class At {
    * @param {Record<string, string>} [headers]
    */
   async follow(headers = {}) {
-    return until(
-      async () => {
-        const stream = await this.triesToFollow(headers);
-        return stream.status !== 503 && stream;
-      },
-      'the stream at another instance',
-    );
+    return until(async () => {
+      const stream = await this.triesToFollow(headers);
+      return stream.status !== 503 && stream;
+    }, 'the stream at another instance');
   }
 
   /**
@@ -223,10 +234,15 @@ export class At {
    * @param {unknown} [body]
    */
   async request(method, path, body) {
-    const posted = body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
+    const posted =
+      body === undefined
+        ? {}
+        : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
     const response = await fetch(this.#server.url + path, { method, ...posted });
     const text = await response.text();
-    const json = response.headers.get('content-type')?.includes('json') ? /** @type {Record<string, any>} */ (JSON.parse(text)) : {};
+    const json = response.headers.get('content-type')?.includes('json')
+      ? /** @type {Record<string, any>} */ (JSON.parse(text))
+      : {};
     return { status: response.status, headers: response.headers, body: json };
   }
 
@@ -236,24 +252,18 @@ export class At {
    * @param {string} name
    */
   async offers(name) {
-    await until(
-      async () => {
-        const { body } = await this.request('GET', '/api/tools');
-        return body.tools.some((/** @type {{ name: string }} */ tool) => tool.name === name);
-      },
-      `the tool ${name}`,
-    );
+    await until(async () => {
+      const { body } = await this.request('GET', '/api/tools');
+      return body.tools.some((/** @type {{ name: string }} */ tool) => tool.name === name);
+    }, `the tool ${name}`);
   }
 
   /** @param {string} method @param {string} path */
   async #once(method, path) {
-    const reply = await until(
-      async () => {
-        const tried = await this.request(method, path);
-        return tried.status !== 503 && tried;
-      },
-      `${method} ${path} to be answered`,
-    );
+    const reply = await until(async () => {
+      const tried = await this.request(method, path);
+      return tried.status !== 503 && tried;
+    }, `${method} ${path} to be answered`);
     assert.equal(reply.status, 200, `${method} ${path}: ${JSON.stringify(reply.body)}`);
     return reply;
   }

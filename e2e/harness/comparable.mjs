@@ -8,10 +8,11 @@ import { isToolPart } from './sdk.mjs';
 /** @typedef {import('./sdk.mjs').Part} Part */
 
 /**
- * Messages as JSON, without what a page cannot know: a client before version 7 is not told of a decision that it did not
- * make, and a page whose stream was ended for a newer message does not see how the parts of the old one end. The record is in
- * the shape of the newest client of a version; what an older one shows otherwise is put into one shape. A message that says
- * nothing is left out, because a page makes one of a `start` that is followed by an error.
+ * Messages as JSON, without what a page cannot know: a client before version 7 is not told of a decision that
+ * it did not make, and a page whose stream was ended for a newer message does not see how the parts of the
+ * old one end. The record is in the shape of the newest client of a version; what an older one shows
+ * otherwise is put into one shape. A message that says nothing is left out, because a page makes one of a
+ * `start` that is followed by an error.
  *
  * @param {Message[]} messages the stored ones, or those of the page itself
  * @param {Page} page
@@ -25,8 +26,12 @@ export function comparable(messages, page, abandoned) {
       const isAbandoned = abandoned.has(id);
       const known = parts
         .map((part) => (page.client.isOld ? inOneShape(part, shownCalls.get(part.toolCallId ?? '')) : part))
-        .map((part) => withoutOutcome(withoutDecision(part, shownCalls.get(part.toolCallId ?? '')), isAbandoned));
-      return /** @type {unknown} */ (JSON.parse(JSON.stringify({ id, role, parts: known, ...(isAbandoned ? {} : { metadata }) })));
+        .map((part) =>
+          withoutOutcome(withoutDecision(part, shownCalls.get(part.toolCallId ?? '')), isAbandoned),
+        );
+      return /** @type {unknown} */ (
+        JSON.parse(JSON.stringify({ id, role, parts: known, ...(isAbandoned ? {} : { metadata }) }))
+      );
     });
 }
 
@@ -50,7 +55,8 @@ function inOneShape(part, shown) {
  * @returns {Part}
  */
 function withoutDecision(part, shown) {
-  if (part.approval === undefined || shown?.approval === undefined || shown.approval.approved !== undefined) return part;
+  if (part.approval === undefined || shown?.approval === undefined || shown.approval.approved !== undefined)
+    return part;
   return { ...part, approval: { id: part.approval.id } };
 }
 
@@ -73,5 +79,9 @@ function withoutOutcome(part, isAbandoned) {
 export function sorted(value) {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)).map(([key, inner]) => [key, sorted(inner)]));
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([one], [other]) => (one < other ? -1 : 1))
+      .map(([key, inner]) => [key, sorted(inner)]),
+  );
 }

@@ -1,6 +1,6 @@
 // @ts-check
-// The server's SQLite file, read as an operator reads it: with Node's own SQLite, or where Node is too old for that with
-// the `sqlite3` program.
+// The server's SQLite file, read as an operator reads it: with Node's own SQLite, or where Node is too old
+// for that with the `sqlite3` program.
 
 import { execFile } from 'node:child_process';
 import path from 'node:path';
@@ -8,7 +8,10 @@ import { promisify } from 'node:util';
 
 /** @typedef {Record<string, string | number | null>} Row */
 
-/** @returns {Promise<((file: string, query: string) => Promise<Row[]>) | undefined>} a way to read such files, if there is one */
+/**
+ * @returns {Promise<((file: string, query: string) => Promise<Row[]>) | undefined>} a way to read such files,
+ * if there is one
+ */
 async function found() {
   const own = 'node:sqlite';
   try {
@@ -25,7 +28,8 @@ async function found() {
     const run = promisify(execFile);
     const program = (/** @type {string[]} */ ...args) => run('sqlite3', args);
     return program('--version').then(
-      () => async (file, query) => JSON.parse((await program('-readonly', '-json', file, query)).stdout || '[]'),
+      () => async (file, query) =>
+        JSON.parse((await program('-readonly', '-json', file, query)).stdout || '[]'),
       () => undefined,
     );
   }
@@ -34,7 +38,8 @@ async function found() {
 const reads = await found();
 
 /** Why no database can be read here; `undefined` where one can. */
-export const NO_DATABASE = reads === undefined ? 'neither node:sqlite (Node 22) nor the sqlite3 program is there' : undefined;
+export const NO_DATABASE =
+  reads === undefined ? 'neither node:sqlite (Node 22) nor the sqlite3 program is there' : undefined;
 
 /**
  * @param {{ folder: string }} place

@@ -25,7 +25,8 @@ export class EventStream {
    * Sends a request and reads the stream that it is answered with, in the background.
    *
    * @param {string} url
-   * @param {{ body?: unknown, headers?: Record<string, string>, signal?: AbortSignal }} [request] a POST where there is a body
+   * @param {{ body?: unknown, headers?: Record<string, string>, signal?: AbortSignal }} [request] a POST
+   * where there is a body
    * @param {(event?: Event) => void} [hears] told of every event, and without one of the end
    */
   static async open(url, { body, headers = {}, signal } = {}, hears = () => {}) {
@@ -62,7 +63,8 @@ export class EventStream {
     return until(
       () => {
         const found = this.chunks.find((chunk) => chunk.type === type && matches(chunk));
-        if (found === undefined && this.ended) throw new Error(`the stream ended without ${type}: ${this.outline}`);
+        if (found === undefined && this.ended)
+          throw new Error(`the stream ended without ${type}: ${this.outline}`);
         return found;
       },
       () => `${type} in: ${this.outline}`,
@@ -71,7 +73,10 @@ export class EventStream {
 
   /** Waits for the end of the body. */
   async toEnd() {
-    await until(() => this.ended, () => `the end of: ${this.outline}`);
+    await until(
+      () => this.ended,
+      () => `the end of: ${this.outline}`,
+    );
     return this;
   }
 
@@ -127,7 +132,12 @@ export function merged(chunks) {
     const last = result.at(-1);
     const field = chunk.type === 'tool-input-delta' ? 'inputTextDelta' : 'delta';
     const key = chunk.type === 'tool-input-delta' ? 'toolCallId' : 'id';
-    if (last !== undefined && chunk.type.endsWith('-delta') && last.type === chunk.type && last[key] === chunk[key]) {
+    if (
+      last !== undefined &&
+      chunk.type.endsWith('-delta') &&
+      last.type === chunk.type &&
+      last[key] === chunk[key]
+    ) {
       result[result.length - 1] = { ...last, [field]: `${last[field]}${chunk[field]}` };
     } else result.push(chunk);
   }

@@ -1,5 +1,6 @@
 // @ts-check
-// One HTTP request of a page, with what it was answered noted down and its connection at the test's mercy. It changes no byte of it.
+// One HTTP request of a page, with what it was answered noted down and its connection at the test's mercy. It
+// changes no byte of it.
 
 export class Exchange {
   #cut = new AbortController();
@@ -31,7 +32,9 @@ export class Exchange {
   get chunks() {
     const whole = this.#received.split('\n\n').slice(0, -1);
     const data = whole.flatMap((block) => block.split('\n')).filter((line) => line.startsWith('data: {'));
-    return data.map((line) => /** @type {import('./events.mjs').Chunk} */ (JSON.parse(line.slice('data: '.length))));
+    return data.map(
+      (line) => /** @type {import('./events.mjs').Chunk} */ (JSON.parse(line.slice('data: '.length))),
+    );
   }
 
   /** Breaks the connection, as a network does. */

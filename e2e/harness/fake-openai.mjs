@@ -1,7 +1,8 @@
 // @ts-check
-// A stand-in for an OpenAI-compatible model API. A test writes one reply per request it expects; a reply is a function
-// that is handed a pen and writes the stream as it likes. Where nothing is written down, it may improvise. A request that a
-// strict provider would refuse, that nobody expected, or that never came, is a fault, and faults fail the test.
+// A stand-in for an OpenAI-compatible model API. A test writes one reply per request it expects; a reply is a
+// function that is handed a pen and writes the stream as it likes. Where nothing is written down, it may
+// improvise. A request that a strict provider would refuse, that nobody expected, or that never came, is a
+// fault, and faults fail the test.
 
 import http from 'node:http';
 import { faultsOf, isObject } from './strictness.mjs';
@@ -28,7 +29,10 @@ export const API_KEY = 'sk-never-show-this';
  * @param {...string} pieces
  * @returns {Reply}
  */
-export const says = (...pieces) => (pen) => pen.says(...pieces);
+export const says =
+  (...pieces) =>
+  (pen) =>
+    pen.says(...pieces);
 
 /**
  * A reply of tool calls.
@@ -36,7 +40,10 @@ export const says = (...pieces) => (pen) => pen.says(...pieces);
  * @param {...Call} calls
  * @returns {Reply}
  */
-export const calls = (...calls) => (pen) => pen.calls(...calls);
+export const calls =
+  (...calls) =>
+  (pen) =>
+    pen.calls(...calls);
 
 /**
  * An HTTP error instead of a stream.
@@ -132,8 +139,12 @@ export class Pen {
   /** Ends the reply as a provider does. */
   finish() {
     if (this.#brokenOff) return;
-    this.#choice({ delta: {}, finish_reason: this.finishReason ?? (this.#calls > 0 ? 'tool_calls' : 'stop') });
-    if (this.usage) this.#chunk({ choices: [], usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25 } });
+    this.#choice({
+      delta: {},
+      finish_reason: this.finishReason ?? (this.#calls > 0 ? 'tool_calls' : 'stop'),
+    });
+    if (this.usage)
+      this.#chunk({ choices: [], usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25 } });
     this.#response.end('data: [DONE]\n\n');
   }
 
@@ -149,7 +160,12 @@ export class Pen {
 
   /** @param {Record<string, unknown>} body */
   #chunk(body) {
-    const common = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1_700_000_000, model: 'test-model' };
+    const common = {
+      id: 'chatcmpl-1',
+      object: 'chat.completion.chunk',
+      created: 1_700_000_000,
+      model: 'test-model',
+    };
     this.#response.write(`data: ${JSON.stringify({ ...common, ...body })}\n\n`);
   }
 }
@@ -161,7 +177,10 @@ export class ModelRequest {
   /** Whether the reply was through. */
   done = false;
 
-  /** @param {{ model?: string, messages?: SentMessage[], tools?: { function: { name: string } }[], tool_choice?: unknown }} body */
+  /**
+   * @param {{ model?: string, messages?: SentMessage[], tools?: { function: { name: string } }[],
+   * tool_choice?: unknown }} body
+   */
   constructor(body) {
     this.model = body.model;
     this.messages = body.messages ?? [];
@@ -173,7 +192,11 @@ export class ModelRequest {
   get calls() {
     return this.messages
       .flatMap((message) => message.tool_calls ?? [])
-      .map((call) => ({ id: call.id, name: call.function.name, input: /** @type {unknown} */ (JSON.parse(call.function.arguments)) }));
+      .map((call) => ({
+        id: call.id,
+        name: call.function.name,
+        input: /** @type {unknown} */ (JSON.parse(call.function.arguments)),
+      }));
   }
 
   /** The results in the history, oldest first, as the model reads them. */
@@ -181,7 +204,10 @@ export class ModelRequest {
     const calls = this.calls;
     return this.messages
       .filter((message) => message.role === 'tool')
-      .map((message) => ({ name: calls.find((call) => call.id === message.tool_call_id)?.name, text: wordsOf(message) }));
+      .map((message) => ({
+        name: calls.find((call) => call.id === message.tool_call_id)?.name,
+        text: wordsOf(message),
+      }));
   }
 
   /** What was said in the history, without system messages and results. */
@@ -217,7 +243,9 @@ export class FakeOpenAi {
 
   static async start() {
     const fake = new FakeOpenAi();
-    await new Promise((/** @type {(value: void) => void} */ resolve) => fake.#server.listen(0, '127.0.0.1', resolve));
+    await new Promise((/** @type {(value: void) => void} */ resolve) =>
+      fake.#server.listen(0, '127.0.0.1', resolve),
+    );
     return fake;
   }
 
@@ -246,7 +274,9 @@ export class FakeOpenAi {
 
   /** What went wrong so far, replies that nobody asked for included. */
   get verdict() {
-    return this.#script.length === 0 ? this.faults : [...this.faults, `${this.#script.length} replies were never asked for`];
+    return this.#script.length === 0
+      ? this.faults
+      : [...this.faults, `${this.#script.length} replies were never asked for`];
   }
 
   async stop() {
@@ -261,7 +291,8 @@ export class FakeOpenAi {
   async #take(message, response) {
     const body = await bodyOf(message);
     const faults = faultsOf(body, this.knows);
-    if (message.method !== 'POST' || message.url !== '/v1/chat/completions') faults.push(`${message.method} ${message.url}`);
+    if (message.method !== 'POST' || message.url !== '/v1/chat/completions')
+      faults.push(`${message.method} ${message.url}`);
     if (message.headers.authorization !== `Bearer ${API_KEY}`) faults.push('a wrong API key');
     const request = new ModelRequest(isObject(body) ? body : {});
     this.requests.push(request);

@@ -1,6 +1,6 @@
 // @ts-check
-// What was found out about the clients: a cell for each capability and client, and what each client was sent meanwhile. It
-// does not know how that is written down.
+// What was found out about the clients: a cell for each capability and client, and what each client was sent
+// meanwhile. It does not know how that is written down.
 
 import { CLIENTS } from './clients.mjs';
 
@@ -20,7 +20,8 @@ import { CLIENTS } from './clients.mjs';
  * @typedef {object} OwnFields
  * @property {string} name
  * @property {string} [todo] what the server does not do yet; the run may fail
- * @property {(world: World) => Promise<Finding | void>} shows nothing to say: it works as the AI SDK describes it
+ * @property {(world: World) => Promise<Finding | void>} shows nothing to say: it works as the AI SDK
+ * describes it
  */
 /** @typedef {WorldOptions & OwnFields} Capability */
 /** @typedef {{ title: string, capabilities: Capability[] }} Group */
@@ -38,7 +39,8 @@ export class Findings {
   /** @param {Group[]} groups */
   constructor(groups) {
     this.groups = groups;
-    for (const { capabilities } of groups) for (const capability of capabilities) this.#found.set(capability, new Map());
+    for (const { capabilities } of groups)
+      for (const capability of capabilities) this.#found.set(capability, new Map());
   }
 
   /** Whether every capability was tried with every client. */

@@ -1,7 +1,8 @@
 // @ts-check
-// An MCP server over stdio, written out by hand so that it can do what a good one does not: die in a call, never answer,
-// wait for a test. Its arguments are a folder and, optionally, the names of the tools that it has; in the folder it
-// writes down what happens to it (`journal.jsonl`) and looks for the files by which a test lets it go on.
+// An MCP server over stdio, written out by hand so that it can do what a good one does not: die in a call,
+// never answer, wait for a test. Its arguments are a folder and, optionally, the names of the tools that it
+// has; in the folder it writes down what happens to it (`journal.jsonl`) and looks for the files by which a
+// test lets it go on.
 
 import { appendFileSync, existsSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -11,17 +12,25 @@ import readline from 'node:readline';
 const [folder = '.', ...chosen] = process.argv.slice(2);
 const PAUSE = 5;
 /** The smallest PNG. */
-const DOT = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
+const DOT =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
 
-/** @typedef {{ id?: number | string, method?: string, params?: Record<string, any>, result?: unknown, error?: unknown }} Message */
+/**
+ * @typedef {{ id?: number | string, method?: string, params?: Record<string, any>, result?: unknown, error?:
+ * unknown }} Message
+ */
 /** @typedef {Record<string, any>} Input */
-/** @typedef {{ readOnly: boolean, run: (input: Input, call: { id: number | string, token: unknown }) => unknown }} Tool */
+/**
+ * @typedef {{ readOnly: boolean, run: (input: Input, call: { id: number | string, token: unknown }) =>
+ * unknown }} Tool
+ */
 
 /** @param {string} text */
 const words = (text) => ({ content: [{ type: 'text', text }] });
 
 /** @param {string} event @param {unknown} [about] */
-const note = (event, about) => appendFileSync(path.join(folder, 'journal.jsonl'), `${JSON.stringify({ event, about })}\n`);
+const note = (event, about) =>
+  appendFileSync(path.join(folder, 'journal.jsonl'), `${JSON.stringify({ event, about })}\n`);
 
 /** @param {object} message */
 const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
@@ -91,7 +100,10 @@ const TOOLS = {
   report: {
     readOnly: true,
     run: async (_, { token }) => {
-      send({ method: 'notifications/progress', params: { progressToken: token, progress: 1, message: 'started' } });
+      send({
+        method: 'notifications/progress',
+        params: { progressToken: token, progress: 1, message: 'started' },
+      });
       await written('go-report');
       return { ...words('done'), structuredContent: { rows: 3 } };
     },
@@ -136,15 +148,24 @@ const TOOLS = {
   ask: {
     readOnly: true,
     run: async ({ key = '' }) => {
-      const requestedSchema = { type: 'object', properties: { color: { type: 'string', enum: ['red', 'blue'] } } };
-      const answer = await request('elicitation/create', { message: `Which color, ${key}?`, requestedSchema });
+      const requestedSchema = {
+        type: 'object',
+        properties: { color: { type: 'string', enum: ['red', 'blue'] } },
+      };
+      const answer = await request('elicitation/create', {
+        message: `Which color, ${key}?`,
+        requestedSchema,
+      });
       note('answered', answer);
       return words(JSON.stringify(answer));
     },
   },
   big: { readOnly: true, run: ({ key = '1' }) => words('x'.repeat(Number(key))) },
   nothing: { readOnly: true, run: () => ({ content: [] }) },
-  'an odd.name/with a great many characters that no provider would ever take': { readOnly: true, run: () => words('odd') },
+  'an odd.name/with a great many characters that no provider would ever take': {
+    readOnly: true,
+    run: () => words('odd'),
+  },
   // Has another tool from now on.
   learn: {
     readOnly: true,
@@ -157,7 +178,12 @@ const TOOLS = {
   environment: { readOnly: true, run: () => words(JSON.stringify(process.env)) },
   picture: {
     readOnly: true,
-    run: () => ({ content: [{ type: 'text', text: 'a dot' }, { type: 'image', data: DOT, mimeType: 'image/png' }] }),
+    run: () => ({
+      content: [
+        { type: 'text', text: 'a dot' },
+        { type: 'image', data: DOT, mimeType: 'image/png' },
+      ],
+    }),
   },
 };
 

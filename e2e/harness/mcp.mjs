@@ -1,6 +1,6 @@
 // @ts-check
-// MCP servers as a `fermata.toml` names them: the reference server from npm, over both transports, and one written by
-// hand that does what a test tells it.
+// MCP servers as a `fermata.toml` names them: the reference server from npm, over both transports, and one
+// written by hand that does what a test tells it.
 
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -8,7 +8,10 @@ import path from 'node:path';
 import { freePort } from './ports.mjs';
 import { until } from './until.mjs';
 
-const REFERENCE = path.resolve(import.meta.dirname, '../node_modules/@modelcontextprotocol/server-everything/dist/index.js');
+const REFERENCE = path.resolve(
+  import.meta.dirname,
+  '../node_modules/@modelcontextprotocol/server-everything/dist/index.js',
+);
 const BY_HAND = path.join(import.meta.dirname, 'mcp-server.mjs');
 
 /** Tools that say that they only read run without asking, which is what most scenarios are not about. */
@@ -32,7 +35,11 @@ const TRUSTED = 'trust_annotations = true\n';
  */
 function program(name, args, env = {}, more = TRUSTED) {
   const pairs = Object.entries(env).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
-  const lines = [`[mcp.${name}]`, `command = ${JSON.stringify(process.execPath)}`, `args = ${JSON.stringify(args)}`];
+  const lines = [
+    `[mcp.${name}]`,
+    `command = ${JSON.stringify(process.execPath)}`,
+    `args = ${JSON.stringify(args)}`,
+  ];
   return `${lines.join('\n')}\nenv = { ${pairs.join(', ')} }\n${more}`;
 }
 
@@ -50,7 +57,8 @@ export const everythingUntrusted = () => program('everything', [REFERENCE, 'stdi
  * The server by hand.
  *
  * @param {{ folder: string }} place in whose folder it keeps its journal
- * @param {{ name?: string, tools?: string[], env?: Record<string, string>, more?: string }} [options] tools: all that it
+ * @param {{ name?: string, tools?: string[], env?: Record<string, string>, more?: string }} [options] tools:
+ * all that it
  *   knows, if left out; more: lines of the table
  */
 export const byHand = ({ folder }, { name = 'hand', tools = [], env, more = '' } = {}) =>
@@ -116,7 +124,8 @@ export const times = (place, event) => journal(place).filter((line) => line.even
  *
  * @param {{ folder: string }} place
  */
-export const processOf = (place) => Number(journal(place).findLast(({ event }) => event === 'started')?.about);
+export const processOf = (place) =>
+  Number(journal(place).findLast(({ event }) => event === 'started')?.about);
 
 /**
  * Whether a process is there.

@@ -13,9 +13,10 @@ import { load, newestOf } from './clients.mjs';
  * @returns {Promise<Message>}
  */
 export async function messageOf(sent, version) {
-  const { readUIMessageStream } = /** @type {{ readUIMessageStream: (options: object) => AsyncIterable<Message> }} */ (
-    await load(newestOf(version))
-  );
+  const { readUIMessageStream } =
+    /** @type {{ readUIMessageStream: (options: object) => AsyncIterable<Message> }} */ (
+      await load(newestOf(version))
+    );
   const chunks = sent.filter(({ type }) => type !== 'error');
   const stream = new ReadableStream({
     start(controller) {

@@ -1,6 +1,7 @@
 // @ts-check
-// nginx with the settings of `deploy/nginx.conf`, of which only ports, folders and the names of the instances are others here. Without an
-// nginx its tests are skipped, unless FERMATA_REQUIRE_SERVICES=1 says that they must not be.
+// nginx with the settings of `deploy/nginx.conf`, of which only ports, folders and the names of the instances
+// are others here. Without an nginx its tests are skipped, unless FERMATA_REQUIRE_SERVICES=1 says that they
+// must not be.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -13,7 +14,10 @@ const SETTINGS = path.resolve(import.meta.dirname, '../../deploy/nginx.conf');
 
 /** @returns {string | undefined} what is missing */
 function missing() {
-  for (const [program, option] of /** @type {const} */ ([['nginx', '-v'], ['openssl', 'version']])) {
+  for (const [program, option] of /** @type {const} */ ([
+    ['nginx', '-v'],
+    ['openssl', 'version'],
+  ])) {
     try {
       execFileSync(program, [option], { stdio: 'ignore' });
     } catch {
@@ -66,7 +70,9 @@ export class Nginx {
     const file = path.join(this.#folder, 'nginx.conf');
     writeFileSync(file, this.#adapted(instances));
     this.#makeCertificate();
-    const child = spawn('nginx', ['-c', file, '-e', 'stderr', '-g', 'daemon off;'], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn('nginx', ['-c', file, '-e', 'stderr', '-g', 'daemon off;'], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
     this.#child = child;
     running.add(child);
     child.once('exit', () => running.delete(child));
@@ -74,8 +80,12 @@ export class Nginx {
       this.log += bytes;
     });
     await until(() => {
-      if (child.exitCode !== null || child.signalCode !== null) throw new Error(`nginx did not start:\n${this.log}`);
-      return fetch(`${this.url}/metrics`).then((response) => response.status === 404, () => false);
+      if (child.exitCode !== null || child.signalCode !== null)
+        throw new Error(`nginx did not start:\n${this.log}`);
+      return fetch(`${this.url}/metrics`).then(
+        (response) => response.status === 404,
+        () => false,
+      );
     }, 'nginx to answer');
   }
 
@@ -89,7 +99,10 @@ export class Nginx {
       settings = changed;
     };
     replace('/tmp/', `${this.#folder}/`);
-    replace(/ +server fermata-1:3000 [^;]*;\n +server fermata-2:3000 [^;]*;/g, instances.map((address) => `server ${address};`).join('\n'));
+    replace(
+      / +server fermata-1:3000 [^;]*;\n +server fermata-2:3000 [^;]*;/g,
+      instances.map((address) => `server ${address};`).join('\n'),
+    );
     replace(/resolver [^;]*;/g, '');
     replace('listen 8080;', `listen 127.0.0.1:${this.#plain};`);
     // An nginx before 1.25 knows HTTP/2 as a word of `listen` only.
@@ -105,8 +118,20 @@ export class Nginx {
     // Started by root, the workers are somebody else.
     chmodSync(this.#folder, 0o755);
     const [key, certificate] = [path.join(folder, 'privkey.pem'), path.join(folder, 'fullchain.pem')];
-    const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=localhost'];
-    execFileSync('openssl', ['req', '-x509', ...kind, '-keyout', key, '-out', certificate], { stdio: 'ignore' });
+    const kind = [
+      '-newkey',
+      'ec',
+      '-pkeyopt',
+      'ec_paramgen_curve:prime256v1',
+      '-nodes',
+      '-days',
+      '2',
+      '-subj',
+      '/CN=localhost',
+    ];
+    execFileSync('openssl', ['req', '-x509', ...kind, '-keyout', key, '-out', certificate], {
+      stdio: 'ignore',
+    });
     chmodSync(key, 0o644);
   }
 

@@ -1,9 +1,10 @@
 // @ts-check
-// A browser page with a chat in it: the AI SDK's own AbstractChat over its own DefaultChatTransport, with the messages
-// kept in memory where React or Vue would keep them. Only `fetch` is wrapped, to note the requests and to cut one.
+// A browser page with a chat in it: the AI SDK's own AbstractChat over its own DefaultChatTransport, with the
+// messages kept in memory where React or Vue would keep them. Only `fetch` is wrapped, to note the requests
+// and to cut one.
 //
-// Invariant: every request that the page makes was asked for, by a method called here; `postsAgain` asks for what the client
-// sends by itself.
+// Invariant: every request that the page makes was asked for, by a method called here; `postsAgain` asks for
+// what the client sends by itself.
 
 import { load } from './clients.mjs';
 import { Exchange } from './exchange.mjs';
@@ -30,7 +31,8 @@ const FOLLOWS = 'GET /api/chat/{id}/stream';
  * @property {Sends} [sends]
  * @property {string} [hold]
  * @property {boolean} [silent] whether it leaves its version unsaid
- * @property {boolean} [hearsEnds] whether it has an `onFinish`, which old releases stumble over where one answer cuts off another
+ * @property {boolean} [hearsEnds] whether it has an `onFinish`, which old releases stumble over where one
+ * answer cuts off another
  */
 
 export class Page {
@@ -70,14 +72,21 @@ export class Page {
       state: this.#state,
       sendAutomaticallyWhen: decides(sdk, sends),
       onError: (/** @type {Error} */ error) => this.errors.push(error),
-      ...(hearsEnds && { onFinish: (/** @type {{ finishReason?: string }} */ { finishReason }) => this.finishReasons.push(finishReason) }),
+      ...(hearsEnds && {
+        onFinish: (/** @type {{ finishReason?: string }} */ { finishReason }) =>
+          this.finishReasons.push(finishReason),
+      }),
       onToolCall: (/** @type {{ toolCall: { toolName: string } }} */ { toolCall }) => {
         this.toolCalls.push(toolCall.toolName);
       },
       transport: new sdk.DefaultChatTransport({
         api: `${url}/api/chat`,
-        body: { ...(tools ? { tools } : {}), fermata: { ...(silent ? {} : { client: client.profile }), ...(hold ? { hold } : {}) } },
-        fetch: (/** @type {string | URL} */ target, /** @type {RequestInit} */ init = {}) => this.#fetch(target, init),
+        body: {
+          ...(tools ? { tools } : {}),
+          fermata: { ...(silent ? {} : { client: client.profile }), ...(hold ? { hold } : {}) },
+        },
+        fetch: (/** @type {string | URL} */ target, /** @type {RequestInit} */ init = {}) =>
+          this.#fetch(target, init),
       }),
     });
   }
@@ -159,7 +168,10 @@ export class Page {
   /** Waits until the client has posted the chat again by itself, and is done. */
   async postsAgain() {
     this.asked.push(SUBMITS);
-    await until(() => this.made.length >= this.asked.length, () => `another post of the client; ${this.outline}`);
+    await until(
+      () => this.made.length >= this.asked.length,
+      () => `another post of the client; ${this.outline}`,
+    );
     await this.settles();
   }
 
@@ -196,7 +208,10 @@ export class Page {
       if (part.approval === undefined) throw new Error(`a question without an id; ${this.outline}`);
       return { approvalId: part.approval.id, toolCallId: part.toolCallId, input: part.input };
     }
-    const question = await until(() => this.#questionAsData(tool), () => `a question about ${tool}; ${this.outline}`);
+    const question = await until(
+      () => this.#questionAsData(tool),
+      () => `a question about ${tool}; ${this.outline}`,
+    );
     const part = await this.shows(tool, 'input-available');
     return { approvalId: question.approvalId, toolCallId: question.toolCallId, input: part.input };
   }
@@ -229,7 +244,12 @@ export class Page {
    * @param {string} errorText
    */
   async fails(part, errorText) {
-    await this.#chat.addToolOutput({ tool: nameOf(part), toolCallId: part.toolCallId, state: 'output-error', errorText });
+    await this.#chat.addToolOutput({
+      tool: nameOf(part),
+      toolCallId: part.toolCallId,
+      state: 'output-error',
+      errorText,
+    });
   }
 
   /**
@@ -246,16 +266,20 @@ export class Page {
 
   /** Waits for text in the last message. @param {string} words */
   async reads(words) {
-    await until(() => this.messages.length > 0 && this.words.includes(words), () => `"${words}"; ${this.outline}`);
+    await until(
+      () => this.messages.length > 0 && this.words.includes(words),
+      () => `"${words}"; ${this.outline}`,
+    );
   }
 
   /**
-   * Waits until the client is done and has had the chance to post again by itself: its decision needs no I/O, so one
-   * turn of the event loop after the last response is enough.
+   * Waits until the client is done and has had the chance to post again by itself: its decision needs no I/O,
+   * so one turn of the event loop after the last response is enough.
    */
   async settles() {
     const isDone = () =>
-      (this.status === 'ready' || this.status === 'error') && this.exchanges.every((exchange) => exchange.ended);
+      (this.status === 'ready' || this.status === 'error') &&
+      this.exchanges.every((exchange) => exchange.ended);
     do {
       await until(isDone, () => `the client to be done; it is ${this.status}; ${this.outline}`);
       await new Promise((resolve) => setImmediate(resolve));
@@ -275,7 +299,10 @@ export class Page {
     this.#chat.messages = messages;
   }
 
-  /** Follows the message being written, which a loaded chat lacks; where there is none, the run is over meanwhile. */
+  /**
+   * Follows the message being written, which a loaded chat lacks; where there is none, the run is over
+   * meanwhile.
+   */
   async follow() {
     this.asked.push(FOLLOWS);
     await this.#chat.resumeStream();
@@ -295,10 +322,14 @@ export class Page {
 
   get outline() {
     const shown = this.messages.map(
-      ({ role, parts }) => `${role} (${parts.map((part) => part.type + (part.state ? ` ${part.state}` : '')).join(', ')})`,
+      ({ role, parts }) =>
+        `${role} (${parts.map((part) => part.type + (part.state ? ` ${part.state}` : '')).join(', ')})`,
     );
     const errors = this.errors.map((error) => error.message);
-    return `the page shows ${shown.join(', ') || 'nothing'}${errors.length > 0 ? `; errors: ${errors.join('; ')}` : ''}`;
+    return (
+      'the page shows ' +
+      `${shown.join(', ') || 'nothing'}${errors.length > 0 ? `; errors: ${errors.join('; ')}` : ''}`
+    );
   }
 
   /**

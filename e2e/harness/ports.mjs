@@ -1,6 +1,6 @@
 // @ts-check
-// Ports for servers that are started, killed and started again: each belongs to one test process for as long as that lives, so that
-// nobody else is given it before its server listens, or while it is down.
+// Ports for servers that are started, killed and started again: each belongs to one test process for as long
+// as that lives, so that nobody else is given it before its server listens, or while it is down.
 
 import { randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

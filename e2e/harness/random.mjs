@@ -1,6 +1,6 @@
 // @ts-check
-// Decisions that a seed makes. Each thing that decides has a source of its own, named after what it decides about, so that
-// what happens in one place changes nothing in another.
+// Decisions that a seed makes. Each thing that decides has a source of its own, named after what it decides
+// about, so that what happens in one place changes nothing in another.
 
 export class Random {
   #state;

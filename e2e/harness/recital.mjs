@@ -1,6 +1,6 @@
 // @ts-check
-// A server that answers every post with the same chunks, for what the built binary does in rare cases only. It knows nothing
-// of chats; what the client makes of the chunks is all that there is to learn from it.
+// A server that answers every post with the same chunks, for what the built binary does in rare cases only.
+// It knows nothing of chats; what the client makes of the chunks is all that there is to learn from it.
 
 import http from 'node:http';
 
@@ -10,7 +10,9 @@ import http from 'node:http';
  * @returns {Promise<string>} its URL
  */
 export async function recites(place, chunks) {
-  const body = [...chunks.map((chunk) => JSON.stringify(chunk)), '[DONE]'].map((data) => `data: ${data}\n\n`).join('');
+  const body = [...chunks.map((chunk) => JSON.stringify(chunk)), '[DONE]']
+    .map((data) => `data: ${data}\n\n`)
+    .join('');
   const server = http.createServer((_, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream', 'x-vercel-ai-ui-message-stream': 'v1' });
     response.end(body);

@@ -1,7 +1,8 @@
 // @ts-check
-// A scenario is one test: a model API, a server between, and pages in front, all its own. Whatever it is about, four
-// things hold at its end: the model API has nothing to complain of, no page has met an error that was not expected, no page
-// has made a request that nobody asked for, and every page shows the messages that the server has stored, part by part.
+// A scenario is one test: a model API, a server between, and pages in front, all its own. Whatever it is
+// about, four things hold at its end: the model API has nothing to complain of, no page has met an error that
+// was not expected, no page has made a request that nobody asked for, and every page shows the messages that
+// the server has stored, part by part.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -66,11 +67,18 @@ export const BROWSER_TOOLS = {
 export function scenario(name, { versions = VERSIONS, skip, todo, ...options }, body) {
   for (const client of versions.map(newestOf)) {
     const own = { timeout: HOPELESS, ...(skip && { skip }), ...(todo && { todo }) };
-    test(`${name} (ai ${client.package})`, own, async (context) => void (await playOut(client, options, body, context)));
+    test(
+      `${name} (ai ${client.package})`,
+      own,
+      async (context) => void (await playOut(client, options, body, context)),
+    );
   }
 }
 
-/** As for the pages: on a machine that others use, too, a scenario may have one more try, and the report names it. */
+/**
+ * As for the pages: on a machine that others use, too, a scenario may have one more try, and the report names
+ * it.
+ */
 const TRIES = process.env.CI === undefined ? 1 : 2;
 
 /**
@@ -148,7 +156,8 @@ export class World {
     const api = { OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
     const world = new World(client, model, new Server(await freePort(), { ...api, ...settings }, through));
     try {
-      if (config !== undefined) world.server.configure(typeof config === 'string' ? config : await config(world));
+      if (config !== undefined)
+        world.server.configure(typeof config === 'string' ? config : await config(world));
       await world.server.start();
       return world;
     } catch (error) {
@@ -184,7 +193,12 @@ export class World {
    * @param {Record<string, string>} [headers]
    */
   async post(words, more = {}, headers = {}) {
-    const body = { id: this.id, messages: [{ role: 'user', content: words }], fermata: { client: this.version }, ...more };
+    const body = {
+      id: this.id,
+      messages: [{ role: 'user', content: words }],
+      fermata: { client: this.version },
+      ...more,
+    };
     return this.#open('/api/chat', { body, headers });
   }
 
@@ -206,7 +220,9 @@ export class World {
     const response = await this.request('POST', '/chat/tool-result', { chatId: this.id, ...answer });
     const said = await response.text();
     assert.equal(response.status, 200, `the answer was not taken: ${said}`);
-    return /** @type {{ calls: { toolCallId: string, state: string, waitingFor: string[] }[] }} */ (JSON.parse(said)).calls;
+    return /** @type {{ calls: { toolCallId: string, state: string, waitingFor: string[] }[] }} */ (
+      JSON.parse(said)
+    ).calls;
   }
 
   /**
@@ -285,7 +301,8 @@ export class World {
   }
 
   /**
-   * The page could not see how the parts of this message ended; the rest of the message still has to be equal.
+   * The page could not see how the parts of this message ended; the rest of the message still has to be
+   * equal.
    *
    * @param {Message} message
    */
@@ -310,7 +327,8 @@ export class World {
       if (!this.#expectsErrors) assert.deepEqual(page.errors, [], 'errors of a page');
       await this.#judgeMessages(page);
     }
-    for (const page of this.pages) assert.deepEqual(page.made, page.asked, 'the requests that a page made, and those that were asked for');
+    for (const page of this.pages)
+      assert.deepEqual(page.made, page.asked, 'the requests that a page made, and those that were asked for');
     assert.deepEqual(this.model.verdict, [], 'faults of the requests that the model was sent');
     assert.ok(this.server.alive, 'the server has ended');
   }
@@ -337,7 +355,11 @@ export class World {
     };
     // The record of a message may follow its last chunk by a moment; only an equal one ends the wait.
     await until(isEqual, 'the stored messages to be those of the page').catch(() => {});
-    assert.deepStrictEqual(stored, shown, 'the stored messages (actual) are not those of the page (expected)');
+    assert.deepStrictEqual(
+      stored,
+      shown,
+      'the stored messages (actual) are not those of the page (expected)',
+    );
   }
 
   /**
@@ -351,5 +373,11 @@ export class World {
   }
 }
 
-/** @typedef {{ id: string, tool: string, input: unknown, kind: string, state: string, since: string, expires?: string, server?: string }} Pending */
-/** @typedef {{ name: string, description: string, inputSchema: object, runBy: string, policy: string, resource?: string }} ListedTool */
+/**
+ * @typedef {{ id: string, tool: string, input: unknown, kind: string, state: string, since: string, expires?:
+ * string, server?: string }} Pending
+ */
+/**
+ * @typedef {{ name: string, description: string, inputSchema: object, runBy: string, policy: string,
+ * resource?: string }} ListedTool
+ */

@@ -1,8 +1,11 @@
 // @ts-check
-// What a page uses of the AI SDK, whose own types differ from version to version, and the state that a user interface would
-// keep for it. It does not know the server.
+// What a page uses of the AI SDK, whose own types differ from version to version, and the state that a user
+// interface would keep for it. It does not know the server.
 
-/** @typedef {'never' | 'outputs' | 'approvals' | 'either'} Sends which of the helpers that it has are given as `sendAutomaticallyWhen` */
+/**
+ * @typedef {'never' | 'outputs' | 'approvals' | 'either'} Sends which of the helpers that it has are given as
+ * `sendAutomaticallyWhen`
+ */
 /** @typedef {{ id: string, approved?: boolean, reason?: string }} Approval */
 /**
  * @typedef {object} Part
@@ -33,12 +36,15 @@
  * @typedef {object} Chat
  * @property {string} status
  * @property {Message[]} messages
- * @property {(message: { text: string, files?: FilePart[], messageId?: string }) => Promise<void>} sendMessage
+ * @property {(message: { text: string, files?: FilePart[], messageId?: string }) => Promise<void>}
+ * sendMessage
  * @property {() => Promise<void>} regenerate
  * @property {() => Promise<void>} resumeStream
  * @property {() => Promise<void>} stop
- * @property {(output: { tool: string, toolCallId: string, output?: unknown, state?: string, errorText?: string }) => Promise<void>} addToolOutput
- * @property {(response: { id: string, approved: boolean, reason?: string }) => Promise<void>} [addToolApprovalResponse]
+ * @property {(output: { tool: string, toolCallId: string, output?: unknown, state?: string, errorText?:
+ * string }) => Promise<void>} addToolOutput
+ * @property {(response: { id: string, approved: boolean, reason?: string }) => Promise<void>}
+ * [addToolApprovalResponse]
  */
 /** @typedef {(last: { messages: Message[] }) => boolean} Decides */
 /**
@@ -56,7 +62,13 @@
  * @param {Sends} sends
  * @returns {Decides | undefined}
  */
-export function decides({ lastAssistantMessageIsCompleteWithToolCalls: outputs, lastAssistantMessageIsCompleteWithApprovalResponses: approvals }, sends) {
+export function decides(
+  {
+    lastAssistantMessageIsCompleteWithToolCalls: outputs,
+    lastAssistantMessageIsCompleteWithApprovalResponses: approvals,
+  },
+  sends,
+) {
   switch (sends) {
     case 'never':
       return undefined;

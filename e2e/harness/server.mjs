@@ -1,6 +1,7 @@
 // @ts-check
-// The built binary as a process of its own: a free port, a fresh folder, its log kept, killed and started again on the
-// same database. The environment is empty but for what a test sets, so no setting of the machine leaks in.
+// The built binary as a process of its own: a free port, a fresh folder, its log kept, killed and started
+// again on the same database. The environment is empty but for what a test sets, so no setting of the machine
+// leaks in.
 
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -99,8 +100,12 @@ export class Server {
     }
     await until(
       () => {
-        if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) throw new Error(`the server did not start:\n${this.log}`);
-        return fetch(`${this.url}/healthz`).then((response) => response.ok, () => false);
+        if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined)
+          throw new Error(`the server did not start:\n${this.log}`);
+        return fetch(`${this.url}/healthz`).then(
+          (response) => response.ok,
+          () => false,
+        );
       },
       () => `200 from /healthz:\n${this.log}`,
     );
@@ -122,7 +127,10 @@ export class Server {
     this.configure(settings);
     this.#child?.kill('SIGHUP');
     const said = () => this.log.slice(before);
-    await until(() => /settings (again|were not reloaded)[^\n]*\n/.test(said()), () => `a word about the settings:\n${said()}`);
+    await until(
+      () => /settings (again|were not reloaded)[^\n]*\n/.test(said()),
+      () => `a word about the settings:\n${said()}`,
+    );
     return said();
   }
 
@@ -147,7 +155,10 @@ export class Server {
   /** Has it end in good order. */
   async end() {
     this.#child?.kill('SIGTERM');
-    await until(() => !this.alive, () => `the server to end:\n${this.log}`);
+    await until(
+      () => !this.alive,
+      () => `the server to end:\n${this.log}`,
+    );
   }
 
   /** Kills it and removes its folder. */

@@ -1,7 +1,7 @@
 // @ts-check
-// PostgreSQL and Redis for tests. Each test has a database of its own on the PostgreSQL server that is there, and a Redis server
-// of its own on a free port, which it may stop. Where one of them is missing the tests that need it are skipped, unless
-// FERMATA_REQUIRE_SERVICES=1 says that they must not be.
+// PostgreSQL and Redis for tests. Each test has a database of its own on the PostgreSQL server that is there,
+// and a Redis server of its own on a free port, which it may stop. Where one of them is missing the tests
+// that need it are skipped, unless FERMATA_REQUIRE_SERVICES=1 says that they must not be.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -87,7 +87,8 @@ export class Redis {
     running.add(child);
     child.once('exit', () => running.delete(child));
     await until(() => {
-      if (child.exitCode !== null || child.signalCode !== null) throw new Error(`Redis did not start on port ${this.#port}`);
+      if (child.exitCode !== null || child.signalCode !== null)
+        throw new Error(`Redis did not start on port ${this.#port}`);
       return answers(this.#port);
     }, 'Redis to listen');
   }
@@ -99,7 +100,9 @@ export class Redis {
    * @param {string[]} args
    */
   evaluate(script, ...args) {
-    execFileSync('redis-cli', ['-p', String(this.#port), '-e', 'EVAL', script, '0', ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+    execFileSync('redis-cli', ['-p', String(this.#port), '-e', 'EVAL', script, '0', ...args], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
   }
 
   async stop() {
@@ -125,7 +128,10 @@ async function answers(port) {
 
 /** @returns {Promise<string | undefined>} what is missing */
 async function missing() {
-  const postgres = await rows(ADMIN, 'select 1').then(() => undefined, (error) => `no PostgreSQL can be reached (${error.code ?? error.message})`);
+  const postgres = await rows(ADMIN, 'select 1').then(
+    () => undefined,
+    (error) => `no PostgreSQL can be reached (${error.code ?? error.message})`,
+  );
   if (postgres !== undefined) return postgres;
   try {
     execFileSync('redis-server', ['--version'], { stdio: 'ignore' });

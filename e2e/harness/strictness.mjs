@@ -1,6 +1,6 @@
 // @ts-check
-// What a strict OpenAI-compatible provider answers 400 to, gathered from the error messages of several of them. Knows
-// nothing of Fermata: a request is judged by its body alone.
+// What a strict OpenAI-compatible provider answers 400 to, gathered from the error messages of several of
+// them. Knows nothing of Fermata: a request is judged by its body alone.
 
 const FUNCTION_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 const CALL_ID_LENGTH = 40;
@@ -45,14 +45,17 @@ function faultsOfTools(tools) {
   const faults = [];
   const names = new Set();
   for (const tool of tools) {
-    const described = isObject(tool) && tool.type === 'function' && isObject(tool.function) ? tool.function : {};
+    const described =
+      isObject(tool) && tool.type === 'function' && isObject(tool.function) ? tool.function : {};
     const name = String(described.name ?? '');
     if (!FUNCTION_NAME.test(name)) faults.push(`a tool cannot be called ${JSON.stringify(name)}`);
     if (names.has(name)) faults.push(`two tools are called ${name}`);
     names.add(name);
     const schema = described.parameters;
-    if (!isObject(schema) || schema.type !== 'object') faults.push(`the schema of ${name} is not that of an object`);
-    else if (schema.properties !== undefined && !isObject(schema.properties)) faults.push(`${name}: bad properties`);
+    if (!isObject(schema) || schema.type !== 'object')
+      faults.push(`the schema of ${name} is not that of an object`);
+    else if (schema.properties !== undefined && !isObject(schema.properties))
+      faults.push(`${name}: bad properties`);
   }
   return faults;
 }
@@ -77,12 +80,14 @@ function faultsOfHistory(messages, known) {
     }
     const keys = [...MESSAGE_KEYS[message.role], ...(message.role === 'assistant' ? known : [])];
     const strangers = Object.keys(message).filter((key) => !keys.includes(key));
-    if (strangers.length > 0) faults.push(`${where} (${message.role}) has unknown fields: ${strangers.join(', ')}`);
+    if (strangers.length > 0)
+      faults.push(`${where} (${message.role}) has unknown fields: ${strangers.join(', ')}`);
     if (message.role === 'tool') {
       if (!unanswered.delete(String(message.tool_call_id))) {
         faults.push(`${where} is a result of ${JSON.stringify(message.tool_call_id)}, which is no open call`);
       }
-      if (typeof message.content !== 'string' || message.content === '') faults.push(`${where} is an empty result`);
+      if (typeof message.content !== 'string' || message.content === '')
+        faults.push(`${where} is an empty result`);
       continue;
     }
     faults.push(...[...unanswered].map((id) => `call ${id} has no result before ${where}`));
@@ -118,14 +123,18 @@ const isRole = (role) => typeof role === 'string' && Object.hasOwn(MESSAGE_KEYS,
  * @returns {string[]}
  */
 function faultsOfCall(call) {
-  if (!isObject(call) || call.type !== 'function' || !isObject(call.function)) return ['a call is not of type function'];
+  if (!isObject(call) || call.type !== 'function' || !isObject(call.function))
+    return ['a call is not of type function'];
   const faults = [];
   const { id } = call;
-  if (typeof id !== 'string' || id === '' || id.length > CALL_ID_LENGTH) faults.push(`call id ${JSON.stringify(id)}`);
-  if (!FUNCTION_NAME.test(String(call.function.name))) faults.push(`call of ${JSON.stringify(call.function.name)}`);
+  if (typeof id !== 'string' || id === '' || id.length > CALL_ID_LENGTH)
+    faults.push(`call id ${JSON.stringify(id)}`);
+  if (!FUNCTION_NAME.test(String(call.function.name)))
+    faults.push(`call of ${JSON.stringify(call.function.name)}`);
   try {
     const input = JSON.parse(String(call.function.arguments));
-    if (!isObject(input)) faults.push(`arguments of ${call.function.name} are no object: ${call.function.arguments}`);
+    if (!isObject(input))
+      faults.push(`arguments of ${call.function.name} are no object: ${call.function.arguments}`);
   } catch {
     faults.push(`arguments of ${call.function.name} are no JSON: ${JSON.stringify(call.function.arguments)}`);
   }
@@ -135,5 +144,9 @@ function faultsOfCall(call) {
 /** @param {unknown} content */
 function hasContent(content) {
   if (typeof content === 'string') return content !== '';
-  return Array.isArray(content) && content.length > 0 && content.every((part) => isObject(part) && part.text !== '');
+  return (
+    Array.isArray(content) &&
+    content.length > 0 &&
+    content.every((part) => isObject(part) && part.text !== '')
+  );
 }

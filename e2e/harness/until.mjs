@@ -1,5 +1,6 @@
 // @ts-check
-// Waiting for a condition. The deadline only says when hope is lost; no test passes or fails by how long something took.
+// Waiting for a condition. The deadline only says when hope is lost; no test passes or fails by how long
+// something took.
 
 const DEADLINE = Number(process.env.FERMATA_E2E_DEADLINE_MS ?? 20_000);
 const PAUSE = 5;
@@ -9,7 +10,8 @@ const PAUSE = 5;
  *
  * @template T
  * @param {() => T | Promise<T>} probe
- * @param {string | (() => string)} expectation what was waited for, completed by the caller with what is there instead
+ * @param {string | (() => string)} expectation what was waited for, completed by the caller with what is
+ * there instead
  * @returns {Promise<Exclude<Awaited<T>, null | undefined | false | 0 | ''>>}
  */
 export async function until(probe, expectation) {

@@ -1,6 +1,6 @@
 // @ts-check
-// Clocks that are wrong: an instance on a machine whose date is wrong harms nothing that belongs to others, and a server on SQLite that starts with
-// a wrong date destroys nothing at once.
+// Clocks that are wrong: an instance on a machine whose date is wrong harms nothing that belongs to others,
+// and a server on SQLite that starts with a wrong date destroys nothing at once.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -22,7 +22,9 @@ const forgetful = { FERMATA_KEEP: '7d', FERMATA_AUDIT_KEEP: '7d', FERMATA_EXPIRE
 /** @returns {{ library: string } | { missing: string }} what gives a process another date here */
 function found() {
   try {
-    return { library: execFileSync('faketime', ['-f', '+0d', 'printenv', 'LD_PRELOAD'], { encoding: 'utf8' }).trim() };
+    return {
+      library: execFileSync('faketime', ['-f', '+0d', 'printenv', 'LD_PRELOAD'], { encoding: 'utf8' }).trim(),
+    };
   } catch {
     if (process.env.FERMATA_REQUIRE_SERVICES === '1') throw new Error('there is no faketime program');
     return { missing: 'there is no faketime program' };
@@ -35,64 +37,105 @@ if ('missing' in faketime) {
   test('wrong clocks', { skip: faketime.missing }, () => {});
 } else {
   /**
-   * A command that becomes a program to which it is another date. What it measures times with stays as it is. The program of this name would
-   * stand between the test and the server, which could not be told to end.
+   * A command that becomes a program to which it is another date. What it measures times with stays as it is.
+   * The program of this name would stand between the test and the server, which could not be told to end.
    *
    * @param {string} date
    */
-  const through = (date) => ['env', `LD_PRELOAD=${faketime.library}`, `FAKETIME=${date}`, 'FAKETIME_DONT_FAKE_MONOTONIC=1'];
+  const through = (date) => [
+    'env',
+    `LD_PRELOAD=${faketime.library}`,
+    `FAKETIME=${date}`,
+    'FAKETIME_DONT_FAKE_MONOTONIC=1',
+  ];
 
   for (const date of [MONTHS_AHEAD, MONTHS_BEHIND]) {
-    clustered(`an instance whose clock is at ${date} forgets nothing of others, settles nothing, and says what is wrong`, { instances: 1, settings: forgetful }, async (cluster) => {
-      const one = cluster.at(1);
-      cluster.model.script(says('Hello.'), calls(locate));
-      await (await cluster.at(1, 'old').post('hello')).toEnd();
-      const stream = await one.post('where am I?', { tools, fermata: { client: 7, hold: '0s' } });
-      const { toolCallId } = await stream.sees('tool-input-available');
-      await stream.toEnd();
+    clustered(
+      `an instance whose clock is at ${date} forgets nothing of others, settles nothing, and says what is wrong`,
+      { instances: 1, settings: forgetful },
+      async (cluster) => {
+        const one = cluster.at(1);
+        cluster.model.script(says('Hello.'), calls(locate));
+        await (await cluster.at(1, 'old').post('hello')).toEnd();
+        const stream = await one.post('where am I?', { tools, fermata: { client: 7, hold: '0s' } });
+        const { toolCallId } = await stream.sees('tool-input-available');
+        await stream.toEnd();
 
-      const isNoted = async () => (await cluster.database.rows('select 1 from clock_marks')).length === 1;
-      await until(isNoted, 'the time to be noted by the first');
-      await cluster.database.rows('delete from clock_marks');
-      const settings = { ...cluster.settings, ...forgetful, OPENAI_BASE_URL: cluster.model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
-      const wrong = new Server(await freePort(), settings, through(date));
-      cluster.servers.push(wrong);
-      await wrong.start();
-      await until(() => /this machine's clock is .* the database's/.test(wrong.log), () => `a warning about the clock:\n${wrong.log}`);
-      // It notes the time when it has looked for the first time for what is due.
-      await until(isNoted, 'the time to be noted by the second');
-      cluster.model.script(calls(locate));
-      const own = await cluster.at(2, 'own').post('where am I?', { tools });
-      const { toolCallId: second } = await own.sees('tool-input-available');
-      const [row] = await cluster.database.rows(
-        `select (runs.expires_at - extract(epoch from now()) * 1000000)::bigint as left from runs where chat_id = 'own'`,
-      );
-      const minutes = Number(row?.left) / 60e6;
-      assert.ok(minutes > 50 && minutes <= 60, `the call expires in ${minutes} minutes by the clock of the database`);
-      assert.deepEqual((await one.pending()).map(({ id }) => id), [toolCallId]);
-      cluster.model.script(says('You are in Bern.'));
-      await one.answer({ toolCallId, output: 'Bern' });
-      await until(async () => !(await one.view()).open, 'the run to be over');
-      assert.equal((await cluster.at(1, 'old').view()).messages.length, 2);
-      assert.equal((await cluster.at(2, 'own').pending())[0]?.id, second);
-    });
+        const isNoted = async () => (await cluster.database.rows('select 1 from clock_marks')).length === 1;
+        await until(isNoted, 'the time to be noted by the first');
+        await cluster.database.rows('delete from clock_marks');
+        const settings = {
+          ...cluster.settings,
+          ...forgetful,
+          OPENAI_BASE_URL: cluster.model.url,
+          OPENAI_API_KEY: API_KEY,
+          FERMATA_MODEL: 'test-model',
+        };
+        const wrong = new Server(await freePort(), settings, through(date));
+        cluster.servers.push(wrong);
+        await wrong.start();
+        await until(
+          () => /this machine's clock is .* the database's/.test(wrong.log),
+          () => `a warning about the clock:\n${wrong.log}`,
+        );
+        // It notes the time when it has looked for the first time for what is due.
+        await until(isNoted, 'the time to be noted by the second');
+        cluster.model.script(calls(locate));
+        const own = await cluster.at(2, 'own').post('where am I?', { tools });
+        const { toolCallId: second } = await own.sees('tool-input-available');
+        const [row] = await cluster.database.rows(
+          `select (runs.expires_at - extract(epoch from now()) * 1000000)::bigint as left from runs ` +
+            `where chat_id = 'own'`,
+        );
+        const minutes = Number(row?.left) / 60e6;
+        assert.ok(
+          minutes > 50 && minutes <= 60,
+          `the call expires in ${minutes} minutes by the clock of the database`,
+        );
+        assert.deepEqual(
+          (await one.pending()).map(({ id }) => id),
+          [toolCallId],
+        );
+        cluster.model.script(says('You are in Bern.'));
+        await one.answer({ toolCallId, output: 'Bern' });
+        await until(async () => !(await one.view()).open, 'the run to be over');
+        assert.equal((await cluster.at(1, 'old').view()).messages.length, 2);
+        assert.equal((await cluster.at(2, 'own').pending())[0]?.id, second);
+      },
+    );
   }
 
   test('a server on SQLite that starts with a wrong date settles nothing at once, and says why', async () => {
     const model = await FakeOpenAi.start();
-    const settings = { ...forgetful, OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
+    const settings = {
+      ...forgetful,
+      OPENAI_BASE_URL: model.url,
+      OPENAI_API_KEY: API_KEY,
+      FERMATA_MODEL: 'test-model',
+    };
     /** @type {string[]} */
     const command = [];
     const server = new Server(await freePort(), settings, command);
     const ask = async (/** @type {string} */ path, /** @type {unknown} */ body = undefined) => {
-      const posted = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
+      const posted =
+        body === undefined
+          ? {}
+          : { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
       return fetch(server.url + path, posted);
     };
-    const pending = async () => /** @type {{ pending: { id: string }[] }} */ (await (await ask('/api/chat/a/pending')).json()).pending.map(({ id }) => id);
+    const pending = async () =>
+      /** @type {{ pending: { id: string }[] }} */ (
+        await (await ask('/api/chat/a/pending')).json()
+      ).pending.map(({ id }) => id);
     try {
       await server.start();
       model.script(calls(locate), says('You are in Bern.'));
-      const body = { id: 'a', messages: [{ role: 'user', content: 'where am I?' }], tools, fermata: { client: 7, hold: '0s' } };
+      const body = {
+        id: 'a',
+        messages: [{ role: 'user', content: 'where am I?' }],
+        tools,
+        fermata: { client: 7, hold: '0s' },
+      };
       await (await ask('/api/chat', body)).text();
       const before = await pending();
       assert.equal(before.length, 1);
@@ -103,13 +146,19 @@ if ('missing' in faketime) {
       ]) {
         command.splice(0, command.length, ...through(date));
         await server.start();
-        await until(() => server.log.includes(words), () => `a warning about the clock:\n${server.log}`);
+        await until(
+          () => server.log.includes(words),
+          () => `a warning about the clock:\n${server.log}`,
+        );
         assert.deepEqual(await pending(), before);
         await server.end();
       }
       command.splice(0);
       await server.start();
-      assert.equal((await ask('/chat/tool-result', { chatId: 'a', toolCallId: before[0], output: 'Bern' })).status, 200);
+      assert.equal(
+        (await ask('/chat/tool-result', { chatId: 'a', toolCallId: before[0], output: 'Bern' })).status,
+        200,
+      );
     } finally {
       await server.discard();
       await model.stop();

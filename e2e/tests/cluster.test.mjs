@@ -1,6 +1,6 @@
 // @ts-check
-// Several instances on one PostgreSQL and one Redis, without sticky sessions: whatever is asked at one instance about a run that
-// another drives is as if it had been asked there.
+// Several instances on one PostgreSQL and one Redis, without sticky sessions: whatever is asked at one
+// instance about a run that another drives is as if it had been asked there.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -23,40 +23,48 @@ const work = (/** @type {string} */ key) => ({ name: 'hand__work', input: { key 
 const hand = (/** @type {Cluster} */ cluster) => byHand(cluster, { tools: ['work'] });
 
 /** @param {EventStream} stream */
-const textOf = ({ chunks }) => chunks.flatMap(({ type, delta }) => (type === 'text-delta' ? [delta] : [])).join('');
+const textOf = ({ chunks }) =>
+  chunks.flatMap(({ type, delta }) => (type === 'text-delta' ? [delta] : [])).join('');
 
 describe('answers at another instance', { concurrency: 3 }, () => {
-  clustered('an answer goes on on the stream at the first, and is judged alike everywhere', {}, async (cluster) => {
-    const [one, two] = [cluster.at(1), cluster.at(2)];
-    cluster.model.script(calls(locate), says('You are in Bern.'));
-    const stream = await one.post('where am I?', { tools });
-    const { toolCallId } = await stream.sees('tool-input-available');
-    const right = { toolCallId, output: { city: 'Bern' } };
+  clustered(
+    'an answer goes on on the stream at the first, and is judged alike everywhere',
+    {},
+    async (cluster) => {
+      const [one, two] = [cluster.at(1), cluster.at(2)];
+      cluster.model.script(calls(locate), says('You are in Bern.'));
+      const stream = await one.post('where am I?', { tools });
+      const { toolCallId } = await stream.sees('tool-input-available');
+      const right = { toolCallId, output: { city: 'Bern' } };
 
-    const strange = [
-      { toolCallId: 'call_nobody', output: 1 },
-      { toolCallId, approved: true },
-      { toolCallId, output: 1, chatId: 'chat-nobody' },
-      { toolCallId },
-    ];
-    for (const answer of strange) {
-      const [here, there] = [await one.tries(answer), await two.tries(answer)];
-      assert.ok(here.status >= 400, JSON.stringify(here.body));
-      assert.deepEqual([there.status, there.body], [here.status, here.body], JSON.stringify(answer));
-    }
+      const strange = [
+        { toolCallId: 'call_nobody', output: 1 },
+        { toolCallId, approved: true },
+        { toolCallId, output: 1, chatId: 'chat-nobody' },
+        { toolCallId },
+      ];
+      for (const answer of strange) {
+        const [here, there] = [await one.tries(answer), await two.tries(answer)];
+        assert.ok(here.status >= 400, JSON.stringify(here.body));
+        assert.deepEqual([there.status, there.body], [here.status, here.body], JSON.stringify(answer));
+      }
 
-    const taken = await two.answer(right);
-    await stream.toEnd();
-    assert.ok(stream.done);
-    assert.equal(textOf(stream), 'You are in Bern.');
-    assert.deepEqual(await one.answer(right), taken);
-    assert.deepEqual(await two.answer(right), taken);
-    for (const at of [one, two]) {
-      const late = await at.tries({ toolCallId, output: 'Basel' });
-      assert.deepEqual([late.status, late.body.code, late.body.state], [409, 'already_answered', 'success']);
-    }
-    assert.deepEqual(await two.view(), await one.view());
-  });
+      const taken = await two.answer(right);
+      await stream.toEnd();
+      assert.ok(stream.done);
+      assert.equal(textOf(stream), 'You are in Bern.');
+      assert.deepEqual(await one.answer(right), taken);
+      assert.deepEqual(await two.answer(right), taken);
+      for (const at of [one, two]) {
+        const late = await at.tries({ toolCallId, output: 'Basel' });
+        assert.deepEqual(
+          [late.status, late.body.code, late.body.state],
+          [409, 'already_answered', 'success'],
+        );
+      }
+      assert.deepEqual(await two.view(), await one.view());
+    },
+  );
 
   clustered('a person decides at another instance, by a batch and with an edit', {}, async (cluster) => {
     const [one, two] = [cluster.at(1), cluster.at(2)];
@@ -71,11 +79,18 @@ describe('answers at another instance', { concurrency: 3 }, () => {
     );
     const [first, second] = questions;
     const input = { title: 'shopping', body: 'oat milk' };
-    await two.answer({ answers: [{ approvalId: first, approved: true, input }, { approvalId: second, approved: false, reason: 'once is enough' }] });
+    await two.answer({
+      answers: [
+        { approvalId: first, approved: true, input },
+        { approvalId: second, approved: false, reason: 'once is enough' },
+      ],
+    });
     await stream.toEnd();
     assert.ok(stream.done);
     const { messages } = await two.view();
-    const states = messages.flatMap(({ parts }) => parts).flatMap(({ toolCallId, state }) => (toolCallId ? [state] : []));
+    const states = messages
+      .flatMap(({ parts }) => parts)
+      .flatMap(({ toolCallId, state }) => (toolCallId ? [state] : []));
     assert.deepEqual(states, ['output-available', 'output-denied']);
     assert.match(cluster.model.request(2).results[1]?.text ?? '', /once is enough/);
     assert.deepEqual(cluster.model.request(2).calls[0]?.input, input);
@@ -87,7 +102,9 @@ describe('answers at another instance', { concurrency: 3 }, () => {
     const stream = await one.post('where am I?', { tools });
     await stream.sees('tool-input-available');
     const message = await messageOf(stream.chunks, 7);
-    const parts = message.parts.map((part) => (part.toolCallId ? { ...part, state: 'output-available', output: 'Bern' } : part));
+    const parts = message.parts.map((part) =>
+      part.toolCallId ? { ...part, state: 'output-available', output: 'Bern' } : part,
+    );
     const again = await two.post([{ ...message, parts }], { tools, messageId: message.id });
     assert.equal(again.status, 200);
     await Promise.all([stream.toEnd(), again.toEnd()]);
@@ -100,17 +117,16 @@ describe('answers at another instance', { concurrency: 3 }, () => {
   clustered('a call that was let go is answered at another instance', {}, async (cluster) => {
     const [one, two] = [cluster.at(1), cluster.at(2)];
     cluster.model.script(calls(locate), says('You are in Bern.'));
-    const stream = await (await one.post('where am I?', { tools, fermata: { client: 7, hold: '0s' } })).toEnd();
+    const stream = await (
+      await one.post('where am I?', { tools, fermata: { client: 7, hold: '0s' } })
+    ).toEnd();
     assert.ok(stream.done);
     const [waiting] = await two.pending();
     await two.answer({ toolCallId: waiting?.id, output: 'Bern' });
-    const { messages } = await until(
-      async () => {
-        const view = await one.view();
-        return !view.open && view.pending.length === 0 && view;
-      },
-      'the run to be over',
-    );
+    const { messages } = await until(async () => {
+      const view = await one.view();
+      return !view.open && view.pending.length === 0 && view;
+    }, 'the run to be over');
     assert.match(JSON.stringify(messages.at(-1)), /You are in Bern/);
   });
 });
@@ -128,7 +144,11 @@ describe('readers at another instance', { concurrency: 3 }, () => {
     const stream = await one.post('count');
     await stream.sees('text-delta', ({ delta }) => delta === 'two, ');
     const middle = stream.events.findIndex(({ chunk }) => chunk.type === 'text-delta');
-    const readers = [await two.follow(), await two.follow(), await two.follow({ 'last-event-id': stream.events[middle]?.id ?? '' })];
+    const readers = [
+      await two.follow(),
+      await two.follow(),
+      await two.follow({ 'last-event-id': stream.events[middle]?.id ?? '' }),
+    ];
     for (const reader of readers) {
       await reader.sees('text-delta', ({ delta }) => delta === 'two, ');
       assert.equal(reader.headers.get('x-resumable-stream-id'), stream.headers.get('x-resumable-stream-id'));
@@ -186,8 +206,15 @@ describe('new messages at another instance', { concurrency: 3 }, () => {
     await stream.toEnd();
     assert.ok(stream.done && next.done);
     assert.equal(textOf(next), 'Never mind.');
-    assert.deepEqual(stream.chunks.slice(-1).map(({ type }) => type === 'abort' || type === 'tool-input-available'), [true], stream.outline);
-    assert.deepEqual((await one.view()).messages.map(({ role }) => role), ['user', 'assistant', 'user', 'assistant']);
+    assert.deepEqual(
+      stream.chunks.slice(-1).map(({ type }) => type === 'abort' || type === 'tool-input-available'),
+      [true],
+      stream.outline,
+    );
+    assert.deepEqual(
+      (await one.view()).messages.map(({ role }) => role),
+      ['user', 'assistant', 'user', 'assistant'],
+    );
   });
 
   clustered('an edit and a regeneration replace what was there', {}, async (cluster) => {
@@ -201,40 +228,54 @@ describe('new messages at another instance', { concurrency: 3 }, () => {
     await stream.toEnd();
     assert.equal(textOf(await (await one.post([], { trigger: 'regenerate-message' })).toEnd()), 'Again.');
     const { messages } = await two.view();
-    assert.deepEqual(messages.map(({ role }) => role), ['user', 'assistant']);
+    assert.deepEqual(
+      messages.map(({ role }) => role),
+      ['user', 'assistant'],
+    );
     assert.deepEqual(cluster.model.request(3).words, ['user: who am I?']);
   });
 
-  clustered('runs of an owner are counted over all instances', { settings: { FERMATA_RUNS_PER_OWNER: '2' } }, async (cluster) => {
-    cluster.model.script(calls(locate), calls(locate));
-    await (await cluster.at(1, 'a').post('where am I?', { tools })).sees('tool-input-available');
-    await (await cluster.at(2, 'b').post('where am I?', { tools })).sees('tool-input-available');
-    for (const place of [1, 2]) assert.equal((await cluster.at(place, 'c').post('where am I?', { tools })).status, 429);
-    await cluster.at(1, 'b').stop();
-    cluster.model.script(says('Here.'));
-    assert.equal(textOf(await (await cluster.at(1, 'c').post('where am I?')).toEnd()), 'Here.');
-  });
+  clustered(
+    'runs of an owner are counted over all instances',
+    { settings: { FERMATA_RUNS_PER_OWNER: '2' } },
+    async (cluster) => {
+      cluster.model.script(calls(locate), calls(locate));
+      await (await cluster.at(1, 'a').post('where am I?', { tools })).sees('tool-input-available');
+      await (await cluster.at(2, 'b').post('where am I?', { tools })).sees('tool-input-available');
+      for (const place of [1, 2])
+        assert.equal((await cluster.at(place, 'c').post('where am I?', { tools })).status, 429);
+      await cluster.at(1, 'b').stop();
+      cluster.model.script(says('Here.'));
+      assert.equal(textOf(await (await cluster.at(1, 'c').post('where am I?')).toEnd()), 'Here.');
+    },
+  );
 
-  const alone = (/** @type {Cluster} */ cluster) => `${hand(cluster)}[tools."hand__*"]\nresource = { input = "key" }\n`;
-  clustered('calls on one resource run one after the other, wherever they are', { config: alone }, async (cluster) => {
-    for (const place of [1, 2]) await cluster.at(place).offers('hand__work');
-    const order = () => journal(cluster).flatMap(({ event, about }) => (event === 'started' ? [] : [`${event} ${about}`]));
-    cluster.model.script(calls(work('door')));
-    const first = await cluster.at(1, 'a').post('work');
-    await until(() => order().includes('begin door'), 'the first call to run');
-    cluster.model.script(calls(work('door')));
-    const second = await cluster.at(2, 'b').post('work');
-    await second.sees('tool-input-available');
-    // Whatever the second one would do without a lock, it would have begun before this one is through.
-    cluster.model.script(calls(work('window')), says('Worked.'));
-    letGo(cluster, 'window');
-    await (await cluster.at(2, 'c').post('work')).toEnd();
-    assert.deepEqual(order(), ['begin door', 'begin window', 'end window']);
-    cluster.model.script(says('Worked.'), says('Worked.'));
-    letGo(cluster, 'door');
-    await Promise.all([first.toEnd(), second.toEnd()]);
-    assert.deepEqual(order().slice(3), ['end door', 'begin door', 'end door']);
-  });
+  const alone = (/** @type {Cluster} */ cluster) =>
+    `${hand(cluster)}[tools."hand__*"]\nresource = { input = "key" }\n`;
+  clustered(
+    'calls on one resource run one after the other, wherever they are',
+    { config: alone },
+    async (cluster) => {
+      for (const place of [1, 2]) await cluster.at(place).offers('hand__work');
+      const order = () =>
+        journal(cluster).flatMap(({ event, about }) => (event === 'started' ? [] : [`${event} ${about}`]));
+      cluster.model.script(calls(work('door')));
+      const first = await cluster.at(1, 'a').post('work');
+      await until(() => order().includes('begin door'), 'the first call to run');
+      cluster.model.script(calls(work('door')));
+      const second = await cluster.at(2, 'b').post('work');
+      await second.sees('tool-input-available');
+      // Whatever the second one would do without a lock, it would have begun before this one is through.
+      cluster.model.script(calls(work('window')), says('Worked.'));
+      letGo(cluster, 'window');
+      await (await cluster.at(2, 'c').post('work')).toEnd();
+      assert.deepEqual(order(), ['begin door', 'begin window', 'end window']);
+      cluster.model.script(says('Worked.'), says('Worked.'));
+      letGo(cluster, 'door');
+      await Promise.all([first.toEnd(), second.toEnd()]);
+      assert.deepEqual(order().slice(3), ['end door', 'begin door', 'end door']);
+    },
+  );
 });
 
 describe('Redis is not trusted', { concurrency: 3 }, () => {
@@ -244,9 +285,15 @@ describe('Redis is not trusted', { concurrency: 3 }, () => {
     const stream = await one.post('note it');
     const { toolCallId } = await stream.sees('tool-approval-request');
     const edited = { title: 'forged', body: 'all of it' };
-    const answer = { of: { Call: toolCallId }, kind: { kind: 'decision', approved: true, always: true, input: edited } };
-    const ask = (/** @type {object} */ what) => JSON.stringify({ ask: { number: 1, from: 'nobody', chat: one.chat, ask: what } });
-    const put = "for _, key in ipairs(redis.call('KEYS', 'fermata:box:*')) do for _, message in ipairs(ARGV) do redis.call('XADD', key, '*', 'l', message) end end";
+    const answer = {
+      of: { Call: toolCallId },
+      kind: { kind: 'decision', approved: true, always: true, input: edited },
+    };
+    const ask = (/** @type {object} */ what) =>
+      JSON.stringify({ ask: { number: 1, from: 'nobody', chat: one.chat, ask: what } });
+    const put =
+      "for _, key in ipairs(redis.call('KEYS', 'fermata:box:*')) do for _, message in ipairs(ARGV) " +
+      "do redis.call('XADD', key, '*', 'l', message) end end";
     const stop = ask({ stop: { owner: 'anyone' } });
     cluster.redis.evaluate(put, ask({ answer: { owner: 'anyone', answers: [answer] } }), stop);
     await until(() => cluster.server(1).log.includes('were dropped'), 'the messages to be dropped');
@@ -258,22 +305,28 @@ describe('Redis is not trusted', { concurrency: 3 }, () => {
     assert.deepEqual(await cluster.database.rows('select title from notes'), [{ title: note.input.title }]);
   });
 
-  clustered('instances with keys that differ say so with 503, and reach each other with the same', { instances: 1 }, async (cluster) => {
-    cluster.model.script(calls(locate), says('You are in Bern.'));
-    const stream = await cluster.at(1).post('where am I?', { tools });
-    const { toolCallId } = await stream.sees('tool-input-available');
-    const key = randomBytes(32).toString('base64');
-    const other = await Server.start({ ...cluster.settings, FERMATA_CLUSTER_KEY: key });
-    cluster.servers.push(other);
-    const answer = { toolCallId, output: { city: 'Bern' } };
-    const refused = await cluster.at(2).tries(answer);
-    assert.deepEqual([refused.status, refused.body.code], [503, 'unavailable']);
-    assert.ok(refused.headers.has('retry-after'));
+  clustered(
+    'instances with keys that differ say so with 503, and reach each other with the same',
+    { instances: 1 },
+    async (cluster) => {
+      cluster.model.script(calls(locate), says('You are in Bern.'));
+      const stream = await cluster.at(1).post('where am I?', { tools });
+      const { toolCallId } = await stream.sees('tool-input-available');
+      const key = randomBytes(32).toString('base64');
+      const other = await Server.start({ ...cluster.settings, FERMATA_CLUSTER_KEY: key });
+      cluster.servers.push(other);
+      const answer = { toolCallId, output: { city: 'Bern' } };
+      const refused = await cluster.at(2).tries(answer);
+      assert.deepEqual([refused.status, refused.body.code], [503, 'unavailable']);
+      assert.ok(refused.headers.has('retry-after'));
 
-    const [{ key: shared }] = /** @type {[{ key: string }]} */ (await cluster.database.rows('select key from cluster_keys'));
-    cluster.servers.push(await Server.start({ ...cluster.settings, FERMATA_CLUSTER_KEY: shared }));
-    await cluster.at(3).answer(answer);
-    await stream.toEnd();
-    assert.equal(textOf(stream), 'You are in Bern.');
-  });
+      const [{ key: shared }] = /** @type {[{ key: string }]} */ (
+        await cluster.database.rows('select key from cluster_keys')
+      );
+      cluster.servers.push(await Server.start({ ...cluster.settings, FERMATA_CLUSTER_KEY: shared }));
+      await cluster.at(3).answer(answer);
+      await stream.toEnd();
+      assert.equal(textOf(stream), 'You are in Bern.');
+    },
+  );
 });

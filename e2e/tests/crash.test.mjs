@@ -1,5 +1,6 @@
 // @ts-check
-// A few rounds of what `npm run soak` does for as long as it is told. A failure names the seed that `npm run soak` takes.
+// A few rounds of what `npm run soak` does for as long as it is told. A failure names the seed that `npm run
+// soak` takes.
 
 import { describe, test } from 'node:test';
 import { KINDS } from '../crash/kinds.mjs';

@@ -1,8 +1,10 @@
 // @ts-check
-// docs/curl.md, as somebody types it: its blocks are typed one after the other into two terminals, against the built binary and its demo
-// model, and what the page says that a block prints is looked for in what its terminal shows. Only the port differs.
+// docs/curl.md, as somebody types it: its blocks are typed one after the other into two terminals, against
+// the built binary and its demo model, and what the page says that a block prints is looked for in what its
+// terminal shows. Only the port differs.
 //
-// A block is typed when both terminals are free, but for one that answers what the other waits for: that is typed when something waits.
+// A block is typed when both terminals are free, but for one that answers what the other waits for: that is
+// typed when something waits.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -75,7 +77,10 @@ class Terminal {
 
   /** @param {RegExp} what */
   async shows(what) {
-    await until(() => what.test(this.shown), () => `${what} in: ${this.shown}`);
+    await until(
+      () => what.test(this.shown),
+      () => `${what} in: ${this.shown}`,
+    );
   }
 
   close() {
@@ -133,10 +138,15 @@ test('docs/curl.md prints what it says', { timeout: 120_000 }, async (context) =
   const server = await Server.start({});
   try {
     await type(blocks('first', 'second'), server.url);
-    const record = async (/** @type {string} */ chat) => (await fetch(`${server.url}/api/chat/${chat}`)).text();
+    const record = async (/** @type {string} */ chat) =>
+      (await fetch(`${server.url}/api/chat/${chat}`)).text();
     const notes = await record('notes');
     assert.match(notes, /I wrote down “buy milk”/, 'the first note was written');
-    assert.match(notes, /`write_note` was denied[^"]*we have some/, 'the second was denied, and the model told why');
+    assert.match(
+      notes,
+      /`write_note` was denied[^"]*we have some/,
+      'the second was denied, and the model told why',
+    );
     assert.match(notes, /your version, “eggs”: buy ten eggs/, 'the third was edited');
     assert.match(notes, /I wrote down “buy tea”[\s\S]*I wrote down “buy coffee”/, 'the others were written');
     assert.match(await record('place'), /`get_location` gave: [^}]*Bern/);
@@ -152,7 +162,10 @@ test('docs/curl.md prints what it says', { timeout: 120_000 }, async (context) =
 
 test('docs/curl.md says how it is with tokens', { timeout: 60_000 }, async () => {
   const settings = /`FERMATA_AUTH=(\w+)` and `FERMATA_TOKENS=([^`]+)`/.exec(PAGE);
-  const server = await Server.start({ FERMATA_AUTH: settings?.[1] ?? '', FERMATA_TOKENS: settings?.[2] ?? '' });
+  const server = await Server.start({
+    FERMATA_AUTH: settings?.[1] ?? '',
+    FERMATA_TOKENS: settings?.[2] ?? '',
+  });
   try {
     await type(blocks('tokens'), server.url);
   } finally {

@@ -1,6 +1,6 @@
 // @ts-check
-// What ends a run before its time: stop, a newer message, delete, a crash. Each leaves a history that every provider
-// takes, and no client that posts again by itself.
+// What ends a run before its time: stop, a newer message, delete, a crash. Each leaves a history that every
+// provider takes, and no client that posts again by itself.
 
 import assert from 'node:assert/strict';
 import { calls, says } from '../harness/fake-openai.mjs';
@@ -38,7 +38,11 @@ scenario('stop settles a parked call and no client posts again', {}, async (worl
   await page.settles();
   assert.equal(page.calls[0]?.state, 'output-error');
   assert.equal(page.posts.length, 1);
-  const late = await world.request('POST', '/chat/tool-result', { chatId: world.id, toolCallId, output: 'Bern' });
+  const late = await world.request('POST', '/chat/tool-result', {
+    chatId: world.id,
+    toolCallId,
+    output: 'Bern',
+  });
   assert.equal(late.status, 410);
   await world.stop();
   page.say('hello');
@@ -65,31 +69,44 @@ scenario('stop in the middle of a call leaves nothing half', {}, async (world) =
   assert.equal(page.words, 'Hello again.');
 });
 
-scenario('no call of an answer that a content filter cut off runs, and no client posts again', {}, async (world) => {
-  const { model } = world;
-  model.script(
-    (pen) => {
+scenario(
+  'no call of an answer that a content filter cut off runs, and no client posts again',
+  {},
+  async (world) => {
+    const { model } = world;
+    model.script((pen) => {
       pen.says('Let me see.');
-      pen.calls({ name: 'current_time', input: {} }, locate, { name: 'write_note', input: { title: 'shopping', body: 'milk' } });
+      pen.calls({ name: 'current_time', input: {} }, locate, {
+        name: 'write_note',
+        input: { title: 'shopping', body: 'milk' },
+      });
       pen.finishReason = 'content_filter';
-    },
-    says('Hello again.'),
-  );
-  const page = await world.page({ tools: BROWSER_TOOLS, sends: 'outputs', hearsEnds: true });
-  page.say('where am I, and when?');
-  await page.settles();
-  assert.deepEqual(page.calls.map((call) => call.state), ['output-error', 'output-error', 'output-error']);
-  assert.ok(page.calls.every((call) => call.errorText?.startsWith('The answer was cut off by the provider')), JSON.stringify(page.calls));
-  assert.deepEqual(page.toolCalls, [], 'a browser tool was run');
-  assert.deepEqual(await world.pending(), []);
-  assert.equal(page.posts.length, 1);
-  if (world.version > 5) assert.deepEqual(page.finishReasons, ['content-filter']);
-  page.say('hello');
-  await page.settles();
-  assert.equal(page.words, 'Hello again.');
-  assert.equal(model.requests.length, 2);
-  assert.deepEqual(model.request(2).results.map((result) => result.text.includes('did not run')), [true, true, true]);
-});
+    }, says('Hello again.'));
+    const page = await world.page({ tools: BROWSER_TOOLS, sends: 'outputs', hearsEnds: true });
+    page.say('where am I, and when?');
+    await page.settles();
+    assert.deepEqual(
+      page.calls.map((call) => call.state),
+      ['output-error', 'output-error', 'output-error'],
+    );
+    assert.ok(
+      page.calls.every((call) => call.errorText?.startsWith('The answer was cut off by the provider')),
+      JSON.stringify(page.calls),
+    );
+    assert.deepEqual(page.toolCalls, [], 'a browser tool was run');
+    assert.deepEqual(await world.pending(), []);
+    assert.equal(page.posts.length, 1);
+    if (world.version > 5) assert.deepEqual(page.finishReasons, ['content-filter']);
+    page.say('hello');
+    await page.settles();
+    assert.equal(page.words, 'Hello again.');
+    assert.equal(model.requests.length, 2);
+    assert.deepEqual(
+      model.request(2).results.map((result) => result.text.includes('did not run')),
+      [true, true, true],
+    );
+  },
+);
 
 scenario('a new message ends the run that is parked', {}, async (world) => {
   const { model } = world;
@@ -103,7 +120,10 @@ scenario('a new message ends the run that is parked', {}, async (world) => {
   await page.settles();
   assert.equal(page.posts.length, 2);
   assert.equal(page.words, 'Never mind.');
-  assert.deepEqual(page.messages.map((message) => message.role), ['user', 'assistant', 'user', 'assistant']);
+  assert.deepEqual(
+    page.messages.map((message) => message.role),
+    ['user', 'assistant', 'user', 'assistant'],
+  );
   assert.deepEqual(await world.pending(), []);
   const [call] = (await world.stored()).flatMap((message) => message.parts).filter((part) => part.toolCallId);
   assert.equal(call?.state, 'output-error');
@@ -118,7 +138,11 @@ scenario('a deleted chat is gone, its parked call with it', {}, async (world) =>
   assert.ok(deleted.ok, `${deleted.status}`);
   await stream.toEnd();
   assert.equal((await world.request('GET', `/api/chat/${world.id}`)).status, 404);
-  const late = await world.request('POST', '/chat/tool-result', { chatId: world.id, toolCallId, output: 'Bern' });
+  const late = await world.request('POST', '/chat/tool-result', {
+    chatId: world.id,
+    toolCallId,
+    output: 'Bern',
+  });
   assert.equal(late.status, 404);
 });
 
@@ -135,7 +159,10 @@ scenario('a parked call survives a crash of the server', {}, async (world) => {
   await world.close(before);
   await server.start();
 
-  assert.deepEqual((await world.pending()).map((call) => call.id), [toolCallId]);
+  assert.deepEqual(
+    (await world.pending()).map((call) => call.id),
+    [toolCallId],
+  );
   await world.answer({ toolCallId, output: 'Bern' });
   const hasEnded = async () => JSON.stringify((await world.stored()).at(-1)).includes('You are in Bern.');
   await until(hasEnded, 'the end of the run in the record');
@@ -150,25 +177,33 @@ scenario('a parked call survives a crash of the server', {}, async (world) => {
   assert.equal(page.words, 'Bye.');
 });
 
-scenario('an open question survives a crash and the call runs once it is answered', { versions: [6, 7] }, async (world) => {
-  const { model, server } = world;
-  model.script(calls({ name: 'write_note', input: { title: 'shopping', body: 'milk' } }), says('Noted.'));
-  const stream = await world.post('note: milk');
-  const { approvalId } = await stream.sees('tool-approval-request');
-  await server.kill();
-  await server.start();
-  await world.answer({ approvalId, approved: true });
-  const hasEnded = async () => JSON.stringify((await world.stored()).at(-1)).includes('Noted.');
-  await until(hasEnded, 'the end of the run in the record');
-  assert.equal(model.request(2).results.length, 1);
-});
+scenario(
+  'an open question survives a crash and the call runs once it is answered',
+  { versions: [6, 7] },
+  async (world) => {
+    const { model, server } = world;
+    model.script(calls({ name: 'write_note', input: { title: 'shopping', body: 'milk' } }), says('Noted.'));
+    const stream = await world.post('note: milk');
+    const { approvalId } = await stream.sees('tool-approval-request');
+    await server.kill();
+    await server.start();
+    await world.answer({ approvalId, approved: true });
+    const hasEnded = async () => JSON.stringify((await world.stored()).at(-1)).includes('Noted.');
+    await until(hasEnded, 'the end of the run in the record');
+    assert.equal(model.request(2).results.length, 1);
+  },
+);
 
 scenario('a run that a crash cut off is taken up again, whole and once', {}, async (world) => {
   const { model, server } = world;
-  model.script(async (pen) => {
-    pen.says('One, ');
-    await pen.gone;
-  }, says('One, two.'), says('Hello again.'));
+  model.script(
+    async (pen) => {
+      pen.says('One, ');
+      await pen.gone;
+    },
+    says('One, two.'),
+    says('Hello again.'),
+  );
   world.expectErrors();
   const before = await world.page();
   before.say('count');

@@ -1,5 +1,6 @@
 // @ts-check
-// Instances that end, stand still or cannot reach each other: another one takes over, and nobody is told twice.
+// Instances that end, stand still or cannot reach each other: another one takes over, and nobody is told
+// twice.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
@@ -24,17 +25,17 @@ const hand = (/** @type {Cluster} */ cluster) => byHand(cluster, { tools: ['work
 const MANY = 24;
 
 /** @param {EventStream} stream */
-const textOf = ({ chunks }) => chunks.flatMap(({ type, delta }) => (type === 'text-delta' ? [delta] : [])).join('');
+const textOf = ({ chunks }) =>
+  chunks.flatMap(({ type, delta }) => (type === 'text-delta' ? [delta] : [])).join('');
 
-/** @param {At} at @returns {Promise<import('../harness/page.mjs').Message[]>} the record, once nothing is open */
+/**
+ * @param {At} at @returns {Promise<import('../harness/page.mjs').Message[]>} the record, once nothing is open
+ */
 const recordAt = async (at) => {
-  const view = await until(
-    async () => {
-      const view = await at.view();
-      return !view.open && view.pending.length === 0 && view;
-    },
-    'the run to be over',
-  );
+  const view = await until(async () => {
+    const view = await at.view();
+    return !view.open && view.pending.length === 0 && view;
+  }, 'the run to be over');
   return view.messages;
 };
 
@@ -61,64 +62,81 @@ async function parksMany(cluster) {
 }
 
 describe('the driver is killed', { concurrency: 4 }, () => {
-  clustered('while it is parked: readers elsewhere stay connected, and an answer is taken', {}, async (cluster) => {
-    const two = cluster.at(2);
-    cluster.model.script(calls(locate), says('You are in Bern.'));
-    const stream = await cluster.at(1).post('where am I?', { tools });
-    const { toolCallId } = await stream.sees('tool-input-available');
-    const reader = await two.follow();
-    await reader.sees('tool-input-available');
-    await cluster.server(1).kill();
-    assert.deepEqual((await two.pending()).map(({ id }) => id), [toolCallId]);
-    await two.answer({ toolCallId, output: 'Bern' });
-    await reader.toEnd();
-    assert.ok(reader.done, reader.outline);
-    assert.ok(!reader.chunks.some(({ type }) => type === 'error'), reader.outline);
-    assert.equal(textOf(reader), 'You are in Bern.');
-    assert.equal(new Set(reader.events.map(({ id }) => id)).size, reader.events.length);
-  });
+  clustered(
+    'while it is parked: readers elsewhere stay connected, and an answer is taken',
+    {},
+    async (cluster) => {
+      const two = cluster.at(2);
+      cluster.model.script(calls(locate), says('You are in Bern.'));
+      const stream = await cluster.at(1).post('where am I?', { tools });
+      const { toolCallId } = await stream.sees('tool-input-available');
+      const reader = await two.follow();
+      await reader.sees('tool-input-available');
+      await cluster.server(1).kill();
+      assert.deepEqual(
+        (await two.pending()).map(({ id }) => id),
+        [toolCallId],
+      );
+      await two.answer({ toolCallId, output: 'Bern' });
+      await reader.toEnd();
+      assert.ok(reader.done, reader.outline);
+      assert.ok(!reader.chunks.some(({ type }) => type === 'error'), reader.outline);
+      assert.equal(textOf(reader), 'You are in Bern.');
+      assert.equal(new Set(reader.events.map(({ id }) => id)).size, reader.events.length);
+    },
+  );
 
   for (const version of VERSIONS) {
-    clustered(`while it streams to version ${version}: another goes on by asking the model again`, {}, async (cluster) => {
-      const two = cluster.at(2);
-      const never = gate();
-      cluster.model.script(async (pen) => {
-        pen.says('Half a ');
-        await never.opened;
-      });
-      const stream = await cluster.at(1).post('talk', { fermata: { client: version } });
-      await stream.sees('text-delta');
-      const reader = await two.follow();
-      await reader.sees('text-delta');
-      const whole = gate();
-      cluster.model.script(async (pen) => {
-        pen.says('A whole ');
-        await whole.opened;
-        pen.says('sentence.');
-      });
-      await cluster.server(1).kill();
-      await until(() => cluster.model.requests.length === 2, 'the model to be asked again, though nobody asks for the chat');
-      if (version === 7) await reader.sees('reset-step');
-      else await reader.toEnd();
-      const again = version === 7 ? reader : await two.follow();
-      whole.open();
-      never.open();
-      await again.toEnd();
-      assert.ok(again.done, again.outline);
-      if (version !== 7) {
-        assert.equal(reader.chunks.at(-1)?.type, 'error', reader.outline);
-        assert.ok(!reader.chunks.some(({ type }) => type === 'finish'), reader.outline);
-        assert.ok(again.status === 200 && again.chunks[0]?.type === 'start', again.outline);
-      }
-      const shown = await messageOf(again.chunks, version);
-      const texts = shown.parts.flatMap(({ type, text }) => (type === 'text' ? [text] : []));
-      assert.deepEqual(texts, ['A whole sentence.']);
-      const stored = (await recordAt(two)).at(-1)?.parts.flatMap(({ type, text }) => (type === 'text' ? [text] : []));
-      assert.deepEqual(stored, texts);
-    });
+    clustered(
+      `while it streams to version ${version}: another goes on by asking the model again`,
+      {},
+      async (cluster) => {
+        const two = cluster.at(2);
+        const never = gate();
+        cluster.model.script(async (pen) => {
+          pen.says('Half a ');
+          await never.opened;
+        });
+        const stream = await cluster.at(1).post('talk', { fermata: { client: version } });
+        await stream.sees('text-delta');
+        const reader = await two.follow();
+        await reader.sees('text-delta');
+        const whole = gate();
+        cluster.model.script(async (pen) => {
+          pen.says('A whole ');
+          await whole.opened;
+          pen.says('sentence.');
+        });
+        await cluster.server(1).kill();
+        await until(
+          () => cluster.model.requests.length === 2,
+          'the model to be asked again, though nobody asks for the chat',
+        );
+        if (version === 7) await reader.sees('reset-step');
+        else await reader.toEnd();
+        const again = version === 7 ? reader : await two.follow();
+        whole.open();
+        never.open();
+        await again.toEnd();
+        assert.ok(again.done, again.outline);
+        if (version !== 7) {
+          assert.equal(reader.chunks.at(-1)?.type, 'error', reader.outline);
+          assert.ok(!reader.chunks.some(({ type }) => type === 'finish'), reader.outline);
+          assert.ok(again.status === 200 && again.chunks[0]?.type === 'start', again.outline);
+        }
+        const shown = await messageOf(again.chunks, version);
+        const texts = shown.parts.flatMap(({ type, text }) => (type === 'text' ? [text] : []));
+        assert.deepEqual(texts, ['A whole sentence.']);
+        const stored = (await recordAt(two))
+          .at(-1)
+          ?.parts.flatMap(({ type, text }) => (type === 'text' ? [text] : []));
+        assert.deepEqual(stored, texts);
+      },
+    );
   }
 
-  const repeatable = (/** @type {Cluster} */ cluster) => `${hand(cluster)}[tools."hand__*"]\nrepeatable = true\n`;
+  const repeatable = (/** @type {Cluster} */ cluster) =>
+    `${hand(cluster)}[tools."hand__*"]\nrepeatable = true\n`;
   clustered('while a repeatable call runs: it runs again', { config: repeatable }, async (cluster) => {
     for (const place of [1, 2]) await cluster.at(place).offers('hand__work');
     cluster.model.script(calls(work('door')), says('Worked.'));
@@ -150,41 +168,52 @@ describe('the driver is killed', { concurrency: 4 }, () => {
     assert.equal(begun(), 1);
   });
 
-  clustered('and two others are asked for its chats at once: one takes up each, the other knows', { instances: 3 }, async (cluster) => {
-    const chats = await parksMany(cluster);
-    for (const [chat, toolCallId] of chats) {
-      const [two, three] = [cluster.at(2, chat), cluster.at(3, chat)];
-      const answer = { toolCallId, output: 'Bern' };
-      const [here, there] = await Promise.all([two.answer(answer), three.answer(answer)]);
-      assert.deepEqual(here, there);
-      assert.match(JSON.stringify((await recordAt(two)).at(-1)), /You are in Bern/);
-    }
-  });
+  clustered(
+    'and two others are asked for its chats at once: one takes up each, the other knows',
+    { instances: 3 },
+    async (cluster) => {
+      const chats = await parksMany(cluster);
+      for (const [chat, toolCallId] of chats) {
+        const [two, three] = [cluster.at(2, chat), cluster.at(3, chat)];
+        const answer = { toolCallId, output: 'Bern' };
+        const [here, there] = await Promise.all([two.answer(answer), three.answer(answer)]);
+        assert.deepEqual(here, there);
+        assert.match(JSON.stringify((await recordAt(two)).at(-1)), /You are in Bern/);
+      }
+    },
+  );
 
-  clustered('and two others are posted new messages at once: each is taken, or refused in so many words', { instances: 3 }, async (cluster) => {
-    for (const chat of (await parksMany(cluster)).keys()) {
-      const places = [2, 3];
-      let isRepeated = false;
-      const taken = await Promise.all(
-        places.map((place) =>
-          until(
-            async () => {
+  clustered(
+    'and two others are posted new messages at once: each is taken, or refused in so many words',
+    { instances: 3 },
+    async (cluster) => {
+      for (const chat of (await parksMany(cluster)).keys()) {
+        const places = [2, 3];
+        let isRepeated = false;
+        const taken = await Promise.all(
+          places.map((place) =>
+            until(async () => {
               const words = [{ type: 'text', text: `never mind, ${place}` }];
-              const stream = await cluster.at(place, chat).post([{ id: `u-${place}`, role: 'user', parts: words }], { tools });
-              // Where it says that it is not known whether the post was taken, it is sent again, and may be nothing new then.
+              const stream = await cluster
+                .at(place, chat)
+                .post([{ id: `u-${place}`, role: 'user', parts: words }], { tools });
+              // Where it says that it is not known whether the post was taken, it is sent again, and may be
+              // nothing new then.
               isRepeated ||= stream.status === 504;
               return stream.status !== 503 && stream.status !== 504 && stream;
-            },
-            'a post to be answered',
+            }, 'a post to be answered'),
           ),
-        ),
-      );
-      for (const { status, rest } of taken) assert.ok(status === 200 || (status === 409 && isRepeated), rest);
-      await Promise.all(taken.map((stream) => stream.toEnd()));
-      const said = JSON.stringify((await recordAt(cluster.at(2, chat))).filter(({ role }) => role === 'user'));
-      for (const place of places) assert.match(said, new RegExp(`never mind, ${place}`));
-    }
-  });
+        );
+        for (const { status, rest } of taken)
+          assert.ok(status === 200 || (status === 409 && isRepeated), rest);
+        await Promise.all(taken.map((stream) => stream.toEnd()));
+        const said = JSON.stringify(
+          (await recordAt(cluster.at(2, chat))).filter(({ role }) => role === 'user'),
+        );
+        for (const place of places) assert.match(said, new RegExp(`never mind, ${place}`));
+      }
+    },
+  );
 
   clustered('and what it left parked expires', { settings: { FERMATA_EXPIRE: '3s' } }, async (cluster) => {
     cluster.model.script(calls(locate));
@@ -192,13 +221,12 @@ describe('the driver is killed', { concurrency: 4 }, () => {
     const { toolCallId } = await stream.sees('tool-input-available');
     await cluster.server(1).kill();
     // Read from the database: asking for the chat would have it taken up.
-    const [row] = await until(
-      async () => {
-        const found = await cluster.database.rows(`select state, outcome from tool_calls where id = '${toolCallId}'`);
-        return found[0]?.state !== 'executing' && found;
-      },
-      'the call to be settled, though nobody asks for the chat',
-    );
+    const [row] = await until(async () => {
+      const found = await cluster.database.rows(
+        `select state, outcome from tool_calls where id = '${toolCallId}'`,
+      );
+      return found[0]?.state !== 'executing' && found;
+    }, 'the call to be settled, though nobody asks for the chat');
     assert.equal(row?.state, 'cancelled');
     assert.match(JSON.stringify(row?.outcome), /expired/);
     const late = await cluster.at(2).tries({ toolCallId, output: 1 });
@@ -254,39 +282,43 @@ describe('the driver stands still past its lease and comes back', { concurrency:
 });
 
 describe('Redis goes away', { concurrency: 2 }, () => {
-  clustered('streams where the run is driven go on, other instances say 503, and it heals by itself', {}, async (cluster) => {
-    const [one, two] = [cluster.at(1), cluster.at(2)];
-    const rest = gate();
-    cluster.model.script(
-      async (pen) => {
+  clustered(
+    'streams where the run is driven go on, other instances say 503, and it heals by itself',
+    {},
+    async (cluster) => {
+      const [one, two] = [cluster.at(1), cluster.at(2)];
+      const rest = gate();
+      cluster.model.script(async (pen) => {
         pen.says('One, ');
         await rest.opened;
         pen.says('two.');
         pen.calls(locate);
-      },
-      says('You are in Bern.'),
-    );
-    const stream = await one.post('count, and say where I am', { tools });
-    await stream.sees('text-delta');
-    await cluster.redis.stop();
-    rest.open();
-    const { toolCallId } = await stream.sees('tool-input-available');
-    assert.equal(textOf(stream), 'One, two.');
-    for (const refused of [await two.triesToFollow(), await two.tries({ toolCallId, output: 'Bern' })]) {
-      assert.equal(refused.status, 503);
-      assert.ok(Number(refused.headers.get('retry-after')) > 0);
-    }
-    assert.deepEqual((await one.pending()).map(({ id }) => id), [toolCallId]);
+      }, says('You are in Bern.'));
+      const stream = await one.post('count, and say where I am', { tools });
+      await stream.sees('text-delta');
+      await cluster.redis.stop();
+      rest.open();
+      const { toolCallId } = await stream.sees('tool-input-available');
+      assert.equal(textOf(stream), 'One, two.');
+      for (const refused of [await two.triesToFollow(), await two.tries({ toolCallId, output: 'Bern' })]) {
+        assert.equal(refused.status, 503);
+        assert.ok(Number(refused.headers.get('retry-after')) > 0);
+      }
+      assert.deepEqual(
+        (await one.pending()).map(({ id }) => id),
+        [toolCallId],
+      );
 
-    await cluster.redis.start();
-    const reader = await two.follow();
-    await reader.sees('tool-input-available');
-    await two.answer({ toolCallId, output: 'Bern' });
-    await Promise.all([stream.toEnd(), reader.toEnd()]);
-    assert.ok(stream.done && reader.done);
-    assert.deepEqual(bytesOf(reader), bytesOf(stream));
-    assert.match(textOf(stream), /You are in Bern/);
-  });
+      await cluster.redis.start();
+      const reader = await two.follow();
+      await reader.sees('tool-input-available');
+      await two.answer({ toolCallId, output: 'Bern' });
+      await Promise.all([stream.toEnd(), reader.toEnd()]);
+      assert.ok(stream.done && reader.done);
+      assert.deepEqual(bytesOf(reader), bytesOf(stream));
+      assert.match(textOf(stream), /You are in Bern/);
+    },
+  );
 
   clustered('an answer where the run is driven is taken all the same', {}, async (cluster) => {
     cluster.model.script(calls(locate), says('You are in Bern.'));
@@ -298,7 +330,8 @@ describe('Redis goes away', { concurrency: 2 }, () => {
     await cluster.at(1).answer({ toolCallId, output: 'Bern' });
     await stream.toEnd();
     assert.ok(stream.done && textOf(stream) === 'You are in Bern.');
-    // A reader whose chunks were lost is not left waiting for ever, and is not told that the message is whole.
+    // A reader whose chunks were lost is not left waiting for ever, and is not told that the message is
+    // whole.
     await cluster.redis.start();
     await reader.toEnd();
     if (reader.done) assert.equal(textOf(reader), 'You are in Bern.');
@@ -306,23 +339,27 @@ describe('Redis goes away', { concurrency: 2 }, () => {
 });
 
 describe('an instance is ended in good order', { concurrency: 2 }, () => {
-  clustered('while it is parked: its readers are sent away with an error, another takes over', {}, async (cluster) => {
-    const two = cluster.at(2);
-    cluster.model.script(calls(locate), says('You are in Bern.'));
-    const stream = await cluster.at(1).post('where am I?', { tools });
-    const { toolCallId } = await stream.sees('tool-input-available');
-    const reader = await two.follow();
-    await reader.sees('tool-input-available');
-    await cluster.server(1).end();
-    await stream.toEnd();
-    assert.equal(stream.chunks.at(-1)?.type, 'error', stream.outline);
-    // Readers elsewhere may stay, or be sent away in the same manner.
-    const ended = reader.chunks.some(({ type }) => type === 'error');
-    const again = ended ? await two.follow() : reader;
-    await two.answer({ toolCallId, output: 'Bern' });
-    await again.toEnd();
-    assert.ok(again.done && textOf(again) === 'You are in Bern.', again.outline);
-  });
+  clustered(
+    'while it is parked: its readers are sent away with an error, another takes over',
+    {},
+    async (cluster) => {
+      const two = cluster.at(2);
+      cluster.model.script(calls(locate), says('You are in Bern.'));
+      const stream = await cluster.at(1).post('where am I?', { tools });
+      const { toolCallId } = await stream.sees('tool-input-available');
+      const reader = await two.follow();
+      await reader.sees('tool-input-available');
+      await cluster.server(1).end();
+      await stream.toEnd();
+      assert.equal(stream.chunks.at(-1)?.type, 'error', stream.outline);
+      // Readers elsewhere may stay, or be sent away in the same manner.
+      const ended = reader.chunks.some(({ type }) => type === 'error');
+      const again = ended ? await two.follow() : reader;
+      await two.answer({ toolCallId, output: 'Bern' });
+      await again.toEnd();
+      assert.ok(again.done && textOf(again) === 'You are in Bern.', again.outline);
+    },
+  );
 
   clustered('while it streams: the run may end in its time, and nothing new begins', {}, async (cluster) => {
     const one = cluster.at(1);
@@ -335,7 +372,11 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
     const stream = await one.post('count');
     await stream.sees('text-delta');
     cluster.server(1).signal('SIGTERM');
-    const readiness = () => one.request('GET', '/readyz').then(({ status }) => status, () => 0);
+    const readiness = () =>
+      one.request('GET', '/readyz').then(
+        ({ status }) => status,
+        () => 0,
+      );
     await until(async () => (await readiness()) === 503, 'the instance not to be ready');
     assert.equal((await cluster.at(1, 'another').post('hello')).status, 503);
     rest.open();

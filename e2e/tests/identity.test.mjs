@@ -1,5 +1,6 @@
 // @ts-check
-// Who is asking, by tokens that a well-known library has made with keys that an issuer publishes, and by a proxy's header.
+// Who is asking, by tokens that a well-known library has made with keys that an issuer publishes, and by a
+// proxy's header.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -9,7 +10,10 @@ import { SignJWT, UnsecuredJWT, exportJWK, exportSPKI, generateKeyPair } from 'j
 import { Server } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
 
-/** @typedef {{ id: string, alg: string, publicKey: import('jose').CryptoKey, privateKey: import('jose').CryptoKey }} Key */
+/**
+ * @typedef {{ id: string, alg: string, publicKey: import('jose').CryptoKey, privateKey:
+ * import('jose').CryptoKey }} Key
+ */
 
 const ISSUER = 'https://issuer.example';
 const AUDIENCE = 'fermata';
@@ -39,7 +43,9 @@ class Issuer {
 
   /** @param {Key[]} keys */
   async publish(...keys) {
-    this.published = await Promise.all(keys.map(async ({ id, publicKey }) => ({ ...(await exportJWK(publicKey)), kid: id })));
+    this.published = await Promise.all(
+      keys.map(async ({ id, publicKey }) => ({ ...(await exportJWK(publicKey)), kid: id })),
+    );
   }
 
   async stop() {
@@ -56,7 +62,13 @@ async function makeKey(id, alg) {
 
 /** @param {Key} key @param {Record<string, unknown>} [claims] @param {Record<string, unknown>} [header] */
 async function sign({ id, alg, privateKey }, claims = {}, header = {}) {
-  const all = { sub: 'alice', iss: ISSUER, aud: AUDIENCE, exp: Math.floor(Date.now() / 1000) + 60, ...claims };
+  const all = {
+    sub: 'alice',
+    iss: ISSUER,
+    aud: AUDIENCE,
+    exp: Math.floor(Date.now() / 1000) + 60,
+    ...claims,
+  };
   const kept = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
   return new SignJWT(kept).setProtectedHeader({ alg, kid: id, ...header }).sign(privateKey);
 }
@@ -64,7 +76,11 @@ async function sign({ id, alg, privateKey }, claims = {}, header = {}) {
 /** @param {Server} server @param {Record<string, string>} headers */
 async function chats(server, headers) {
   const response = await fetch(`${server.url}/api/chats`, { headers });
-  return { status: response.status, headers: response.headers, body: /** @type {any} */ (await response.json()) };
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: /** @type {any} */ (await response.json()),
+  };
 }
 
 /** @param {Server} server @param {string} token */
@@ -80,70 +96,97 @@ const settings = (issuer) => ({
   FERMATA_JWT_AUDIENCE: AUDIENCE,
 });
 
-test('tokens of every kind of key name their owners, and chats are their own', { timeout: 60_000 }, async () => {
-  const issuer = await Issuer.start();
-  const keys = await Promise.all(['RS256', 'PS384', 'ES256', 'ES384', 'EdDSA'].map((alg, place) => makeKey(`key-${place}`, alg)));
-  await issuer.publish(...keys);
-  const server = await Server.start(settings(issuer));
-  try {
-    for (const key of keys) {
-      const answer = await ask(server, await sign(key));
-      assert.equal(answer.status, 200, `${key.alg}: ${JSON.stringify(answer.body)}`);
+test(
+  'tokens of every kind of key name their owners, and chats are their own',
+  { timeout: 60_000 },
+  async () => {
+    const issuer = await Issuer.start();
+    const keys = await Promise.all(
+      ['RS256', 'PS384', 'ES256', 'ES384', 'EdDSA'].map((alg, place) => makeKey(`key-${place}`, alg)),
+    );
+    await issuer.publish(...keys);
+    const server = await Server.start(settings(issuer));
+    try {
+      for (const key of keys) {
+        const answer = await ask(server, await sign(key));
+        assert.equal(answer.status, 200, `${key.alg}: ${JSON.stringify(answer.body)}`);
+      }
+      const [key] = /** @type {[Key]} */ (keys);
+      const body = JSON.stringify({ id: 'c', messages: [{ role: 'user', content: 'hi' }] });
+      const authorization = `Bearer ${await sign(key)}`;
+      const posted = await fetch(`${server.url}/api/chat`, {
+        method: 'POST',
+        body,
+        headers: { authorization },
+      });
+      assert.equal(posted.status, 200);
+      await posted.text();
+      const others = await sign(key, { sub: 'auth0|bob@example.com' });
+      assert.deepEqual((await ask(server, others)).body, { chats: [] });
+      const view = await fetch(`${server.url}/api/chat/c`, {
+        headers: { authorization: `Bearer ${others}` },
+      });
+      assert.equal(view.status, 404);
+      assert.equal(issuer.asked, 1, 'the keys are fetched once');
+    } finally {
+      await Promise.all([server.discard(), issuer.stop()]);
     }
-    const [key] = /** @type {[Key]} */ (keys);
-    const body = JSON.stringify({ id: 'c', messages: [{ role: 'user', content: 'hi' }] });
-    const authorization = `Bearer ${await sign(key)}`;
-    const posted = await fetch(`${server.url}/api/chat`, { method: 'POST', body, headers: { authorization } });
-    assert.equal(posted.status, 200);
-    await posted.text();
-    const others = await sign(key, { sub: 'auth0|bob@example.com' });
-    assert.deepEqual((await ask(server, others)).body, { chats: [] });
-    const view = await fetch(`${server.url}/api/chat/c`, { headers: { authorization: `Bearer ${others}` } });
-    assert.equal(view.status, 404);
-    assert.equal(issuer.asked, 1, 'the keys are fetched once');
-  } finally {
-    await Promise.all([server.discard(), issuer.stop()]);
-  }
-});
+  },
+);
 
-test('what is not signed by the issuer, for this server and for now is refused with the reason', { timeout: 60_000 }, async () => {
-  const issuer = await Issuer.start();
-  const [key, stranger] = await Promise.all([makeKey('key', 'RS256'), makeKey('key', 'RS256')]);
-  const curve = await makeKey('curve', 'ES256');
-  await issuer.publish(key, curve);
-  const server = await Server.start(settings(issuer));
-  const past = Math.floor(Date.now() / 1000) - 120;
-  const pem = new TextEncoder().encode(await exportSPKI(key.publicKey));
-  const confused = (/** @type {Uint8Array} */ secret) =>
-    new SignJWT({ sub: 'alice', iss: ISSUER, aud: AUDIENCE }).setProtectedHeader({ alg: 'HS256', kid: 'key' }).setExpirationTime('1m').sign(secret);
-  const claims = { sub: 'alice', iss: ISSUER, aud: AUDIENCE, exp: past + 600 };
-  try {
-    /** @type {[string, string, RegExp][]} */
-    const refused = [
-      ['another key of the same name', await sign(stranger), /signature is wrong/],
-      ['another audience', await sign(key, { aud: 'other' }), /aud/],
-      ['no audience', await sign(key, { aud: undefined }), /aud/],
-      ['another issuer', await sign(key, { iss: 'https://other.example' }), /iss/],
-      ['expired', await sign(key, { exp: past }), /expired/],
-      ['for ever', await sign(key, { exp: undefined }), /exp/],
-      ['not yet', await sign(key, { nbf: past + 600 }), /not valid yet/],
-      ['for nobody', await sign(key, { sub: '' }), /sub/],
-      ['the public key as a secret', await confused(pem), /no key that its issuer publishes/],
-      ['no signature', new UnsecuredJWT(claims).encode(), /not a JSON Web Token/],
-      ['the key of another kind', await sign({ ...stranger, id: 'curve' }), /no key that its issuer publishes/],
-    ];
-    for (const [name, token, reason] of refused) {
-      const { status, headers, body } = await ask(server, token);
-      assert.equal(status, 401, `${name}: ${JSON.stringify(body)}`);
-      assert.match(body.detail, reason, name);
-      assert.match(headers.get('www-authenticate') ?? '', /^Bearer error="invalid_token", error_description="[^"]+"$/, name);
+test(
+  'what is not signed by the issuer, for this server and for now is refused with the reason',
+  { timeout: 60_000 },
+  async () => {
+    const issuer = await Issuer.start();
+    const [key, stranger] = await Promise.all([makeKey('key', 'RS256'), makeKey('key', 'RS256')]);
+    const curve = await makeKey('curve', 'ES256');
+    await issuer.publish(key, curve);
+    const server = await Server.start(settings(issuer));
+    const past = Math.floor(Date.now() / 1000) - 120;
+    const pem = new TextEncoder().encode(await exportSPKI(key.publicKey));
+    const confused = (/** @type {Uint8Array} */ secret) =>
+      new SignJWT({ sub: 'alice', iss: ISSUER, aud: AUDIENCE })
+        .setProtectedHeader({ alg: 'HS256', kid: 'key' })
+        .setExpirationTime('1m')
+        .sign(secret);
+    const claims = { sub: 'alice', iss: ISSUER, aud: AUDIENCE, exp: past + 600 };
+    try {
+      /** @type {[string, string, RegExp][]} */
+      const refused = [
+        ['another key of the same name', await sign(stranger), /signature is wrong/],
+        ['another audience', await sign(key, { aud: 'other' }), /aud/],
+        ['no audience', await sign(key, { aud: undefined }), /aud/],
+        ['another issuer', await sign(key, { iss: 'https://other.example' }), /iss/],
+        ['expired', await sign(key, { exp: past }), /expired/],
+        ['for ever', await sign(key, { exp: undefined }), /exp/],
+        ['not yet', await sign(key, { nbf: past + 600 }), /not valid yet/],
+        ['for nobody', await sign(key, { sub: '' }), /sub/],
+        ['the public key as a secret', await confused(pem), /no key that its issuer publishes/],
+        ['no signature', new UnsecuredJWT(claims).encode(), /not a JSON Web Token/],
+        [
+          'the key of another kind',
+          await sign({ ...stranger, id: 'curve' }),
+          /no key that its issuer publishes/,
+        ],
+      ];
+      for (const [name, token, reason] of refused) {
+        const { status, headers, body } = await ask(server, token);
+        assert.equal(status, 401, `${name}: ${JSON.stringify(body)}`);
+        assert.match(body.detail, reason, name);
+        assert.match(
+          headers.get('www-authenticate') ?? '',
+          /^Bearer error="invalid_token", error_description="[^"]+"$/,
+          name,
+        );
+      }
+      assert.equal((await ask(server, await sign(key))).status, 200);
+      assert.ok(!server.log.includes(await exportSPKI(key.publicKey)));
+    } finally {
+      await Promise.all([server.discard(), issuer.stop()]);
     }
-    assert.equal((await ask(server, await sign(key))).status, 200);
-    assert.ok(!server.log.includes(await exportSPKI(key.publicKey)));
-  } finally {
-    await Promise.all([server.discard(), issuer.stop()]);
-  }
-});
+  },
+);
 
 test('keys may change at any time, and the issuer may be away', { timeout: 60_000 }, async () => {
   const issuer = await Issuer.start();
@@ -188,7 +231,10 @@ test('a header names the owner if the proxy is the one that was named', { timeou
     assert.equal((await chats(near, { 'x-forwarded-user': 'alice' })).status, 200);
     assert.equal((await chats(near, {})).status, 401);
     assert.equal((await chats(far, { 'x-forwarded-user': 'alice' })).status, 403);
-    assert.equal((await chats(far, { 'x-forwarded-user': 'alice', 'x-forwarded-for': '10.0.0.7' })).status, 403);
+    assert.equal(
+      (await chats(far, { 'x-forwarded-user': 'alice', 'x-forwarded-for': '10.0.0.7' })).status,
+      403,
+    );
     assert.equal((await chats(far, {})).status, 401);
   } finally {
     await Promise.all([near.discard(), far.discard()]);

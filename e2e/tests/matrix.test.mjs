@@ -1,11 +1,11 @@
 // @ts-check
-// Everything that a front end may want, with every client that is installed. The runs report what each client gets, and
-// docs/clients.md is written from that:
+// Everything that a front end may want, with every client that is installed. The runs report what each client
+// gets, and docs/clients.md is written from that:
 //
 //   FERMATA_WRITE_DOCS=1 node --test tests/matrix.test.mjs
 //
-// Without the variable the page that is there has to be the one that would be written. Where only a part was run
-// (--test-name-pattern), or a run has failed, nothing is compared.
+// Without the variable the page that is there has to be the one that would be written. Where only a part was
+// run (--test-name-pattern), or a run has failed, nothing is compared.
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -31,7 +31,17 @@ const WRITES = process.env.FERMATA_WRITE_DOCS === '1';
 const AT_ONCE = 4;
 
 const findings = new Findings([
-  model, serverCalls, pageCalls, approvals, questions, postingAgain, readers, conversation, stops, errors, limits,
+  model,
+  serverCalls,
+  pageCalls,
+  approvals,
+  questions,
+  postingAgain,
+  readers,
+  conversation,
+  stops,
+  errors,
+  limits,
 ]);
 
 /**
@@ -45,7 +55,8 @@ async function run(capability, client, context) {
     findings.note(capability, client, outcome ?? undefined);
     findings.noteChunks(world);
   } catch (error) {
-    if (capability.todo !== undefined) findings.note(capability, client, { cell: 'not yet', note: capability.todo });
+    if (capability.todo !== undefined)
+      findings.note(capability, client, { cell: 'not yet', note: capability.todo });
     throw error;
   }
 }
@@ -54,7 +65,9 @@ describe('the client matrix', { concurrency: AT_ONCE }, () => {
   for (const capability of findings.groups.flatMap(({ capabilities }) => capabilities)) {
     for (const client of CLIENTS) {
       const own = { timeout: HOPELESS, ...(capability.todo && { todo: capability.todo }) };
-      test(`${capability.name} (ai ${client.package})`, own, async (context) => run(capability, client, context));
+      test(`${capability.name} (ai ${client.package})`, own, async (context) =>
+        run(capability, client, context),
+      );
     }
   }
 });
@@ -68,18 +81,26 @@ describe('the client matrix', { concurrency: AT_ONCE }, () => {
 function difference(there, shown) {
   const [lines, others] = [there.split('\n'), shown.split('\n')];
   const place = others.findIndex((line, index) => line !== lines[index]);
-  if (place === -1) return `docs/clients.md goes on after line ${others.length}, the runs have shown nothing more`;
-  return `line ${place + 1} of docs/clients.md is\n  ${lines[place] ?? '(missing)'}\nand the runs have shown\n  ${others[place]}`;
+  if (place === -1)
+    return `docs/clients.md goes on after line ${others.length}, the runs have shown nothing more`;
+  return (
+    `line ${place + 1} of docs/clients.md is\n  ${lines[place] ?? '(missing)'}\nand the runs ` +
+    `have shown\n  ${others[place]}`
+  );
 }
 
 test('docs/clients.md says what the runs have shown', (context) => {
   if (!findings.areComplete) {
-    assert.ok(!WRITES, 'docs/clients.md is not written: not every run of the matrix was made and has succeeded');
+    assert.ok(
+      !WRITES,
+      'docs/clients.md is not written: not every run of the matrix was made and has succeeded',
+    );
     return context.skip('not every run of the matrix was made and has succeeded');
   }
   const page = clientsPage(findings);
   if (WRITES) return writeFileSync(PAGE, page);
   const there = existsSync(PAGE) ? readFileSync(PAGE, 'utf8') : '';
-  const help = 'If the runs are right, FERMATA_WRITE_DOCS=1 node --test tests/matrix.test.mjs (in e2e/) writes the page anew.';
+  const help =
+    'If the runs are right, FERMATA_WRITE_DOCS=1 node --test tests/matrix.test.mjs (in e2e/) writes the page anew.';
   assert.ok(there === page, `${difference(there, page)}\n${help}`);
 });

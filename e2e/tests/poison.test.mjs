@@ -1,6 +1,7 @@
 // @ts-check
-// A run that harms whoever works on it, where two instances share a database: it goes from one to the other and is given up at
-// the third take-up. All the while other chats are answered, and both instances are well afterwards.
+// A run that harms whoever works on it, where two instances share a database: it goes from one to the other
+// and is given up at the third take-up. All the while other chats are answered, and both instances are well
+// afterwards.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
@@ -19,7 +20,9 @@ const settings = (/** @type {number} */ place) => ({ FERMATA_MODEL: `model-${pla
 const placeOf = (/** @type {ModelRequest} */ { model }) => Number(String(model).slice('model-'.length));
 const isPoison = (/** @type {ModelRequest} */ request) => request.words.at(-1) === `user: ${POISON}`;
 
-/** How often a run is worked on: when it is posted, and when it is taken up for the first and the second time. */
+/**
+ * How often a run is worked on: when it is posted, and when it is taken up for the first and the second time.
+ */
 const HARMED = 3;
 
 let chats = 0;
@@ -34,7 +37,10 @@ let chats = 0;
 async function isAnswered(cluster, place, chat = `chat-${(chats += 1)}`) {
   const stream = await cluster.at(place, chat).post('are you there?');
   await stream.toEnd();
-  assert.ok(stream.done && stream.chunks.some(({ delta }) => delta === 'Here I am.'), `${place}: ${stream.status} ${stream.outline}${stream.rest}`);
+  assert.ok(
+    stream.done && stream.chunks.some(({ delta }) => delta === 'Here I am.'),
+    `${place}: ${stream.status} ${stream.outline}${stream.rest}`,
+  );
 }
 
 /**
@@ -62,12 +68,22 @@ async function isGivenUp(cluster, harm, heal) {
     });
     return (pen) => pen.gone.then(() => undefined);
   };
-  const posted = cluster.at(1, CHAT).post(POISON).then((stream) => stream.toEnd()).catch(() => undefined);
+  const posted = cluster
+    .at(1, CHAT)
+    .post(POISON)
+    .then((stream) => stream.toEnd())
+    .catch(() => undefined);
   for (let times = 1; times <= HARMED; times += 1) {
-    await until(() => cluster.model.requests.filter(isPoison).length >= times, `the run to be worked on for the ${times}. time`);
+    await until(
+      () => cluster.model.requests.filter(isPoison).length >= times,
+      `the run to be worked on for the ${times}. time`,
+    );
     await harming;
   }
-  const outcomes = async () => (await cluster.database.rows(`select outcome from runs where chat_id = '${CHAT}'`)).map((row) => row.outcome);
+  const outcomes = async () =>
+    (await cluster.database.rows(`select outcome from runs where chat_id = '${CHAT}'`)).map(
+      (row) => row.outcome,
+    );
   await until(async () => (await outcomes())[0] !== null, 'the run to be given up');
   assert.deepEqual(await outcomes(), ['crash_loop']);
   assert.deepEqual(harmed, [1, 2, 1], 'it goes from one to the other');
@@ -81,17 +97,21 @@ async function isGivenUp(cluster, harm, heal) {
   assert.equal(cluster.model.requests.filter(isPoison).length, HARMED, 'the model is not asked again');
 }
 
-describe('a run that harms whoever works on it is given up, and other chats are answered all the time', { concurrency: 2 }, () => {
-  clustered('where it kills the process', { settings }, async (cluster) => {
-    const heal = async (/** @type {Server} */ server) => {
-      if (!server.alive) await server.start();
-    };
-    await isGivenUp(cluster, (server) => server.kill(), heal);
-  });
+describe(
+  'a run that harms whoever works on it is given up, and other chats are answered all the time',
+  { concurrency: 2 },
+  () => {
+    clustered('where it kills the process', { settings }, async (cluster) => {
+      const heal = async (/** @type {Server} */ server) => {
+        if (!server.alive) await server.start();
+      };
+      await isGivenUp(cluster, (server) => server.kill(), heal);
+    });
 
-  clustered('where the process stands still', { settings }, async (cluster) => {
-    const harm = async (/** @type {Server} */ server) => server.signal('SIGSTOP');
-    const heal = async (/** @type {Server} */ server) => server.signal('SIGCONT');
-    await isGivenUp(cluster, harm, heal);
-  });
-});
+    clustered('where the process stands still', { settings }, async (cluster) => {
+      const harm = async (/** @type {Server} */ server) => server.signal('SIGSTOP');
+      const heal = async (/** @type {Server} */ server) => server.signal('SIGCONT');
+      await isGivenUp(cluster, harm, heal);
+    });
+  },
+);

@@ -15,22 +15,26 @@ scenario('a provider that is busy is asked again', { versions: [6] }, async (wor
   assert.equal(model.requests.length, 2);
 });
 
-scenario('a provider that keeps failing is an error of the run, and the next turn works', {}, async (world) => {
-  const { model } = world;
-  model.script(refuses(500), refuses(500), refuses(500), says('Back.'));
-  world.expectErrors();
-  const page = await world.page();
-  page.say('hello');
-  await page.settles();
-  assert.equal(page.status, 'error');
-  assert.equal(page.errors.length, 1);
-  assert.ok(!page.errors[0]?.message.includes(API_KEY), 'what the provider says does not reach a client');
-  assert.equal(model.requests.length, 3);
-  page.say('still there?');
-  await page.settles();
-  assert.equal(page.words, 'Back.');
-  assert.deepEqual(model.request(4).words, ['user: hello', 'user: still there?']);
-});
+scenario(
+  'a provider that keeps failing is an error of the run, and the next turn works',
+  {},
+  async (world) => {
+    const { model } = world;
+    model.script(refuses(500), refuses(500), refuses(500), says('Back.'));
+    world.expectErrors();
+    const page = await world.page();
+    page.say('hello');
+    await page.settles();
+    assert.equal(page.status, 'error');
+    assert.equal(page.errors.length, 1);
+    assert.ok(!page.errors[0]?.message.includes(API_KEY), 'what the provider says does not reach a client');
+    assert.equal(model.requests.length, 3);
+    page.say('still there?');
+    await page.settles();
+    assert.equal(page.words, 'Back.');
+    assert.deepEqual(model.request(4).words, ['user: hello', 'user: still there?']);
+  },
+);
 
 scenario('a reply that breaks off keeps what came, and the next turn works', {}, async (world) => {
   const { model } = world;
@@ -122,7 +126,10 @@ scenario('calls whose arguments come interleaved are told apart', {}, async (wor
   const color = await page.shows('pick_color', 'input-available');
   assert.deepEqual([location.input, color.input], [{ accuracy: 'high' }, { palette: 'warm' }]);
   await world.answer({
-    answers: [{ toolCallId: location.toolCallId, output: 1 }, { toolCallId: color.toolCallId, output: 2 }],
+    answers: [
+      { toolCallId: location.toolCallId, output: 1 },
+      { toolCallId: color.toolCallId, output: 2 },
+    ],
   });
   await page.settles();
   assert.equal(page.words, 'Both.');
@@ -131,9 +138,14 @@ scenario('calls whose arguments come interleaved are told apart', {}, async (wor
 scenario('calls without ids, and ids that come back, are made unique', {}, async (world) => {
   const { model } = world;
   const anonymous = { name: 'current_time', input: {} };
-  model.script((pen) => {
-    for (let n = 0; n < 2; n += 1) pen.argues(pen.begins('current_time'), '{}');
-  }, calls({ ...anonymous, id: 'same' }), calls({ ...anonymous, id: 'same' }), says('Enough.'));
+  model.script(
+    (pen) => {
+      for (let n = 0; n < 2; n += 1) pen.argues(pen.begins('current_time'), '{}');
+    },
+    calls({ ...anonymous, id: 'same' }),
+    calls({ ...anonymous, id: 'same' }),
+    says('Enough.'),
+  );
   const page = await world.page();
   page.say('what time is it?');
   await page.settles();
@@ -141,24 +153,32 @@ scenario('calls without ids, and ids that come back, are made unique', {}, async
   assert.equal(new Set(page.calls.map((call) => call.toolCallId)).size, 4);
 });
 
-scenario('a finish reason nobody knows and a missing usage chunk do no harm', { versions: [7] }, async (world) => {
-  world.model.script((pen) => {
-    pen.says('Done.');
-    pen.finishReason = 'because_i_said_so';
-    pen.usage = false;
-  });
-  const page = await world.page();
-  page.say('hello');
-  await page.settles();
-  assert.equal(page.words, 'Done.');
-});
+scenario(
+  'a finish reason nobody knows and a missing usage chunk do no harm',
+  { versions: [7] },
+  async (world) => {
+    world.model.script((pen) => {
+      pen.says('Done.');
+      pen.finishReason = 'because_i_said_so';
+      pen.usage = false;
+    });
+    const page = await world.page();
+    page.say('hello');
+    await page.settles();
+    assert.equal(page.words, 'Done.');
+  },
+);
 
-scenario('a model that never stops calling is stopped, and no client posts again', { settings: { FERMATA_MAX_STEPS: '3' } }, async (world) => {
-  const again = calls({ name: 'current_time', input: {} });
-  world.model.script(again, again, again);
-  const page = await world.page({ sends: 'outputs' });
-  page.say('what time is it?');
-  await page.settles();
-  assert.equal(page.posts.length, 1);
-  assert.equal(world.model.requests.length, 3);
-});
+scenario(
+  'a model that never stops calling is stopped, and no client posts again',
+  { settings: { FERMATA_MAX_STEPS: '3' } },
+  async (world) => {
+    const again = calls({ name: 'current_time', input: {} });
+    world.model.script(again, again, again);
+    const page = await world.page({ sends: 'outputs' });
+    page.say('what time is it?');
+    await page.settles();
+    assert.equal(page.posts.length, 1);
+    assert.equal(world.model.requests.length, 3);
+  },
+);

@@ -9,11 +9,15 @@ import { NO_NGINX, Nginx } from '../harness/nginx.mjs';
 /** @typedef {(request: http.IncomingMessage, response: http.ServerResponse) => void} Instance */
 
 /** @type {(status: number, body?: object) => Instance} */
-const answers = (status, body = {}) => (request, response) => {
-  // Nobody waits for what is left of the body.
-  response.writeHead(status, { 'content-type': 'application/problem+json', connection: 'close' }).end(JSON.stringify(body));
-  request.resume();
-};
+const answers =
+  (status, body = {}) =>
+  (request, response) => {
+    // Nobody waits for what is left of the body.
+    response
+      .writeHead(status, { 'content-type': 'application/problem+json', connection: 'close' })
+      .end(JSON.stringify(body));
+    request.resume();
+  };
 
 /**
  * A proxy in front of instances that behave like this.
@@ -25,7 +29,9 @@ const answers = (status, body = {}) => (request, response) => {
 function behind(name, instances, check) {
   test(name, { skip: NO_NGINX ?? false }, async () => {
     const servers = await Promise.all(instances.map((instance) => listen(http.createServer(instance))));
-    const addresses = servers.map((server) => `127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}`);
+    const addresses = servers.map(
+      (server) => `127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}`,
+    );
     const proxy = await Nginx.start(...addresses);
     try {
       await check(proxy);
@@ -50,29 +56,48 @@ async function ask(url, init) {
   return { status: response.status, kind, problem: JSON.parse(text), headers: response.headers };
 }
 
-const post = (/** @type {string | Buffer} */ body) => ({ method: 'POST', headers: { 'content-type': 'application/json' }, body });
+const post = (/** @type {string | Buffer} */ body) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body,
+});
 
 describe('the proxy', { concurrency: 2 }, () => {
-  behind('refuses what is far too large by itself, in the form that clients know', [answers(500)], async (proxy) => {
-    const got = await announce(proxy, 300_000_000);
-    assert.equal(got.status, 413);
-    assert.equal(got.problem.code, 'too_large');
-    assert.match(got.problem.detail, /11 MB/);
-  });
+  behind(
+    'refuses what is far too large by itself, in the form that clients know',
+    [answers(500)],
+    async (proxy) => {
+      const got = await announce(proxy, 300_000_000);
+      assert.equal(got.status, 413);
+      assert.equal(got.problem.code, 'too_large');
+      assert.match(got.problem.detail, /11 MB/);
+    },
+  );
 
-  behind('asks an instance who sends a body before it has read it', [answers(401, { code: 'unauthorized' })], async (proxy) => {
-    // Nothing but the announcement is ever sent.
-    for (const path of ['/api/chat', '/chat/tool-result', '/api/chat/tool-result']) {
-      const got = await announce(proxy, 9_000_000, path);
-      assert.deepEqual([got.status, got.problem.code], [401, 'unauthorized'], path);
-    }
-  });
+  behind(
+    'asks an instance who sends a body before it has read it',
+    [answers(401, { code: 'unauthorized' })],
+    async (proxy) => {
+      // Nothing but the announcement is ever sent.
+      for (const path of ['/api/chat', '/chat/tool-result', '/api/chat/tool-result']) {
+        const got = await announce(proxy, 9_000_000, path);
+        assert.deepEqual([got.status, got.problem.code], [401, 'unauthorized'], path);
+      }
+    },
+  );
 
-  for (const [status, code] of /** @type {const} */ ([[413, 'too_large'], [429, 'too_many_runs']])) {
-    behind(`passes on what an instance says itself: ${status}`, [answers(status, { code, detail: 'A sentence of its own.' })], async (proxy) => {
-      const got = await ask(`${proxy.url}/api/chat`, post('{}'));
-      assert.deepEqual([got.status, got.problem], [status, { code, detail: 'A sentence of its own.' }]);
-    });
+  for (const [status, code] of /** @type {const} */ ([
+    [413, 'too_large'],
+    [429, 'too_many_runs'],
+  ])) {
+    behind(
+      `passes on what an instance says itself: ${status}`,
+      [answers(status, { code, detail: 'A sentence of its own.' })],
+      async (proxy) => {
+        const got = await ask(`${proxy.url}/api/chat`, post('{}'));
+        assert.deepEqual([got.status, got.problem], [status, { code, detail: 'A sentence of its own.' }]);
+      },
+    );
   }
 
   const ending = () => {
@@ -98,19 +123,26 @@ describe('the proxy', { concurrency: 2 }, () => {
     assert.deepEqual([got.status, got.problem.code, posts.asked.length], [503, 'unavailable', 1]);
   });
 
-  test('says that nothing was done where no instance can be reached', { skip: NO_NGINX ?? false }, async () => {
-    const nobody = await listen(http.createServer());
-    const { port } = /** @type {import('node:net').AddressInfo} */ (nobody.address());
-    await new Promise((resolve) => nobody.close(resolve));
-    const proxy = await Nginx.start(`127.0.0.1:${port}`);
-    try {
-      const got = await ask(`${proxy.url}/api/chat`, post('{}'));
-      assert.deepEqual([got.status, got.kind, got.problem.code], [503, 'application/problem+json', 'unavailable']);
-      assert.equal(got.headers.get('retry-after'), '2');
-    } finally {
-      await proxy.stop();
-    }
-  });
+  test(
+    'says that nothing was done where no instance can be reached',
+    { skip: NO_NGINX ?? false },
+    async () => {
+      const nobody = await listen(http.createServer());
+      const { port } = /** @type {import('node:net').AddressInfo} */ (nobody.address());
+      await new Promise((resolve) => nobody.close(resolve));
+      const proxy = await Nginx.start(`127.0.0.1:${port}`);
+      try {
+        const got = await ask(`${proxy.url}/api/chat`, post('{}'));
+        assert.deepEqual(
+          [got.status, got.kind, got.problem.code],
+          [503, 'application/problem+json', 'unavailable'],
+        );
+        assert.equal(got.headers.get('retry-after'), '2');
+      } finally {
+        await proxy.stop();
+      }
+    },
+  );
 
   for (const [how, instance] of /** @type {[string, Instance][]} */ ([
     ['fails on the way', (request) => request.socket.destroy()],
@@ -124,7 +156,9 @@ describe('the proxy', { concurrency: 2 }, () => {
 
   behind('refuses one address that has too much open', [() => {}], async (proxy) => {
     const leave = new AbortController();
-    const open = Array.from({ length: 300 }, () => fetch(`${proxy.url}/api/chat/a/stream`, { signal: leave.signal }));
+    const open = Array.from({ length: 300 }, () =>
+      fetch(`${proxy.url}/api/chat/a/stream`, { signal: leave.signal }),
+    );
     const refused = await Promise.race(open);
     assert.equal(refused.status, 429);
     assert.match(await refused.text(), /"code":"too_many_requests"/);
@@ -132,13 +166,19 @@ describe('the proxy', { concurrency: 2 }, () => {
     await Promise.allSettled(open);
   });
 
-  behind('believes nobody who names other addresses, and keeps the numbers of instances', [(request, response) => {
-    response.end(JSON.stringify(request.headers));
-  }], async (proxy) => {
-    const got = await ask(`${proxy.url}/api/chats`, { headers: { 'x-forwarded-for': '10.0.0.1' } });
-    assert.equal(got.problem['x-forwarded-for'], '127.0.0.1');
-    assert.equal((await fetch(`${proxy.url}/metrics`)).status, 404);
-  });
+  behind(
+    'believes nobody who names other addresses, and keeps the numbers of instances',
+    [
+      (request, response) => {
+        response.end(JSON.stringify(request.headers));
+      },
+    ],
+    async (proxy) => {
+      const got = await ask(`${proxy.url}/api/chats`, { headers: { 'x-forwarded-for': '10.0.0.1' } });
+      assert.equal(got.problem['x-forwarded-for'], '127.0.0.1');
+      assert.equal((await fetch(`${proxy.url}/metrics`)).status, 404);
+    },
+  );
 });
 
 /**
@@ -150,7 +190,10 @@ describe('the proxy', { concurrency: 2 }, () => {
  */
 function announce(proxy, length, path = '/api/chat') {
   return new Promise((resolve, reject) => {
-    const request = http.request(`${proxy.url}${path}`, { method: 'POST', headers: { 'content-length': length, 'content-type': 'application/json' } });
+    const request = http.request(`${proxy.url}${path}`, {
+      method: 'POST',
+      headers: { 'content-length': length, 'content-type': 'application/json' },
+    });
     request.on('error', reject);
     request.on('response', async (response) => {
       let text = '';

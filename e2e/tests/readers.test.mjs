@@ -23,7 +23,8 @@ scenario('a page that lost its connection resumes the message whole and once', {
   await page.reads('One, ');
   page.cutOff();
   await page.settles();
-  // Version 5 goes on with the broken message as it was, so only a new chat object can read it from its start.
+  // Version 5 goes on with the broken message as it was, so only a new chat object can read it from its
+  // start.
   let again = page;
   if (world.version === 5) {
     await world.close(page);

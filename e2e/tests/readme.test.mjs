@@ -1,8 +1,8 @@
 // @ts-check
-// The README's start, as a new user types it: the blocks marked `<!-- run: server -->`, `<!-- run: first -->` and
-// `<!-- run: second -->` are run as they stand, by `sh`, against the built binary and its demo model. Two things may
-// differ from what a user types: the server is the binary that is already built, and, where port 3000 is taken, the
-// port.
+// The README's start, as a new user types it: the blocks marked `<!-- run: server -->`, `<!-- run: first -->`
+// and `<!-- run: second -->` are run as they stand, by `sh`, against the built binary and its demo model. Two
+// things may differ from what a user types: the server is the binary that is already built, and, where port
+// 3000 is taken, the port.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -62,14 +62,21 @@ class Terminal {
 
   /** @param {string} words */
   async shows(words) {
-    await until(() => {
-      if (this.status !== null && !this.shown.includes(words)) throw new Error(`it ended before ${words}: ${this.all}`);
-      return this.shown.includes(words);
-    }, () => `${words} in: ${this.all}`);
+    await until(
+      () => {
+        if (this.status !== null && !this.shown.includes(words))
+          throw new Error(`it ended before ${words}: ${this.all}`);
+        return this.shown.includes(words);
+      },
+      () => `${words} in: ${this.all}`,
+    );
   }
 
   async ends() {
-    await until(() => this.status !== null, () => `the end of: ${this.all}`);
+    await until(
+      () => this.status !== null,
+      () => `the end of: ${this.all}`,
+    );
     assert.equal(this.status, 0, this.all);
   }
 
@@ -88,26 +95,35 @@ test('the README starts the server with a target that the Makefile has', () => {
   assert.match(readFileSync(path.resolve(import.meta.dirname, '../../Makefile'), 'utf8'), /^run:/m);
 });
 
-test('the README shows a parked call answered from a second terminal', { timeout: 90_000 }, async (context) => {
-  const port = (await isFree()) ? PORT : await freePort();
-  const type = (/** @type {string} */ label) => new Terminal(typedInto(label).replaceAll(`:${PORT}`, `:${port}`));
-  const server = await Server.start({}, port);
-  const first = type('first');
-  try {
-    await first.shows('tool-approval-request');
-    assert.equal(first.status, null, 'the first terminal stays open');
-    assert.doesNotMatch(first.shown, /tool-output-available/);
-    const second = type('second');
-    await second.ends();
-    assert.match(second.shown, /awaiting_approval/, 'the second terminal shows what waits');
-    assert.match(second.shown, /"waitingFor"/, 'the second terminal shows that the answer was taken');
-    await first.ends();
-    assert.match(first.shown, /tool-output-available[\s\S]*text-delta[\s\S]*\[DONE\]/, 'the first terminal goes on');
-  } catch (error) {
-    context.diagnostic(server.log);
-    throw error;
-  } finally {
-    first.close();
-    await server.discard();
-  }
-});
+test(
+  'the README shows a parked call answered from a second terminal',
+  { timeout: 90_000 },
+  async (context) => {
+    const port = (await isFree()) ? PORT : await freePort();
+    const type = (/** @type {string} */ label) =>
+      new Terminal(typedInto(label).replaceAll(`:${PORT}`, `:${port}`));
+    const server = await Server.start({}, port);
+    const first = type('first');
+    try {
+      await first.shows('tool-approval-request');
+      assert.equal(first.status, null, 'the first terminal stays open');
+      assert.doesNotMatch(first.shown, /tool-output-available/);
+      const second = type('second');
+      await second.ends();
+      assert.match(second.shown, /awaiting_approval/, 'the second terminal shows what waits');
+      assert.match(second.shown, /"waitingFor"/, 'the second terminal shows that the answer was taken');
+      await first.ends();
+      assert.match(
+        first.shown,
+        /tool-output-available[\s\S]*text-delta[\s\S]*\[DONE\]/,
+        'the first terminal goes on',
+      );
+    } catch (error) {
+      context.diagnostic(server.log);
+      throw error;
+    } finally {
+      first.close();
+      await server.discard();
+    }
+  },
+);

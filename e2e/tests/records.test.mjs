@@ -23,73 +23,106 @@ reason = "Not today."
 const statesOf = (row) => {
   const states = /** @type {{ state: string, at: string }[]} */ (JSON.parse(String(row?.states)));
   const times = states.map(({ at }) => Date.parse(at));
-  assert.deepEqual(times, [...times].sort((one, other) => one - other), 'the times are in order');
-  assert.ok(times.every((time) => time > 0), String(row?.states));
+  assert.deepEqual(
+    times,
+    [...times].sort((one, other) => one - other),
+    'the times are in order',
+  );
+  assert.ok(
+    times.every((time) => time > 0),
+    String(row?.states),
+  );
   return states.map(({ state }) => state);
 };
 
-scenario('calls are kept with their states, decisions and outcomes', { versions: [7], config, skip: NO_DATABASE }, async (world) => {
-  const { model } = world;
-  await world.offers('hand__fail');
-  model.script(
-    calls(
-      { name: 'write_note', input: note },
-      { name: 'hand__fail', input: {} },
-      { name: 'get_location', input: {} },
-      { name: 'search_notes', input: { query: 'x' } },
-      { name: 'hand__change', input: { key: 'x' } },
-    ),
-    calls({ name: 'hand__die', input: {} }),
-    says('So it is.'),
-  );
-  const page = await world.page({ tools: BROWSER_TOOLS });
-  page.say('five things');
-  const question = await page.isAsked('write_note');
-  const other = await page.isAsked('hand__change');
-  await world.answer({ approvalId: question.approvalId, approved: true, input: edited, reason: 'oats', always: true });
-  await world.answer({ approvalId: other.approvalId, approved: false, reason: 'not now' });
-  const { toolCallId } = await page.shows('get_location', 'input-available');
-  await world.answer({ toolCallId, output: { city: 'Bern' } });
-  await page.settles();
+scenario(
+  'calls are kept with their states, decisions and outcomes',
+  { versions: [7], config, skip: NO_DATABASE },
+  async (world) => {
+    const { model } = world;
+    await world.offers('hand__fail');
+    model.script(
+      calls(
+        { name: 'write_note', input: note },
+        { name: 'hand__fail', input: {} },
+        { name: 'get_location', input: {} },
+        { name: 'search_notes', input: { query: 'x' } },
+        { name: 'hand__change', input: { key: 'x' } },
+      ),
+      calls({ name: 'hand__die', input: {} }),
+      says('So it is.'),
+    );
+    const page = await world.page({ tools: BROWSER_TOOLS });
+    page.say('five things');
+    const question = await page.isAsked('write_note');
+    const other = await page.isAsked('hand__change');
+    await world.answer({
+      approvalId: question.approvalId,
+      approved: true,
+      input: edited,
+      reason: 'oats',
+      always: true,
+    });
+    await world.answer({ approvalId: other.approvalId, approved: false, reason: 'not now' });
+    const { toolCallId } = await page.shows('get_location', 'input-available');
+    await world.answer({ toolCallId, output: { city: 'Bern' } });
+    await page.settles();
 
-  const found = await rows(world, 'select * from tool_calls order by step, position');
-  const byTool = new Map(found.map((row) => [row.tool, row]));
-  assert.equal(found.length, 6);
+    const found = await rows(world, 'select * from tool_calls order by step, position');
+    const byTool = new Map(found.map((row) => [row.tool, row]));
+    assert.equal(found.length, 6);
 
-  const written = byTool.get('write_note');
-  // The edit is looked at anew, which is a change from waiting to waiting.
-  assert.deepEqual(statesOf(written), ['validating', 'awaiting_approval', 'awaiting_approval', 'scheduled', 'executing', 'success']);
-  assert.ok(Number(written?.waited_for_approval) > 0);
-  assert.ok(Number(written?.ran_for) > 0);
-  assert.ok(Number(written?.created_at) <= Number(written?.started_at));
-  assert.ok(Number(written?.started_at) <= Number(written?.ended_at));
-  assert.deepEqual([written?.run_by, written?.state, written?.decision, written?.ruled_by], ['server', 'success', 'ask', 'default']);
-  assert.deepEqual([written?.approved, written?.for_always, written?.decided_reason], [1, 1, 'oats']);
-  assert.ok(written?.decided_by, 'who decided');
-  assert.deepEqual(JSON.parse(String(written?.input)), note);
-  assert.deepEqual(JSON.parse(String(written?.edited_input)), edited);
-  assert.equal(written?.error_type, null);
+    const written = byTool.get('write_note');
+    // The edit is looked at anew, which is a change from waiting to waiting.
+    assert.deepEqual(statesOf(written), [
+      'validating',
+      'awaiting_approval',
+      'awaiting_approval',
+      'scheduled',
+      'executing',
+      'success',
+    ]);
+    assert.ok(Number(written?.waited_for_approval) > 0);
+    assert.ok(Number(written?.ran_for) > 0);
+    assert.ok(Number(written?.created_at) <= Number(written?.started_at));
+    assert.ok(Number(written?.started_at) <= Number(written?.ended_at));
+    assert.deepEqual(
+      [written?.run_by, written?.state, written?.decision, written?.ruled_by],
+      ['server', 'success', 'ask', 'default'],
+    );
+    assert.deepEqual([written?.approved, written?.for_always, written?.decided_reason], [1, 1, 'oats']);
+    assert.ok(written?.decided_by, 'who decided');
+    assert.deepEqual(JSON.parse(String(written?.input)), note);
+    assert.deepEqual(JSON.parse(String(written?.edited_input)), edited);
+    assert.equal(written?.error_type, null);
 
-  const failed = byTool.get('hand__fail');
-  assert.deepEqual(statesOf(failed), ['validating', 'scheduled', 'executing', 'error']);
-  assert.deepEqual([failed?.run_by, failed?.error_type], ['mcp', 'internal']);
-  assert.match(String(failed?.outcome), /the disk is full/);
-  assert.equal(failed?.waited_for_approval, null);
-  assert.ok(Number(failed?.waited_for_turn) > 0, 'it waited for the gate');
+    const failed = byTool.get('hand__fail');
+    assert.deepEqual(statesOf(failed), ['validating', 'scheduled', 'executing', 'error']);
+    assert.deepEqual([failed?.run_by, failed?.error_type], ['mcp', 'internal']);
+    assert.match(String(failed?.outcome), /the disk is full/);
+    assert.equal(failed?.waited_for_approval, null);
+    assert.ok(Number(failed?.waited_for_turn) > 0, 'it waited for the gate');
 
-  const denied = byTool.get('search_notes');
-  assert.deepEqual(statesOf(denied), ['validating', 'cancelled']);
-  assert.deepEqual([denied?.decision, denied?.ruled_by, denied?.ruling_reason, denied?.error_type], ['deny', 'rule 1', 'Not today.', 'denied']);
-  assert.equal(denied?.started_at, null);
+    const denied = byTool.get('search_notes');
+    assert.deepEqual(statesOf(denied), ['validating', 'cancelled']);
+    assert.deepEqual(
+      [denied?.decision, denied?.ruled_by, denied?.ruling_reason, denied?.error_type],
+      ['deny', 'rule 1', 'Not today.', 'denied'],
+    );
+    assert.equal(denied?.started_at, null);
 
-  const refused = byTool.get('hand__change');
-  assert.deepEqual(statesOf(refused), ['validating', 'awaiting_approval', 'cancelled']);
-  assert.deepEqual([refused?.approved, refused?.decided_reason, refused?.error_type], [0, 'not now', 'denied']);
+    const refused = byTool.get('hand__change');
+    assert.deepEqual(statesOf(refused), ['validating', 'awaiting_approval', 'cancelled']);
+    assert.deepEqual(
+      [refused?.approved, refused?.decided_reason, refused?.error_type],
+      [0, 'not now', 'denied'],
+    );
 
-  const answered = byTool.get('get_location');
-  assert.deepEqual(statesOf(answered), ['validating', 'scheduled', 'executing', 'success']);
-  assert.deepEqual([answered?.run_by, answered?.answered], ['browser', 1]);
-  assert.deepEqual(JSON.parse(String(answered?.outcome)), { city: 'Bern' });
+    const answered = byTool.get('get_location');
+    assert.deepEqual(statesOf(answered), ['validating', 'scheduled', 'executing', 'success']);
+    assert.deepEqual([answered?.run_by, answered?.answered], ['browser', 1]);
+    assert.deepEqual(JSON.parse(String(answered?.outcome)), { city: 'Bern' });
 
-  assert.equal(byTool.get('hand__die')?.error_type, 'network');
-});
+    assert.equal(byTool.get('hand__die')?.error_type, 'network');
+  },
+);

@@ -18,7 +18,14 @@ const schema = { type: 'object', properties: {} };
 const tool = { type: 'function', function: { name: 'look', parameters: schema } };
 
 test('a well-formed history has no faults', () => {
-  const history = body(user, asks(call('a'), call('b')), result('b'), result('a'), { role: 'assistant', content: 'ok' }, user);
+  const history = body(
+    user,
+    asks(call('a'), call('b')),
+    result('b'),
+    result('a'),
+    { role: 'assistant', content: 'ok' },
+    user,
+  );
   assert.deepEqual(faultsOf({ ...history, tools: [tool] }), []);
 });
 
@@ -27,11 +34,23 @@ const FAULTY = [
   ['no body', undefined, /no JSON object/],
   ['no messages', body(), /messages is empty/],
   ['a call without a result', body(user, asks(call('a'))), /a has no result at all/],
-  ['a result that comes too late', body(user, asks(call('a')), user, result('a')), /a has no result before message 2/],
+  [
+    'a result that comes too late',
+    body(user, asks(call('a')), user, result('a')),
+    /a has no result before message 2/,
+  ],
   ['a result twice', body(user, asks(call('a')), result('a'), result('a')), /message 3 is a result of "a"/],
   ['a result of nothing', body(user, result('a')), /no open call/],
-  ['a call id twice', body(user, asks(call('a')), result('a'), asks(call('a')), result('a')), /uses the call id a again/],
-  ['a call id that is too long', body(user, asks(call('a'.repeat(41))), result('a'.repeat(41))), /call id "a+"/],
+  [
+    'a call id twice',
+    body(user, asks(call('a')), result('a'), asks(call('a')), result('a')),
+    /uses the call id a again/,
+  ],
+  [
+    'a call id that is too long',
+    body(user, asks(call('a'.repeat(41))), result('a'.repeat(41))),
+    /call id "a+"/,
+  ],
   ['arguments that are no JSON', body(user, asks(call('a', '{"b":')), result('a')), /no JSON/],
   ['arguments that are no object', body(user, asks(call('a', '[]')), result('a')), /no object/],
   ['an empty list of calls', body(user, asks()), /empty list of calls/],
@@ -40,7 +59,11 @@ const FAULTY = [
   ['an unknown field', body({ ...user, id: 'x' }), /unknown fields: id/],
   ['two tools of one name', { ...body(user), tools: [tool, tool] }, /two tools are called look/],
   ['no tools in the list', { ...body(user), tools: [] }, /tools is not a list/],
-  ['a schema of no object', { ...body(user), tools: [{ type: 'function', function: { name: 'a', parameters: {} } }] }, /schema of a/],
+  [
+    'a schema of no object',
+    { ...body(user), tools: [{ type: 'function', function: { name: 'a', parameters: {} } }] },
+    /schema of a/,
+  ],
   ['a choice without tools', { ...body(user), tool_choice: 'auto' }, /tool_choice without tools/],
 ];
 

@@ -48,22 +48,26 @@ scenario('an answer that is made again takes the place of the first', {}, async 
   assert.deepEqual(model.request(2).words, ['user: count']);
 });
 
-scenario('a message that was lost on its way is not lost when its answer is asked for again', {}, async (world) => {
-  const { model } = world;
-  model.script(says('One.'), says('Two.'));
-  const page = await world.page();
-  page.say('first');
-  await page.settles();
-  world.expectErrors();
-  await world.server.kill();
-  page.say('second');
-  await page.settles();
-  await world.server.start();
-  page.regenerate();
-  await page.settles();
-  assert.equal(page.words, 'Two.');
-  assert.deepEqual(model.request(2).words, ['user: first', 'assistant: One.', 'user: second']);
-});
+scenario(
+  'a message that was lost on its way is not lost when its answer is asked for again',
+  {},
+  async (world) => {
+    const { model } = world;
+    model.script(says('One.'), says('Two.'));
+    const page = await world.page();
+    page.say('first');
+    await page.settles();
+    world.expectErrors();
+    await world.server.kill();
+    page.say('second');
+    await page.settles();
+    await world.server.start();
+    page.regenerate();
+    await page.settles();
+    assert.equal(page.words, 'Two.');
+    assert.deepEqual(model.request(2).words, ['user: first', 'assistant: One.', 'user: second']);
+  },
+);
 
 scenario('reasoning is a part of its own before the text', {}, async (world) => {
   const { model } = world;
@@ -75,12 +79,19 @@ scenario('reasoning is a part of its own before the text', {}, async (world) => 
   page.say('what is it?');
   await page.settles();
   const parts = page.reply.parts.map(({ type, text }) => [type, text]);
-  assert.deepEqual(parts, [['step-start', undefined], ['reasoning', 'Let me think.'], ['text', 'Forty-two.']]);
+  assert.deepEqual(parts, [
+    ['step-start', undefined],
+    ['reasoning', 'Let me think.'],
+    ['text', 'Forty-two.'],
+  ]);
 });
 
 scenario('a server tool that needs no asking runs in the same response', {}, async (world) => {
   const { model } = world;
-  model.script((pen) => pen.calls({ name: 'current_time', input: { timezone: 'Europe/Zurich' } }), says('Late.'));
+  model.script(
+    (pen) => pen.calls({ name: 'current_time', input: { timezone: 'Europe/Zurich' } }),
+    says('Late.'),
+  );
   const page = await world.page({ sends: 'outputs' });
   page.say('what time is it?');
   await page.settles();
@@ -88,7 +99,8 @@ scenario('a server tool that needs no asking runs in the same response', {}, asy
   assert.equal(call?.state, 'output-available');
   assert.equal(page.words, 'Late.');
   assert.equal(page.posts.length, 1);
-  assert.deepEqual(model.request(2).calls.map(({ name, input }) => ({ name, input })), [
-    { name: 'current_time', input: { timezone: 'Europe/Zurich' } },
-  ]);
+  assert.deepEqual(
+    model.request(2).calls.map(({ name, input }) => ({ name, input })),
+    [{ name: 'current_time', input: { timezone: 'Europe/Zurich' } }],
+  );
 });

@@ -55,7 +55,11 @@ test('an answer is made again, and an edited message is answered anew', async ({
   await chat.page.getByRole('button', { name: 'Send edited message' }).click();
   await chat.hears('Six.');
   await expect(chat.answers).toHaveCount(1);
-  expect(world.model.requests.map(({ words }) => words)).toEqual([['user: flip a coin'], ['user: flip a coin'], ['user: roll a die']]);
+  expect(world.model.requests.map(({ words }) => words)).toEqual([
+    ['user: flip a coin'],
+    ['user: flip a coin'],
+    ['user: roll a die'],
+  ]);
 });
 
 test('a call is approved, denied with a reason, or edited', async ({ world, chat }) => {
@@ -66,7 +70,9 @@ test('a call is approved, denied with a reason, or edited', async ({ world, chat
   await chat.press(card(0), 'Approve');
   await expect(chat.gate).toContainText('1 of 3 decided');
   await chat.press(card(1), 'Deny');
-  await card(1).getByRole('textbox', { name: /^Why not/ }).fill('Not that.');
+  await card(1)
+    .getByRole('textbox', { name: /^Why not/ })
+    .fill('Not that.');
   await chat.press(card(1), 'Deny');
   await expect(chat.gate).toContainText('2 of 3 decided');
   expect(times(world.server, 'changed')).toBe(0);
@@ -92,9 +98,17 @@ test('live output and a question of a tool', async ({ world, chat }) => {
 test('the tools of the page run, once', async ({ world, chat, context }) => {
   await context.grantPermissions(['geolocation']);
   await context.setGeolocation({ latitude: 52.52, longitude: 13.405 });
-  const chart = { title: 'Cups a day', kind: 'bar', labels: ['Mon', 'Tue'], series: [{ name: 'tea', values: [3, 5] }] };
+  const chart = {
+    title: 'Cups a day',
+    kind: 'bar',
+    labels: ['Mon', 'Tue'],
+    series: [{ name: 'tea', values: [3, 5] }],
+  };
   world.model.script(
-    calls({ name: 'get_location', input: {}, id: 'where' }, { name: 'show_chart', input: chart, id: 'chart' }),
+    calls(
+      { name: 'get_location', input: {}, id: 'where' },
+      { name: 'show_chart', input: chart, id: 'chart' },
+    ),
     calls({ name: 'ask_user', input: { question: 'Tea?', options: ['Yes', 'No'] } }),
     calls({ name: 'create_record', input: { collection: 'teas', title: 'Sencha' } }),
     says('That was all.'),
@@ -138,7 +152,10 @@ test('chats are listed, opened and forgotten', async ({ world, chat }) => {
   await chat.hears('Green.');
 });
 
-test('a chat is the same on both pages, and an answer on one closes the card on the other', async ({ world, chat }) => {
+test('a chat is the same on both pages, and an answer on one closes the card on the other', async ({
+  world,
+  chat,
+}) => {
   world.model.script(calls(change('one')), says('Changed.'), says('Hello to both.'));
   await chat.say('change it');
   await chat.isInState(chat.card('hand__change'), 'Waits for you');

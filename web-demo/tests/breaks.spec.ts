@@ -1,4 +1,5 @@
-// What breaks elsewhere: reload, two tabs, sleep, restarts, answers given twice, a slow network. Nothing is lost, and nothing happens twice.
+// What breaks elsewhere: reload, two tabs, sleep, restarts, answers given twice, a slow network. Nothing is
+// lost, and nothing happens twice.
 
 import { calls, expect, FAILED_REQUEST, gate, journal, says, test, times, until, type World } from './world';
 
@@ -37,7 +38,10 @@ test('a reload while a call waits finds its card, and the card works', async ({ 
 });
 
 test('a reload while a form of the page waits finds it again', async ({ world, chat }) => {
-  world.model.script(calls({ name: 'ask_user', input: { question: 'Tea?', options: ['Yes', 'No'] } }), says('Tea it is.'));
+  world.model.script(
+    calls({ name: 'ask_user', input: { question: 'Tea?', options: ['Yes', 'No'] } }),
+    says('Tea it is.'),
+  );
   await chat.say('ask me');
   await chat.isInState(chat.card('ask_user'), 'Waits for you');
   await chat.reload();
@@ -91,7 +95,10 @@ test('a tool of the page runs once between two tabs', async ({ world, chat, cont
 });
 
 test('a record that two tabs are asked for is written once', async ({ world, chat }) => {
-  world.model.script(calls({ name: 'create_record', input: { collection: 'teas', title: 'Sencha' } }), says('Kept.'));
+  world.model.script(
+    calls({ name: 'create_record', input: { collection: 'teas', title: 'Sencha' } }),
+    says('Kept.'),
+  );
   await chat.say('keep it');
   const other = await world.tab(chat.id);
   await expect(other.card('create_record')).toContainText('Keep this record');
@@ -193,7 +200,10 @@ test('an answer that the network keeps back twice is given once', async ({ world
   expect(changes(world)).toHaveLength(1);
 });
 
-test('the second of two different answers is refused, and the page shows what came of the first', async ({ world, chat }) => {
+test('the second of two different answers is refused, and the page shows what came of the first', async ({
+  world,
+  chat,
+}) => {
   world.mayLog(FAILED_REQUEST);
   world.model.script(calls(CHANGE), says('Changed.'));
   await chat.say('change it');

@@ -1,4 +1,5 @@
-// Tool calls as cards: their states, input, live output, duration and result; the questions whether they may run.
+// Tool calls as cards: their states, input, live output, duration and result; the questions whether they may
+// run.
 
 import { calls, expect, PAGES, FAILED_REQUEST, journal, letGo, says, test, times } from './world';
 
@@ -54,7 +55,9 @@ test.describe('a call of an MCP server', () => {
     await chat.press(card, 'Approve with these changes');
     await chat.isInState(card, 'Done');
     await chat.hears('Changed.');
-    expect(journal(world.server).filter(({ event }) => event === 'changed')).toEqual([{ event: 'changed', about: 'green' }]);
+    expect(journal(world.server).filter(({ event }) => event === 'changed')).toEqual([
+      { event: 'changed', about: 'green' },
+    ]);
     await chat.unfold(card);
     await expect(card).toContainText('green');
   });
@@ -87,7 +90,10 @@ test.describe('calls on one resource', () => {
 
   test('wait their turn', async ({ world, chat }) => {
     world.model.script(
-      calls({ name: 'hand__work', input: { key: 'one' }, id: 'one' }, { name: 'hand__work', input: { key: 'two' }, id: 'two' }),
+      calls(
+        { name: 'hand__work', input: { key: 'one' }, id: 'one' },
+        { name: 'hand__work', input: { key: 'two' }, id: 'two' },
+      ),
       says('Both done.'),
     );
     await chat.say('work twice');
@@ -115,7 +121,12 @@ test.describe('a call that waits for a decision', () => {
   });
 
   test('is approved for always, and the next is not asked', async ({ world, chat }) => {
-    world.model.script(writeNote('one'), says('Written.'), writeNote('two', { title: 'Tea', body: 'Green.' }), says('Also written.'));
+    world.model.script(
+      writeNote('one'),
+      says('Written.'),
+      writeNote('two', { title: 'Tea', body: 'Green.' }),
+      says('Also written.'),
+    );
     await chat.say('write it down');
     await chat.press(chat.card('write_note'), 'Always');
     await chat.hears('Written.');
@@ -175,7 +186,9 @@ test.describe('a call that waits for a decision', () => {
 
   test.describe('under a policy', () => {
     test.use({
-      config: '[[policy]]\ntool = "write_note"\ninput = { title = "*secret*" }\ndecision = "deny"\nreason = "No secrets in notes."\n',
+      config:
+        '[[policy]]\ntool = "write_note"\ninput = { title = "*secret*" }\ndecision = "deny"\nreason ' +
+        '= "No secrets in notes."\n',
     });
 
     test('keeps waiting, and says why, where the server refuses an edit', async ({ world, chat }) => {
@@ -246,7 +259,8 @@ test.describe('the gate', () => {
     await chat.isInState(chat.card('get_location'), 'Waits for the other calls of its step');
     await chat.press(chat.card('hand__change'), 'Approve');
     await chat.hears('All done.');
-    for (const tool of ['hand__change', 'hand__look', 'get_location']) await chat.isInState(chat.card(tool), 'Done');
+    for (const tool of ['hand__change', 'hand__look', 'get_location'])
+      await chat.isInState(chat.card(tool), 'Done');
   });
 
   test('is decided as a whole', async ({ world, chat }) => {
@@ -261,7 +275,12 @@ test.describe('the gate', () => {
 
 for (const { name, path } of PAGES) {
   test.describe(`on ${name}`, () => {
-    test.use({ path, config: '[[policy]]\ntool = "write_note"\ninput = { title = "*salary*" }\ndecision = "ask"\nreason = "Salaries are not for notes."\n' });
+    test.use({
+      path,
+      config:
+        '[[policy]]\ntool = "write_note"\ninput = { title = "*salary*" }\ndecision = "ask"\nreason = ' +
+        '"Salaries are not for notes."\n',
+    });
 
     test('the reason of a rule that asks is on the card, and where it waits', async ({ world, chat }) => {
       world.model.script(writeNote('note', { title: 'the salary of Bob', body: '.' }));
@@ -272,7 +291,12 @@ for (const { name, path } of PAGES) {
     });
 
     test('what is allowed for always is listed, and can be taken back', async ({ world, chat }) => {
-      world.model.script(writeNote('one'), says('Written.'), writeNote('two', { title: 'Tea', body: 'Green.' }), says('Also written.'));
+      world.model.script(
+        writeNote('one'),
+        says('Written.'),
+        writeNote('two', { title: 'Tea', body: 'Green.' }),
+        says('Also written.'),
+      );
       await chat.say('write it down');
       await chat.press(chat.card('write_note'), 'Always');
       await chat.hears('Written.');

@@ -1,5 +1,5 @@
-// A page of the demo as a person knows it: by the roles and names of what is on it. Knows no class and no component, and is the same for
-// both pages.
+// A page of the demo as a person knows it: by the roles and names of what is on it. Knows no class and no
+// component, and is the same for both pages.
 
 import { expect, type Locator, type Page } from '@playwright/test';
 

@@ -48,7 +48,10 @@ test('what waits in another chat is shown, and leads there', async ({ world, cha
   await expect(chat.elsewhere).toHaveCount(0);
 });
 
-test('of many calls that wait elsewhere three are shown, and their number is in the title', async ({ world, chat }) => {
+test('of many calls that wait elsewhere three are shown, and their number is in the title', async ({
+  world,
+  chat,
+}) => {
   for (let n = 0; n < 5; n += 1) {
     world.model.script(NOTE);
     await chat.say('write it down');
@@ -61,7 +64,10 @@ test('of many calls that wait elsewhere three are shown, and their number is in 
   await expect(chat.elsewhere.getByRole('listitem')).toHaveCount(5);
 });
 
-test('a link to a chat that is not there says so, and a new chat that is reloaded does not', async ({ world, chat }) => {
+test('a link to a chat that is not there says so, and a new chat that is reloaded does not', async ({
+  world,
+  chat,
+}) => {
   // The browser says of every 404 that it failed to load something.
   world.mayLog(FAILED_REQUEST);
   const unknown = chat.page.getByText('There is no chat at this address.');
@@ -114,14 +120,21 @@ for (const { name, path } of PAGES) {
       await chat.hears('Written.');
     });
 
-    test('shows the newest messages of a long chat, and the others when one looks for them', async ({ world }) => {
+    test('shows the newest messages of a long chat, and the others when one looks for them', async ({
+      world,
+    }) => {
       const history = Array.from({ length: 150 }, (_, place) => ({
         id: `m${place}`,
         role: place % 2 === 0 ? 'user' : 'assistant',
         parts: [{ type: 'text', text: `number ${place}` }],
       }));
       world.model.script(says('imported'));
-      expect(await importHistory(world, 'long', [...history, { id: 'last', role: 'user', parts: [{ type: 'text', text: 'so?' }] }])).toBe(200);
+      expect(
+        await importHistory(world, 'long', [
+          ...history,
+          { id: 'last', role: 'user', parts: [{ type: 'text', text: 'so?' }] },
+        ]),
+      ).toBe(200);
       const chat = await world.tab('long');
       await chat.hears('imported');
       await expect(chat.log.getByRole('article')).toHaveCount(60);
@@ -141,7 +154,12 @@ for (const { name, path } of PAGES) {
 }
 
 test.describe('a server with tokens', () => {
-  test.use({ settings: { FERMATA_AUTH: 'token', FERMATA_TOKENS: 'ann:the-right-token-of-ann,bob:another-token-of-bob' } });
+  test.use({
+    settings: {
+      FERMATA_AUTH: 'token',
+      FERMATA_TOKENS: 'ann:the-right-token-of-ann,bob:another-token-of-bob',
+    },
+  });
 
   test('asks for one, says so when it is wrong, and goes on with the right one', async ({ world, page }) => {
     world.mayLog(FAILED_REQUEST);

@@ -1,8 +1,13 @@
-// As a new user: no key is set, so the demo model answers. Every line that the greeting offers does something sensible.
+// As a new user: no key is set, so the demo model answers. Every line that the greeting offers does something
+// sensible.
 
 import { expect, PAGES, test, type ChatPage } from './world';
 
-test.use({ demoModel: true, geolocation: { latitude: 52.52, longitude: 13.405 }, permissions: ['geolocation'] });
+test.use({
+  demoModel: true,
+  geolocation: { latitude: 52.52, longitude: 13.405 },
+  permissions: ['geolocation'],
+});
 
 /** What a line should lead to, and what the person does about it. */
 const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
@@ -24,7 +29,8 @@ const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
   'do everything': async (chat) => {
     await expect(chat.gate).toBeVisible();
     await chat.press(chat.card('write_note'), 'Approve');
-    for (const tool of ['current_time', 'search_notes', 'write_note', 'get_location']) await chat.isInState(chat.card(tool), 'Done');
+    for (const tool of ['current_time', 'search_notes', 'write_note', 'get_location'])
+      await chat.isInState(chat.card(tool), 'Done');
     await chat.hears('I wrote down');
   },
   'draw a chart': async (chat) => {
@@ -52,7 +58,9 @@ const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
     await chat.hears('as well as a script can');
   },
   'tell me a long story': async (chat) => {
-    await expect.poll(async () => ((await chat.answers.last().textContent()) ?? '').length).toBeGreaterThan(1000);
+    await expect
+      .poll(async () => ((await chat.answers.last().textContent()) ?? '').length)
+      .toBeGreaterThan(1000);
   },
 };
 
@@ -106,7 +114,9 @@ for (const { name, path } of PAGES) {
 test('the lines that the demo model names itself lead somewhere, too', async ({ chat }) => {
   await chat.say('hello');
   await chat.isAtRest();
-  const lines = (await chat.answers.last().getByRole('listitem').getByRole('code').allTextContents()).filter((line) => !line.includes('<'));
+  const lines = (await chat.answers.last().getByRole('listitem').getByRole('code').allTextContents()).filter(
+    (line) => !line.includes('<'),
+  );
   expect(lines.length).toBeGreaterThan(5);
   for (const line of lines) {
     await test.step(line, async () => {

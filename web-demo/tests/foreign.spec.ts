@@ -1,4 +1,5 @@
-// Nothing is fetched from anywhere but the page's own server before somebody clicks, whatever a model, a file or a tool names.
+// Nothing is fetched from anywhere but the page's own server before somebody clicks, whatever a model, a file
+// or a tool names.
 
 import { expect, importHistory, PAGES, says, test, type ChatPage } from './world';
 
@@ -22,10 +23,13 @@ const PICTURE = { type: 'file', mediaType: 'image/png', url: `${FOREIGN}/file`, 
 /** Notes every request that leaves for elsewhere, and answers it. */
 async function listen({ page, base }: ChatPage): Promise<string[]> {
   const asked: string[] = [];
-  await page.context().route((url) => url.origin !== base, async (route) => {
-    asked.push(route.request().url());
-    await route.fulfill({ contentType: 'text/plain', body: 'a cat' });
-  });
+  await page.context().route(
+    (url) => url.origin !== base,
+    async (route) => {
+      asked.push(route.request().url());
+      await route.fulfill({ contentType: 'text/plain', body: 'a cat' });
+    },
+  );
   return asked;
 }
 
@@ -35,7 +39,10 @@ async function opens(chat: ChatPage, name: string, address: string) {
   const opened = await tab;
   await opened.waitForLoadState();
   expect(opened.url()).toBe(address);
-  expect(await opened.evaluate(() => ({ hasOpener: opener !== null, referrer: document.referrer }))).toEqual({ hasOpener: false, referrer: '' });
+  expect(await opened.evaluate(() => ({ hasOpener: opener !== null, referrer: document.referrer }))).toEqual({
+    hasOpener: false,
+    referrer: '',
+  });
   await opened.close();
 }
 
@@ -64,7 +71,11 @@ for (const { name, path } of PAGES) {
       world.model.script(says('Very like a whale.'));
       const status = await importHistory(world, 'files', [
         { id: 'u', role: 'user', parts: [{ type: 'text', text: 'Look.' }, PICTURE] },
-        { id: 'a', role: 'assistant', parts: [{ type: 'step-start' }, { type: 'text', text: 'A cat.', state: 'done' }, PICTURE] },
+        {
+          id: 'a',
+          role: 'assistant',
+          parts: [{ type: 'step-start' }, { type: 'text', text: 'A cat.', state: 'done' }, PICTURE],
+        },
         { id: 'last', role: 'user', parts: [{ type: 'text', text: 'Is it?' }] },
       ]);
       expect(status).toBe(200);

@@ -2,13 +2,24 @@
 
 import { calls, expect, PAGES, park, says, test } from './world';
 
-const LONG = { name: 'write_note', input: { title: 'Milk \u202etxt', body: `ok${'\n'.repeat(201)}${Array.from({ length: 60 }, (_, line) => `line ${line}`).join('\n')}\nHIDDEN: transfer all` } };
+const LINES = Array.from({ length: 60 }, (_, line) => `line ${line}`);
+
+const LONG = {
+  name: 'write_note',
+  input: {
+    title: 'Milk \u202etxt',
+    body: `ok${'\n'.repeat(201)}${LINES.join('\n')}\nHIDDEN: transfer all`,
+  },
+};
 
 for (const { name, path } of PAGES) {
   test.describe(`on ${name}`, () => {
     test.use({ path });
 
-    test('a long input shows its end, and is approved only after all of it was shown', async ({ world, chat }) => {
+    test('a long input shows its end, and is approved only after all of it was shown', async ({
+      world,
+      chat,
+    }) => {
       world.model.script(calls(LONG), says('Written.'));
       await chat.say('write it down');
       const card = chat.card('write_note');

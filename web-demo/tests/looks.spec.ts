@@ -1,6 +1,16 @@
 // Language, theme, keyboard, phone; and that axe finds nothing serious in any of them.
 
-import { calls, expect, FAILED_REQUEST, PAGES, says, seriousViolations, test, type ChatPage, type World } from './world';
+import {
+  calls,
+  expect,
+  FAILED_REQUEST,
+  PAGES,
+  says,
+  seriousViolations,
+  test,
+  type ChatPage,
+  type World,
+} from './world';
 
 const NOTE = { name: 'write_note', input: { title: 'Milk', body: 'Two litres.' } };
 
@@ -71,7 +81,10 @@ for (const { name, path } of PAGES) {
   });
 }
 
-test('the page speaks Chinese when it is asked to, and still does after a reload', async ({ world, chat }) => {
+test('the page speaks Chinese when it is asked to, and still does after a reload', async ({
+  world,
+  chat,
+}) => {
   // A chat that has no message is not known to the server.
   world.mayLog(FAILED_REQUEST);
   await chat.page.getByRole('button', { name: '中文' }).click();
@@ -193,13 +206,17 @@ test.describe('by keyboard alone', () => {
 test.describe('on a phone', () => {
   test.use({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
 
-  test('everything fits, the chats are in a drawer, and fingers find what they press', async ({ world, chat }) => {
+  test('everything fits, the chats are in a drawer, and fingers find what they press', async ({
+    world,
+    chat,
+  }) => {
     world.model.script(calls(NOTE), says('Written.'));
     await chat.composer.fill('write it down');
     await chat.send.tap();
     const card = chat.card('write_note');
     await chat.isInState(card, 'Waits for you');
-    const wider = () => chat.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    const wider = () =>
+      chat.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(await wider()).toBe(0);
     for (const name of ['Approve', 'Always', 'Edit', 'Deny']) {
       const box = await card.getByRole('button', { name, exact: true }).boundingBox();

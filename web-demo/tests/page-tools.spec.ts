@@ -45,7 +45,10 @@ test('ask_user asks with a form, and the model is told the answers', async ({ wo
     },
     required: ['name', 'guests'],
   };
-  world.model.script(calls({ name: 'ask_user', input: { question: 'A table for whom?', fields } }), says('Booked.'));
+  world.model.script(
+    calls({ name: 'ask_user', input: { question: 'A table for whom?', fields } }),
+    says('Booked.'),
+  );
   await chat.say('book a table');
   const card = chat.card('ask_user');
   await chat.isInState(card, 'Waits for you');
@@ -59,11 +62,16 @@ test('ask_user asks with a form, and the model is told the answers', async ({ wo
   await chat.press(card, 'Send');
   await chat.isInState(card, 'Done');
   await chat.hears('Booked.');
-  expect(JSON.parse(world.model.request(2).results[0]?.text ?? '')).toEqual({ answers: { name: 'Ann', guests: 2, when: 'evening' } });
+  expect(JSON.parse(world.model.request(2).results[0]?.text ?? '')).toEqual({
+    answers: { name: 'Ann', guests: 2, when: 'evening' },
+  });
 });
 
 test('ask_user offers a choice', async ({ world, chat }) => {
-  world.model.script(calls({ name: 'ask_user', input: { question: 'Tea or coffee?', options: ['Tea', 'Coffee'] } }), says('Tea, then.'));
+  world.model.script(
+    calls({ name: 'ask_user', input: { question: 'Tea or coffee?', options: ['Tea', 'Coffee'] } }),
+    says('Tea, then.'),
+  );
   await chat.say('offer me something');
   await chat.press(chat.card('ask_user'), 'Tea');
   await chat.hears('Tea, then.');
@@ -71,13 +79,18 @@ test('ask_user offers a choice', async ({ world, chat }) => {
 });
 
 test('pick_file reads the file that the person chooses', async ({ world, chat }) => {
-  world.model.script(calls({ name: 'pick_file', input: { purpose: 'The shopping list, please.' } }), says('Two things.'));
+  world.model.script(
+    calls({ name: 'pick_file', input: { purpose: 'The shopping list, please.' } }),
+    says('Two things.'),
+  );
   await chat.say('read my list');
   const card = chat.card('pick_file');
   await expect(card).toContainText('The shopping list, please.');
   const chooser = chat.page.waitForEvent('filechooser');
   await chat.press(card, 'Choose a file');
-  await (await chooser).setFiles({ name: 'list.txt', mimeType: 'text/plain', buffer: Buffer.from('milk\ntea\n') });
+  await (
+    await chooser
+  ).setFiles({ name: 'list.txt', mimeType: 'text/plain', buffer: Buffer.from('milk\ntea\n') });
   await chat.isInState(card, 'Done');
   await expect(card).toContainText('list.txt');
   await chat.hears('Two things.');
@@ -93,7 +106,12 @@ test('pick_file without a file tells the model so', async ({ world, chat }) => {
 });
 
 test('show_chart draws, and gives the numbers as a table', async ({ world, chat }) => {
-  const input = { title: 'Cups a day', kind: 'bar', labels: ['Mon', 'Tue'], series: [{ name: 'tea', values: [3, 5] }] };
+  const input = {
+    title: 'Cups a day',
+    kind: 'bar',
+    labels: ['Mon', 'Tue'],
+    series: [{ name: 'tea', values: [3, 5] }],
+  };
   world.model.script(calls({ name: 'show_chart', input }), says('There it is.'));
   await chat.say('draw');
   const card = chat.card('show_chart');
@@ -105,12 +123,17 @@ test('show_chart draws, and gives the numbers as a table', async ({ world, chat 
       const canvas = element.querySelector('canvas');
       const pixels = canvas?.getContext('2d')?.getImageData(0, 0, canvas.width, canvas.height).data ?? [];
       const seen = new Set<string>();
-      for (let at = 0; at < pixels.length; at += 4) seen.add([pixels[at], pixels[at + 1], pixels[at + 2], pixels[at + 3]].join());
+      for (let at = 0; at < pixels.length; at += 4)
+        seen.add([pixels[at], pixels[at + 1], pixels[at + 2], pixels[at + 3]].join());
       return seen.size;
     });
   await expect.poll(colours).toBeGreaterThan(2);
   await card.getByText('Numbers', { exact: true }).click();
-  await expect(card.getByRole('table', { name: 'Cups a day' }).getByRole('row')).toHaveText(['tea', 'Mon3', 'Tue5']);
+  await expect(card.getByRole('table', { name: 'Cups a day' }).getByRole('row')).toHaveText([
+    'tea',
+    'Mon3',
+    'Tue5',
+  ]);
   await chat.hears('There it is.');
 });
 
@@ -124,7 +147,10 @@ test('a chart that cannot be drawn is an error that the model can mend', async (
 });
 
 test('create_record writes nothing before it is allowed, and then once', async ({ world, chat }) => {
-  world.model.script(calls({ name: 'create_record', input: { collection: 'teas', title: 'Sencha', data: { grams: 50 } } }), says('Kept.'));
+  world.model.script(
+    calls({ name: 'create_record', input: { collection: 'teas', title: 'Sencha', data: { grams: 50 } } }),
+    says('Kept.'),
+  );
   await chat.say('keep it');
   const card = chat.card('create_record');
   await expect(card).toContainText('Keep this record in your browser?');
@@ -138,7 +164,10 @@ test('create_record writes nothing before it is allowed, and then once', async (
 });
 
 test('create_record that is not wanted leaves nothing', async ({ world, chat }) => {
-  world.model.script(calls({ name: 'create_record', input: { collection: 'teas', title: 'Sencha' } }), says('As you like.'));
+  world.model.script(
+    calls({ name: 'create_record', input: { collection: 'teas', title: 'Sencha' } }),
+    says('As you like.'),
+  );
   await chat.say('keep it');
   await chat.press(chat.card('create_record'), 'Do not');
   await chat.hears('As you like.');
@@ -149,7 +178,9 @@ test('an attached file reaches the model', async ({ world, chat }) => {
   world.model.script(says('I have read it.'));
   const chooser = chat.page.waitForEvent('filechooser');
   await chat.page.getByRole('button', { name: 'Attach files' }).click();
-  await (await chooser).setFiles({ name: 'list.txt', mimeType: 'text/plain', buffer: Buffer.from('milk and tea') });
+  await (
+    await chooser
+  ).setFiles({ name: 'list.txt', mimeType: 'text/plain', buffer: Buffer.from('milk and tea') });
   await expect(chat.page.getByText('list.txt')).toBeVisible();
   await chat.say('read this');
   await chat.hears('I have read it.');

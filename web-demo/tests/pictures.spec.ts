@@ -1,18 +1,23 @@
-// A picture of each state, small enough for the README. FERMATA_PICTURES=1 writes them to docs/pictures; otherwise they are only made.
+// A picture of each state, small enough for the README. FERMATA_PICTURES=1 writes them to docs/pictures;
+// otherwise they are only made.
 //
-// They are the same every time, but for a few pixels at the edges of rounded corners: times and durations, which no two runs share, are
-// written over with one of their kind.
+// They are the same every time, but for a few pixels at the edges of rounded corners: times and durations,
+// which no two runs share, are written over with one of their kind.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { calls, expect, gate, says, test, type ChatPage } from './world';
 
-const FOLDER = process.env['FERMATA_PICTURES'] === '1' ? resolve(import.meta.dirname, '../../docs/pictures') : undefined;
+const FOLDER =
+  process.env['FERMATA_PICTURES'] === '1' ? resolve(import.meta.dirname, '../../docs/pictures') : undefined;
 const LARGEST = 120_000;
 
 test.use({ hand: true, viewport: { width: 960, height: 640 } });
 
-const NOTE = { name: 'write_note', input: { title: 'Milk', body: 'Buy two litres of oat milk on the way home.' } };
+const NOTE = {
+  name: 'write_note',
+  input: { title: 'Milk', body: 'Buy two litres of oat milk on the way home.' },
+};
 
 /** The list of chats, which asks the server now and then, shows this chat as it is. */
 async function isListed(chat: ChatPage, state: 'On hold' | 'At work' | 'done', pending = 0) {
@@ -53,7 +58,10 @@ test('an answer that streams', async ({ world, chat }) => {
   const end = gate();
   world.model.script(async (pen) => {
     pen.reasons('They want to know about tea.');
-    pen.says('## Three teas\n\n| Tea | Water | Time |\n| --- | --- | --- |\n| Sencha | 70 °C | 1 min |\n| Oolong | 90 °C | 3 min |\n| Assam | 100 °C | 4 min |\n\n');
+    pen.says(
+      '## Three teas\n\n| Tea | Water | Time |\n| --- | --- | --- |\n| Sencha | 70 °C | 1 min |\n| ' +
+        'Oolong | 90 °C | 3 min |\n| Assam | 100 °C | 4 min |\n\n',
+    );
     pen.says('Sencha is the one to be **gentle** with: boiling water makes it');
     await end.opened;
   });
@@ -102,7 +110,10 @@ test('a chart', async ({ world, chat }) => {
     { name: 'coffee', values: [2, 1, 3, 1, 2] },
   ];
   world.model.script(
-    calls({ name: 'show_chart', input: { title: 'Cups a day', kind: 'bar', labels: ['Mon', 'Tue', 'Wed', 'Thu', 'Fri'], series } }),
+    calls({
+      name: 'show_chart',
+      input: { title: 'Cups a day', kind: 'bar', labels: ['Mon', 'Tue', 'Wed', 'Thu', 'Fri'], series },
+    }),
     says('Thursday was the day for tea.'),
   );
   await chat.say('Draw my week.');

@@ -34,7 +34,9 @@ test('the plain page may load less than 350 kB of compressed JavaScript', () => 
   const scripts = scriptsOf('index.html');
   const sizes = scripts.map((path) => gzipSync(readFileSync(path), { level: 9 }).length);
   const sum = sizes.reduce((one, other) => one + other, 0);
-  console.log(`      plain page: ${(sum / 1000).toFixed(0)} kB of compressed JavaScript in ${scripts.length} files`);
+  console.log(
+    `      plain page: ${(sum / 1000).toFixed(0)} kB of compressed JavaScript in ${scripts.length} files`,
+  );
   expect(scripts.length).toBeGreaterThan(2);
   expect(sum).toBeLessThan(MOST);
 });

@@ -39,7 +39,13 @@ test('a locked tool holds until it is released, also over a reload', async ({ wo
   await chat.page.getByRole('button', { name: 'Release the lock' }).click();
   await chat.say('hello');
   await chat.hears('Hello.');
-  expect(world.model.requests.map(({ toolChoice }) => toolChoice ?? 'auto')).toEqual([NOTES, 'auto', NOTES, 'auto', 'auto']);
+  expect(world.model.requests.map(({ toolChoice }) => toolChoice ?? 'auto')).toEqual([
+    NOTES,
+    'auto',
+    NOTES,
+    'auto',
+    'auto',
+  ]);
 });
 
 test('no tools, where none are wanted', async ({ world, chat }) => {

@@ -21,7 +21,10 @@ test('text streams, and the page says when it is done', async ({ world, chat }) 
 
 test('Markdown is shown as what it means', async ({ world, chat }) => {
   world.model.script(
-    says('# A heading\n\nSome **strong** words and [a page](https://example.org/).\n\n', '- one\n- two\n\n| a | b |\n| - | - |\n| 1 | 2 |\n\n```js\nlet x = 1;\n```\n'),
+    says(
+      '# A heading\n\nSome **strong** words and [a page](https://example.org/).\n\n',
+      '- one\n- two\n\n| a | b |\n| - | - |\n| 1 | 2 |\n\n```js\nlet x = 1;\n```\n',
+    ),
   );
   await chat.say('show me');
   const answer = chat.answers.last();
@@ -34,7 +37,9 @@ test('Markdown is shown as what it means', async ({ world, chat }) => {
 });
 
 test('HTML of the model is text, and does nothing', async ({ world, chat }) => {
-  world.model.script(says('<img src=x onerror="document.title=1"> <script>document.title=2</script> still here'));
+  world.model.script(
+    says('<img src=x onerror="document.title=1"> <script>document.title=2</script> still here'),
+  );
   await chat.say('hello');
   await chat.hears('still here');
   await expect(chat.answers.last().getByRole('img')).toHaveCount(0);

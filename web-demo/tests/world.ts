@@ -1,6 +1,7 @@
-// What each test has: a model API that plays a script and is strict about it, the built server behind it, and pages of one browser in
-// front. Whatever a test is about, three things hold at its end: the model API has nothing to complain of, the server is alive, and no
-// page has logged an error, broken its content security policy or thrown, unless the test said so.
+// What each test has: a model API that plays a script and is strict about it, the built server behind it, and
+// pages of one browser in front. Whatever a test is about, three things hold at its end: the model API has
+// nothing to complain of, the server is alive, and no page has logged an error, broken its content security
+// policy or thrown, unless the test said so.
 
 import { readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
@@ -64,7 +65,9 @@ export const test = base.extend<Options & { world: World; chat: ChatPage }>({
 
   world: async ({ settings, config, hand, demoModel, path, context }, use, info) => {
     const model = await FakeOpenAi.start();
-    const api = demoModel ? {} : { OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
+    const api = demoModel
+      ? {}
+      : { OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' };
     const server = new Server(await freePort(), { ...api, ...settings });
     const faults = new Faults();
     const watch = async (watched: BrowserContext) => {
@@ -118,16 +121,26 @@ class Faults {
     context.on('console', (message) => {
       if (message.type() === 'error') this.#all.push(`${message.text()} (${message.location().url})`);
     });
-    context.on('weberror', (error) => this.#all.push(`thrown: ${error.error().stack ?? error.error().message}`));
+    context.on('weberror', (error) =>
+      this.#all.push(`thrown: ${error.error().stack ?? error.error().message}`),
+    );
     await context.addInitScript(() => {
       document.addEventListener('securitypolicyviolation', (event) => {
-        console.error(`the content security policy was broken: ${event.violatedDirective} ${event.blockedURI} at ${event.sourceFile}:${event.lineNumber}:${event.columnNumber}`);
+        console.error(
+          `the content security policy was broken: ${event.violatedDirective} ${event.blockedURI} at ` +
+            `${event.sourceFile}:${event.lineNumber}:${event.columnNumber}`,
+        );
       });
     });
   }
 }
 
-const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
+const TYPES: Record<string, string> = {
+  '.html': 'text/html',
+  '.js': 'text/javascript',
+  '.css': 'text/css',
+  '.svg': 'image/svg+xml',
+};
 
 /** Serves what Vite has built, under the policy that the binary sends with its own. */
 async function serveFrom(folder: string, context: BrowserContext, url: string) {
@@ -136,13 +149,21 @@ async function serveFrom(folder: string, context: BrowserContext, url: string) {
   await context.route(isOfDemo, async (route) => {
     const { pathname } = new URL(route.request().url());
     const file = pathname === '/' ? 'index.html' : extname(pathname) === '' ? `${pathname}.html` : pathname;
-    const headers = { 'content-security-policy': policy, 'content-type': TYPES[extname(file)] ?? 'application/octet-stream' };
+    const headers = {
+      'content-security-policy': policy,
+      'content-type': TYPES[extname(file)] ?? 'application/octet-stream',
+    };
     await route.fulfill({ body: readFileSync(join(folder, file)), headers });
   });
 }
 
 /** A chat that the server imports as a record, without asking the model. */
-export async function importHistory(world: World, id: string, messages: object[], headers: Record<string, string> = {}) {
+export async function importHistory(
+  world: World,
+  id: string,
+  messages: object[],
+  headers: Record<string, string> = {},
+) {
   const response = await fetch(`${world.server.url}/api/chat`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', ...headers },
@@ -160,7 +181,9 @@ export async function park(world: World, id: string, words: string, client = 7) 
     body: JSON.stringify({ id, messages: [{ role: 'user', content: words }], fermata: { client } }),
   });
   const isParked = async () => {
-    const { pending } = (await (await fetch(`${world.server.url}/api/chat/${id}`)).json()) as { pending: unknown[] };
+    const { pending } = (await (await fetch(`${world.server.url}/api/chat/${id}`)).json()) as {
+      pending: unknown[];
+    };
     return pending.length > 0;
   };
   await until(isParked, `a call of ${id} to wait`);

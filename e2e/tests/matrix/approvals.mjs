@@ -27,7 +27,8 @@ function howItIsAsked(page) {
   return {
     cell: '`data-tool-approval`',
     note:
-      'The question is a `data-tool-approval` part with `{ approvalId, toolCallId, toolName }`; the call itself stays `input-available`. ' +
+      'The question is a `data-tool-approval` part with `{ approvalId, toolCallId, toolName }`; ' +
+      'the call itself stays `input-available`. ' +
       `Answer with \`{ chatId, approvalId, approved, reason? }\` to ${BY_REQUEST}.`,
   };
 }
@@ -43,7 +44,10 @@ function howItIsDenied(page) {
   if (part?.state === 'output-denied') return;
   assert.equal(part?.state, 'output-error');
   assert.match(part.errorText ?? '', /^Denied: /);
-  return { cell: '`output-error`', note: 'A denial comes as `output-error`, its `errorText` as "Denied: " and the reason.' };
+  return {
+    cell: '`output-error`',
+    note: 'A denial comes as `output-error`, its `errorText` as "Denied: " and the reason.',
+  };
 }
 
 /**
@@ -113,7 +117,10 @@ export const approvals = {
         await world.answer({ approvalId, approved: true, input: edited });
         await ends(page, 'Noted.');
         assert.deepEqual(page.calls[0]?.input, edited);
-        assert.deepEqual(world.model.request(2).calls.map(({ input }) => input), [edited]);
+        assert.deepEqual(
+          world.model.request(2).calls.map(({ input }) => input),
+          [edited],
+        );
       },
     },
     {
@@ -126,7 +133,10 @@ export const approvals = {
         const [part] = page.calls;
         if (part?.approval?.approved === true) return undefined;
         assert.equal(part?.state, 'output-available');
-        return { cell: 'the outcome only', note: 'That somebody else has decided is to be seen in what becomes of the call, not in words of its own.' };
+        return {
+          cell: 'the outcome only',
+          note: 'That somebody else has decided is to be seen in what becomes of the call, not in words of its own.',
+        };
       },
     },
     {
@@ -188,7 +198,9 @@ export const approvals = {
         assert.deepEqual([note, location], ['output-error', 'output-available']);
         return {
           cell: '`output-error`',
-          note: "The stock helpers take a denial for unfinished where a call of the page is still open, so in such a step it comes as `output-error` in every version.",
+          note:
+            'The stock helpers take a denial for unfinished where a call of the page is still open, so ' +
+            'in such a step it comes as `output-error` in every version.',
         };
       },
     },
@@ -207,8 +219,12 @@ async function answersQuestion(world, answer, state) {
   world.model.script(calls({ name: 'hand__ask', input: { key: 'Ann' } }), says('I see.'));
   const page = await opens(world);
   page.say('ask me');
-  const question = () => /** @type {{ elicitationId: string, state: string }} */ (page.parts('data-elicitation')[0]?.data);
-  await until(() => page.parts('data-elicitation').length > 0, () => `a question; ${page.outline}`);
+  const question = () =>
+    /** @type {{ elicitationId: string, state: string }} */ (page.parts('data-elicitation')[0]?.data);
+  await until(
+    () => page.parts('data-elicitation').length > 0,
+    () => `a question; ${page.outline}`,
+  );
   assert.equal(question().state, 'pending');
   await world.answer({ elicitationId: question().elicitationId, ...answer });
   await ends(page, 'I see.');
@@ -218,7 +234,10 @@ async function answersQuestion(world, answer, state) {
 
 const AS_DATA = {
   cell: '`data-elicitation`',
-  note: `The AI SDK has no word for it: the question is a \`data-elicitation\` part whose \`state\` changes in its place; answer with \`{ chatId, elicitationId, action, content? }\` to ${BY_REQUEST}.`,
+  note:
+    'The AI SDK has no word for it: the question is a `data-elicitation` part whose `state` ' +
+    'changes in its place; answer with `{ chatId, elicitationId, action, content? }` to ' +
+    `${BY_REQUEST}.`,
 };
 
 /** @type {Group} */

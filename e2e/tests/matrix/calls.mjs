@@ -1,5 +1,6 @@
 // @ts-check
-// Calls that the server or an MCP server runs, and calls that the page runs, answered while the stream is open.
+// Calls that the server or an MCP server runs, and calls that the page runs, answered while the stream is
+// open.
 
 import assert from 'node:assert/strict';
 import { calls, says } from '../../harness/fake-openai.mjs';
@@ -24,7 +25,12 @@ export const serverCalls = {
         assert.deepEqual(typesOf(page), ['step-start', 'tool-current_time', 'step-start', 'text']);
         assert.deepEqual(statesOf(page), ['output-available']);
         assert.deepEqual(page.toolCalls, ['current_time'], 'calls of the server come by in onToolCall too');
-        return { cell: 'yes', note: '`onToolCall` is called for calls that the server runs, too: look at `toolName` before you run anything.' };
+        return {
+          cell: 'yes',
+          note:
+            '`onToolCall` is called for calls that the server runs, too: look at `toolName` before you ' +
+            'run anything.',
+        };
       },
     },
     {
@@ -37,7 +43,10 @@ export const serverCalls = {
         page.say('look');
         await ends(page, 'Seen.');
         const [part] = page.calls;
-        assert.deepEqual([part?.type, part?.toolName, part?.state], ['dynamic-tool', look.name, 'output-available']);
+        assert.deepEqual(
+          [part?.type, part?.toolName, part?.state],
+          ['dynamic-tool', look.name, 'output-available'],
+        );
       },
     },
     {
@@ -65,7 +74,10 @@ export const serverCalls = {
         const page = await opens(world);
         page.say('fail');
         await ends(page, 'A pity.');
-        assert.deepEqual([page.calls[0]?.state, page.calls[0]?.errorText], ['output-error', 'the disk is full']);
+        assert.deepEqual(
+          [page.calls[0]?.state, page.calls[0]?.errorText],
+          ['output-error', 'the disk is full'],
+        );
       },
     },
     {
@@ -132,7 +144,10 @@ export const pageCalls = {
         const { toolCallId } = await page.shows('get_location', 'input-available');
         await world.answer({ toolCallId, errorText: 'the person refused' });
         await ends(page, 'Pity.');
-        assert.deepEqual([page.calls[0]?.state, page.calls[0]?.errorText], ['output-error', 'the person refused']);
+        assert.deepEqual(
+          [page.calls[0]?.state, page.calls[0]?.errorText],
+          ['output-error', 'the person refused'],
+        );
         assert.match(world.model.request(2).results[0]?.text ?? '', /the person refused/);
       },
     },

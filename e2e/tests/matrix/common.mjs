@@ -1,6 +1,7 @@
 // @ts-check
-// What the runs of the matrix have in common: the calls that the model makes, and pages that post again by themselves
-// whenever one of the AI SDK's helpers says so, which makes them the ones that do most of what nobody asked for.
+// What the runs of the matrix have in common: the calls that the model makes, and pages that post again by
+// themselves whenever one of the AI SDK's helpers says so, which makes them the ones that do most of what
+// nobody asked for.
 
 import assert from 'node:assert/strict';
 import { BROWSER_TOOLS } from '../../harness/scenario.mjs';
@@ -24,7 +25,8 @@ export const BY_REQUEST = '`POST /chat/tool-result`';
  * @param {World} world
  * @param {import('../../harness/page.mjs').PageOptions} [options]
  */
-export const opens = async (world, options) => world.page({ tools: BROWSER_TOOLS, sends: 'either', ...options });
+export const opens = async (world, options) =>
+  world.page({ tools: BROWSER_TOOLS, sends: 'either', ...options });
 
 /** @param {Page} page */
 export const typesOf = (page) => page.reply.parts.map(({ type }) => type);

@@ -64,7 +64,10 @@ export const conversation = {
         world.abandons(page.reply);
         page.say('something else');
         await ends(page, 'Never mind.');
-        assert.deepEqual(page.messages.map(({ role }) => role), ['user', 'assistant', 'user', 'assistant']);
+        assert.deepEqual(
+          page.messages.map(({ role }) => role),
+          ['user', 'assistant', 'user', 'assistant'],
+        );
         assert.deepEqual(await world.pending(), []);
       },
     },
@@ -81,7 +84,9 @@ export const conversation = {
         assert.deepEqual(await world.pending(), []);
         return {
           cell: 'yes',
-          note: 'The open calls of the answer before are settled as cancelled; the page sees that when it loads the chat again.',
+          note:
+            'The open calls of the answer before are settled as cancelled; the page sees that when it ' +
+            'loads the chat again.',
         };
       },
     },
@@ -98,12 +103,18 @@ export const conversation = {
         world.abandons(page.reply);
         page.say('something else');
         await ends(page, 'Never mind.');
-        assert.deepEqual(page.messages.map(({ role }) => role), ['user', 'assistant', 'user', 'assistant']);
+        assert.deepEqual(
+          page.messages.map(({ role }) => role),
+          ['user', 'assistant', 'user', 'assistant'],
+        );
         const [text] = page.parts('text').filter((part) => part.text === 'One, ');
         assert.equal(text?.state, 'streaming');
         return {
           cell: 'yes',
-          note: 'What there was of the answer before stays on the page, its text with `state: "streaming"`. Take the `status` of the chat, not the state of a part, for a sign that something is being written.',
+          note:
+            'What there was of the answer before stays on the page, its text with `state: "streaming"`. ' +
+            'Take the `status` of the chat, not the state of a part, for a sign that something is being ' +
+            'written.',
         };
       },
     },
@@ -132,14 +143,17 @@ export const limits = {
       name: '`stop()` in the answer to a message that was sent while another answer came',
       shows: async (world) => {
         const rest = gate();
-        world.model.script(async (pen) => {
-          pen.says('One, ');
-          await pen.gone;
-        }, async (pen) => {
-          pen.says('Never ');
-          await rest.opened;
-          pen.says('mind.');
-        });
+        world.model.script(
+          async (pen) => {
+            pen.says('One, ');
+            await pen.gone;
+          },
+          async (pen) => {
+            pen.says('Never ');
+            await rest.opened;
+            pen.says('mind.');
+          },
+        );
         const page = await opens(world);
         page.say('count');
         await page.reads('One, ');
@@ -151,10 +165,18 @@ export const limits = {
         rest.open();
         await page.settles();
         const left = page.words === 'Never ';
-        await until(async () => JSON.stringify((await world.stored()).at(-1)).includes('Never mind.'), 'the whole message');
+        await until(
+          async () => JSON.stringify((await world.stored()).at(-1)).includes('Never mind.'),
+          'the whole message',
+        );
         await page.load();
         if (left) return undefined;
-        return { cell: 'does nothing', note: 'This release forgets the newer stream when the older one ends. `POST /api/chat/{id}/stop` works all the same.' };
+        return {
+          cell: 'does nothing',
+          note:
+            'This release forgets the newer stream when the older one ends. `POST /api/chat/{id}/stop` ' +
+            'works all the same.',
+        };
       },
     },
     {
@@ -169,8 +191,10 @@ export const limits = {
         return {
           cell: 'an error',
           note:
-            'Where several instances serve a chat and one of them dies, another asks the model for the step again. Version 7 is then sent `reset-step`, ' +
-            'which takes back the half of it that was shown and which releases before 7.0.70 do not know; versions 5 and 6 are sent an `error`. ' +
+            'Where several instances serve a chat and one of them dies, another asks the model for the ' +
+            'step again. Version 7 is then sent `reset-step`, ' +
+            'which takes back the half of it that was shown and which releases before 7.0.70 do not ' +
+            'know; versions 5 and 6 are sent an `error`. ' +
             'After the error load the chat, then resume.',
         };
       },
@@ -182,14 +206,27 @@ export const limits = {
         world.model.script(calls(write()), says('Noted.'));
         const page = await opens(world, { silent: true });
         page.say('note: milk');
-        await until(() => page.calls.some(({ state }) => state === 'approval-requested') || page.errors.length > 0, 'a question or an error');
-        const [{ id: toolCallId }] = /** @type {[{ id: string }]} */ (/** @type {unknown} */ (await world.pending()));
+        await until(
+          () => page.calls.some(({ state }) => state === 'approval-requested') || page.errors.length > 0,
+          'a question or an error',
+        );
+        const [{ id: toolCallId }] = /** @type {[{ id: string }]} */ (
+          /** @type {unknown} */ (await world.pending())
+        );
         await world.answer({ toolCallId, approved: true });
         await page.settles();
-        await until(async () => JSON.stringify((await world.stored()).at(-1)).includes('Noted.'), 'the end of the run in the record');
+        await until(
+          async () => JSON.stringify((await world.stored()).at(-1)).includes('Noted.'),
+          'the end of the run in the record',
+        );
         if (page.errors.length === 0) return undefined;
         await world.close(page);
-        return { cell: 'the chat breaks', note: 'The client ends the chat with an error, because it does not know the chunk. Say `fermata: { client: 5 }`.' };
+        return {
+          cell: 'the chat breaks',
+          note:
+            'The client ends the chat with an error, because it does not know the chunk. Say `fermata: { ' +
+            'client: 5 }`.',
+        };
       },
     },
   ],

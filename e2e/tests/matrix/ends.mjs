@@ -75,10 +75,16 @@ export const stops = {
         await page.settles();
         assert.equal(world.model.request(1).gone, false);
         goes();
-        const text = async () => (await world.stored()).at(-1)?.parts.find((part) => part.type === 'text')?.text;
+        const text = async () =>
+          (await world.stored()).at(-1)?.parts.find((part) => part.type === 'text')?.text;
         await until(async () => (await text()) === 'One, two.', 'the whole message in the record');
         await page.load();
-        return { cell: 'leaves only', note: 'It drops the connection, which the server takes for a reload: the answer is written on. Send `POST /api/chat/{id}/stop` as well.' };
+        return {
+          cell: 'leaves only',
+          note:
+            'It drops the connection, which the server takes for a reload: the answer is written on. ' +
+            'Send `POST /api/chat/{id}/stop` as well.',
+        };
       },
     },
   ],
@@ -109,7 +115,12 @@ export const errors = {
         world.model.script(says('Hello.'));
         page.regenerate();
         await ends(page, 'Hello.');
-        return { cell: 'yes', note: "The error's `message` is the body of the response, a problem document: show `JSON.parse(error.message).detail`. `regenerate()` tries the same message again." };
+        return {
+          cell: 'yes',
+          note:
+            "The error's `message` is the body of the response, a problem document: show " +
+            '`JSON.parse(error.message).detail`. `regenerate()` tries the same message again.',
+        };
       },
     },
     {

@@ -42,7 +42,10 @@ export const model = {
         const [, reasoning] = page.reply.parts;
         assert.equal(reasoning?.text, 'Let me think.');
         if (reasoning?.id !== undefined) return undefined;
-        return { cell: 'yes', note: 'The part lacks the `id` that newer releases show, and that the loaded chat has.' };
+        return {
+          cell: 'yes',
+          note: 'The part lacks the `id` that newer releases show, and that the loaded chat has.',
+        };
       },
     },
     {
@@ -65,7 +68,10 @@ export const model = {
         const page = await opens(world);
         page.say('draw a dot');
         await ends(page, 'Here it is.');
-        assert.deepEqual(page.parts('file').map(({ mediaType, url }) => [mediaType, url]), [['image/png', DOT]]);
+        assert.deepEqual(
+          page.parts('file').map(({ mediaType, url }) => [mediaType, url]),
+          [['image/png', DOT]],
+        );
       },
     },
     {
@@ -78,7 +84,10 @@ export const model = {
         const page = await opens(world);
         page.say('who says so?');
         await ends(page, 'It says so.');
-        assert.deepEqual(page.parts('source-url').map(({ url, title }) => [url, title]), [['https://example.com/a', 'A page']]);
+        assert.deepEqual(
+          page.parts('source-url').map(({ url, title }) => [url, title]),
+          [['https://example.com/a', 'A page']],
+        );
       },
     },
     {
@@ -103,7 +112,10 @@ export const model = {
         const [reason] = page.finishReasons;
         if (reason === 'stop') return undefined;
         assert.equal(reason, undefined);
-        return { cell: 'no', note: 'Clients of the first 5.0 releases refuse a `finish` that says why, so none of version 5 is told.' };
+        return {
+          cell: 'no',
+          note: 'Clients of the first 5.0 releases refuse a `finish` that says why, so none of version 5 is told.',
+        };
       },
     },
   ],

@@ -1,6 +1,7 @@
 // @ts-check
-// `hold: "0s"`: the stream ends where a call waits, and the page goes on by posting the chat again, as the AI SDK's own
-// servers have it. The page is given the answer and nothing else; when to post is up to the stock helpers.
+// `hold: "0s"`: the stream ends where a call waits, and the page goes on by posting the chat again, as the AI
+// SDK's own servers have it. The page is given the answer and nothing else; when to post is up to the stock
+// helpers.
 
 import assert from 'node:assert/strict';
 import { calls, says } from '../../harness/fake-openai.mjs';
@@ -137,7 +138,10 @@ export const postingAgain = {
         await page.resume();
         await ends(page, 'Noted.');
         assert.deepEqual(page.calls[0]?.input, edited);
-        return { cell: 'by request', note: `The AI SDK's decisions carry neither: send them to ${BY_REQUEST}, load the chat, then resume.` };
+        return {
+          cell: 'by request',
+          note: `The AI SDK's decisions carry neither: send them to ${BY_REQUEST}, load the chat, then resume.`,
+        };
       },
     },
     {
@@ -145,7 +149,8 @@ export const postingAgain = {
       shows: async (world) => {
         world.model.script(calls(write(), locate, time), says('All.'));
         const page = await letGo(world, 'three things');
-        const how = world.version === 5 ? await decides(world, page, { approved: true }) : await decidesAll(page);
+        const how =
+          world.version === 5 ? await decides(world, page, { approved: true }) : await decidesAll(page);
         const location = await page.shows('get_location', 'input-available');
         await page.settles();
         await page.output(location, 'Bern');
@@ -168,7 +173,10 @@ export const postingAgain = {
         assert.equal(page.words, 'You are in Bern.');
         return {
           cell: 'when the hold is over',
-          note: `A client sends nothing while the stream is open, and it is held for five minutes unless you ask for less. A page that only posts again says \`hold: "0s"\`; any other answers by ${BY_REQUEST}.`,
+          note:
+            'A client sends nothing while the stream is open, and it is held for five minutes unless you ' +
+            'ask for less. A page that only posts again says `hold: "0s"`; any other answers by ' +
+            `${BY_REQUEST}.`,
         };
       },
     },
@@ -210,6 +218,8 @@ async function decidesAll(page) {
   await page.postsAgain();
   return {
     cell: 'yes',
-    note: 'The helpers post only when no call of the step is left open, so each of the three comes as `approval-requested`: show the buttons for every part in that state.',
+    note:
+      'The helpers post only when no call of the step is left open, so each of the three comes as ' +
+      '`approval-requested`: show the buttons for every part in that state.',
   };
 }

@@ -12,13 +12,16 @@ import { ends, locate, opens, write } from './common.mjs';
 const NEW_CHAT = {
   cell: 'with a new `Chat`',
   note:
-    'After a broken connection this release goes on with the message as it was and cannot read it from its start. Make a new `Chat` (with `useChat`: ' +
+    'After a broken connection this release goes on with the message as it was and cannot read ' +
+    'it from its start. Make a new `Chat` (with `useChat`: ' +
     'give the component another `key`), load the chat into it, then resume.',
 };
 
 const DOUBLES = {
   cell: 'doubled',
-  note: 'This release puts the message from the stream behind what it already shows. Load `GET /api/chat/{id}` first: it leaves out the message that is being written.',
+  note:
+    'This release puts the message from the stream behind what it already shows. Load `GET ' +
+    '/api/chat/{id}` first: it leaves out the message that is being written.',
 };
 
 /**
@@ -85,7 +88,12 @@ export const readers = {
         await resumed;
         await ends(page, 'You are in Bern.');
         assert.deepEqual(page.toolCalls, ['get_location']);
-        return { cell: 'yes', note: '`onToolCall` is called again for a call that still waits. Answer it again if you like: the same answer twice is taken once.' };
+        return {
+          cell: 'yes',
+          note:
+            '`onToolCall` is called again for a call that still waits. Answer it again if you like: the ' +
+            'same answer twice is taken once.',
+        };
       },
     },
     {
@@ -157,7 +165,10 @@ export const readers = {
         if (isTold) return undefined;
         return {
           cell: 'shown later',
-          note: 'A decision made elsewhere is to be seen once its call runs, which in a step with several questions is after the last of them. Until then `GET /api/chat/{id}/pending` says what still waits.',
+          note:
+            'A decision made elsewhere is to be seen once its call runs, which in a step with several ' +
+            'questions is after the last of them. Until then `GET /api/chat/{id}/pending` says what ' +
+            'still waits.',
         };
       },
     },

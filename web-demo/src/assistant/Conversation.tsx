@@ -20,7 +20,10 @@ export function Conversation({ id }: { id: string }) {
   const { t } = useTranslation();
   const aui = useAui();
   const count = useAuiState(({ thread }) => thread.messages.length);
-  const isShown = useAuiState(({ threads, threadListItem }) => threads.mainThreadId === threadListItem.id && threadListItem.remoteId === id);
+  const isShown = useAuiState(
+    ({ threads, threadListItem }) =>
+      threads.mainThreadId === threadListItem.id && threadListItem.remoteId === id,
+  );
   const earlier = useFermataEarlier();
   const scroller = useRef<HTMLDivElement>(null);
   const keepPlace = useKeptPlace(scroller, count);
@@ -47,13 +50,21 @@ export function Conversation({ id }: { id: string }) {
             )}
             <div role="log" aria-label={t('messages.label')} aria-live="polite" aria-relevant="additions">
               {Array.from({ length: count }, (_, place) => (
-                <ThreadPrimitive.MessageByIndex key={earlier.count + place} index={place} components={MESSAGES} />
+                <ThreadPrimitive.MessageByIndex
+                  key={earlier.count + place}
+                  index={place}
+                  components={MESSAGES}
+                />
               ))}
             </div>
             <State />
           </div>
         </ThreadPrimitive.Viewport>
-        <ThreadPrimitive.ScrollToBottom className="button absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md disabled:hidden">
+        <ThreadPrimitive.ScrollToBottom
+          className={
+            'button absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md ' + 'disabled:hidden'
+          }
+        >
           <ArrowDown className="size-4" aria-hidden="true" />
           {t('messages.newest')}
         </ThreadPrimitive.ScrollToBottom>

@@ -24,9 +24,13 @@ export function Threads({ onShow }: { onShow: () => void }) {
         <NewChatButton onShow={onShow} />
         {isLoading && <p className="px-2 text-sm text-muted">{t('chats.loading')}</p>}
         {isEmpty && <p className="px-2 text-sm text-muted">{t('chats.empty')}</p>}
-        <ThreadListPrimitive.Items>{() => <Entry onShow={onShow} onDelete={setDoomed} />}</ThreadListPrimitive.Items>
+        <ThreadListPrimitive.Items>
+          {() => <Entry onShow={onShow} onDelete={setDoomed} />}
+        </ThreadListPrimitive.Items>
         {hasMore && (
-          <ThreadListPrimitive.LoadMore className="button mt-2 w-full justify-center">{t('chats.more')}</ThreadListPrimitive.LoadMore>
+          <ThreadListPrimitive.LoadMore className="button mt-2 w-full justify-center">
+            {t('chats.more')}
+          </ThreadListPrimitive.LoadMore>
         )}
       </ThreadListPrimitive.Root>
       {doomed && (
@@ -68,7 +72,8 @@ function Entry({ onShow, onDelete }: EntryProps) {
   const listed = chat ?? { id, title, createdAt: '', updatedAt: '' };
   return (
     <ThreadListItemPrimitive.Root className={rowClass(isShown)}>
-      {/* assistant-ui's trigger does nothing once a click's default is prevented, as it must be for a link that opens nothing. */}
+      {/* assistant-ui's trigger does nothing once a click's default is prevented, as it must be for a
+          link that opens nothing. */}
       <ChatRow chat={listed} title={title} isShown={isShown} onShow={onShow} onDelete={onDelete}>
         {chat && (
           <span className="text-xs text-muted">

@@ -16,20 +16,33 @@ export function Writer({ id }: { id: string }) {
   const chat = useFermataChat();
   const isEmpty = useAuiState(({ composer }) => composer.isEmpty);
   // assistant-ui's threads do not run while they wait for the person; a run that waits can be stopped, too.
-  const isBusy = chat !== undefined && (chat.status === 'submitted' || chat.status === 'streaming' || isParked(chat.messages.at(-1) as Message | undefined));
+  const isBusy =
+    chat !== undefined &&
+    (chat.status === 'submitted' ||
+      chat.status === 'streaming' ||
+      isParked(chat.messages.at(-1) as Message | undefined));
   return (
     <ComposerPrimitive.Root className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]">
       <ul aria-label={t('composer.attached')} className="mb-2 flex flex-wrap gap-2 empty:hidden">
         <ComposerPrimitive.Attachments>{() => <Attached />}</ComposerPrimitive.Attachments>
       </ul>
-      <ComposerPrimitive.AttachmentDropzone className="rounded-2xl border border-line bg-raised shadow-sm transition-colors focus-within:border-accent data-[dragging=true]:border-accent data-[dragging=true]:bg-accent-soft">
+      <ComposerPrimitive.AttachmentDropzone
+        className={
+          'rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
+          'focus-within:border-accent data-[dragging=true]:border-accent ' +
+          'data-[dragging=true]:bg-accent-soft'
+        }
+      >
         <ComposerPrimitive.Input
           id={COMPOSER_ID}
           rows={1}
           aria-label={t('composer.label')}
           aria-describedby="composer-hint"
           placeholder={t('composer.placeholder')}
-          className="block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none placeholder:text-muted"
+          className={
+            'block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none ' +
+            'placeholder:text-muted'
+          }
         />
         <div className="flex items-center gap-1 px-2 pb-2">
           <ComposerPrimitive.AddAttachment asChild>
@@ -55,7 +68,10 @@ export function Writer({ id }: { id: string }) {
               <IconButton
                 label={t('composer.send')}
                 type="submit"
-                className="bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100"
+                className={
+                  'bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink ' +
+                  'not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100'
+                }
               >
                 <ArrowUp />
               </IconButton>
@@ -78,10 +94,16 @@ function Attached() {
   const refusal = file && refusalOf(file);
   return (
     <AttachmentPrimitive.Root asChild>
-      <li className={`inline-flex max-w-full items-center gap-1 rounded-card border border-line py-0.5 pr-1 pl-3 text-sm ${refusal ? 'bg-bad-soft text-bad' : 'bg-raised'}`}>
+      <li
+        className={
+          'inline-flex max-w-full items-center gap-1 rounded-card border border-line py-0.5 pr-1 pl-3 ' +
+          `text-sm ${refusal ? 'bg-bad-soft text-bad' : 'bg-raised'}`
+        }
+      >
         <span className="truncate" role={refusal && 'alert'}>
           {refusal === 'refusedType' && t('composer.refusedType', { name })}
-          {refusal === 'refusedSize' && t('composer.refusedSize', { name, size: String(LARGEST / 1_000_000) })}
+          {refusal === 'refusedSize' &&
+            t('composer.refusedSize', { name, size: String(LARGEST / 1_000_000) })}
           {refusal === undefined && name}
         </span>
         <AttachmentPrimitive.Remove asChild>

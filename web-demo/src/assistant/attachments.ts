@@ -13,11 +13,18 @@ export const attachments: AttachmentAdapter = {
       contentType: mediaTypeOf(file) ?? file.type,
       file,
       // A file that the server would not take stays where the person sees why, and is not sent.
-      status: refusalOf(file) === undefined ? { type: 'requires-action', reason: 'composer-send' } : { type: 'incomplete', reason: 'error' },
+      status:
+        refusalOf(file) === undefined
+          ? { type: 'requires-action', reason: 'composer-send' }
+          : { type: 'incomplete', reason: 'error' },
     }),
   send: async (attachment) => {
     const { url, mediaType, filename = attachment.name } = await filePart(attachment.file);
-    return { ...attachment, status: { type: 'complete' }, content: [{ type: 'file', data: url, mimeType: mediaType, filename }] };
+    return {
+      ...attachment,
+      status: { type: 'complete' },
+      content: [{ type: 'file', data: url, mimeType: mediaType, filename }],
+    };
   },
   remove: () => Promise.resolve(),
 };

@@ -1,4 +1,5 @@
-// The page with assistant-ui: the same chats as the plain page, in the same frame, built from assistant-ui's primitives.
+// The page with assistant-ui: the same chats as the plain page, in the same frame, built from assistant-ui's
+// primitives.
 
 import { AssistantRuntimeProvider } from '@assistant-ui/react';
 import { StrictMode } from 'react';

@@ -7,7 +7,9 @@ import { IconButton } from '../chat/IconButton';
 import { MetadataLine } from '../chat/MessageView';
 import { LastGate, MODEL_PARTS, SentFile, USER_PARTS } from './parts';
 
-const ON_HOVER = 'opacity-0 transition-opacity group-focus-within/message:opacity-100 group-hover/message:opacity-100 pointer-coarse:opacity-100';
+const ON_HOVER =
+  'opacity-0 transition-opacity group-focus-within/message:opacity-100 ' +
+  'group-hover/message:opacity-100 pointer-coarse:opacity-100';
 
 export function UserMessage() {
   const { t } = useTranslation();
@@ -35,15 +37,23 @@ export function AssistantMessage() {
   const { t } = useTranslation();
   const isLast = useAuiState(({ message }) => message.isLast);
   // A message that waits for the person is not finished, though its run counts as ended here.
-  const isGrowing = useAuiState(({ message }) => message.status?.type === 'running' || message.status?.type === 'requires-action');
+  const isGrowing = useAuiState(
+    ({ message }) => message.status?.type === 'running' || message.status?.type === 'requires-action',
+  );
   const metadata = useAuiState(({ message }) => message.metadata.custom);
   return (
     <MessagePrimitive.Root asChild>
-      <article aria-label={t('messages.assistant')} className="group/message my-6 min-w-0" aria-busy={isGrowing}>
+      <article
+        aria-label={t('messages.assistant')}
+        className="group/message my-6 min-w-0"
+        aria-busy={isGrowing}
+      >
         <MessagePrimitive.Parts components={MODEL_PARTS} />
         {isLast && <LastGate />}
         {!isGrowing && (
-          <footer className={`mt-1 -mb-4 flex min-h-8 flex-wrap items-center text-muted ${isLast ? '' : ON_HOVER}`}>
+          <footer
+            className={`mt-1 -mb-4 flex min-h-8 flex-wrap items-center text-muted ${isLast ? '' : ON_HOVER}`}
+          >
             <ActionBarPrimitive.Root className="-ml-2 flex">
               <CopyMessage />
               {isLast && (
@@ -67,7 +77,9 @@ function CopyMessage() {
   const isCopied = useAuiState(({ message }) => message.isCopied);
   return (
     <ActionBarPrimitive.Copy asChild copiedDuration={1600}>
-      <IconButton label={t(isCopied ? 'messages.copied' : 'messages.copy')}>{isCopied ? <Check className="text-good" /> : <Copy />}</IconButton>
+      <IconButton label={t(isCopied ? 'messages.copied' : 'messages.copy')}>
+        {isCopied ? <Check className="text-good" /> : <Copy />}
+      </IconButton>
     </ActionBarPrimitive.Copy>
   );
 }

@@ -1,8 +1,15 @@
-// The parts of a message, each drawn by what both pages share. Where that needs the part as the AI SDK has it, it is found in the chat.
+// The parts of a message, each drawn by what both pages share. Where that needs the part as the AI SDK has
+// it, it is found in the chat.
 
 import { useMemo } from 'react';
 import { useAuiState } from '@assistant-ui/react';
-import type { DataMessagePartProps, FileMessagePartProps, ImageMessagePartProps, SourceMessagePartProps, ToolCallMessagePartProps } from '@assistant-ui/react';
+import type {
+  DataMessagePartProps,
+  FileMessagePartProps,
+  ImageMessagePartProps,
+  SourceMessagePartProps,
+  ToolCallMessagePartProps,
+} from '@assistant-ui/react';
 import { ElicitationCard } from '../chat/ElicitationCard';
 import { Files, Sources } from '../chat/Files';
 import { Gate } from '../chat/Gate';
@@ -38,7 +45,9 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
   const { chat, message } = useMessage();
   const { listed } = useTools();
   const id = toolCallIdOf(toolCallId);
-  const part = message?.parts.filter(isToolPart).find((part) => part.toolCallId === id || part.toolCallId === toolCallId);
+  const part = message?.parts
+    .filter(isToolPart)
+    .find((part) => part.toolCallId === id || part.toolCallId === toolCallId);
   if (chat === undefined || message === undefined || part === undefined) return null;
   return (
     <div className="my-3">
@@ -66,12 +75,16 @@ function Data({ name, data }: DataMessagePartProps) {
 }
 
 const File = ({ data, mimeType, filename }: FileMessagePartProps) => (
-  <Files parts={[{ type: 'file', url: data, mediaType: mimeType, ...(filename !== undefined && { filename }) }]} />
+  <Files
+    parts={[{ type: 'file', url: data, mediaType: mimeType, ...(filename !== undefined && { filename }) }]}
+  />
 );
 
 /** assistant-ui has a kind of its own for pictures. */
 const Image = ({ image, filename }: ImageMessagePartProps) => (
-  <Files parts={[{ type: 'file', url: image, mediaType: 'image/*', ...(filename !== undefined && { filename }) }]} />
+  <Files
+    parts={[{ type: 'file', url: image, mediaType: 'image/*', ...(filename !== undefined && { filename }) }]}
+  />
 );
 
 function Source(source: SourceMessagePartProps) {
@@ -87,11 +100,30 @@ function Source(source: SourceMessagePartProps) {
 export function SentFile() {
   const attachment = useAuiState((state) => state.attachment);
   return attachment.content?.map((part, place) => {
-    if (part.type === 'image') return <Files key={place} parts={[{ type: 'file', url: part.image, mediaType: 'image/*', filename: attachment.name }]} />;
+    if (part.type === 'image')
+      return (
+        <Files
+          key={place}
+          parts={[{ type: 'file', url: part.image, mediaType: 'image/*', filename: attachment.name }]}
+        />
+      );
     if (part.type !== 'file') return null;
-    return <Files key={place} parts={[{ type: 'file', url: part.data, mediaType: part.mimeType, filename: attachment.name }]} />;
+    return (
+      <Files
+        key={place}
+        parts={[{ type: 'file', url: part.data, mediaType: part.mimeType, filename: attachment.name }]}
+      />
+    );
   });
 }
 
 export const USER_PARTS = { Text: Words, File, Image };
-export const MODEL_PARTS = { Text: ModelText, Reasoning: Thought, File, Image, Source, tools: { Fallback: Call }, data: { Fallback: Data } };
+export const MODEL_PARTS = {
+  Text: ModelText,
+  Reasoning: Thought,
+  File,
+  Image,
+  Source,
+  tools: { Fallback: Call },
+  data: { Fallback: Data },
+};

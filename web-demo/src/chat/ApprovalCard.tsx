@@ -33,7 +33,15 @@ type Mode = 'ask' | 'deny' | 'edit';
 type Way = 'approve' | 'always' | 'deny' | 'edit';
 
 /** The question, with its answers. */
-export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason, onShowAll }: ApprovalQuestionProps) {
+export function ApprovalQuestion({
+  chat,
+  approvalId,
+  name,
+  input,
+  schema,
+  reason,
+  onShowAll,
+}: ApprovalQuestionProps) {
   const { t } = useTranslation('cards');
   const [mode, setMode] = useState<Mode>('ask');
   // Going back puts the focus on the button that led away.
@@ -50,7 +58,17 @@ export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason
     setCameFrom(mode);
     setMode(next);
   };
-  const back = <Button tone="quiet" disabled={isBusy} onClick={() => { go('ask'); }}>{t('approval.back')}</Button>;
+  const back = (
+    <Button
+      tone="quiet"
+      disabled={isBusy}
+      onClick={() => {
+        go('ask');
+      }}
+    >
+      {t('approval.back')}
+    </Button>
+  );
   return (
     <div
       // A group and no region: a page with many calls would be all landmarks.
@@ -60,15 +78,28 @@ export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason
       data-editing={mode === 'edit' || undefined}
       className="space-y-3"
     >
-      {why !== undefined && why !== '' && <p className="text-sm text-muted wrap-anywhere">{t('approval.why')} <Name text={why} /></p>}
+      {why !== undefined && why !== '' && (
+        <p className="text-sm text-muted wrap-anywhere">
+          {t('approval.why')} <Name text={why} />
+        </p>
+      )}
       {invisible.length > 0 && (
-        <p className="text-sm text-bad">{t('approval.invisible', { count: invisible.length, codes: [...new Set(invisible)].join(', ') })}</p>
+        <p className="text-sm text-bad">
+          {t('approval.invisible', { count: invisible.length, codes: [...new Set(invisible)].join(', ') })}
+        </p>
       )}
       {mode !== 'edit' && <AnswerError error={error} />}
       {mode === 'ask' && isUnseen && (
         <p className="flex flex-wrap items-center gap-x-3 text-sm text-wait">
           {t('approval.unseen')}
-          <Button onClick={() => { showAll(); onShowAll?.(); }}>{t('approval.showInput')}</Button>
+          <Button
+            onClick={() => {
+              showAll();
+              onShowAll?.();
+            }}
+          >
+            {t('approval.showInput')}
+          </Button>
         </p>
       )}
       {mode === 'ask' && <Answers {...{ name, cameFrom, answering, respond, go, isUnseen }} />}
@@ -80,7 +111,9 @@ export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason
             value={input}
             submit={t('approval.approveEdited')}
             {...{ isBusy, isOver, error }}
-            onSubmit={(edited) => { respond('edit', { approved: true, input: edited }); }}
+            onSubmit={(edited) => {
+              respond('edit', { approved: true, input: edited });
+            }}
             takesFocus
           >
             {back}
@@ -91,9 +124,14 @@ export function ApprovalQuestion({ chat, approvalId, name, input, schema, reason
   );
 }
 
-/** Why it is asked. What the stream does not say to every version of the AI SDK, the list of what waits does. */
+/**
+ * Why it is asked. What the stream does not say to every version of the AI SDK, the list of what waits does.
+ */
 function useReason(approvalId: string, told: string | undefined): string | undefined {
-  const listed = usePicked(waiting, (chats) => chats.flatMap(({ pending }) => pending).find((one) => one.approvalId === approvalId)?.reason);
+  const listed = usePicked(
+    waiting,
+    (chats) => chats.flatMap(({ pending }) => pending).find((one) => one.approvalId === approvalId)?.reason,
+  );
   useEffect(() => {
     if (told === undefined) tellServerEvent();
   }, [told]);
@@ -113,20 +151,48 @@ interface AnswersProps {
 function Answers({ name, cameFrom, answering, respond, go, isUnseen }: AnswersProps) {
   const { t } = useTranslation('cards');
   const { which, isBusy, isOver } = answering;
-  const state = (way: Way) => ({ isBusy: isBusy && which === way, disabled: (isBusy && which !== way) || isOver });
+  const state = (way: Way) => ({
+    isBusy: isBusy && which === way,
+    disabled: (isBusy && which !== way) || isOver,
+  });
   const approves = (way: Way) => ({ ...state(way), ...(isUnseen && { disabled: true }) });
   return (
     <div className="flex flex-wrap gap-2">
-      <Button tone="primary" {...approves('approve')} onClick={() => { respond('approve', { approved: true }); }}>
+      <Button
+        tone="primary"
+        {...approves('approve')}
+        onClick={() => {
+          respond('approve', { approved: true });
+        }}
+      >
         {t('approval.approve')}
       </Button>
-      <Button {...approves('always')} title={t('approval.alwaysHint', { name })} onClick={() => { respond('always', { approved: true, always: true }); }}>
+      <Button
+        {...approves('always')}
+        title={t('approval.alwaysHint', { name })}
+        onClick={() => {
+          respond('always', { approved: true, always: true });
+        }}
+      >
         {t('approval.always')}
       </Button>
-      <Button {...state('edit')} ref={useFocusIf(cameFrom === 'edit')} onClick={() => { go('edit'); }}>
+      <Button
+        {...state('edit')}
+        ref={useFocusIf(cameFrom === 'edit')}
+        onClick={() => {
+          go('edit');
+        }}
+      >
         {t('approval.edit')}
       </Button>
-      <Button tone="danger" {...state('deny')} ref={useFocusIf(cameFrom === 'deny')} onClick={() => { go('deny'); }}>
+      <Button
+        tone="danger"
+        {...state('deny')}
+        ref={useFocusIf(cameFrom === 'deny')}
+        onClick={() => {
+          go('deny');
+        }}
+      >
         {t('approval.deny')}
       </Button>
     </div>
@@ -164,18 +230,24 @@ function Denial({ isBusy, isOver, respond, children }: DenialProps) {
       }}
     >
       <div className="space-y-1">
-        <label htmlFor={field} className="text-sm font-medium">{t('approval.reason')}</label>
+        <label htmlFor={field} className="text-sm font-medium">
+          {t('approval.reason')}
+        </label>
         <input
           id={field}
           ref={useFocusIf(true)}
           value={words}
-          onChange={(event) => { setWords(event.target.value); }}
+          onChange={(event) => {
+            setWords(event.target.value);
+          }}
           placeholder={t('approval.reasonHint')}
           className={FIELD}
         />
       </div>
       <div className="flex flex-wrap gap-2">
-        <Button type="submit" tone="danger" isBusy={isBusy} disabled={isOver}>{t('approval.deny')}</Button>
+        <Button type="submit" tone="danger" isBusy={isBusy} disabled={isOver}>
+          {t('approval.deny')}
+        </Button>
         {children}
       </div>
     </form>

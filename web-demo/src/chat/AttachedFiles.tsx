@@ -27,7 +27,10 @@ export function AttachedFiles({ files, refusals, onRemove }: Props) {
       {files.length > 0 && (
         <ul aria-label={t('composer.attached')} className="mb-2 flex flex-wrap gap-2">
           {files.map((file, place) => (
-            <li key={place} className="flex items-center gap-2 rounded-card border border-line bg-raised py-1 pr-1 pl-2 text-sm">
+            <li
+              key={place}
+              className="flex items-center gap-2 rounded-card border border-line bg-raised py-1 pr-1 pl-2 text-sm"
+            >
               {file.mediaType.startsWith('image/') ? (
                 <img src={file.url} alt="" className="size-8 rounded object-cover" />
               ) : (

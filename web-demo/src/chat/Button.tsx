@@ -18,7 +18,16 @@ const TONES: Record<ButtonTone, string> = {
   danger: 'border border-line bg-raised text-bad hover:bg-bad-soft',
 };
 
-export function Button({ tone = 'plain', isBusy = false, className = '', children, onClick, disabled, type, ...rest }: ButtonProps) {
+export function Button({
+  tone = 'plain',
+  isBusy = false,
+  className = '',
+  children,
+  onClick,
+  disabled,
+  type,
+  ...rest
+}: ButtonProps) {
   // `aria-disabled` while busy: `disabled` would drop the focus, and a screen reader its place.
   const isOff = isBusy || disabled === true;
   return (
@@ -28,9 +37,16 @@ export function Button({ tone = 'plain', isBusy = false, className = '', childre
       disabled={disabled}
       aria-disabled={isOff || undefined}
       aria-busy={isBusy || undefined}
-      onClick={isOff ? (event) => { event.preventDefault(); } : onClick}
+      onClick={
+        isOff
+          ? (event) => {
+              event.preventDefault();
+            }
+          : onClick
+      }
       className={
-        'inline-flex min-h-10 items-center justify-center gap-1.5 rounded-lg px-3.5 text-sm font-medium transition-colors ' +
+        'inline-flex min-h-10 items-center justify-center gap-1.5 rounded-lg px-3.5 text-sm ' +
+        'font-medium transition-colors ' +
         'focus-visible:outline-2 focus-visible:outline-offset-2 focus-visible:outline-accent ' +
         `disabled:opacity-50 aria-disabled:cursor-default ${TONES[tone]} ${className}`
       }

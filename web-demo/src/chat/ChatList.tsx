@@ -23,7 +23,9 @@ export function ChatList({ chatId, onShow }: Props) {
     <nav aria-label={t('chats.label')} className="flex flex-col gap-1">
       <NewChatButton onShow={onShow} />
       {list.state === 'loading' && <p className="px-2 text-sm text-muted">{t('chats.loading')}</p>}
-      {list.state === 'known' && list.chats.length === 0 && <p className="px-2 text-sm text-muted">{t('chats.empty')}</p>}
+      {list.state === 'known' && list.chats.length === 0 && (
+        <p className="px-2 text-sm text-muted">{t('chats.empty')}</p>
+      )}
       {list.state === 'failed' && (
         <div role="alert" className="rounded-card bg-bad-soft p-3 text-sm text-bad">
           <p>{t('chats.failed')}</p>
@@ -35,7 +37,13 @@ export function ChatList({ chatId, onShow }: Props) {
       )}
       <ul>
         {list.chats.map((chat) => (
-          <Entry key={chat.id} chat={chat} isShown={chat.id === chatId} onShow={onShow} onDelete={setDoomed} />
+          <Entry
+            key={chat.id}
+            chat={chat}
+            isShown={chat.id === chatId}
+            onShow={onShow}
+            onDelete={setDoomed}
+          />
         ))}
       </ul>
       {list.next !== undefined && <Older />}
@@ -64,12 +72,21 @@ function Entry({ chat, isShown, onShow, onDelete }: EntryProps) {
   const pending = chat.pending ?? 0;
   return (
     <li className={rowClass(isShown)}>
-      <ChatRow chat={chat} title={chat.title ?? t('chats.untitled')} isShown={isShown} onShow={onShow} onDelete={onDelete}>
+      <ChatRow
+        chat={chat}
+        title={chat.title ?? t('chats.untitled')}
+        isShown={isShown}
+        onShow={onShow}
+        onDelete={onDelete}
+      >
         <span className="flex items-center gap-2 text-xs text-muted">
           <When time={chat.updatedAt} />
           {chat.open === true && (
             <span className="inline-flex items-center gap-1">
-              <span className={`size-1.5 rounded-full ${pending > 0 ? 'bg-wait' : 'animate-breathe bg-accent'}`} aria-hidden="true" />
+              <span
+                className={`size-1.5 rounded-full ${pending > 0 ? 'bg-wait' : 'animate-breathe bg-accent'}`}
+                aria-hidden="true"
+              />
               {t(pending > 0 ? 'chats.held' : 'chats.open')}
             </span>
           )}

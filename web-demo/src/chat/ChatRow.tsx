@@ -1,4 +1,5 @@
-// One chat in a list: a link to it, what waits in it, and a way to delete it. What stands below the title is the list's own.
+// One chat in a list: a link to it, what waits in it, and a way to delete it. What stands below the title is
+// the list's own.
 
 import { Trash2 } from 'lucide-react';
 import type { MouseEvent, ReactNode } from 'react';
@@ -12,7 +13,8 @@ export const rowClass = (isShown: boolean) =>
   `group/chat flex items-center rounded-lg ${isShown ? 'bg-raised shadow-xs' : 'hover:bg-raised/60'}`;
 
 /** Whether a click is meant for this page, and not for a new tab. */
-export const isPlainClick = (event: MouseEvent) => event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+export const isPlainClick = (event: MouseEvent) =>
+  event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
 
 interface ChatRowProps {
   chat: ListedChat;
@@ -43,14 +45,20 @@ export function ChatRow({ chat, title, isShown, onShow, onDelete, children }: Ch
         {children}
       </a>
       {pending > 0 && (
-        <span className="rounded-full bg-wait-soft px-2 py-0.5 text-xs font-medium text-wait" title={t('chats.pending', { count: pending })}>
+        <span
+          className="rounded-full bg-wait-soft px-2 py-0.5 text-xs font-medium text-wait"
+          title={t('chats.pending', { count: pending })}
+        >
           <span aria-hidden="true">{pending}</span>
           <span className="sr-only">{t('chats.pending', { count: pending })}</span>
         </span>
       )}
       <IconButton
         label={t('chats.delete', { title })}
-        className="opacity-0 group-focus-within/chat:opacity-100 group-hover/chat:opacity-100 pointer-coarse:opacity-100"
+        className={
+          'opacity-0 group-focus-within/chat:opacity-100 group-hover/chat:opacity-100 ' +
+          'pointer-coarse:opacity-100'
+        }
         onClick={() => {
           onDelete(chat);
         }}

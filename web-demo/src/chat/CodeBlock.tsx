@@ -17,7 +17,10 @@ export function CodeBlock({ children }: { children: ReactNode }) {
       <CopyButton
         label={t('messages.copyCode')}
         text={() => code.current?.textContent ?? ''}
-        className="absolute top-1.5 right-1.5 bg-sunken opacity-0 group-hover/code:opacity-100 focus-visible:opacity-100 pointer-coarse:opacity-100"
+        className={
+          'absolute top-1.5 right-1.5 bg-sunken opacity-0 group-hover/code:opacity-100 ' +
+          'focus-visible:opacity-100 pointer-coarse:opacity-100'
+        }
       />
     </div>
   );

@@ -56,7 +56,12 @@ export function Composer({ onSend, onStop, isBusy, children }: Props) {
       }}
     >
       <AttachedFiles files={files} refusals={refusals} onRemove={remove} />
-      <div className="relative rounded-2xl border border-line bg-raised shadow-sm transition-colors focus-within:border-accent">
+      <div
+        className={
+          'relative rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
+          'focus-within:border-accent'
+        }
+      >
         <textarea
           ref={field}
           id={COMPOSER_ID}
@@ -64,7 +69,10 @@ export function Composer({ onSend, onStop, isBusy, children }: Props) {
           aria-label={t('composer.label')}
           aria-describedby="composer-hint"
           placeholder={t('composer.placeholder')}
-          className="block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none placeholder:text-muted"
+          className={
+            'block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none ' +
+            'placeholder:text-muted'
+          }
           value={text}
           onChange={(event) => {
             setText(event.target.value);
@@ -103,14 +111,22 @@ export function Composer({ onSend, onStop, isBusy, children }: Props) {
               label={t('composer.send')}
               type="submit"
               disabled={isEmpty}
-              className="bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100"
+              className={
+                'bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink ' +
+                'not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100'
+              }
             >
               <ArrowUp />
             </IconButton>
           )}
         </div>
         {isOver && (
-          <p className="pointer-events-none absolute inset-0 flex items-center justify-center rounded-2xl border-2 border-dashed border-accent bg-accent-soft text-sm">
+          <p
+            className={
+              'pointer-events-none absolute inset-0 flex items-center justify-center rounded-2xl border-2 ' +
+              'border-dashed border-accent bg-accent-soft text-sm'
+            }
+          >
             {t('composer.drop')}
           </p>
         )}

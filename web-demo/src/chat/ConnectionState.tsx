@@ -44,7 +44,12 @@ export function ConnectionBanner({ chatId }: { chatId: string }) {
   );
 }
 
-const COLOURS = { open: 'bg-good', closed: 'bg-line', reconnecting: 'bg-wait', offline: 'bg-bad' } satisfies Record<Shown, string>;
+const COLOURS = {
+  open: 'bg-good',
+  closed: 'bg-line',
+  reconnecting: 'bg-wait',
+  offline: 'bg-bad',
+} satisfies Record<Shown, string>;
 
 /** A dot: whether a stream is read. */
 export function ConnectionDot({ chatId }: { chatId: string }) {

@@ -1,4 +1,5 @@
-// Keeps what one message does wrong away from the others: a part of an unforeseen form must not take the page with it.
+// Keeps what one message does wrong away from the others: a part of an unforeseen form must not take the page
+// with it.
 
 import { Component, type ReactNode } from 'react';
 

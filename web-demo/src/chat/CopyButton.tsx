@@ -29,7 +29,11 @@ export function CopyButton({ label, text, className }: Props) {
     }, SHOWN_FOR);
   };
   return (
-    <IconButton label={isCopied ? t('messages.copied') : label} onClick={() => void copy()} className={className}>
+    <IconButton
+      label={isCopied ? t('messages.copied') : label}
+      onClick={() => void copy()}
+      className={className}
+    >
       {isCopied ? <Check className="text-good" /> : <Copy />}
     </IconButton>
   );

@@ -24,7 +24,10 @@ export function Dialog({ title, onClose, children }: Props) {
         event.preventDefault();
         onClose();
       }}
-      className="m-auto w-[min(28rem,calc(100vw-2rem))] rounded-card border border-line bg-raised p-6 text-ink shadow-xl backdrop:bg-black/40"
+      className={
+        'm-auto w-[min(28rem,calc(100vw-2rem))] rounded-card border border-line bg-raised p-6 ' +
+        'text-ink shadow-xl backdrop:bg-black/40'
+      }
     >
       <h2 id={id} className="mb-2 font-serif text-xl">
         {title}

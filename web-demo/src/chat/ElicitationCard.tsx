@@ -1,4 +1,5 @@
-// A question that an MCP server puts to the person while a tool of it runs: a form, which is sent, declined or cancelled.
+// A question that an MCP server puts to the person while a tool of it runs: a form, which is sent, declined
+// or cancelled.
 //
 // The words are the server's own, so the card says whose they are, and warns if they ask for a secret.
 
@@ -39,7 +40,8 @@ const STATES: readonly string[] = ['pending', 'accepted', 'declined', 'cancelled
 function read(data: unknown): Elicitation | undefined {
   if (!isRecord(data)) return undefined;
   const { elicitationId, toolCallId, server, message, requestedSchema, state } = data;
-  if (typeof elicitationId !== 'string' || typeof state !== 'string' || !STATES.includes(state)) return undefined;
+  if (typeof elicitationId !== 'string' || typeof state !== 'string' || !STATES.includes(state))
+    return undefined;
   return {
     elicitationId,
     toolCallId: typeof toolCallId === 'string' ? toolCallId : '',
@@ -62,7 +64,9 @@ export const ElicitationCard = memo(Card, (before, after) => {
   // Parts are new objects with every delta; of a question only its state changes.
   const one = read(before.part.data);
   const other = read(after.part.data);
-  return before.chat === after.chat && one?.elicitationId === other?.elicitationId && one?.state === other?.state;
+  return (
+    before.chat === after.chat && one?.elicitationId === other?.elicitationId && one?.state === other?.state
+  );
 });
 
 function Card({ part, chat }: ElicitationCardProps) {
@@ -83,19 +87,26 @@ function Card({ part, chat }: ElicitationCardProps) {
         </span>
         <div className="min-w-0 flex-1">
           <h3 className="text-sm leading-6 font-medium wrap-anywhere">
-            {asked.server === undefined ? t('elicitation.asks') : t('elicitation.serverAsks', { server: inOneLine(asked.server) })}
+            {asked.server === undefined
+              ? t('elicitation.asks')
+              : t('elicitation.serverAsks', { server: inOneLine(asked.server) })}
           </h3>
           <blockquote className="my-1 border-l-2 border-line pl-3">
             <LongText text={asked.message} />
           </blockquote>
-          <p role="status" className={`text-xs leading-5 ${isPending ? 'font-medium text-wait' : 'text-muted'}`}>
+          <p
+            role="status"
+            className={`text-xs leading-5 ${isPending ? 'font-medium text-wait' : 'text-muted'}`}
+          >
             {t(`elicitation.${asked.state}`)}
           </p>
         </div>
       </div>
       {isPending && (
         <SecretWarning text={asked.message} schema={asked.requestedSchema}>
-          {asked.server === undefined ? t('elicitation.goes') : t('elicitation.goesTo', { server: inOneLine(asked.server) })}
+          {asked.server === undefined
+            ? t('elicitation.goes')
+            : t('elicitation.goesTo', { server: inOneLine(asked.server) })}
         </SecretWarning>
       )}
       {isPending && <Question key={asked.elicitationId} asked={asked} chat={chat} />}
@@ -115,7 +126,9 @@ function Question({ asked, chat }: { asked: Elicitation; chat: FermataChat }) {
       tone={action === 'decline' ? 'plain' : 'quiet'}
       isBusy={isBusy && which === action}
       disabled={(isBusy && which !== action) || isOver}
-      onClick={() => { answer({ action }); }}
+      onClick={() => {
+        answer({ action });
+      }}
     >
       {t(`elicitation.${action}`)}
     </Button>
@@ -125,7 +138,14 @@ function Question({ asked, chat }: { asked: Elicitation; chat: FermataChat }) {
       <div className="space-y-3">
         <AnswerError error={error} />
         <div className="flex flex-wrap gap-2">
-          <Button tone="primary" isBusy={isBusy && which === 'accept'} disabled={(isBusy && which !== 'accept') || isOver} onClick={() => { answer({ action: 'accept', content: {} }); }}>
+          <Button
+            tone="primary"
+            isBusy={isBusy && which === 'accept'}
+            disabled={(isBusy && which !== 'accept') || isOver}
+            onClick={() => {
+              answer({ action: 'accept', content: {} });
+            }}
+          >
             {t('elicitation.accept')}
           </Button>
           {others}
@@ -141,7 +161,9 @@ function Question({ asked, chat }: { asked: Elicitation; chat: FermataChat }) {
       isBusy={isBusy && which === 'accept'}
       isOver={isOver || (isBusy && which !== 'accept')}
       error={error}
-      onSubmit={(content) => { answer({ action: 'accept', content: isRecord(content) ? content : {} }); }}
+      onSubmit={(content) => {
+        answer({ action: 'accept', content: isRecord(content) ? content : {} });
+      }}
     >
       {others}
     </ValueEditor>
@@ -149,4 +171,5 @@ function Question({ asked, chat }: { asked: Elicitation; chat: FermataChat }) {
 }
 
 /** A question may be no more than a yes or no. */
-const asksForFields = ({ properties }: Schema): boolean => isRecord(properties) && Object.keys(properties).length > 0;
+const asksForFields = ({ properties }: Schema): boolean =>
+  isRecord(properties) && Object.keys(properties).length > 0;

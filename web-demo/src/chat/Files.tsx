@@ -21,11 +21,22 @@ function File({ part }: { part: FilePart }) {
   const name = part.filename ?? t(part.mediaType.startsWith('image/') ? 'messages.image' : 'messages.file');
   const isPicture = part.mediaType.startsWith('image/');
   if (isPicture && isOwnPicture(part.url))
-    return <img src={part.url} alt={name} loading="lazy" className="max-h-72 max-w-full rounded-card border border-line" />;
+    return (
+      <img
+        src={part.url}
+        alt={name}
+        loading="lazy"
+        className="max-h-72 max-w-full rounded-card border border-line"
+      />
+    );
   if (hostOf(part.url) !== undefined) {
     return (
       <span className="inline-block rounded-card border border-line bg-raised px-3 py-2 text-sm wrap-anywhere">
-        {isPicture ? <PictureLink address={part.url} name={name} /> : <ExternalLink address={part.url}>{name}</ExternalLink>}
+        {isPicture ? (
+          <PictureLink address={part.url} name={name} />
+        ) : (
+          <ExternalLink address={part.url}>{name}</ExternalLink>
+        )}
       </span>
     );
   }
@@ -33,7 +44,10 @@ function File({ part }: { part: FilePart }) {
     <a
       href={safeAddress(part.url)}
       download={name}
-      className="inline-flex items-center gap-2 rounded-card border border-line bg-raised px-3 py-2 text-sm hover:border-accent pointer-coarse:min-h-10"
+      className={
+        'inline-flex items-center gap-2 rounded-card border border-line bg-raised px-3 py-2 text-sm ' +
+        'hover:border-accent pointer-coarse:min-h-10'
+      }
     >
       <FileText className="size-4 text-muted" aria-hidden="true" />
       <span className="max-w-60 truncate">{name}</span>
@@ -52,7 +66,11 @@ export function Sources({ parts }: { parts: readonly SourcePart[] }) {
             {part.type === 'source-url' ? (
               <>
                 <Link2 className="size-3.5 shrink-0 text-muted" aria-hidden="true" />
-                <ExternalLink address={part.url} text={part.title ?? part.url} className="truncate text-accent underline underline-offset-2">
+                <ExternalLink
+                  address={part.url}
+                  text={part.title ?? part.url}
+                  className="truncate text-accent underline underline-offset-2"
+                >
                   {part.title ?? part.url}
                 </ExternalLink>
               </>

@@ -1,5 +1,5 @@
-// What both pages have around the messages: the name, the switch between the pages, the chats, what waits elsewhere, the
-// settings. The chat list stands at the side, and is a drawer where there is no room for it.
+// What both pages have around the messages: the name, the switch between the pages, the chats, what waits
+// elsewhere, the settings. The chat list stands at the side, and is a drawer where there is no room for it.
 
 import { Menu, SquarePen, X } from 'lucide-react';
 import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
@@ -49,7 +49,10 @@ export function Frame({ page, chatId, list, children }: Props) {
   const side = <Side chatId={chatId} list={list} onShow={closeDrawer} />;
   return (
     <div className="flex h-dvh bg-paper text-ink">
-      <a href={`#${COMPOSER_ID}`} className="button sr-only z-30 focus:not-sr-only focus:absolute focus:top-2 focus:left-2">
+      <a
+        href={`#${COMPOSER_ID}`}
+        className="button sr-only z-30 focus:not-sr-only focus:absolute focus:top-2 focus:left-2"
+      >
         {t('skip')}
       </a>
       {isWide && <aside className="flex w-72 shrink-0 flex-col border-r border-line bg-sunken">{side}</aside>}
@@ -93,13 +96,19 @@ export function Frame({ page, chatId, list, children }: Props) {
 function Pages({ page, chatId }: { page: Props['page']; chatId: string }) {
   const { t } = useTranslation();
   const link =
-    'inline-flex h-8 items-center rounded-md px-2.5 text-sm whitespace-nowrap text-muted transition-colors hover:text-ink aria-[current]:bg-raised aria-[current]:text-ink aria-[current]:shadow-xs pointer-coarse:h-10';
+    'inline-flex h-8 items-center rounded-md px-2.5 text-sm whitespace-nowrap text-muted ' +
+    'transition-colors hover:text-ink aria-[current]:bg-raised aria-[current]:text-ink ' +
+    'aria-[current]:shadow-xs pointer-coarse:h-10';
   return (
     <nav aria-label={t('pages.label')} className="segments sm:[&_a]:px-3.5">
       <a className={link} href={chatUrl(chatId, '/')} aria-current={page === 'plain' ? 'page' : undefined}>
         {t('pages.plain')}
       </a>
-      <a className={link} href={chatUrl(chatId, '/assistant-ui')} aria-current={page === 'assistant' ? 'page' : undefined}>
+      <a
+        className={link}
+        href={chatUrl(chatId, '/assistant-ui')}
+        aria-current={page === 'assistant' ? 'page' : undefined}
+      >
         {t('pages.assistant')}
       </a>
     </nav>
@@ -120,7 +129,13 @@ function Side({ chatId, list, onShow }: { chatId: string; list: Props['list']; o
       </div>
       <footer className="flex flex-col gap-2 border-t border-line px-4 py-3">
         <Settings />
-        <a href="/curl" className="inline-flex items-center text-sm text-muted underline underline-offset-4 hover:text-ink pointer-coarse:min-h-10">
+        <a
+          href="/curl"
+          className={
+            'inline-flex items-center text-sm text-muted underline underline-offset-4 hover:text-ink ' +
+            'pointer-coarse:min-h-10'
+          }
+        >
           {t('pages.curl')}
         </a>
       </footer>
@@ -138,11 +153,15 @@ function Drawer({ onClose, children }: { onClose: () => void; children: ReactNod
   }, []);
   return (
     // A click beside the drawer closes it; by keyboard, Escape and the button do.
-    // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-noninteractive-element-interactions
+    /* eslint-disable-next-line
+       jsx-a11y/click-events-have-key-events, jsx-a11y/no-noninteractive-element-interactions */
     <dialog
       ref={drawer}
       aria-label={t('chats.label')}
-      className="drawer m-0 h-dvh max-h-none w-[min(20rem,85vw)] flex-col border-r border-line bg-sunken text-ink open:flex backdrop:bg-black/40"
+      className={
+        'drawer m-0 h-dvh max-h-none w-[min(20rem,85vw)] flex-col border-r border-line bg-sunken ' +
+        'text-ink open:flex backdrop:bg-black/40'
+      }
       onCancel={(event) => {
         event.preventDefault();
         onClose();

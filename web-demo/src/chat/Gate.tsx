@@ -1,4 +1,5 @@
-// The foot of a step with several calls of which some wait for a decision: how many are decided, what waits for what, and all at once.
+// The foot of a step with several calls of which some wait for a decision: how many are decided, what waits
+// for what, and all at once.
 
 import { useTranslation } from 'react-i18next';
 import { useState } from 'react';
@@ -26,7 +27,9 @@ export interface GateCount {
 
 /** How far the decisions of a step are; `undefined` where there is no gate to speak of. */
 export function countGate(step: readonly AnyToolPart[]): GateCount | undefined {
-  const waiting = step.flatMap((part) => (part.state === 'approval-requested' ? [{ id: part.approval.id, input: part.input }] : []));
+  const waiting = step.flatMap((part) =>
+    part.state === 'approval-requested' ? [{ id: part.approval.id, input: part.input }] : [],
+  );
   if (step.length < 2 || waiting.length === 0) return undefined;
   const decided = step.filter((part) => !waitsForDecision(part)).length;
   return { decided, total: step.length, waiting, isClosed: !isProgressive(step) };
@@ -50,11 +53,21 @@ function OpenGate({ decided, total, waiting, isClosed, chat }: GateCount & Pick<
       <div className="min-w-48 flex-1">
         <div className="flex items-center gap-2">
           <Pips decided={decided} total={total} />
-          <p role="status" className="text-sm font-medium">{t('gate.count', { decided, total })}</p>
+          <p role="status" className="text-sm font-medium">
+            {t('gate.count', { decided, total })}
+          </p>
         </div>
         <p className="text-xs leading-5 text-muted">{t(isClosed ? 'gate.closed' : 'gate.progressive')}</p>
       </div>
-      {waiting.length > 1 && <AllAtOnce key={round} {...{ waiting, chat }} onDone={() => { setRound(round + 1); }} />}
+      {waiting.length > 1 && (
+        <AllAtOnce
+          key={round}
+          {...{ waiting, chat }}
+          onDone={() => {
+            setRound(round + 1);
+          }}
+        />
+      )}
     </div>
   );
 }
@@ -73,7 +86,15 @@ function Pips({ decided, total }: { decided: number; total: number }) {
   );
 }
 
-function AllAtOnce({ waiting, chat, onDone }: { waiting: GateCount['waiting']; chat: FermataChat; onDone: () => void }) {
+function AllAtOnce({
+  waiting,
+  chat,
+  onDone,
+}: {
+  waiting: GateCount['waiting'];
+  chat: FermataChat;
+  onDone: () => void;
+}) {
   const { t } = useTranslation('cards');
   const { give, which, isBusy, isOver, error } = useAnswer();
   const isUnseen = useUnseen(waiting);

@@ -46,21 +46,33 @@ export function Grants({ chatId }: { chatId: string }) {
         {grants.map(({ tool, since }) => (
           <li key={tool} className="flex items-center gap-2 px-2 py-1">
             <span className="min-w-0 flex-1">
-              <span className="block font-mono text-[0.8125rem] wrap-anywhere"><Name text={tool} /></span>
-              <span className="block text-xs text-muted">{t('grants.since', { time: formatWhen(since, i18n.language) })}</span>
+              <span className="block font-mono text-[0.8125rem] wrap-anywhere">
+                <Name text={tool} />
+              </span>
+              <span className="block text-xs text-muted">
+                {t('grants.since', { time: formatWhen(since, i18n.language) })}
+              </span>
             </span>
             <button
               type="button"
               className="button shrink-0"
               aria-label={t('grants.endLabel', { tool })}
-              onClick={() => void attempt(() => server.request(`${path}/${encodeURIComponent(tool)}`, { method: 'DELETE' }))}
+              onClick={() =>
+                void attempt(() =>
+                  server.request(`${path}/${encodeURIComponent(tool)}`, { method: 'DELETE' }),
+                )
+              }
             >
               {t('grants.end')}
             </button>
           </li>
         ))}
       </ul>
-      {error !== undefined && <p role="alert" className="px-2 py-1 text-bad">{error}</p>}
+      {error !== undefined && (
+        <p role="alert" className="px-2 py-1 text-bad">
+          {error}
+        </p>
+      )}
     </section>
   );
 }

@@ -1,5 +1,6 @@
-// Links and pictures that a model or a tool names. Nothing is fetched from anywhere before somebody clicks: a picture's address can carry
-// whatever the model was told, so a picture from elsewhere is a link to it. Every link says which host it leads to.
+// Links and pictures that a model or a tool names. Nothing is fetched from anywhere before somebody clicks: a
+// picture's address can carry whatever the model was told, so a picture from elsewhere is a link to it. Every
+// link says which host it leads to.
 
 import { Image } from 'lucide-react';
 import { createContext, useContext, type ReactNode } from 'react';
@@ -22,11 +23,18 @@ export function ExternalLink({ address, text, className, children }: LinkProps) 
   const isInLink = useContext(InLink);
   const href = safeAddress(address);
   const host = hostOf(address);
-  if (isInLink || href === undefined || host === undefined) return <span className={className}>{children}</span>;
+  if (isInLink || href === undefined || host === undefined)
+    return <span className={className}>{children}</span>;
   return (
     <>
       {/* What is called by text that runs the other way must not turn the host around. */}
-      <a href={href} target="_blank" rel="noopener noreferrer" className={className} style={{ unicodeBidi: 'isolate' }}>
+      <a
+        href={href}
+        target="_blank"
+        rel="noopener noreferrer"
+        className={className}
+        style={{ unicodeBidi: 'isolate' }}
+      >
         <InLink value={true}>{children}</InLink>
       </a>
       {text !== undefined && isSameAddress(text, address) ? null : (
@@ -41,7 +49,11 @@ export function ExternalLink({ address, text, className, children }: LinkProps) 
 
 /** Whether a text is an address written out; the scheme may be missing. */
 function isSameAddress(text: string, address: string): boolean {
-  const bare = (one: string) => one.trim().replace(/^(https?:\/\/|mailto:)/, '').replace(/\/$/, '');
+  const bare = (one: string) =>
+    one
+      .trim()
+      .replace(/^(https?:\/\/|mailto:)/, '')
+      .replace(/\/$/, '');
   return bare(text) === bare(address);
 }
 

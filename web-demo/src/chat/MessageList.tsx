@@ -1,4 +1,5 @@
-// The messages of a chat, the newest at the end. A long chat opens with its newest messages; the others come as one scrolls up.
+// The messages of a chat, the newest at the end. A long chat opens with its newest messages; the others come
+// as one scrolls up.
 
 import { ArrowDown, TriangleAlert } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState, type ReactNode, type RefObject } from 'react';
@@ -28,7 +29,8 @@ interface Props {
 
 export function MessageList({ messages: given, status, error, chat, actions, onTryAgain, children }: Props) {
   const { t } = useTranslation();
-  // Only the last one can grow; the others must stay the same objects, or every message would be rendered again.
+  // Only the last one can grow; the others must stay the same objects, or every message would be rendered
+  // again.
   const messages = useMemo(() => [...given.slice(0, -1), ...given.slice(-1).map(copyOf)], [given]);
   const { scroller, content, isAtEnd, toEnd } = useStickToEnd();
   const { shown, earlier, showEarlier } = useNewest(messages, scroller);
@@ -49,7 +51,11 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
           {earlier > 0 && <Earlier onReached={showEarlier} />}
           <div role="log" aria-label={t('messages.label')} aria-live="polite" aria-relevant="additions">
             {shown.map((message) => (
-              <Contained key={message.id} attempt={message} instead={<p className="my-6 text-sm text-bad">{t('messages.unshowable')}</p>}>
+              <Contained
+                key={message.id}
+                attempt={message}
+                instead={<p className="my-6 text-sm text-bad">{t('messages.unshowable')}</p>}
+              >
                 <MessageView
                   message={message}
                   chat={chat}
@@ -65,7 +71,11 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
         </div>
       </div>
       {!isAtEnd && (
-        <button type="button" onClick={toEnd} className="button absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md">
+        <button
+          type="button"
+          onClick={toEnd}
+          className="button absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md"
+        >
           <ArrowDown className="size-4" aria-hidden="true" />
           {t('messages.newest')}
         </button>

@@ -1,4 +1,5 @@
-// One message. It is rendered again only when it has changed: the AI SDK keeps the object of a message that has not.
+// One message. It is rendered again only when it has changed: the AI SDK keeps the object of a message that
+// has not.
 
 import { Pencil, RotateCcw } from 'lucide-react';
 import { memo, useState } from 'react';
@@ -31,7 +32,9 @@ interface Props {
   isGrowing: boolean;
 }
 
-export const MessageView = memo((props: Props) => (props.message.role === 'user' ? <FromUser {...props} /> : <FromModel {...props} />));
+export const MessageView = memo((props: Props) =>
+  props.message.role === 'user' ? <FromUser {...props} /> : <FromModel {...props} />,
+);
 MessageView.displayName = 'MessageView';
 
 function FromUser({ message, actions }: Props) {
@@ -60,7 +63,12 @@ function FromUser({ message, actions }: Props) {
           ),
         )}
       </div>
-      <div className="mt-1 -mb-5 flex opacity-0 transition-opacity group-focus-within/message:opacity-100 group-hover/message:opacity-100 pointer-coarse:opacity-100">
+      <div
+        className={
+          'mt-1 -mb-5 flex opacity-0 transition-opacity group-focus-within/message:opacity-100 ' +
+          'group-hover/message:opacity-100 pointer-coarse:opacity-100'
+        }
+      >
         <CopyButton label={t('messages.copy')} text={() => textOf(message)} />
         <IconButton
           label={t('messages.edit')}
@@ -78,7 +86,11 @@ function FromUser({ message, actions }: Props) {
 function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
   const { t } = useTranslation();
   return (
-    <article aria-label={t('messages.assistant')} className="group/message my-6 min-w-0" aria-busy={isGrowing}>
+    <article
+      aria-label={t('messages.assistant')}
+      className="group/message my-6 min-w-0"
+      aria-busy={isGrowing}
+    >
       {groupParts(message.parts).map((group) =>
         group.kind === 'step' ? (
           <StepView key={group.key} parts={group.parts} message={message} chat={chat} />
@@ -89,7 +101,12 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
       {isLast && <Gate message={message} chat={chat} />}
       {!isGrowing && (
         <footer
-          className={`mt-1 -mb-4 flex min-h-8 flex-wrap items-center text-muted transition-opacity ${isLast ? '' : 'opacity-0 group-focus-within/message:opacity-100 group-hover/message:opacity-100 pointer-coarse:opacity-100'}`}
+          className={`mt-1 -mb-4 flex min-h-8 flex-wrap items-center text-muted transition-opacity ${
+            isLast
+              ? ''
+              : 'opacity-0 group-focus-within/message:opacity-100 group-hover/message:opacity-100 ' +
+                'pointer-coarse:opacity-100'
+          }`}
         >
           <CopyButton label={t('messages.copy')} text={() => textOf(message)} className="-ml-2" />
           {isLast && (
@@ -114,7 +131,9 @@ function isSameGroup(one: Group, other: Group): boolean {
   if (one.kind !== other.kind || one.key !== other.key) return false;
   const left = 'parts' in one ? one.parts : [one.part];
   const right = 'parts' in other ? other.parts : [other.part];
-  return left.length === right.length && left.every((part, place) => isSamePart(part, right[place] as typeof part));
+  return (
+    left.length === right.length && left.every((part, place) => isSamePart(part, right[place] as typeof part))
+  );
 }
 
 const GroupView = memo(

@@ -42,11 +42,17 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
               }}
             >
               <span className="block truncate text-sm">
-                <span className="font-mono text-[0.8125rem]">{one.tool}</span> {one.server === undefined ? t(`elsewhere.${one.kind}`) : t('elsewhere.serverAsks', { server: one.server })}
+                <span className="font-mono text-[0.8125rem]">{one.tool}</span>{' '}
+                {one.server === undefined
+                  ? t(`elsewhere.${one.kind}`)
+                  : t('elsewhere.serverAsks', { server: one.server })}
               </span>
-              {one.reason !== undefined && <span className="block truncate text-xs">{inOneLine(one.reason)}</span>}
+              {one.reason !== undefined && (
+                <span className="block truncate text-xs">{inOneLine(one.reason)}</span>
+              )}
               <span className="block truncate text-xs text-muted">
-                {chat.title ?? t('chats.untitled')} · {t('elsewhere.since', { time: formatWhen(one.since, i18n.language) })}
+                {chat.title ?? t('chats.untitled')} ·{' '}
+                {t('elsewhere.since', { time: formatWhen(one.since, i18n.language) })}
               </span>
             </a>
           </li>

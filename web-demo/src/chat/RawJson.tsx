@@ -19,11 +19,15 @@ export function RawJson({ id, text, onChange, isBroken, issues }: RawJsonProps) 
   const hasIssues = isBroken || issues.length > 0;
   return (
     <div className="space-y-1">
-      <label htmlFor={id} className="sr-only">{t('form.json')}</label>
+      <label htmlFor={id} className="sr-only">
+        {t('form.json')}
+      </label>
       <textarea
         id={id}
         value={text}
-        onChange={(event) => { onChange(event.target.value); }}
+        onChange={(event) => {
+          onChange(event.target.value);
+        }}
         spellCheck={false}
         rows={rowsOf(text, 6)}
         aria-invalid={hasIssues || undefined}

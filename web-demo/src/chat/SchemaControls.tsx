@@ -18,12 +18,19 @@ export interface ControlProps<KIND extends Control['kind']> {
 }
 
 export const FIELD =
-  'w-full rounded-lg border border-line bg-paper px-3 py-2 text-base text-ink placeholder:text-muted focus-visible:outline-2 ' +
+  'w-full rounded-lg border border-line bg-paper px-3 py-2 text-base text-ink ' +
+  'placeholder:text-muted focus-visible:outline-2 ' +
   'focus-visible:outline-accent aria-invalid:border-bad sm:text-sm min-h-10';
 
-/** About how many rows a text takes: all of it is to be seen before it is approved, also where fields do not grow by themselves. */
+/**
+ * About how many rows a text takes: all of it is to be seen before it is approved, also where fields do not
+ * grow by themselves.
+ */
 export const rowsOf = (text: string, least: number): number =>
-  Math.max(least, text.split('\n').reduce((rows, line) => rows + 1 + Math.floor(line.length / 60), 0));
+  Math.max(
+    least,
+    text.split('\n').reduce((rows, line) => rows + 1 + Math.floor(line.length / 60), 0),
+  );
 
 const attributes = ({ id, describedBy, isInvalid, isRequired }: Omit<ControlProps<'text'>, 'control'>) => ({
   id,
@@ -47,11 +54,26 @@ export function TextControl(props: ControlProps<'text'> | ControlProps<'number'>
   const common = {
     ...attributes(props),
     value: text,
-    onChange: (event: { target: { value: string } }) => { type(event.target.value); },
-    ...(isGiven && { placeholder: t('form.default', { value: typeof field.default === 'string' ? field.default : toJson(field.default) }) }),
+    onChange: (event: { target: { value: string } }) => {
+      type(event.target.value);
+    },
+    ...(isGiven && {
+      placeholder: t('form.default', {
+        value: typeof field.default === 'string' ? field.default : toJson(field.default),
+      }),
+    }),
   };
-  if (control.kind === 'number') return <input {...common} inputMode={control.isInteger ? 'numeric' : 'decimal'} autoComplete="off" className={FIELD} />;
-  if (control.isLong) return <textarea {...common} rows={rowsOf(text, 3)} className={`${FIELD} field-sizing-content`} />;
+  if (control.kind === 'number')
+    return (
+      <input
+        {...common}
+        inputMode={control.isInteger ? 'numeric' : 'decimal'}
+        autoComplete="off"
+        className={FIELD}
+      />
+    );
+  if (control.isLong)
+    return <textarea {...common} rows={rowsOf(text, 3)} className={`${FIELD} field-sizing-content`} />;
   return <input {...common} type={control.type} className={FIELD} />;
 }
 
@@ -60,18 +82,37 @@ export function ChoiceControl(props: ControlProps<'choice'> | ControlProps<'bool
   const { t } = useTranslation('cards');
   const { control, field, value, onChange, isRequired } = props;
   const options: Option[] =
-    control.kind === 'choice' ? control.options : [{ value: true, label: t('value.yes') }, { value: false, label: t('value.no') }];
+    control.kind === 'choice'
+      ? control.options
+      : [
+          { value: true, label: t('value.yes') },
+          { value: false, label: t('value.no') },
+        ];
   // What has no place among the options: nothing given yet, and `null`.
-  const place = value === undefined ? 'absent' : value === null && placeOf(options, null) < 0 ? 'null' : String(placeOf(options, value));
+  const place =
+    value === undefined
+      ? 'absent'
+      : value === null && placeOf(options, null) < 0
+        ? 'null'
+        : String(placeOf(options, value));
   const [couldBeAbsent] = useState(value === undefined || !isRequired);
   const choose = (next: string) => {
     onChange(next === 'absent' ? undefined : next === 'null' ? null : options[Number(next)]?.value);
   };
   return (
-    <select {...attributes(props)} value={place} onChange={(event) => { choose(event.target.value); }} className={FIELD}>
+    <select
+      {...attributes(props)}
+      value={place}
+      onChange={(event) => {
+        choose(event.target.value);
+      }}
+      className={FIELD}
+    >
       {couldBeAbsent && <option value="absent">{t(isRequired ? 'form.choose' : 'form.absent')}</option>}
       {options.map(({ label }, at) => (
-        <option key={at} value={at}>{label}</option>
+        <option key={at} value={at}>
+          {label}
+        </option>
       ))}
       {field.isNullable && placeOf(options, null) < 0 && <option value="null">{t('value.none')}</option>}
     </select>
@@ -93,7 +134,9 @@ export function ChoicesControl(props: ControlProps<'choices'>) {
             type="checkbox"
             className="size-4.5 accent-accent"
             checked={chosen.some((one) => isSame(one, option.value))}
-            onChange={(event) => { toggle(option, event.target.checked); }}
+            onChange={(event) => {
+              toggle(option, event.target.checked);
+            }}
           />
           {option.label}
         </label>
@@ -103,7 +146,9 @@ export function ChoicesControl(props: ControlProps<'choices'>) {
 }
 
 /** A value that no other control can show. */
-export function JsonControl(props: ControlProps<'json'> & { onBroken: (isBroken: boolean) => void }): ReactNode {
+export function JsonControl(
+  props: ControlProps<'json'> & { onBroken: (isBroken: boolean) => void },
+): ReactNode {
   const { value, onChange, onBroken } = props;
   const [text, setText] = useState(value === undefined ? '' : toJson(value));
   const type = (next: string) => {
@@ -121,7 +166,9 @@ export function JsonControl(props: ControlProps<'json'> & { onBroken: (isBroken:
     <textarea
       {...attributes(props)}
       value={text}
-      onChange={(event) => { type(event.target.value); }}
+      onChange={(event) => {
+        type(event.target.value);
+      }}
       spellCheck={false}
       rows={rowsOf(text, 2)}
       className={`${FIELD} field-sizing-content font-mono`}

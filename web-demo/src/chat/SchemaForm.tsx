@@ -1,7 +1,7 @@
 // A form made from a JSON Schema, for one JSON value.
 //
-// It holds no value of its own: every change gives the whole new value. A field keeps the control that it began with, so that nothing
-// jumps while somebody types; give the form another `key` to let it choose anew.
+// It holds no value of its own: every change gives the whole new value. A field keeps the control that it
+// began with, so that nothing jumps while somebody types; give the form another `key` to let it choose anew.
 
 import { Plus, X } from 'lucide-react';
 import { useEffect, useState, type ReactNode } from 'react';
@@ -26,7 +26,9 @@ export interface SchemaFormProps {
 
 /** The form of a value. */
 export function SchemaForm({ schema, value, onChange, ...rest }: SchemaFormProps) {
-  return <Node {...rest} {...{ schema, value, onChange }} root={schema} pointer="" name="" isRequired depth={0} />;
+  return (
+    <Node {...rest} {...{ schema, value, onChange }} root={schema} pointer="" name="" isRequired depth={0} />
+  );
 }
 
 interface NodeProps extends Omit<SchemaFormProps, 'schema'> {
@@ -49,7 +51,8 @@ function Node(props: NodeProps): ReactNode {
   const { control } = field;
   if (control.kind === 'constant') return <Constant {...props} field={field} value={control.value} />;
   if (control.kind === 'object' && depth === 0) return <Properties {...props} control={control} />;
-  if (control.kind === 'object' || control.kind === 'list') return <Group {...props} field={field} control={control} />;
+  if (control.kind === 'object' || control.kind === 'list')
+    return <Group {...props} field={field} control={control} />;
   return <Leaf key={pointer} {...props} field={field} control={control} />;
 }
 
@@ -58,7 +61,19 @@ type Outer = Exclude<Control, Inner | { kind: 'constant' }>;
 
 // === labels and messages ===
 
-function Label({ field, name, isRequired, id, as }: { field: Field; name: string; isRequired: boolean; id: string; as: 'label' | 'legend' | 'p' }) {
+function Label({
+  field,
+  name,
+  isRequired,
+  id,
+  as,
+}: {
+  field: Field;
+  name: string;
+  isRequired: boolean;
+  id: string;
+  as: 'label' | 'legend' | 'p';
+}) {
   const { t } = useTranslation('cards');
   const words = (
     <>
@@ -67,11 +82,23 @@ function Label({ field, name, isRequired, id, as }: { field: Field; name: string
     </>
   );
   const look = 'text-sm font-medium wrap-anywhere';
-  if (as === 'label') return <label id={`${id}-label`} htmlFor={id} className={look}>{words}</label>;
-  return as === 'legend' ? <legend className={look}>{words}</legend> : <p id={`${id}-label`} className={look}>{words}</p>;
+  if (as === 'label')
+    return (
+      <label id={`${id}-label`} htmlFor={id} className={look}>
+        {words}
+      </label>
+    );
+  return as === 'legend' ? (
+    <legend className={look}>{words}</legend>
+  ) : (
+    <p id={`${id}-label`} className={look}>
+      {words}
+    </p>
+  );
 }
 
-const issuesAt = (issues: readonly Issue[], pointer: string) => issues.filter((issue) => issue.pointer === pointer);
+const issuesAt = (issues: readonly Issue[], pointer: string) =>
+  issues.filter((issue) => issue.pointer === pointer);
 
 function Issues({ issues, pointer, id }: { issues: readonly Issue[]; pointer: string; id: string }) {
   const { t } = useTranslation('cards');
@@ -95,28 +122,67 @@ function RemoveButton({ label, onRemove }: { label: string; onRemove: (() => voi
 
 // === one value ===
 
-function Leaf({ field, control, value, onChange, isRequired, name, pointer, issues, onBroken, id: form, onRemove }: NodeProps & { field: Field; control: Outer }) {
+function Leaf({
+  field,
+  control,
+  value,
+  onChange,
+  isRequired,
+  name,
+  pointer,
+  issues,
+  onBroken,
+  id: form,
+  onRemove,
+}: NodeProps & { field: Field; control: Outer }) {
   const { t } = useTranslation('cards');
   const [isBroken, setBroken] = useState(false);
   const id = idOf(form, pointer);
   const isInvalid = isBroken || issuesAt(issues, pointer).length > 0;
-  const describedBy = [field.description !== undefined && `${id}-description`, isInvalid && `${id}-issue`].filter(Boolean).join(' ');
-  const common = { field, value, onChange, isRequired, id, isInvalid, describedBy: describedBy === '' ? undefined : describedBy };
+  const describedBy = [field.description !== undefined && `${id}-description`, isInvalid && `${id}-issue`]
+    .filter(Boolean)
+    .join(' ');
+  const common = {
+    field,
+    value,
+    onChange,
+    isRequired,
+    id,
+    isInvalid,
+    describedBy: describedBy === '' ? undefined : describedBy,
+  };
   const noteBroken = (isBroken: boolean) => {
     setBroken(isBroken);
     onBroken(pointer, isBroken);
   };
   // What was typed into a field that is taken away troubles nobody any more.
-  useEffect(() => () => { onBroken(pointer, false); }, [onBroken, pointer]);
+  useEffect(
+    () => () => {
+      onBroken(pointer, false);
+    },
+    [onBroken, pointer],
+  );
   return (
     <div className="space-y-1">
-      {name !== '' && <Label {...{ field, name, isRequired, id }} as={control.kind === 'choices' ? 'p' : 'label'} />}
-      {field.description !== undefined && <p id={`${id}-description`} className="text-xs leading-5 text-muted">{field.description}</p>}
+      {name !== '' && (
+        <Label {...{ field, name, isRequired, id }} as={control.kind === 'choices' ? 'p' : 'label'} />
+      )}
+      {field.description !== undefined && (
+        <p id={`${id}-description`} className="text-xs leading-5 text-muted">
+          {field.description}
+        </p>
+      )}
       <div className="flex items-start gap-1">
         <div className="min-w-0 flex-1">{controlFor(control, common, noteBroken)}</div>
         <RemoveButton label={t('form.remove', { name: name || field.title })} onRemove={onRemove} />
       </div>
-      {isBroken ? <p id={`${id}-issue`} className="text-sm text-bad">{t('form.noJson')}</p> : <Issues {...{ issues, pointer, id }} />}
+      {isBroken ? (
+        <p id={`${id}-issue`} className="text-sm text-bad">
+          {t('form.noJson')}
+        </p>
+      ) : (
+        <Issues {...{ issues, pointer, id }} />
+      )}
     </div>
   );
 }
@@ -141,12 +207,22 @@ function controlFor(control: Outer, common: Common, onBroken: (isBroken: boolean
 }
 
 /** A value that can only be one; it may still be left out, or be something else so far. */
-function Constant({ field, value, name, isRequired, pointer, issues, id: form }: NodeProps & { field: Field }) {
+function Constant({
+  field,
+  value,
+  name,
+  isRequired,
+  pointer,
+  issues,
+  id: form,
+}: NodeProps & { field: Field }) {
   const id = idOf(form, pointer);
   return (
     <div className="space-y-1">
       <Label {...{ field, name, isRequired, id }} as="p" />
-      <div className="text-sm"><Readable value={value} /></div>
+      <div className="text-sm">
+        <Readable value={value} />
+      </div>
       <Issues {...{ issues, pointer, id }} />
     </div>
   );
@@ -156,13 +232,34 @@ function Constant({ field, value, name, isRequired, pointer, issues, id: form }:
 
 function Group(props: NodeProps & { field: Field; control: Inner }) {
   const { t } = useTranslation('cards');
-  const { field, control, value, onChange, schema, root, isRequired, name, pointer, issues, id: form, onRemove } = props;
+  const {
+    field,
+    control,
+    value,
+    onChange,
+    schema,
+    root,
+    isRequired,
+    name,
+    pointer,
+    issues,
+    id: form,
+    onRemove,
+  } = props;
   const id = idOf(form, pointer);
   const isThere = value !== undefined && value !== null;
   const label = field.title ?? name;
   // A list that must be there, or a field nobody planned for, is emptied or taken away otherwise.
-  const leaveOut = onRemove ?? (!isThere || (isRequired && !field.isNullable) ? undefined : () => { onChange(isRequired ? null : undefined); });
-  const fillIn = () => { onChange(seed(schema, root) ?? (control.kind === 'list' ? [] : {})); };
+  const leaveOut =
+    onRemove ??
+    (!isThere || (isRequired && !field.isNullable)
+      ? undefined
+      : () => {
+          onChange(isRequired ? null : undefined);
+        });
+  const fillIn = () => {
+    onChange(seed(schema, root) ?? (control.kind === 'list' ? [] : {}));
+  };
   return (
     <fieldset id={id} tabIndex={-1} className="min-w-0 space-y-2" aria-describedby={`${id}-issue`}>
       <div className="flex items-center justify-between gap-2">
@@ -179,7 +276,11 @@ function Group(props: NodeProps & { field: Field; control: Inner }) {
       )}
       {isThere && (
         <div className="border-l-2 border-line pl-3">
-          {control.kind === 'list' ? <Items {...props} control={control} /> : <Properties {...props} control={control} />}
+          {control.kind === 'list' ? (
+            <Items {...props} control={control} />
+          ) : (
+            <Properties {...props} control={control} />
+          )}
         </div>
       )}
     </fieldset>
@@ -192,12 +293,21 @@ function Properties(props: NodeProps & { control: Control & { kind: 'object' } }
   const planned = new Set(control.properties.map(({ name }) => name));
   const others = Object.keys(object).filter((name) => !planned.has(name));
   const common = { ...props, depth: depth + 1, onRemove: undefined };
-  const set = (name: string) => (next: unknown) => { onChange(withField(object, name, next)); };
+  const set = (name: string) => (next: unknown) => {
+    onChange(withField(object, name, next));
+  };
   const get = (name: string) => (Object.hasOwn(object, name) ? object[name] : undefined);
   return (
     <div className="space-y-4">
       {control.properties.map(({ name, schema, isRequired }) => (
-        <Node key={name} {...common} {...{ name, schema, isRequired }} pointer={pointerTo(pointer, name)} value={get(name)} onChange={set(name)} />
+        <Node
+          key={name}
+          {...common}
+          {...{ name, schema, isRequired }}
+          pointer={pointerTo(pointer, name)}
+          value={get(name)}
+          onChange={set(name)}
+        />
       ))}
       {others.map((name) => (
         <Node
@@ -209,7 +319,9 @@ function Properties(props: NodeProps & { control: Control & { kind: 'object' } }
           pointer={pointerTo(pointer, name)}
           value={get(name)}
           onChange={set(name)}
-          onRemove={() => { set(name)(undefined); }}
+          onRemove={() => {
+            set(name)(undefined);
+          }}
         />
       ))}
     </div>
@@ -226,7 +338,9 @@ function Items(props: NodeProps & { control: Control & { kind: 'list' } }) {
     setRemovals(removals + 1);
     onChange(items.filter((_, at) => at !== place));
   };
-  const add = () => { onChange([...items, seed(control.items, root) ?? blank(control.items, root)]); };
+  const add = () => {
+    onChange([...items, seed(control.items, root) ?? blank(control.items, root)]);
+  };
   return (
     <div className="space-y-3">
       {items.map((item, at) => (
@@ -239,8 +353,12 @@ function Items(props: NodeProps & { control: Control & { kind: 'list' } }) {
           isRequired
           pointer={pointerTo(pointer, at)}
           value={item}
-          onChange={(next) => { onChange(items.map((other, place) => (place === at ? (next ?? null) : other))); }}
-          onRemove={() => { remove(at); }}
+          onChange={(next) => {
+            onChange(items.map((other, place) => (place === at ? (next ?? null) : other)));
+          }}
+          onRemove={() => {
+            remove(at);
+          }}
         />
       ))}
       <Button onClick={add}>

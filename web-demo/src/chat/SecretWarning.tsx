@@ -24,7 +24,10 @@ export function SecretWarning({ text, schema = {}, children }: SecretWarningProp
     <p role="note" className="flex gap-2 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad">
       <TriangleAlert aria-hidden className="mt-0.5 size-4 shrink-0" />
       <span className="wrap-anywhere">
-        {fields.length > 0 ? t('secret.askedFor', { fields: inOneLine(fields.join(', ')) }) : t('secret.asked')} {children}
+        {fields.length > 0
+          ? t('secret.askedFor', { fields: inOneLine(fields.join(', ')) })
+          : t('secret.asked')}{' '}
+        {children}
       </span>
     </p>
   );

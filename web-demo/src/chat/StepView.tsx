@@ -22,7 +22,8 @@ export function StepView({ parts, message, chat }: Props) {
   return (
     <div className="my-4 space-y-3">
       {parts.map((part, place) => {
-        if (isToolPart(part)) return <ToolCard key={part.toolCallId} part={part} message={message} chat={chat} tools={listed} />;
+        if (isToolPart(part))
+          return <ToolCard key={part.toolCallId} part={part} message={message} chat={chat} tools={listed} />;
         const key = part.id ?? `data-${place}`;
         if (part.type === 'data-elicitation') return <ElicitationCard key={key} part={part} chat={chat} />;
         return <QuestionOfOldClient key={key} part={part} message={message} chat={chat} />;
@@ -32,13 +33,22 @@ export function StepView({ parts, message, chat }: Props) {
 }
 
 /**
- * The question of a call as it is put to a client of version 5, which has no state for it: this page sees it where the chat was
- * last posted by such a client.
+ * The question of a call as it is put to a client of version 5, which has no state for it: this page sees it
+ * where the chat was last posted by such a client.
  */
-export function QuestionOfOldClient({ part: { data }, message, chat }: { part: { data: unknown }; message: Message; chat: FermataChat }) {
+export function QuestionOfOldClient({
+  part: { data },
+  message,
+  chat,
+}: {
+  part: { data: unknown };
+  message: Message;
+  chat: FermataChat;
+}) {
   const { listed } = useTools();
   const { t } = useTranslation('cards');
-  const approvalId = isRecord(data) && typeof data['approvalId'] === 'string' ? data['approvalId'] : undefined;
+  const approvalId =
+    isRecord(data) && typeof data['approvalId'] === 'string' ? data['approvalId'] : undefined;
   const whole = useSeen(approvalId ?? '');
   if (approvalId === undefined || !isRecord(data)) return null;
   const call = message.parts.filter(isToolPart).find(({ toolCallId }) => toolCallId === data['toolCallId']);

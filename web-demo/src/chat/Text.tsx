@@ -1,4 +1,5 @@
-// A text of the model. Markdown comes in a chunk of its own, asked for as soon as the page is idle; until then the text is plain.
+// A text of the model. Markdown comes in a chunk of its own, asked for as soon as the page is idle; until
+// then the text is plain.
 
 import { lazy, Suspense, type ComponentType } from 'react';
 
@@ -11,7 +12,8 @@ interface Props {
 const Plain = ({ text }: Props) => <p className="whitespace-pre-wrap">{text}</p>;
 
 /** A text without its form is better than none, should the chunk not come. */
-const load = (): Promise<{ default: ComponentType<Props> }> => import('./Markdown').catch(() => ({ default: Plain }));
+const load = (): Promise<{ default: ComponentType<Props> }> =>
+  import('./Markdown').catch(() => ({ default: Plain }));
 const Markdown = lazy(load);
 
 /** Loads what texts need, before there is one. */

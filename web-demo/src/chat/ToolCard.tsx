@@ -1,9 +1,20 @@
-// One tool call in a message: what it is, how far it is, what it was given, and what came of it; and the questions it has for a person.
+// One tool call in a message: what it is, how far it is, what it was given, and what came of it; and the
+// questions it has for a person.
 //
-// What is shown follows from the part and its message alone; what the person is just typing is all that lives here. A settled call
-// is drawn once, however many deltas come after it.
+// What is shown follows from the part and its message alone; what the person is just typing is all that lives
+// here. A settled call is drawn once, however many deltas come after it.
 
-import { Ban, Check, CircleDashed, Hourglass, LoaderCircle, TriangleAlert, UserRound, ChevronDown, type LucideIcon } from 'lucide-react';
+import {
+  Ban,
+  Check,
+  CircleDashed,
+  Hourglass,
+  LoaderCircle,
+  TriangleAlert,
+  UserRound,
+  ChevronDown,
+  type LucideIcon,
+} from 'lucide-react';
 import { memo, useEffect, useId, useRef, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { getToolName, type UIMessage } from 'ai';
@@ -53,7 +64,9 @@ function Card({ part, chat, message, tools }: ToolCardProps) {
   const duration = useDuration(part.toolCallId, state.name === 'running', isSettled(part), told);
   const [isOpenByHand, setOpen] = useState<boolean>();
   const isOpen = isOpenByHand ?? opensByItself(part, state);
-  const open = () => { setOpen(true); };
+  const open = () => {
+    setOpen(true);
+  };
   const details = useId();
   const card = useKeptFocus(state.name);
   return (
@@ -63,9 +76,19 @@ function Card({ part, chat, message, tools }: ToolCardProps) {
       aria-label={t('card.label', { name })}
       data-tool={name}
       data-state={state.name}
-      className="group/card rounded-card border border-line bg-raised text-ink outline-none focus-visible:outline-2 focus-visible:outline-accent"
+      className={
+        'group/card rounded-card border border-line bg-raised text-ink outline-none ' +
+        'focus-visible:outline-2 focus-visible:outline-accent'
+      }
     >
-      <Header {...{ name, state, who, duration, isOpen, details }} title={part.title} gist={pageTool(name)?.Body === undefined ? gistOf(part.input) : ''} onToggle={() => { setOpen(!isOpen); }} />
+      <Header
+        {...{ name, state, who, duration, isOpen, details }}
+        title={part.title}
+        gist={pageTool(name)?.Body === undefined ? gistOf(part.input) : ''}
+        onToggle={() => {
+          setOpen(!isOpen);
+        }}
+      />
       <Body {...{ part, chat, state, tools, isOpen, details, open }} />
     </article>
   );
@@ -82,12 +105,14 @@ function useKeptFocus(state: CallState['name']) {
   const card = useRef<HTMLElement>(null);
   const hadFocus = useRef(false);
   useEffect(() => {
-    if (hadFocus.current && document.activeElement === document.body) card.current?.focus({ preventScroll: true });
+    if (hadFocus.current && document.activeElement === document.body)
+      card.current?.focus({ preventScroll: true });
   }, [state]);
   useEffect(() => {
     const note = () => {
       // An element that is taken out of the page leaves the focus with the body, and tells nobody.
-      if (document.activeElement !== document.body) hadFocus.current = card.current?.contains(document.activeElement) ?? false;
+      if (document.activeElement !== document.body)
+        hadFocus.current = card.current?.contains(document.activeElement) ?? false;
     };
     const noteElsewhere = ({ target }: Event) => {
       if (target instanceof Node && !card.current?.contains(target)) hadFocus.current = false;
@@ -136,7 +161,9 @@ function Header({ name, title, state, who, duration, gist, isOpen, details, onTo
   return (
     <header className="relative flex min-h-14 items-center gap-3 py-2 pr-1 pl-3">
       <span aria-hidden className={`grid size-8 shrink-0 place-items-center rounded-full ${look}`}>
-        <Icon className={`size-4 ${turns ? 'motion-safe:animate-spin motion-safe:[animation-duration:1.6s]' : ''}`} />
+        <Icon
+          className={`size-4 ${turns ? 'motion-safe:animate-spin motion-safe:[animation-duration:1.6s]' : ''}`}
+        />
       </span>
       <div className="min-w-0 flex-1">
         <h3 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
@@ -157,24 +184,39 @@ function Header({ name, title, state, who, duration, gist, isOpen, details, onTo
         aria-controls={details}
         aria-label={t('card.details', { name })}
         onClick={onToggle}
-        className="grid size-10 shrink-0 place-items-center rounded-lg text-muted after:absolute after:inset-0 hover:text-ink focus-visible:outline-2 focus-visible:outline-accent"
+        className={
+          'grid size-10 shrink-0 place-items-center rounded-lg text-muted after:absolute after:inset-0 ' +
+          'hover:text-ink focus-visible:outline-2 focus-visible:outline-accent'
+        }
       >
-        <ChevronDown aria-hidden className={`size-4 motion-safe:transition-transform ${isOpen ? 'rotate-180' : ''}`} />
+        <ChevronDown
+          aria-hidden
+          className={`size-4 motion-safe:transition-transform ${isOpen ? 'rotate-180' : ''}`}
+        />
       </button>
     </header>
   );
 }
 
-/** What a folded call is about: the short values of its input. A card with a body of its own says that itself. */
+/**
+ * What a folded call is about: the short values of its input. A card with a body of its own says that itself.
+ */
 function gistOf(input: unknown): string {
   if (!isRecord(input)) return '';
-  const short = Object.values(input).filter((value) => typeof value === 'number' || (typeof value === 'string' && value !== ''));
-  return short.slice(0, 3).map((value) => inOneLine(String(value).slice(0, 80))).join(', ');
+  const short = Object.values(input).filter(
+    (value) => typeof value === 'number' || (typeof value === 'string' && value !== ''),
+  );
+  return short
+    .slice(0, 3)
+    .map((value) => inOneLine(String(value).slice(0, 80)))
+    .join(', ');
 }
 
 /** How far a call is, for a person. */
 export function stateWords(state: CallState, t: ReturnType<typeof useTranslation<'cards'>>['t']): string {
-  return state.name === 'waits-for-resource' ? t('state.waits-for-resource', { resource: state.resource }) : t(`state.${state.name}`);
+  return state.name === 'waits-for-resource'
+    ? t('state.waits-for-resource', { resource: state.resource })
+    : t(`state.${state.name}`);
 }
 
 // === what is under it ===
@@ -198,7 +240,11 @@ function Body({ part, chat, state, tools, isOpen, details, open }: BodyProps) {
       <Outcome part={part} state={state} />
       <PageBody part={part} chat={chat} state={state} />
       <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
-        {isOpen && <WholeInput value={part.state === 'approval-requested' ? whole : undefined}><Details part={part} /></WholeInput>}
+        {isOpen && (
+          <WholeInput value={part.state === 'approval-requested' ? whole : undefined}>
+            <Details part={part} />
+          </WholeInput>
+        )}
       </div>
       {part.state === 'approval-requested' && (
         <ApprovalQuestion
@@ -240,7 +286,8 @@ function rawInput(part: AnyToolPart): unknown {
 /** What should be seen without unfolding anything: progress, and why a call came to nothing. */
 function Outcome({ part, state }: { part: AnyToolPart; state: CallState }): ReactNode {
   const { t } = useTranslation('cards');
-  if (part.state === 'output-available' && part.preliminary === true) return <ToolProgress output={part.output} />;
+  if (part.state === 'output-available' && part.preliminary === true)
+    return <ToolProgress output={part.output} />;
   if (state.name === 'denied') {
     const reason = part.approval?.reason ?? part.errorText;
     return reason === undefined || reason === '' ? null : <Note>{t('card.deniedBecause', { reason })}</Note>;
@@ -251,7 +298,13 @@ function Outcome({ part, state }: { part: AnyToolPart; state: CallState }): Reac
 
 function Note({ isBad = false, children }: { isBad?: boolean; children: ReactNode }) {
   const look = isBad ? 'bg-bad-soft text-bad' : 'bg-sunken text-ink';
-  return <p className={`max-h-64 overflow-y-auto rounded-lg px-3 py-2 text-sm whitespace-pre-wrap wrap-anywhere ${look}`}>{children}</p>;
+  return (
+    <p
+      className={`max-h-64 overflow-y-auto rounded-lg px-3 py-2 text-sm whitespace-pre-wrap wrap-anywhere ${look}`}
+    >
+      {children}
+    </p>
+  );
 }
 
 /** What a tool of this page shows and asks. */

@@ -1,5 +1,5 @@
-// Which tools the model may use: for the next message, or, with the padlock, for every message until it is released; and which of them
-// nobody is asked about any more.
+// Which tools the model may use: for the next message, or, with the padlock, for every message until it is
+// released; and which of them nobody is asked about any more.
 
 import { Check, Lock, LockOpen, Wrench } from 'lucide-react';
 import { useEffect, useId, useRef, useState, type ReactNode } from 'react';
@@ -10,7 +10,8 @@ import { Grants } from './Grants';
 import { IconButton } from './IconButton';
 import { choosable, loadTools, useTools } from './useTools';
 
-const isTool = (choice: ToolChoice | undefined, name: string) => typeof choice === 'object' && choice.toolName === name;
+const isTool = (choice: ToolChoice | undefined, name: string) =>
+  typeof choice === 'object' && choice.toolName === name;
 
 export function ToolChoiceMenu({ chatId }: { chatId: string }) {
   const { t } = useTranslation();
@@ -28,13 +29,22 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
         type="button"
         aria-expanded={isOpen}
         aria-controls={id}
-        className={`inline-flex h-8 cursor-pointer items-center gap-1.5 rounded-lg px-2 text-sm transition-colors hover:bg-sunken pointer-coarse:h-10 pointer-coarse:min-w-10 pointer-coarse:justify-center ${next !== undefined || lock !== undefined ? 'bg-accent-soft text-ink' : 'text-muted'}`}
+        className={
+          'inline-flex h-8 cursor-pointer items-center gap-1.5 rounded-lg px-2 text-sm ' +
+          'transition-colors hover:bg-sunken pointer-coarse:h-10 pointer-coarse:min-w-10 ' +
+          'pointer-coarse:justify-center ' +
+          (next !== undefined || lock !== undefined ? 'bg-accent-soft text-ink' : 'text-muted')
+        }
         onClick={() => {
           setOpen(!isOpen);
           void loadTools();
         }}
       >
-        {lock === undefined ? <Wrench className="size-4" aria-hidden="true" /> : <Lock className="size-4 text-accent" aria-hidden="true" />}
+        {lock === undefined ? (
+          <Wrench className="size-4" aria-hidden="true" />
+        ) : (
+          <Lock className="size-4 text-accent" aria-hidden="true" />
+        )}
         <ChoiceName next={next} lock={lock} />
       </button>
       {lock !== undefined && (
@@ -89,12 +99,35 @@ function Choices({ id, chatId, onChosen }: { id: string; chatId: string; onChose
       id={id}
       role="group"
       aria-label={t('tools.label')}
-      className="absolute inset-x-0 bottom-full z-20 mb-2 max-h-[min(28rem,60dvh)] overflow-y-auto sm:right-auto sm:w-80 rounded-card border border-line bg-raised p-2 text-sm shadow-lg"
+      className={
+        'absolute inset-x-0 bottom-full z-20 mb-2 max-h-[min(28rem,60dvh)] overflow-y-auto ' +
+        'sm:right-auto sm:w-80 rounded-card border border-line bg-raised p-2 text-sm shadow-lg'
+      }
     >
       <p className="px-2 pt-1 pb-2 text-xs text-muted">{t('tools.next')}</p>
-      <Choice name={t('tools.automatic')} hint={t('tools.automaticHint')} isOn={next === undefined} onChoose={() => { choose(undefined); }} />
-      <Choice name={t('tools.none')} isOn={next === 'none'} onChoose={() => { choose('none'); }} />
-      <Choice name={t('tools.required')} hint={t('tools.requiredHint')} isOn={next === 'required'} onChoose={() => { choose('required'); }} />
+      <Choice
+        name={t('tools.automatic')}
+        hint={t('tools.automaticHint')}
+        isOn={next === undefined}
+        onChoose={() => {
+          choose(undefined);
+        }}
+      />
+      <Choice
+        name={t('tools.none')}
+        isOn={next === 'none'}
+        onChoose={() => {
+          choose('none');
+        }}
+      />
+      <Choice
+        name={t('tools.required')}
+        hint={t('tools.requiredHint')}
+        isOn={next === 'required'}
+        onChoose={() => {
+          choose('required');
+        }}
+      />
       <hr className="my-2 border-line" />
       {choosable(listed).map((tool) => (
         <div key={`${tool.from} ${tool.name}`} className="flex items-center">
@@ -145,7 +178,10 @@ const Choice = ({ name, hint, isOn, onChoose }: ChoiceProps) => (
     type="button"
     aria-pressed={isOn}
     onClick={onChoose}
-    className="flex min-h-9 min-w-0 flex-1 cursor-pointer items-center gap-2 rounded-lg px-2 text-left hover:bg-sunken pointer-coarse:min-h-10"
+    className={
+      'flex min-h-9 min-w-0 flex-1 cursor-pointer items-center gap-2 rounded-lg px-2 text-left ' +
+      'hover:bg-sunken pointer-coarse:min-h-10'
+    }
   >
     <Check className={`size-4 shrink-0 text-accent ${isOn ? '' : 'invisible'}`} aria-hidden="true" />
     <span className="min-w-0 flex-1 truncate">{name}</span>

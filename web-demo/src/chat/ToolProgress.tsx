@@ -35,11 +35,14 @@ export function ToolProgress({ output }: { output: unknown }) {
   }
   const { progress, total, message } = report;
   const share = total === undefined ? undefined : Math.min(1, Math.max(0, progress / total));
-  const steps = total === undefined ? t('progress.count', { progress }) : t('progress.of', { progress, total });
+  const steps =
+    total === undefined ? t('progress.count', { progress }) : t('progress.of', { progress, total });
   return (
     <div className="space-y-1.5">
       <p className="flex justify-between gap-3 text-xs text-muted">
-        <span aria-live="polite" className="min-w-0 wrap-anywhere">{message ?? t('progress.running')}</span>
+        <span aria-live="polite" className="min-w-0 wrap-anywhere">
+          {message ?? t('progress.running')}
+        </span>
         <span className="shrink-0 tabular-nums">{steps}</span>
       </p>
       <div
@@ -50,7 +53,10 @@ export function ToolProgress({ output }: { output: unknown }) {
         className="h-1.5 overflow-hidden rounded-full bg-sunken"
       >
         <div
-          className={`h-full rounded-full bg-accent motion-safe:transition-[width] ${share === undefined ? 'w-1/3 motion-safe:animate-pulse' : ''}`}
+          className={
+            'h-full rounded-full bg-accent motion-safe:transition-[width] ' +
+            (share === undefined ? 'w-1/3 motion-safe:animate-pulse' : '')
+          }
           style={share === undefined ? undefined : { width: `${share * 100}%` }}
         />
       </div>

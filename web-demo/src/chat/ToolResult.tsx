@@ -1,7 +1,9 @@
-// What came of a call: text, pictures, sound and files where the result has such, and JSON for whatever else it is.
+// What came of a call: text, pictures, sound and files where the result has such, and JSON for whatever else
+// it is.
 //
-// Knows the content that MCP results have, and the file that `pick_file` gives. Nothing in a result is trusted: pictures are shown as
-// pictures only, and only those that are in the result itself; a link is one only if it leads to the web.
+// Knows the content that MCP results have, and the file that `pick_file` gives. Nothing in a result is
+// trusted: pictures are shown as pictures only, and only those that are in the result itself; a link is one
+// only if it leads to the web.
 
 import { Download } from 'lucide-react';
 import type { ReactNode } from 'react';
@@ -24,7 +26,10 @@ interface McpResult {
 const isContent = (value: unknown): value is Content => isRecord(value) && typeof value['type'] === 'string';
 
 export const isMcpResult = (value: unknown): value is McpResult =>
-  isRecord(value) && Array.isArray(value['content']) && value['content'].length > 0 && value['content'].every(isContent);
+  isRecord(value) &&
+  Array.isArray(value['content']) &&
+  value['content'].length > 0 &&
+  value['content'].every(isContent);
 
 const isText = (value: unknown): value is string => typeof value === 'string';
 
@@ -44,7 +49,9 @@ export function ToolResult({ output }: { output: unknown }): ReactNode {
       {output.content.map((content, place) => (
         <ContentView key={place} content={content} />
       ))}
-      {output.structuredContent !== undefined && !isSaid(output) && <Readable value={output.structuredContent} />}
+      {output.structuredContent !== undefined && !isSaid(output) && (
+        <Readable value={output.structuredContent} />
+      )}
     </div>
   );
 }
@@ -66,10 +73,18 @@ function ContentView({ content }: { content: Content }): ReactNode {
     if (isOwnPicture(url)) return <Picture url={url} name={t('result.picture')} />;
   }
   if (type === 'audio' && isText(data) && isText(mimeType) && mimeType.startsWith('audio/')) {
-    // eslint-disable-next-line jsx-a11y/media-has-caption -- a tool's sound comes without captions
-    return <audio controls src={`data:${mimeType};base64,${data}`} aria-label={t('result.sound')} className="w-full max-w-sm" />;
+    return (
+      // eslint-disable-next-line jsx-a11y/media-has-caption -- a tool's sound comes without captions
+      <audio
+        controls
+        src={`data:${mimeType};base64,${data}`}
+        aria-label={t('result.sound')}
+        className="w-full max-w-sm"
+      />
+    );
   }
-  if (type === 'resource' && isRecord(content['resource'])) return <Resource resource={content['resource']} />;
+  if (type === 'resource' && isRecord(content['resource']))
+    return <Resource resource={content['resource']} />;
   if (type === 'resource_link' && isText(content['uri'])) {
     return <Link uri={content['uri']} name={isText(content['name']) ? content['name'] : content['uri']} />;
   }
@@ -106,7 +121,11 @@ function Resource({ resource }: { resource: Record<string, unknown> }) {
   const url = `data:${isText(mimeType) ? mimeType : 'application/octet-stream'};base64,${blob}`;
   if (isOwnPicture(url)) return <Picture url={url} name={name} />;
   return (
-    <a href={url} download={name.split('/').at(-1)} className="inline-flex min-h-10 items-center gap-1.5 text-sm text-accent hover:underline">
+    <a
+      href={url}
+      download={name.split('/').at(-1)}
+      className="inline-flex min-h-10 items-center gap-1.5 text-sm text-accent hover:underline"
+    >
       <Download aria-hidden className="size-4" />
       <span className="wrap-anywhere">{name}</span>
     </a>
@@ -114,7 +133,8 @@ function Resource({ resource }: { resource: Record<string, unknown> }) {
 }
 
 function Link({ uri, name }: { uri: string; name: string }) {
-  if (!/^https?:\/\//i.test(uri)) return <p className="text-sm wrap-anywhere">{name === uri ? name : `${name} (${uri})`}</p>;
+  if (!/^https?:\/\//i.test(uri))
+    return <p className="text-sm wrap-anywhere">{name === uri ? name : `${name} (${uri})`}</p>;
   return (
     <p className="text-sm wrap-anywhere">
       <ExternalLink address={uri} text={name} className="text-accent hover:underline">
@@ -126,5 +146,7 @@ function Link({ uri, name }: { uri: string; name: string }) {
 
 /** A picture that a tool gave. */
 export function Picture({ url, name }: { url: string; name: string }) {
-  return <img src={url} alt={name} className="max-h-80 max-w-full rounded-lg border border-line object-contain" />;
+  return (
+    <img src={url} alt={name} className="max-h-80 max-w-full rounded-lg border border-line object-contain" />
+  );
 }

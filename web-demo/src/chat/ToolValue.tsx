@@ -1,4 +1,5 @@
-// Any value, to be read: fields and texts as such, with the JSON behind them. Long ones are cut until somebody asks for all.
+// Any value, to be read: fields and texts as such, with the JSON behind them. Long ones are cut until
+// somebody asks for all.
 
 import { useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -35,7 +36,11 @@ function ShowAll({ onShow }: { onShow: () => void }) {
     <button
       type="button"
       onClick={onShow}
-      className="inline-flex min-h-10 items-center rounded text-sm font-medium text-accent underline-offset-2 hover:underline focus-visible:outline-2 focus-visible:outline-accent sm:min-h-8"
+      className={
+        'inline-flex min-h-10 items-center rounded text-sm font-medium text-accent ' +
+        'underline-offset-2 hover:underline focus-visible:outline-2 focus-visible:outline-accent ' +
+        'sm:min-h-8'
+      }
     >
       {t('value.showAll')}
     </button>
@@ -49,29 +54,43 @@ function Pieces({ pieces }: { pieces: Piece[] }) {
     if (typeof piece === 'string') return piece;
     const words = piece.kind === 'invisible' ? piece.code : t(`value.${piece.kind}`, { count: piece.count });
     const look = piece.kind === 'invisible' ? 'bg-bad-soft text-bad' : 'bg-sunken text-muted';
-    return <mark key={place} className={`rounded px-1 font-mono text-xs ${look}`}>{words}</mark>;
+    return (
+      <mark key={place} className={`rounded px-1 font-mono text-xs ${look}`}>
+        {words}
+      </mark>
+    );
   });
 }
 
 /** A name in which everything can be seen. */
-export const Name = ({ text }: { text: string }) => <bdi><Pieces pieces={shown(text, true).head} /></bdi>;
+export const Name = ({ text }: { text: string }) => (
+  <bdi>
+    <Pieces pieces={shown(text, true).head} />
+  </bdi>
+);
 
 /** A text with its line ends: its beginning and its end, if it is long. */
 export function LongText({ text, isCode = false }: { text: string; isCode?: boolean }) {
   const { t } = useTranslation('cards');
   const { isWhole, showAll } = useWhole();
   const { head, cut } = shown(text, isWhole);
-  const look = `whitespace-pre-wrap wrap-anywhere ${isCode ? 'font-mono text-[0.8125rem] leading-5' : 'font-sans text-sm leading-6'}`;
+  const look =
+    'whitespace-pre-wrap wrap-anywhere ' +
+    (isCode ? 'font-mono text-[0.8125rem] leading-5' : 'font-sans text-sm leading-6');
   return (
     <>
-      <pre className={look}><Pieces pieces={head} /></pre>
+      <pre className={look}>
+        <Pieces pieces={head} />
+      </pre>
       {cut !== undefined && (
         <>
           <p className="my-1 flex flex-wrap items-center gap-x-3 border-y border-dashed border-line text-xs text-muted">
             {t('value.hidden', { count: cut.lines, characters: cut.characters })}
             <ShowAll onShow={showAll} />
           </p>
-          <pre className={look}><Pieces pieces={cut.tail} /></pre>
+          <pre className={look}>
+            <Pieces pieces={cut.tail} />
+          </pre>
         </>
       )}
     </>
@@ -101,7 +120,8 @@ export function Json({ value }: { value: unknown }) {
 /** A value to be read. */
 export function Readable({ value, depth = 0 }: { value: unknown; depth?: number }): ReactNode {
   const { t } = useTranslation('cards');
-  if (typeof value === 'string') return value === '' ? <Faint>{t('value.emptyText')}</Faint> : <LongText text={value} />;
+  if (typeof value === 'string')
+    return value === '' ? <Faint>{t('value.emptyText')}</Faint> : <LongText text={value} />;
   if (value === null) return <Faint>{t('value.none')}</Faint>;
   if (typeof value === 'boolean') return t(value ? 'value.yes' : 'value.no');
   if (typeof value === 'number') return <span className="tabular-nums">{value}</span>;
@@ -124,7 +144,9 @@ function Fields({ value, depth }: { value: Record<string, unknown>; depth: numbe
       <dl className="grid grid-cols-1 gap-x-4 gap-y-1.5 text-sm sm:grid-cols-[minmax(4rem,max-content)_minmax(0,1fr)]">
         {fields.map(([name, field]) => (
           <div key={name} className="min-w-0 sm:contents">
-            <dt className="leading-6 text-muted wrap-anywhere sm:max-w-48"><Name text={name} /></dt>
+            <dt className="leading-6 text-muted wrap-anywhere sm:max-w-48">
+              <Name text={name} />
+            </dt>
             <dd className="min-w-0 leading-6 wrap-anywhere">
               <Readable value={field} depth={depth + 1} />
             </dd>
@@ -137,7 +159,9 @@ function Fields({ value, depth }: { value: Record<string, unknown>; depth: numbe
 }
 
 /** What reads well in a row. */
-const isShort = (value: unknown) => typeof value === 'number' || (typeof value === 'string' && /^[^,\n]{1,40}$/.test(value) && invisibleIn(value).length === 0);
+const isShort = (value: unknown) =>
+  typeof value === 'number' ||
+  (typeof value === 'string' && /^[^,\n]{1,40}$/.test(value) && invisibleIn(value).length === 0);
 
 function Items({ value, depth }: { value: unknown[]; depth: number }) {
   const { t } = useTranslation('cards');
@@ -160,7 +184,15 @@ function Items({ value, depth }: { value: unknown[]; depth: number }) {
 }
 
 /** A value under a heading, to be read or as JSON. */
-export function ValueSection({ label, value, children }: { label: string; value: unknown; children?: ReactNode }) {
+export function ValueSection({
+  label,
+  value,
+  children,
+}: {
+  label: string;
+  value: unknown;
+  children?: ReactNode;
+}) {
   const { t } = useTranslation('cards');
   const [isRaw, setRaw] = useState(false);
   return (
@@ -171,8 +203,13 @@ export function ValueSection({ label, value, children }: { label: string; value:
           type="button"
           aria-pressed={isRaw}
           aria-label={t('value.asJson', { label })}
-          onClick={() => { setRaw(!isRaw); }}
-          className="-mr-2 min-h-10 rounded-md px-2 font-mono text-xs text-muted hover:text-ink focus-visible:outline-2 focus-visible:outline-accent aria-pressed:text-accent sm:min-h-8"
+          onClick={() => {
+            setRaw(!isRaw);
+          }}
+          className={
+            '-mr-2 min-h-10 rounded-md px-2 font-mono text-xs text-muted hover:text-ink ' +
+            'focus-visible:outline-2 focus-visible:outline-accent aria-pressed:text-accent sm:min-h-8'
+          }
         >
           {t('value.json')}
         </button>

@@ -1,5 +1,5 @@
-// Edits one JSON value: as a form made from its schema, or as JSON. Both show the same value, and going from one to the other loses
-// nothing: what one cannot say yet keeps its place until it can.
+// Edits one JSON value: as a form made from its schema, or as JSON. Both show the same value, and going from
+// one to the other loses nothing: what one cannot say yet keeps its place until it can.
 
 import { useCallback, useId, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -31,14 +31,27 @@ export interface ValueEditorProps {
 }
 
 /** Edits a value, and gives it away once it fits. */
-export function ValueEditor({ schema, value: first, submit, isBusy, isOver, error, onSubmit, children, takesFocus = false }: ValueEditorProps) {
+export function ValueEditor({
+  schema,
+  value: first,
+  submit,
+  isBusy,
+  isOver,
+  error,
+  onSubmit,
+  children,
+  takesFocus = false,
+}: ValueEditorProps) {
   const { t } = useTranslation('cards');
   const id = useId();
   const draft = useDraft(schema, first);
   const [wasTried, setTried] = useState(false);
   // A refusal of the server is about what was sent; what is changed since then is to be judged anew.
   const [sent, setSent] = useState<unknown>();
-  const refusals = error instanceof FermataError && error.status === 422 && isSame(sent, draft.value) ? issuesIn(error.message) : [];
+  const refusals =
+    error instanceof FermataError && error.status === 422 && isSame(sent, draft.value)
+      ? issuesIn(error.message)
+      : [];
   const local = wasTried && schema !== undefined && !draft.isBroken ? issuesOf(schema, draft.value) : [];
   const issues = [...local, ...refusals];
   const send = () => {
@@ -62,17 +75,39 @@ export function ValueEditor({ schema, value: first, submit, isBusy, isOver, erro
       }}
     >
       {draft.canBeForm && <Views isForm={draft.isForm} isStuck={draft.isBroken} onSwitch={draft.show} />}
-      <div ref={(element) => { if (element !== null && takesFocus) focusOnce(element); }}>
+      <div
+        ref={(element) => {
+          if (element !== null && takesFocus) focusOnce(element);
+        }}
+      >
         {draft.isForm && schema !== undefined ? (
-          <SchemaForm key={draft.round} {...{ id, schema, issues }} value={draft.value} onChange={draft.setValue} onBroken={draft.noteBroken} />
+          <SchemaForm
+            key={draft.round}
+            {...{ id, schema, issues }}
+            value={draft.value}
+            onChange={draft.setValue}
+            onBroken={draft.noteBroken}
+          />
         ) : (
-          <RawJson id={id} text={draft.text} onChange={draft.setText} isBroken={draft.isBroken} issues={issues} />
+          <RawJson
+            id={id}
+            text={draft.text}
+            onChange={draft.setText}
+            isBroken={draft.isBroken}
+            issues={issues}
+          />
         )}
       </div>
-      {wasTried && (local.length > 0 || draft.isBroken) && <Summary {...{ local, isBroken: draft.isBroken, isForm: draft.isForm, t }} />}
-      {(isAnsweredElsewhere(error) || sent === undefined || isSame(sent, draft.value)) && <AnswerError error={error} />}
+      {wasTried && (local.length > 0 || draft.isBroken) && (
+        <Summary {...{ local, isBroken: draft.isBroken, isForm: draft.isForm, t }} />
+      )}
+      {(isAnsweredElsewhere(error) || sent === undefined || isSame(sent, draft.value)) && (
+        <AnswerError error={error} />
+      )}
       <div className="flex flex-wrap gap-2">
-        <Button type="submit" tone="primary" isBusy={isBusy} disabled={isOver}>{submit}</Button>
+        <Button type="submit" tone="primary" isBusy={isBusy} disabled={isOver}>
+          {submit}
+        </Button>
         {children}
       </div>
     </form>
@@ -139,7 +174,15 @@ function useDraft(schema: Schema | undefined, first: unknown): Draft {
 
 // === parts ===
 
-function Views({ isForm, isStuck, onSwitch }: { isForm: boolean; isStuck: boolean; onSwitch: (view: 'form' | 'json') => void }) {
+function Views({
+  isForm,
+  isStuck,
+  onSwitch,
+}: {
+  isForm: boolean;
+  isStuck: boolean;
+  onSwitch: (view: 'form' | 'json') => void;
+}) {
   const { t } = useTranslation('cards');
   const view = (name: 'form' | 'json', isShown: boolean) => (
     <button
@@ -147,8 +190,14 @@ function Views({ isForm, isStuck, onSwitch }: { isForm: boolean; isStuck: boolea
       aria-pressed={isShown}
       disabled={isStuck && !isShown}
       title={isStuck && !isShown ? t('form.stuck') : undefined}
-      onClick={() => { if (!isShown) onSwitch(name); }}
-      className="min-h-10 rounded-md px-3 text-sm text-muted focus-visible:outline-2 focus-visible:outline-accent disabled:opacity-50 aria-pressed:bg-raised aria-pressed:font-medium aria-pressed:text-ink aria-pressed:shadow-sm sm:min-h-8"
+      onClick={() => {
+        if (!isShown) onSwitch(name);
+      }}
+      className={
+        'min-h-10 rounded-md px-3 text-sm text-muted focus-visible:outline-2 ' +
+        'focus-visible:outline-accent disabled:opacity-50 aria-pressed:bg-raised ' +
+        'aria-pressed:font-medium aria-pressed:text-ink aria-pressed:shadow-sm sm:min-h-8'
+      }
     >
       {t(`form.${name}`)}
     </button>

@@ -9,7 +9,11 @@ export function formatWhen(time: string, language: string, now = new Date()): st
   const date = new Date(time);
   const form: Intl.DateTimeFormatOptions = isSameDay(date, now)
     ? { hour: '2-digit', minute: '2-digit' }
-    : { day: 'numeric', month: 'short', ...(date.getFullYear() !== now.getFullYear() && { year: 'numeric' }) };
+    : {
+        day: 'numeric',
+        month: 'short',
+        ...(date.getFullYear() !== now.getFullYear() && { year: 'numeric' }),
+      };
   return new Intl.DateTimeFormat(localeOf(language), form).format(date);
 }
 

@@ -21,5 +21,10 @@ test('a file that no model could read, and one that no post could hold, are refu
 
 test('the URL says the same type as the part', async () => {
   const part = await filePart(new File(['fn main() {}'], 'main.rs', { type: 'application/octet-stream' }));
-  expect(part).toEqual({ type: 'file', mediaType: 'text/plain', filename: 'main.rs', url: `data:text/plain;base64,${btoa('fn main() {}')}` });
+  expect(part).toEqual({
+    type: 'file',
+    mediaType: 'text/plain',
+    filename: 'main.rs',
+    url: `data:text/plain;base64,${btoa('fn main() {}')}`,
+  });
 });

@@ -1,4 +1,5 @@
-// Files that a person adds to a message, as data URLs: the server keeps what is in the message, and has no upload.
+// Files that a person adds to a message, as data URLs: the server keeps what is in the message, and has no
+// upload.
 
 import type { FilePart } from './message';
 
@@ -7,14 +8,16 @@ export const LARGEST = 5_000_000;
 
 /** Text that browsers have no `text/…` type for. */
 const TEXT_TYPES = /^(text\/|application\/(json|xml|x-yaml|yaml|toml|javascript|x-sh|sql)\b)/;
-const TEXT_NAMES = /\.(txt|md|markdown|csv|tsv|log|json|ya?ml|toml|xml|html?|css|[cm]?[jt]sx?|rs|py|go|rb|java|kt|c|h|cpp|sh|sql)$/i;
+const TEXT_NAMES =
+  /\.(txt|md|markdown|csv|tsv|log|json|ya?ml|toml|xml|html?|css|[cm]?[jt]sx?|rs|py|go|rb|java|kt|c|h|cpp|sh|sql)$/i;
 
 export type Refusal = 'refusedType' | 'refusedSize';
 
 /** What the model is told the file is; `undefined` where it is neither an image nor text. */
 export function mediaTypeOf({ type, name }: { type: string; name: string }): string | undefined {
   if (type.startsWith('image/')) return type;
-  if (TEXT_TYPES.test(type) || (!type.includes('/') && TEXT_NAMES.test(name)) || TEXT_NAMES.test(name)) return 'text/plain';
+  if (TEXT_TYPES.test(type) || (!type.includes('/') && TEXT_NAMES.test(name)) || TEXT_NAMES.test(name))
+    return 'text/plain';
   return undefined;
 }
 

@@ -4,7 +4,8 @@ import remarkGfm from 'remark-gfm';
 import { expect, test } from 'vitest';
 import { blocksOf } from './blocks';
 
-const html = (text: string) => renderToStaticMarkup(<ReactMarkdown remarkPlugins={[remarkGfm]}>{text}</ReactMarkdown>);
+const html = (text: string) =>
+  renderToStaticMarkup(<ReactMarkdown remarkPlugins={[remarkGfm]}>{text}</ReactMarkdown>);
 const flat = (markup: string) => markup.replace(/\n/g, '');
 
 const TEXTS = {

@@ -1,5 +1,5 @@
-// Where a Markdown text may be cut, so that its parts can be rendered one by one. A cut is made only where both sides mean
-// the same alone as together; where in doubt, none is.
+// Where a Markdown text may be cut, so that its parts can be rendered one by one. A cut is made only where
+// both sides mean the same alone as together; where in doubt, none is.
 
 /** A definition of a link or a footnote is known to the whole text. */
 const DEFINES = /^ {0,3}\[[^\]\n]+\]:/m;

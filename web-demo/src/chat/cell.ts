@@ -1,4 +1,5 @@
-// A value that components follow. It knows nothing of what it holds; whoever writes to it tells everybody who reads it.
+// A value that components follow. It knows nothing of what it holds; whoever writes to it tells everybody who
+// reads it.
 
 import { useSyncExternalStore } from 'react';
 

@@ -1,4 +1,5 @@
-// Which chat is shown. Its id is in the URL (`?chat=`), so that a reload, a link and the other page show the same chat.
+// Which chat is shown. Its id is in the URL (`?chat=`), so that a reload, a link and the other page show the
+// same chat.
 
 import { Cell } from './cell';
 import { keep, recall } from './storage';
@@ -9,7 +10,9 @@ const IS_ID = /^[A-Za-z0-9_.:-]{1,128}$/;
 export const isChatId = (text: string | null): text is string => text !== null && IS_ID.test(text);
 
 /** A new id. `randomUUID` is missing where the page did not come over https or from this machine. */
-export function newChatId(source: Pick<Crypto, 'getRandomValues'> & Partial<Pick<Crypto, 'randomUUID'>> = crypto): string {
+export function newChatId(
+  source: Pick<Crypto, 'getRandomValues'> & Partial<Pick<Crypto, 'randomUUID'>> = crypto,
+): string {
   if (source.randomUUID !== undefined) return source.randomUUID();
   const bytes = source.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');

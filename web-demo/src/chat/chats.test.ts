@@ -6,7 +6,11 @@ const chat = (id: string, hour: number): ListedChat => {
   return { id, title: id, createdAt: time, updatedAt: time };
 };
 const ids = ({ chats }: Chats) => chats.map(({ id }) => id).join('');
-const known: Chats = { state: 'known', chats: [chat('d', 14), chat('c', 13), chat('b', 12), chat('a', 11)], next: 'after-a' };
+const known: Chats = {
+  state: 'known',
+  chats: [chat('d', 14), chat('c', 13), chat('b', 12), chat('a', 11)],
+  next: 'after-a',
+};
 
 test('a chat in which something happened moves to the top, and is there once', () => {
   const fresh = withFirstPage(known, { chats: [chat('a', 15), chat('d', 14)], next: 'after-d' });

@@ -1,5 +1,5 @@
-// The owner's chats, and what waits in them. Asked for again while the page is looked at: every few seconds, and after
-// anything that may have changed them. One list per page, whoever shows it.
+// The owner's chats, and what waits in them. Asked for again while the page is looked at: every few seconds,
+// and after anything that may have changed them. One list per page, whoever shows it.
 
 import type { Pending } from '../lib/fermata';
 import { Cell } from './cell';
@@ -50,7 +50,8 @@ export const waiting = new Cell<readonly Waiting[]>([]);
 export function withFirstPage(known: Chats, page: Page): Chats {
   const oldest = page.chats.at(-1)?.updatedAt;
   const isListed = new Set(page.chats.map((chat) => chat.id));
-  const isOlder = (chat: ListedChat) => oldest !== undefined && chat.updatedAt < oldest && !isListed.has(chat.id);
+  const isOlder = (chat: ListedChat) =>
+    oldest !== undefined && chat.updatedAt < oldest && !isListed.has(chat.id);
   const older = page.next === undefined ? [] : known.chats.filter(isOlder);
   const next = older.length > 0 ? known.next : page.next;
   return { state: 'known', chats: [...page.chats, ...older], ...(next !== undefined && { next }) };
@@ -60,7 +61,11 @@ export function withFirstPage(known: Chats, page: Page): Chats {
 export function withNextPage(known: Chats, page: Page): Chats {
   const isKnown = new Set(known.chats.map((chat) => chat.id));
   const more = page.chats.filter((chat) => !isKnown.has(chat.id));
-  return { state: 'known', chats: [...known.chats, ...more], ...(page.next !== undefined && { next: page.next }) };
+  return {
+    state: 'known',
+    chats: [...known.chats, ...more],
+    ...(page.next !== undefined && { next: page.next }),
+  };
 }
 
 /** Asks for the list and for what waits. */
@@ -97,11 +102,15 @@ async function loadWaiting(): Promise<void> {
     asked.map(async (chat): Promise<Waiting> => {
       const known = before.get(chat.id);
       if (known !== undefined && chat.open !== true && stampOf(known.chat) === stampOf(chat)) return known;
-      const { pending } = await server.request<{ pending: Pending[] }>(`/api/chat/${encodeURIComponent(chat.id)}/pending`);
+      const { pending } = await server.request<{ pending: Pending[] }>(
+        `/api/chat/${encodeURIComponent(chat.id)}/pending`,
+      );
       return { chat, pending };
     }),
   );
-  waiting.set(found.flatMap((one) => (one.status === 'fulfilled' && one.value.pending.length > 0 ? [one.value] : [])));
+  waiting.set(
+    found.flatMap((one) => (one.status === 'fulfilled' && one.value.pending.length > 0 ? [one.value] : [])),
+  );
 }
 
 /** Keeps both lists fresh while the page is looked at. Returns what ends that. */

@@ -9,7 +9,8 @@ beforeEach(() => {
   id = `chat-${++count}`;
 });
 
-const post = (role: string, chat = id) => JSON.stringify({ id: chat, messages: [{ role: 'user' }, { role }] });
+const post = (role: string, chat = id) =>
+  JSON.stringify({ id: chat, messages: [{ role: 'user' }, { role }] });
 
 test('a chat without a choice sends none', () => {
   expect(choiceBody(id)).toEqual({});

@@ -1,5 +1,5 @@
-// Which tools the model may use, as the person chose it: for the next message only, or one tool locked for every message
-// of a chat. It becomes the `toolChoice` of a post; a chat without a choice sends none.
+// Which tools the model may use, as the person chose it: for the next message only, or one tool locked for
+// every message of a chat. It becomes the `toolChoice` of a post; a chat without a choice sends none.
 
 import { Cell } from './cell';
 import { keep, recall } from './storage';
@@ -47,7 +47,10 @@ export function choiceBody(chatId: string): { toolChoice?: ToolChoice } {
   return lock === undefined ? {} : { toolChoice: { type: 'tool', toolName: lock } };
 }
 
-/** Called with the body of each post: the choice for the next message is spent by a message of the person, not by a re-post. */
+/**
+ * Called with the body of each post: the choice for the next message is spent by a message of the person, not
+ * by a re-post.
+ */
 export function spendChoice(body: string) {
   if (![...cells.values()].some((cell) => cell.value.next !== undefined)) return;
   const post = JSON.parse(body) as { id?: string; messages?: { role?: string }[] };

@@ -1,4 +1,5 @@
-// The end of a Markdown text that is still being written, completed as it will probably go on, so that no marks flash while it grows.
+// The end of a Markdown text that is still being written, completed as it will probably go on, so that no
+// marks flash while it grows.
 
 import remend from 'remend';
 
@@ -16,7 +17,12 @@ function completeTable(block: string): string {
   return isWhole ? block : `${head}\n${'| --- '.repeat(columns)}|`;
 }
 
-const cellsOf = (line: string): string[] => line.trim().replaceAll('\\|', '').replace(/^\||\|$/g, '').split('|');
+const cellsOf = (line: string): string[] =>
+  line
+    .trim()
+    .replaceAll('\\|', '')
+    .replace(/^\||\|$/g, '')
+    .split('|');
 
 /** Marks at the very end, of which nobody knows yet whether they begin something or end it. */
 const MARKS = /[*_~`]+$/;

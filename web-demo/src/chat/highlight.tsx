@@ -17,7 +17,22 @@ import xml from 'highlight.js/lib/languages/xml';
 import yaml from 'highlight.js/lib/languages/yaml';
 import type { ReactNode } from 'react';
 
-const lowlight = createLowlight({ bash, c, css, diff, go, java, javascript, json, python, rust, sql, typescript, xml, yaml });
+const lowlight = createLowlight({
+  bash,
+  c,
+  css,
+  diff,
+  go,
+  java,
+  javascript,
+  json,
+  python,
+  rust,
+  sql,
+  typescript,
+  xml,
+  yaml,
+});
 
 /** More would make each delta of a long block slow. */
 const LONGEST = 20_000;

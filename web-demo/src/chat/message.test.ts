@@ -1,14 +1,20 @@
 import { expect, test } from 'vitest';
 import { groupParts, isParked, isQuiet, isSamePart, type Message, type Part } from './message';
 
-const text = (words: string, state: 'streaming' | 'done' = 'done'): Part => ({ type: 'text', text: words, state });
-const call = (toolCallId: string, state = 'output-available'): Part => ({ type: 'tool-x', toolCallId, state, input: {} }) as Part;
+const text = (words: string, state: 'streaming' | 'done' = 'done'): Part => ({
+  type: 'text',
+  text: words,
+  state,
+});
+const call = (toolCallId: string, state = 'output-available'): Part =>
+  ({ type: 'tool-x', toolCallId, state, input: {} }) as Part;
 const step: Part = { type: 'step-start' };
 const source = (sourceId: string): Part => ({ type: 'source-url', sourceId, url: 'https://example.com' });
 const model = (...parts: Part[]): Message => ({ id: 'm', role: 'assistant', parts });
 const user: Message = { id: 'u', role: 'user', parts: [text('hi')] };
 
-const shape = (parts: Part[]) => groupParts(parts).map((group) => ('parts' in group ? [group.kind, group.parts.length] : group.kind));
+const shape = (parts: Part[]) =>
+  groupParts(parts).map((group) => ('parts' in group ? [group.kind, group.parts.length] : group.kind));
 
 test('calls of a step that follow each other are one group; those of the next step are another', () => {
   expect(shape([step, text('a'), call('1'), call('2'), step, call('3'), step, text('b')])).toEqual([
@@ -43,9 +49,12 @@ test('a group keeps its key while the message grows', () => {
   expect(after.slice(0, 2).map(({ key }) => key)).toEqual(before.map(({ key }) => key));
 });
 
-test.each(['input-streaming', 'input-available', 'approval-requested', 'approval-responded'])('a call in %s is parked', (state) => {
-  expect(isParked(model(step, call('1', state)))).toBe(true);
-});
+test.each(['input-streaming', 'input-available', 'approval-requested', 'approval-responded'])(
+  'a call in %s is parked',
+  (state) => {
+    expect(isParked(model(step, call('1', state)))).toBe(true);
+  },
+);
 
 test('a group stays as it was when the AI SDK writes on in its part', () => {
   const part = text('a');

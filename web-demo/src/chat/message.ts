@@ -1,4 +1,5 @@
-// What a message is made of, in the order and the groups in which it is shown. It decides nothing about looks.
+// What a message is made of, in the order and the groups in which it is shown. It decides nothing about
+// looks.
 
 import type { UIMessage } from 'ai';
 
@@ -33,7 +34,8 @@ export type Group =
 const SHOWN_DATA = ['data-elicitation', 'data-tool-approval'];
 
 export const isToolPart = (part: Part): part is ToolPart => 'toolCallId' in part;
-export const toolNameOf = (part: ToolPart) => (part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length));
+export const toolNameOf = (part: ToolPart) =>
+  part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
 
 const kindOf = (part: Part): Group['kind'] | undefined => {
   if (isToolPart(part) || SHOWN_DATA.includes(part.type)) return 'step';
@@ -60,8 +62,8 @@ const kindOf = (part: Part): Group['kind'] | undefined => {
 /**
  * The groups of a message. Parts of one kind that follow each other within a step are one group.
  *
- * The parts are copies: the AI SDK writes on in those of a message that it has just begun, and what was rendered must not seem to be
- * what was written since.
+ * The parts are copies: the AI SDK writes on in those of a message that it has just begun, and what was
+ * rendered must not seem to be what was written since.
  */
 export function groupParts(parts: readonly Part[]): Group[] {
   const groups: Group[] = [];
@@ -101,11 +103,14 @@ const isOpenQuestion = (part: Part) =>
 export function isParked(message: Message | undefined): boolean {
   if (message?.role !== 'assistant') return false;
   const start = message.parts.findLastIndex((part) => part.type === 'step-start');
-  return message.parts.slice(start + 1).some((part) => (isToolPart(part) ? OPEN.includes(part.state) : isOpenQuestion(part)));
+  return message.parts
+    .slice(start + 1)
+    .some((part) => (isToolPart(part) ? OPEN.includes(part.state) : isOpenQuestion(part)));
 }
 
 /** Whether an answer was begun, and came to nothing. */
-export const saysNothing = (message: Message): boolean => message.parts.every((part) => kindOf(part) === undefined);
+export const saysNothing = (message: Message): boolean =>
+  message.parts.every((part) => kindOf(part) === undefined);
 
 /** Whether a reply is being waited for that nothing on the page shows yet. */
 export function isQuiet(messages: readonly Message[], status: string): boolean {
@@ -120,16 +125,24 @@ export function isQuiet(messages: readonly Message[], status: string): boolean {
 }
 
 /**
- * The message as it is now. The AI SDK goes on writing in the object of a message's beginning, and React must not find something else in
- * what it has drawn than it has drawn.
+ * The message as it is now. The AI SDK goes on writing in the object of a message's beginning, and React must
+ * not find something else in what it has drawn than it has drawn.
  */
-export const copyOf = (message: Message): Message => ({ ...message, parts: message.parts.map((part) => ({ ...part })) });
+export const copyOf = (message: Message): Message => ({
+  ...message,
+  parts: message.parts.map((part) => ({ ...part })),
+});
 
-/** Whether two parts show the same. The AI SDK copies the parts of the message that grows; what is in them stays as it was. */
+/**
+ * Whether two parts show the same. The AI SDK copies the parts of the message that grows; what is in them
+ * stays as it was.
+ */
 export function isSamePart(one: Part, other: Part): boolean {
   if (one === other) return true;
   const left = one as Record<string, unknown>;
   const right = other as Record<string, unknown>;
   const names = Object.keys(left);
-  return names.length === Object.keys(right).length && names.every((name) => Object.is(left[name], right[name]));
+  return (
+    names.length === Object.keys(right).length && names.every((name) => Object.is(left[name], right[name]))
+  );
 }

@@ -1,7 +1,7 @@
 // Which control shows a value of a JSON Schema, and how text becomes a value again.
 //
-// Knows nothing of React. Invariants: a control is chosen only if it can show the value exactly, and otherwise JSON is; what a control
-// shows, read again untouched, is the value it was given.
+// Knows nothing of React. Invariants: a control is chosen only if it can show the value exactly, and
+// otherwise JSON is; what a control shows, read again untouched, is the value it was given.
 
 import { isRecord } from '../tools/tool';
 
@@ -57,7 +57,12 @@ function plain(given: Schema, root: Schema): Plain {
     if (typeof $ref === 'string') {
       const target = lookUp(root, $ref);
       if (target === undefined) return { schema: {}, isNullable };
-      schema = { ...target, ...rest, ...(allOf !== undefined && { allOf }), ...(alternatives !== undefined && { anyOf: alternatives }) };
+      schema = {
+        ...target,
+        ...rest,
+        ...(allOf !== undefined && { allOf }),
+        ...(alternatives !== undefined && { anyOf: alternatives }),
+      };
     } else if (Array.isArray(allOf) && allOf.length === 1 && isRecord(allOf[0])) {
       schema = { ...allOf[0], ...rest, ...(alternatives !== undefined && { anyOf: alternatives }) };
     } else if (Array.isArray(alternatives) && alternatives.every(isRecord)) {
@@ -142,7 +147,8 @@ function optionsOf({ enum: values, enumNames, anyOf }: Schema): Option[] | undef
     const names = Array.isArray(enumNames) ? (enumNames as unknown[]) : [];
     return (values as unknown[]).map((value, place) => ({ value, label: labelOf(value, names[place]) }));
   }
-  if (!Array.isArray(anyOf) || anyOf.length === 0 || !anyOf.every((one) => isRecord(one) && 'const' in one)) return undefined;
+  if (!Array.isArray(anyOf) || anyOf.length === 0 || !anyOf.every((one) => isRecord(one) && 'const' in one))
+    return undefined;
   return (anyOf as Schema[]).map(({ const: value, title }) => ({ value, label: labelOf(value, title) }));
 }
 
@@ -153,13 +159,18 @@ const labelOf = (value: unknown, name: unknown): string =>
 const LONG_NAMES = /(^|_)(body|content|description|message|notes?|prompt|text|code|query_text|comment)$/i;
 const LONG = 80;
 
-function textLook({ format, maxLength }: Schema, name: string, value: unknown): { isLong: boolean; type: 'text' | 'email' | 'url' | 'date' } {
+function textLook(
+  { format, maxLength }: Schema,
+  name: string,
+  value: unknown,
+): { isLong: boolean; type: 'text' | 'email' | 'url' | 'date' } {
   const isLongValue = typeof value === 'string' && (value.length > LONG || value.includes('\n'));
   // A field of one line would hide the end of it.
   if (isLongValue) return { isLong: true, type: 'text' };
   if (format === 'email') return { isLong: false, type: 'email' };
   if (format === 'uri') return { isLong: false, type: 'url' };
-  if (format === 'date' && (value === undefined || value === null || isDay(value))) return { isLong: false, type: 'date' };
+  if (format === 'date' && (value === undefined || value === null || isDay(value)))
+    return { isLong: false, type: 'date' };
   const isShort = format !== undefined || (typeof maxLength === 'number' && maxLength <= LONG);
   return { isLong: !isShort && LONG_NAMES.test(name), type: 'text' };
 }
@@ -231,7 +242,10 @@ function isSelection(options: Option[], value: unknown[]): boolean {
 /** Whether two JSON values are the same, whatever the order of their fields. */
 export function isSame(one: unknown, other: unknown): boolean {
   if (Object.is(one, other)) return true;
-  if (Array.isArray(one)) return Array.isArray(other) && one.length === other.length && one.every((item, at) => isSame(item, other[at]));
+  if (Array.isArray(one))
+    return (
+      Array.isArray(other) && one.length === other.length && one.every((item, at) => isSame(item, other[at]))
+    );
   if (!isRecord(one) || !isRecord(other)) return false;
   const names = Object.keys(one);
   const isSameField = (name: string) => Object.hasOwn(other, name) && isSame(one[name], other[name]);
@@ -239,7 +253,8 @@ export function isSame(one: unknown, other: unknown): boolean {
 }
 
 /** Which of the options a value is; -1 for none. */
-export const placeOf = (options: Option[], value: unknown): number => options.findIndex((option) => isSame(option.value, value));
+export const placeOf = (options: Option[], value: unknown): number =>
+  options.findIndex((option) => isSame(option.value, value));
 
 export const showNumber = (value: number): string => (Object.is(value, -0) ? '-0' : String(value));
 
@@ -256,14 +271,21 @@ export interface Emptiness {
 }
 
 /** What a text field says: what is no number stays text, and the schema refuses it. */
-export function readText(control: Control & { kind: 'text' | 'number' }, text: string, empty: Emptiness): unknown {
+export function readText(
+  control: Control & { kind: 'text' | 'number' },
+  text: string,
+  empty: Emptiness,
+): unknown {
   if (text === '') return emptied(control, empty);
   if (control.kind === 'text') return text;
   const number = Number(text);
   return text.trim() !== '' && Number.isFinite(number) ? number : text;
 }
 
-function emptied(control: Control & { kind: 'text' | 'number' }, { isRequired, isNullable, first }: Emptiness): unknown {
+function emptied(
+  control: Control & { kind: 'text' | 'number' },
+  { isRequired, isNullable, first }: Emptiness,
+): unknown {
   // Typing and taking it back is no change.
   if (first === undefined || first === null || first === '') return first;
   if (!isRequired) return undefined;
@@ -272,11 +294,17 @@ function emptied(control: Control & { kind: 'text' | 'number' }, { isRequired, i
 }
 
 /** An object with a field changed, or left out where the value is `undefined`. */
-export function withField(object: Record<string, unknown>, name: string, value: unknown): Record<string, unknown> {
+export function withField(
+  object: Record<string, unknown>,
+  name: string,
+  value: unknown,
+): Record<string, unknown> {
   const entries = Object.entries(object);
   const place = entries.findIndex(([other]) => other === name);
   const changed: [string, unknown][] =
-    place < 0 ? [...entries, [name, value]] : entries.map((entry, at) => (at === place ? [name, value] : entry));
+    place < 0
+      ? [...entries, [name, value]]
+      : entries.map((entry, at) => (at === place ? [name, value] : entry));
   // `fromEntries` also takes names that an assignment would not, such as `__proto__`.
   return Object.fromEntries(changed.filter(([, one]) => one !== undefined));
 }

@@ -1,7 +1,7 @@
 // What keeps a value from fitting a JSON Schema, and where in it.
 //
-// The validator interprets the schema and compiles nothing, so it works where the page may not evaluate code. It is a courtesy: the
-// server checks again, and where this one cannot read a schema it stays silent.
+// The validator interprets the schema and compiles nothing, so it works where the page may not evaluate code.
+// It is a courtesy: the server checks again, and where this one cannot read a schema it stays silent.
 
 import { Validator, type OutputUnit, type SchemaDraft } from '@cfworker/json-schema';
 import type { TFunction } from 'i18next';
@@ -24,7 +24,18 @@ export const pointerTo = (pointer: string, name: string | number): string =>
   `${pointer}/${String(name).replaceAll('~', '~0').replaceAll('/', '~1')}`;
 
 /** Keywords that only lead to what is wrong further in. */
-const WAYS = new Set(['$ref', 'properties', 'patternProperties', 'additionalProperties', 'items', 'prefixItems', 'allOf', 'if', 'then', 'else']);
+const WAYS = new Set([
+  '$ref',
+  'properties',
+  'patternProperties',
+  'additionalProperties',
+  'items',
+  'prefixItems',
+  'allOf',
+  'if',
+  'then',
+  'else',
+]);
 
 function draftOf({ $schema }: Schema): SchemaDraft {
   if (typeof $schema !== 'string') return '2020-12';
@@ -42,7 +53,8 @@ export function issuesOf(schema: Schema, value: unknown): Issue[] {
     // A reference to elsewhere, or a pattern that is none here.
     return [];
   }
-  const isTelling = ({ keyword, keywordLocation }: OutputUnit) => !WAYS.has(keyword) && !/\/(anyOf|oneOf|not)\//.test(keywordLocation);
+  const isTelling = ({ keyword, keywordLocation }: OutputUnit) =>
+    !WAYS.has(keyword) && !/\/(anyOf|oneOf|not)\//.test(keywordLocation);
   const telling = errors.filter(isTelling);
   return (telling.length > 0 ? telling : errors.slice(0, 1)).map((error) => issueOf(error, schema));
 }
@@ -74,13 +86,31 @@ function limitAt(schema: Schema, location: string): string | undefined {
 /** The places that a refusal of the server names: `/title: …; /body: …`. */
 export function issuesIn(detail: string): Issue[] {
   const places = detail.matchAll(/(?:^|[\s;:])((?:\/[^\s/:;]+)+): ([^;]+)/g);
-  return [...places].map(([, pointer = '', words = '']) => ({ pointer, keyword: 'server', detail: words.trim() }));
+  return [...places].map(([, pointer = '', words = '']) => ({
+    pointer,
+    keyword: 'server',
+    detail: words.trim(),
+  }));
 }
 
 /** Keywords that there are words for. */
 const KNOWN = [
-  'required', 'type', 'enum', 'format', 'pattern', 'minLength', 'maxLength', 'minimum', 'maximum', 'exclusiveMinimum',
-  'exclusiveMaximum', 'multipleOf', 'minItems', 'maxItems', 'uniqueItems', 'false',
+  'required',
+  'type',
+  'enum',
+  'format',
+  'pattern',
+  'minLength',
+  'maxLength',
+  'minimum',
+  'maximum',
+  'exclusiveMinimum',
+  'exclusiveMaximum',
+  'multipleOf',
+  'minItems',
+  'maxItems',
+  'uniqueItems',
+  'false',
 ] as const;
 
 /** An issue in words. */

@@ -1,4 +1,5 @@
-// Which inputs a person has been shown as a whole. What is long is cut, and nobody should approve what was never shown to them.
+// Which inputs a person has been shown as a whole. What is long is cut, and nobody should approve what was
+// never shown to them.
 
 import { createContext, useContext, useState } from 'react';
 import { Cell, useCell } from './cell';
@@ -19,13 +20,25 @@ export const WholeInput = createContext<Whole | undefined>(undefined);
 /** Whether a value is shown as a whole: with the input that it is part of, or by itself. */
 export function useWhole(): Whole {
   const [isWhole, setWhole] = useState(false);
-  return useContext(WholeInput) ?? { isWhole, showAll: () => { setWhole(true); } };
+  return (
+    useContext(WholeInput) ?? {
+      isWhole,
+      showAll: () => {
+        setWhole(true);
+      },
+    }
+  );
 }
 
 /** Whether the input of an approval is shown as a whole. */
 export function useSeen(approvalId: string): Whole {
   const isWhole = useCell(seen).has(approvalId);
-  return { isWhole, showAll: () => { seen.set(new Set([...seen.value, approvalId])); } };
+  return {
+    isWhole,
+    showAll: () => {
+      seen.set(new Set([...seen.value, approvalId]));
+    },
+  };
 }
 
 /** Whether some input is cut, and was not yet shown as a whole. */

@@ -1,5 +1,5 @@
-// The page's line to Fermata, the same for both pages: the token, the choice of tools, how the connection is, the page's own
-// tools. What a chat does is in lib/fermata.ts.
+// The page's line to Fermata, the same for both pages: the token, the choice of tools, how the connection is,
+// the page's own tools. What a chat does is in lib/fermata.ts.
 
 import { fermata, type Connection, type FermataOptions } from '../lib/fermata';
 import { browserTools } from '../tools';
@@ -35,7 +35,8 @@ function noteUnknown(url: string, status: number) {
 
 const addressOf = (url: Parameters<typeof fetch>[0]) => (url instanceof Request ? url.url : url.toString());
 
-const isPost = (url: string, init: RequestInit | undefined) => init?.method === 'POST' && url.endsWith('/api/chat');
+const isPost = (url: string, init: RequestInit | undefined) =>
+  init?.method === 'POST' && url.endsWith('/api/chat');
 
 export const options: FermataOptions = {
   client: 7,

@@ -1,4 +1,5 @@
-// What the browser keeps for the page. Every access may be forbidden, or the store may be full: the page works without it.
+// What the browser keeps for the page. Every access may be forbidden, or the store may be full: the page
+// works without it.
 
 type Kind = 'localStorage' | 'sessionStorage';
 

@@ -1,5 +1,6 @@
-// The bearer token, where the server wants one. A request that is refused for the want of it waits for the person to give
-// it, and is made again; nothing else of the page has to know. The token lives as long as the tab.
+// The bearer token, where the server wants one. A request that is refused for the want of it waits for the
+// person to give it, and is made again; nothing else of the page has to know. The token lives as long as the
+// tab.
 
 import { Cell } from './cell';
 import { keep, recall } from './storage';
@@ -14,7 +15,8 @@ export const asking = new Cell<Asking>('none');
 let token = recall(KEY, 'sessionStorage');
 let waiting: { asked: Promise<boolean>; answer: (isGiven: boolean) => void } | undefined;
 
-export const authorization = (): Record<string, string> => (token === undefined ? {} : { authorization: `Bearer ${token}` });
+export const authorization = (): Record<string, string> =>
+  token === undefined ? {} : { authorization: `Bearer ${token}` };
 
 function ask(): Promise<boolean> {
   if (waiting === undefined) {

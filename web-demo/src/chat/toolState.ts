@@ -1,7 +1,7 @@
 // How far a tool call is, in one word, told from its part and from the other calls of its step.
 //
-// Knows nothing of React or of words on the screen. Invariant: the parts alone decide, so that a reload or another tab
-// shows the same as the page that was there all along.
+// Knows nothing of React or of words on the screen. Invariant: the parts alone decide, so that a reload or
+// another tab shows the same as the page that was there all along.
 
 import { getToolName, isToolUIPart, type DynamicToolUIPart, type ToolUIPart, type UIMessage } from 'ai';
 
@@ -35,7 +35,10 @@ export type CallState =
   | { name: 'denied' }
   | { name: 'cancelled' };
 
-/** How the server begins the error text of a call that has not failed: it was stopped, superseded or not answered in time. */
+/**
+ * How the server begins the error text of a call that has not failed: it was stopped, superseded or not
+ * answered in time.
+ */
 const CANCELLED = /^(Cancelled|Expired): /;
 
 export interface Surroundings {
@@ -106,7 +109,8 @@ export function callState(part: AnyToolPart, message: UIMessage, surroundings: S
   const isHeld = step.some((other) => other !== part && waitsForDecision(other)) && !isProgressive(step);
   switch (part.state) {
     case 'input-streaming':
-      // The gate comes after the model's last word, so where somebody is asked, this input is whole and only withheld.
+      // The gate comes after the model's last word, so where somebody is asked, this input is whole and only
+      // withheld.
       return { name: isHeld ? 'waits-for-others' : 'preparing' };
     case 'approval-requested':
       return { name: 'waits-for-you' };
@@ -118,7 +122,8 @@ export function callState(part: AnyToolPart, message: UIMessage, surroundings: S
     case 'output-available':
       return { name: part.preliminary === true ? 'running' : 'done' };
     case 'output-error':
-      // In a step with a browser call the server tells a denial as an error; the approval still says what it was.
+      // In a step with a browser call the server tells a denial as an error; the approval still says what it
+      // was.
       if ((part.approval?.approved as boolean | undefined) === false) return { name: 'denied' };
       return { name: CANCELLED.test(part.errorText) ? 'cancelled' : 'failed' };
     case 'output-denied':
@@ -133,7 +138,9 @@ function atWork(part: AnyToolPart, step: readonly AnyToolPart[], surroundings: S
     case 'page':
       // An approved browser call is run on its `tool-input-available`, which comes next.
       if (part.state === 'approval-responded') return { name: 'running' };
-      return { name: surroundings.pageRuns(getToolName(part)) === 'with-the-person' ? 'waits-for-you' : 'running' };
+      return {
+        name: surroundings.pageRuns(getToolName(part)) === 'with-the-person' ? 'waits-for-you' : 'running',
+      };
     case 'elsewhere':
       return { name: 'waits-for-page' };
     case 'server':
@@ -145,12 +152,18 @@ function atWork(part: AnyToolPart, step: readonly AnyToolPart[], surroundings: S
 }
 
 /** The resource that an earlier call of the step still has, where this call needs it, too. */
-function lockedResource(part: AnyToolPart, step: readonly AnyToolPart[], tools: readonly ServerTool[]): string | undefined {
+function lockedResource(
+  part: AnyToolPart,
+  step: readonly AnyToolPart[],
+  tools: readonly ServerTool[],
+): string | undefined {
   const resourceOf = (call: AnyToolPart) => tools.find((tool) => tool.name === getToolName(call))?.resource;
   const resource = resourceOf(part);
   if (resource === undefined) return undefined;
   const place = step.findIndex((call) => call.toolCallId === part.toolCallId);
   const isDenied = (call: AnyToolPart) => call.state === 'approval-responded' && !call.approval.approved;
-  const holder = step.slice(0, place).find((call) => resourceOf(call) === resource && !isSettled(call) && !isDenied(call));
+  const holder = step
+    .slice(0, place)
+    .find((call) => resourceOf(call) === resource && !isSettled(call) && !isDenied(call));
   return holder && resource;
 }

@@ -9,8 +9,8 @@ interface Again extends Pick<FermataChat, 'refresh'> {
 }
 
 /**
- * A message that never arrived, or that nothing answered, is sent again as it is; one whose answer never had a word is answered anew;
- * anything else is loaded again.
+ * A message that never arrived, or that nothing answered, is sent again as it is; one whose answer never had
+ * a word is answered anew; anything else is loaded again.
  */
 export function tryAgain(chat: Again, last: Message | undefined) {
   if (last?.role === 'user') void chat.sendMessage();

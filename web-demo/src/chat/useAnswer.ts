@@ -46,7 +46,13 @@ export function useAnswer(): Answering {
       return isOver ? 'elsewhere' : 'no';
     }
   }, []);
-  return { which: state.which, isBusy: state.phase === 'busy', isOver: state.phase === 'over', error: state.error, give };
+  return {
+    which: state.which,
+    isBusy: state.phase === 'busy',
+    isOver: state.phase === 'over',
+    error: state.error,
+    give,
+  };
 }
 
 /** An error in words for a person. */

@@ -29,7 +29,12 @@ function runningSince(toolCallId: string): number {
  * @param isOver whether nothing more will come of it
  * @param told what the server says
  */
-export function useDuration(toolCallId: string, isRunning: boolean, isOver: boolean, told: number | undefined): number | undefined {
+export function useDuration(
+  toolCallId: string,
+  isRunning: boolean,
+  isOver: boolean,
+  told: number | undefined,
+): number | undefined {
   const [measured, setMeasured] = useState<number>();
   useEffect(() => {
     if (!isRunning) return;

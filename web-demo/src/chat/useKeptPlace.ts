@@ -3,7 +3,8 @@
 import { useLayoutEffect, useRef, type RefObject } from 'react';
 
 /**
- * What notes the reader's place, to be called before earlier messages are asked for; it is gone back to when they are there.
+ * What notes the reader's place, to be called before earlier messages are asked for; it is gone back to when
+ * they are there.
  *
  * @param beginning changes when they are
  */

@@ -1,4 +1,5 @@
-// Keeps the end of a growing list in view, but only for a reader who is there; who has scrolled up is left alone.
+// Keeps the end of a growing list in view, but only for a reader who is there; who has scrolled up is left
+// alone.
 
 import { useCallback, useEffect, useRef, useState, type RefObject } from 'react';
 
@@ -28,7 +29,8 @@ export function useStickToEnd(): StickToEnd {
     if (box) box.scrollTop = box.scrollHeight;
   }, []);
 
-  // Scrolling and growth are outside of React; nothing in them asks for a rendering unless the answer changes.
+  // Scrolling and growth are outside of React; nothing in them asks for a rendering unless the answer
+  // changes.
   useEffect(() => {
     const box = scroller.current;
     const inner = content.current;

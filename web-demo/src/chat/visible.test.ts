@@ -11,7 +11,11 @@ test.each([
   ['joins nothing', 'a\u200db', ['a', invisible('U+200D'), 'b']],
   ['is a tag', 'a\u{e0041}', ['a', invisible('U+E0041')]],
   ['varies nothing', 'a\ufe0f', ['a', invisible('U+FE0F')]],
-  ['controls', '\u0000\u001b[2J\u0001', [invisible('U+0000'), invisible('U+001B'), '[2J', invisible('U+0001')]],
+  [
+    'controls',
+    '\u0000\u001b[2J\u0001',
+    [invisible('U+0000'), invisible('U+001B'), '[2J', invisible('U+0001')],
+  ],
   ['goes back to the beginning of the line', 'rm\rls', ['rm', invisible('U+000D'), 'ls']],
   ['ends a line in secret', 'a\u2028b', ['a', invisible('U+2028'), 'b']],
   ['is half of a character', 'a\ud800', ['a', invisible('U+D800')]],
@@ -20,9 +24,12 @@ test.each([
   expect(seen(text)).toEqual(pieces);
 });
 
-test.each(['Grüße, 牛奶, שלום', 'one\n\ttwo\r\nthree', '👩‍👩‍👧 ❤️ 1️⃣ 👍🏽 🏳️‍🌈'])('what everybody sees is left as it is: %s', (text) => {
-  expect(seen(text)).toEqual([text.replaceAll('\r\n', '\n')]);
-});
+test.each(['Grüße, 牛奶, שלום', 'one\n\ttwo\r\nthree', '👩‍👩‍👧 ❤️ 1️⃣ 👍🏽 🏳️‍🌈'])(
+  'what everybody sees is left as it is: %s',
+  (text) => {
+    expect(seen(text)).toEqual([text.replaceAll('\r\n', '\n')]);
+  },
+);
 
 test('blank space that could push something out of sight is counted', () => {
   expect(seen(`a${'\n'.repeat(201)}b`)).toEqual(['a\n', { kind: 'lines', count: 200 }, '\nb']);
@@ -39,7 +46,11 @@ test('a long text has its end, and says how much is between', () => {
   const lines = Array.from({ length: 100 }, (_, line) => `line ${line}`);
   expect(shown(lines.join('\n'), false)).toEqual({
     head: [lines.slice(0, 14).join('\n')],
-    cut: { lines: 78, characters: lines.slice(14, 92).join('\n').length + 2, tail: [lines.slice(92).join('\n')] },
+    cut: {
+      lines: 78,
+      characters: lines.slice(14, 92).join('\n').length + 2,
+      tail: [lines.slice(92).join('\n')],
+    },
   });
 });
 
@@ -47,14 +58,24 @@ test('no cut goes through a character or a mark', () => {
   for (let before = 0; before < 12; before++) {
     for (const one of ['👍', '\u202e', '\u{e0041}']) {
       const { head, cut } = shown('x'.repeat(before) + one.repeat(1500), false);
-      const odd = [...head, ...(cut?.tail ?? [])].filter((piece) => typeof piece === 'string' && /^[\ud800-\udfff]$|[\ud800-\udbff]$|^[\udc00-\udfff]|U\+|[\u0000\u0001]/.test(piece));
+      const odd = [...head, ...(cut?.tail ?? [])].filter(
+        (piece) =>
+          typeof piece === 'string' &&
+          /^[\ud800-\udfff]$|[\ud800-\udbff]$|^[\udc00-\udfff]|U\+|[\u0000\u0001]/.test(piece),
+      );
       expect(odd).toEqual([]);
     }
   }
 });
 
 test('what is long by its lines or by its characters is cut', () => {
-  expect([isLong('x'.repeat(1500)), isLong('x'.repeat(1501)), isLong('\n'.repeat(30)), isLong('x\n'.repeat(24)), isLong('x\n'.repeat(22))]).toEqual([false, true, false, true, false]);
+  expect([
+    isLong('x'.repeat(1500)),
+    isLong('x'.repeat(1501)),
+    isLong('\n'.repeat(30)),
+    isLong('x\n'.repeat(24)),
+    isLong('x\n'.repeat(22)),
+  ]).toEqual([false, true, false, true, false]);
 });
 
 test('names and titles are one line', () => {

@@ -1,23 +1,27 @@
-// Texts of a model or a tool as a person can judge them: what is invisible or turns the direction of writing is named, blank space that could
-// push something out of sight is counted, and a long text keeps its end as well as its beginning.
+// Texts of a model or a tool as a person can judge them: what is invisible or turns the direction of writing
+// is named, blank space that could push something out of sight is counted, and a long text keeps its end as
+// well as its beginning.
 //
-// Knows nothing of React. What takes the place of something stands between two characters that no text can have any more by then.
+// Knows nothing of React. What takes the place of something stands between two characters that no text can
+// have any more by then.
 
 const BEGIN = '\u0000';
 const END = '\u0001';
 
 /**
- * Control characters, those that turn the direction of writing, and those without a shape. Line ends and tabs are seen; what joins and colours
- * an emoji belongs to it.
+ * Control characters, those that turn the direction of writing, and those without a shape. Line ends and tabs
+ * are seen; what joins and colours an emoji belongs to it.
  */
 const INVISIBLE =
   /(?<!\p{Emoji})\ufe0f|(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}]\ufe0f?)\u200d|\r(?!\n)|(?![\n\r\t\ufe0f\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 /** More than two empty lines in a row, and spaces that are more than an indentation. */
 const BLANK = /\n(?:[^\S\n]*\n){3,}|[^\S\n]{40,}/g;
 
-export type Piece = string | { kind: 'invisible'; code: string } | { kind: 'lines' | 'spaces'; count: number };
+export type Piece =
+  string | { kind: 'invisible'; code: string } | { kind: 'lines' | 'spaces'; count: number };
 
-const codeOf = (character: string) => `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
+const codeOf = (character: string) =>
+  `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
 
 /** The text with everything in it that is not seen put between marks. */
 const mark = (text: string): string =>
@@ -25,7 +29,9 @@ const mark = (text: string): string =>
     .replace(INVISIBLE, (character) => `${BEGIN}${codeOf(character)}${END}`)
     .replaceAll('\r\n', '\n')
     .replace(BLANK, (blank) =>
-      blank.startsWith('\n') ? `\n${BEGIN}lines ${blank.split('\n').length - 2}${END}\n` : `${BEGIN}spaces ${blank.length}${END}`,
+      blank.startsWith('\n')
+        ? `\n${BEGIN}lines ${blank.split('\n').length - 2}${END}\n`
+        : `${BEGIN}spaces ${blank.length}${END}`,
     );
 
 function piecesOf(marked: string): Piece[] {
@@ -34,15 +40,22 @@ function piecesOf(marked: string): Piece[] {
     const end = part.indexOf(END);
     const [kind = '', count] = part.slice(0, end).split(' ');
     const after = part.slice(end + 1);
-    const piece: Piece = kind === 'lines' || kind === 'spaces' ? { kind, count: Number(count) } : { kind: 'invisible', code: kind };
+    const piece: Piece =
+      kind === 'lines' || kind === 'spaces'
+        ? { kind, count: Number(count) }
+        : { kind: 'invisible', code: kind };
     return after === '' ? [piece] : [piece, after];
   });
 }
 
 /** A text in one line, for a title or a list, with names for what is not seen. */
-export const inOneLine = (text: string): string => text.replace(INVISIBLE, (character) => `[${codeOf(character)}]`).replace(/\s+/g, ' ');
+export const inOneLine = (text: string): string =>
+  text.replace(INVISIBLE, (character) => `[${codeOf(character)}]`).replace(/\s+/g, ' ');
 
-/** The codes of a value's characters that are not seen, each as often as it is there, in its texts and in the names of its fields. */
+/**
+ * The codes of a value's characters that are not seen, each as often as it is there, in its texts and in the
+ * names of its fields.
+ */
 export function invisibleIn(value: unknown): string[] {
   if (typeof value === 'string') return (value.match(INVISIBLE) ?? []).map(codeOf);
   if (typeof value !== 'object' || value === null) return [];
@@ -72,7 +85,14 @@ export function shown(text: string, isWhole: boolean): Shown {
   if (isWhole || !isLong(text)) return { head: piecesOf(mark(text)) };
   const marked = mark(text);
   const from = afterMark(marked, Math.min(HEAD.characters, marked.split('\n', HEAD.lines).join('\n').length));
-  const to = beforeMark(marked, Math.max(marked.length - TAIL.characters, marked.length - marked.split('\n').slice(-TAIL.lines).join('\n').length, from));
+  const to = beforeMark(
+    marked,
+    Math.max(
+      marked.length - TAIL.characters,
+      marked.length - marked.split('\n').slice(-TAIL.lines).join('\n').length,
+      from,
+    ),
+  );
   return {
     head: piecesOf(marked.slice(0, from)),
     cut: { ...sizeOf(piecesOf(marked.slice(from, to))), tail: piecesOf(marked.slice(to)) },
@@ -97,7 +117,8 @@ function sizeOf(pieces: Piece[]): { lines: number; characters: number } {
 
 /** The next place that is not inside of a mark, or of a character of two halves. */
 function afterMark(marked: string, place: number): number {
-  if (marked.lastIndexOf(BEGIN, place - 1) > marked.lastIndexOf(END, place - 1)) return marked.indexOf(END, place) + 1;
+  if (marked.lastIndexOf(BEGIN, place - 1) > marked.lastIndexOf(END, place - 1))
+    return marked.indexOf(END, place) + 1;
   return isBetweenHalves(marked, place) ? place + 1 : place;
 }
 
@@ -107,4 +128,5 @@ function beforeMark(marked: string, place: number): number {
   return isBetweenHalves(marked, place) ? place - 1 : place;
 }
 
-const isBetweenHalves = (text: string, place: number) => /[\udc00-\udfff]/.test(text.charAt(place)) && /[\ud800-\udbff]/.test(text.charAt(place - 1));
+const isBetweenHalves = (text: string, place: number) =>
+  /[\udc00-\udfff]/.test(text.charAt(place)) && /[\ud800-\udbff]/.test(text.charAt(place - 1));

@@ -9,7 +9,8 @@ export function useDurationWords(): (milliseconds: number) => string {
   return useCallback(
     (milliseconds) => {
       if (milliseconds < 1000) return t('duration.milliseconds', { n: Math.round(milliseconds) });
-      if (milliseconds < 59_950) return t('duration.seconds', { n: (milliseconds / 1000).toFixed(milliseconds < 9950 ? 1 : 0) });
+      if (milliseconds < 59_950)
+        return t('duration.seconds', { n: (milliseconds / 1000).toFixed(milliseconds < 9950 ? 1 : 0) });
       const seconds = Math.round(milliseconds / 1000);
       return t('duration.minutes', { minutes: Math.floor(seconds / 60), seconds: seconds % 60 });
     },

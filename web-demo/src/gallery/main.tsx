@@ -1,5 +1,5 @@
-// Every card in every state, to look at while working on them: `npm run dev`, then /gallery.html?theme=dark&lang=zh&answer=refuse.
-// Only for development; it is no part of the build.
+// Every card in every state, to look at while working on them: `npm run dev`, then
+// /gallery.html?theme=dark&lang=zh&answer=refuse. Only for development; it is no part of the build.
 
 import i18next from 'i18next';
 import { createRoot } from 'react-dom/client';
@@ -18,8 +18,16 @@ const wishes = new URLSearchParams(location.search);
 /** Takes every answer, or refuses it. */
 const answer = () =>
   wishes.get('answer') === 'refuse'
-    ? Promise.reject(new FermataError(422, 'invalid_request', 'The input does not fit the tool: /title: "" is shorter than 1 character'))
-    : new Promise<void>((resolve) => { setTimeout(resolve, 1500); });
+    ? Promise.reject(
+        new FermataError(
+          422,
+          'invalid_request',
+          'The input does not fit the tool: /title: "" is shorter than 1 character',
+        ),
+      )
+    : new Promise<void>((resolve) => {
+        setTimeout(resolve, 1500);
+      });
 
 const chat: FermataChat = {
   connection: 'open',
@@ -52,6 +60,11 @@ function Gallery() {
 
 document.documentElement.dataset['theme'] = wishes.get('theme') ?? 'light';
 document.body.className = 'bg-paper text-ink';
-void i18next.use(initReactI18next).init({ lng: wishes.get('lang') ?? 'en', fallbackLng: 'en', resources: resources(), interpolation: { escapeValue: false } });
+void i18next.use(initReactI18next).init({
+  lng: wishes.get('lang') ?? 'en',
+  fallbackLng: 'en',
+  resources: resources(),
+  interpolation: { escapeValue: false },
+});
 const root = document.getElementById('root');
 if (root !== null) createRoot(root).render(<Gallery />);

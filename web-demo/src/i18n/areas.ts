@@ -1,5 +1,6 @@
-// The texts of the page, by area. Each area is a file per language, found by its name: `en/<area>.ts`, `zh/<area>.ts`.
-// An area's English file says what its keys are; a line here makes them known to `useTranslation('<area>')`.
+// The texts of the page, by area. Each area is a file per language, found by its name: `en/<area>.ts`,
+// `zh/<area>.ts`. An area's English file says what its keys are; a line here makes them known to
+// `useTranslation('<area>')`.
 
 import type cards from './en/cards';
 import type shell from './en/shell';
@@ -10,4 +11,6 @@ export interface Areas {
 }
 
 /** The same keys with other words. */
-export type Translated<TEXTS> = { readonly [KEY in keyof TEXTS]: TEXTS[KEY] extends string ? string : Translated<TEXTS[KEY]> };
+export type Translated<TEXTS> = {
+  readonly [KEY in keyof TEXTS]: TEXTS[KEY] extends string ? string : Translated<TEXTS[KEY]>;
+};

@@ -1,5 +1,5 @@
-// Sets the language up. Both languages are in the bundle: together they are a few kilobytes, and switching is instant.
-// It knows no text: the areas bring them (see areas.ts).
+// Sets the language up. Both languages are in the bundle: together they are a few kilobytes, and switching is
+// instant. It knows no text: the areas bring them (see areas.ts).
 
 import i18next, { type Resource } from 'i18next';
 import { initReactI18next } from 'react-i18next';
@@ -15,7 +15,10 @@ declare module 'i18next' {
 }
 
 /** Each area's texts, by `./<language>/<area>.ts`. */
-const files = import.meta.glob<Record<string, unknown>>(['./en/*.ts', './zh/*.ts'], { eager: true, import: 'default' });
+const files = import.meta.glob<Record<string, unknown>>(['./en/*.ts', './zh/*.ts'], {
+  eager: true,
+  import: 'default',
+});
 
 /** The texts by language and area. */
 export function resources(): Resource {

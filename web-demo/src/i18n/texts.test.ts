@@ -6,7 +6,8 @@ type Texts = string | { [key: string]: Texts } | Texts[];
 
 /** Every text by its path, with the places that are filled in. */
 function flat(texts: Texts, path: string, into = new Map<string, string[]>()) {
-  if (typeof texts === 'string') into.set(path, [...texts.matchAll(/\{\{(\w+)\}\}/g)].map(([, name]) => name ?? '').sort());
+  if (typeof texts === 'string')
+    into.set(path, [...texts.matchAll(/\{\{(\w+)\}\}/g)].map(([, name]) => name ?? '').sort());
   else for (const [key, inner] of Object.entries(texts)) flat(inner, `${path}.${key}`, into);
   return into;
 }
@@ -22,12 +23,18 @@ test('both languages have the same areas', () => {
   expect(Object.keys(zh).sort()).toEqual(Object.keys(en).sort());
 });
 
-test.each(Object.keys(en))('%s has the same texts in both languages, with the same places to fill in', (area) => {
-  expect(Object.fromEntries(flat(zh[area] ?? {}, area))).toEqual(Object.fromEntries(flat(en[area] ?? {}, area)));
-});
+test.each(Object.keys(en))(
+  '%s has the same texts in both languages, with the same places to fill in',
+  (area) => {
+    expect(Object.fromEntries(flat(zh[area] ?? {}, area))).toEqual(
+      Object.fromEntries(flat(en[area] ?? {}, area)),
+    );
+  },
+);
 
 test.each(Object.keys(en))('no text of %s is empty', (area) => {
-  for (const [path, text] of [...texts(en[area], area), ...texts(zh[area], area)]) expect(text.trim(), path).not.toBe('');
+  for (const [path, text] of [...texts(en[area], area), ...texts(zh[area], area)])
+    expect(text.trim(), path).not.toBe('');
 });
 
 function texts(inner: Texts | undefined, path: string): [string, string][] {

@@ -1,4 +1,5 @@
-// Light or dark: as chosen here, else as the system has it. public/before-paint.js does the same before this is loaded.
+// Light or dark: as chosen here, else as the system has it. public/before-paint.js does the same before this
+// is loaded.
 
 import { Cell } from '../chat/cell';
 import { keep, recall } from '../chat/storage';

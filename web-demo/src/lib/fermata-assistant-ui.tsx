@@ -1,5 +1,6 @@
-// Fermata's runtime for assistant-ui. Copy this file into your project, next to `fermata.ts`; besides that it needs
-// `@assistant-ui/react` 0.15, `@assistant-ui/react-ai-sdk` 1.4, `@ai-sdk/react`, `ai` 7 and `assistant-stream`.
+// Fermata's runtime for assistant-ui. Copy this file into your project, next to `fermata.ts`; besides that it
+// needs `@assistant-ui/react` 0.15, `@assistant-ui/react-ai-sdk` 1.4, `@ai-sdk/react`, `ai` 7 and
+// `assistant-stream`.
 //
 //   import { AssistantRuntimeProvider } from '@assistant-ui/react';
 //   import { useFermataRuntime } from './fermata-assistant-ui';
@@ -36,24 +37,40 @@
 //   chat?.messages                                           // with the parts as the AI SDK has them; see `toolCallIdOf`
 //
 // What you can rely on:
-// - Everything that `fermata.ts` promises: answers go on in the stream that is open, tools run once, in one tab.
-// - A tool with `execute` runs when the server says so: what must be asked about is asked first, and runs with the input
-//   that was approved. One that waits for `human()` counts as running; name it in `repeatable` to ask again after a reload.
-// - While a run waits for this page only, the thread counts as not running, as assistant-ui has it: the message's status is
-//   `requires-action`, and the composer sends. A new message supersedes the run.
-// - The thread list is the server's. It cannot rename or archive chats; both are refused with an error that says so.
-// - The server's record is the truth: branches of edited or regenerated messages are not kept, nor are local deletions.
+// - Everything that `fermata.ts` promises: answers go on in the stream that is open, tools run once, in one
+//   tab.
+// - A tool with `execute` runs when the server says so: what must be asked about is asked first, and runs
+//   with the input that was approved. One that waits for `human()` counts as running; name it in `repeatable`
+//   to ask again after a reload.
+// - While a run waits for this page only, the thread counts as not running, as assistant-ui has it: the
+//   message's status is `requires-action`, and the composer sends. A new message supersedes the run.
+// - The thread list is the server's. It cannot rename or archive chats; both are refused with an error that
+//   says so.
+// - The server's record is the truth: branches of edited or regenerated messages are not kept, nor are local
+//   deletions.
 //
-// How it works: assistant-ui runs a tool only in a run that has ended, and never one that was asked about. So tools are run
-// for `fermata.ts` instead (see `Page`), and a run that waits for this page only is shown as ended (see `Thread`).
+// How it works: assistant-ui runs a tool only in a run that has ended, and never one that was asked about. So
+// tools are run for `fermata.ts` instead (see `Page`), and a run that waits for this page only is shown as
+// ended (see `Thread`).
 
 import { Chat, useChat } from '@ai-sdk/react';
 import { useAuiState, useRemoteThreadListRuntime, type AssistantRuntime } from '@assistant-ui/react';
 import { useAISDKChat, useAISDKRuntime } from '@assistant-ui/react-ai-sdk';
 import { generateId, getToolName, isToolUIPart, type UIMessage } from 'ai';
-import { createAssistantStream, toToolsJSONSchema, unstable_runPendingTools as runPendingTools } from 'assistant-stream';
+import {
+  createAssistantStream,
+  toToolsJSONSchema,
+  unstable_runPendingTools as runPendingTools,
+} from 'assistant-stream';
 import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
-import { fermata, FermataError, type BrowserTool, type Fermata, type FermataChat, type FermataOptions } from './fermata';
+import {
+  fermata,
+  FermataError,
+  type BrowserTool,
+  type Fermata,
+  type FermataChat,
+  type FermataOptions,
+} from './fermata';
 
 // === what you give ===
 
@@ -65,15 +82,18 @@ export interface FermataRuntimeOptions extends Omit<FermataOptions, 'client' | '
   repeatable?: readonly string[];
   /** The chat that is shown; `undefined` is a new one. */
   threadId?: string | undefined;
-  /** Whether an id is one that the page has made up, and nobody has posted to yet: then the server is not asked for it. */
+  /**
+   * Whether an id is one that the page has made up, and nobody has posted to yet: then the server is not
+   * asked for it.
+   */
   isNew?: (chatId: string) => boolean;
   /** Hears which chat is shown: `undefined` for a new one, until its first message. */
   onThreadIdChange?: ((threadId: string | undefined) => void) | undefined;
   /** At most one rendering in so many milliseconds while a message streams; 30 by default. */
   throttle?: number;
   /**
-   * How many messages of a chat assistant-ui has at first, the newest; all of them by default. It has some work with each whenever one
-   * grows, which a person feels from a few hundred on.
+   * How many messages of a chat assistant-ui has at first, the newest; all of them by default. It has some
+   * work with each whenever one grows, which a person feels from a few hundred on.
    */
   newest?: number;
   /** assistant-ui's own options: attachments, suggestions, … */
@@ -107,7 +127,10 @@ export function useFermataChat(): AssistantChat | undefined {
   return helpers?.fermata;
 }
 
-/** How many earlier messages of the thread that is shown assistant-ui does not have, and what gives it more: as many as at first. */
+/**
+ * How many earlier messages of the thread that is shown assistant-ui does not have, and what gives it more:
+ * as many as at first.
+ */
 export function useFermataEarlier(): Earlier {
   const helpers = useAISDKChat() as Partial<Presented> | undefined;
   return helpers?.earlier ?? { count: 0, show: () => undefined };
@@ -152,7 +175,9 @@ class Threads implements ThreadListAdapter {
 
   list: ThreadListAdapter['list'] = async (page) => {
     const before = page?.after === undefined ? '' : `&before=${encodeURIComponent(page.after)}`;
-    const { chats, next } = await this.#server.request<{ chats: ListedChat[]; next?: string }>(`${this.#api}s?limit=50${before}`);
+    const { chats, next } = await this.#server.request<{ chats: ListedChat[]; next?: string }>(
+      `${this.#api}s?limit=50${before}`,
+    );
     const threads = chats.map(({ id, title, updatedAt }) => ({
       status: 'regular' as const,
       remoteId: id,
@@ -166,7 +191,11 @@ class Threads implements ThreadListAdapter {
     if (this.options.isNew?.(id)) return { status: 'regular', remoteId: id };
     try {
       const { messages } = await this.#server.request<{ messages: UIMessage[] }>(this.#url(id));
-      return { status: 'regular', remoteId: id, title: titleOf(messages.map(({ role, parts }) => ({ role, content: parts }))) };
+      return {
+        status: 'regular',
+        remoteId: id,
+        title: titleOf(messages.map(({ role, parts }) => ({ role, content: parts }))),
+      };
     } catch (error) {
       // A chat that nobody has posted to yet is empty.
       if (isUnknown(error)) return { status: 'regular', remoteId: id };
@@ -174,7 +203,8 @@ class Threads implements ThreadListAdapter {
     }
   };
 
-  initialize: ThreadListAdapter['initialize'] = (threadId) => Promise.resolve({ remoteId: this.idOf(threadId) });
+  initialize: ThreadListAdapter['initialize'] = (threadId) =>
+    Promise.resolve({ remoteId: this.idOf(threadId) });
 
   delete: ThreadListAdapter['delete'] = async (id) => {
     try {
@@ -194,9 +224,12 @@ class Threads implements ThreadListAdapter {
       }),
     );
 
-  rename: ThreadListAdapter['rename'] = () => Promise.reject(new Error('A chat keeps the title that it was given by its first message.'));
-  archive: ThreadListAdapter['archive'] = () => Promise.reject(new Error('Chats cannot be archived. Delete the chat, or leave it.'));
-  unarchive: ThreadListAdapter['unarchive'] = () => Promise.reject(new Error('Chats cannot be archived, so there is none to bring back.'));
+  rename: ThreadListAdapter['rename'] = () =>
+    Promise.reject(new Error('A chat keeps the title that it was given by its first message.'));
+  archive: ThreadListAdapter['archive'] = () =>
+    Promise.reject(new Error('Chats cannot be archived. Delete the chat, or leave it.'));
+  unarchive: ThreadListAdapter['unarchive'] = () =>
+    Promise.reject(new Error('Chats cannot be archived, so there is none to bring back.'));
 
   /** The chat's id of a thread that is begun here. */
   idOf(threadId: string): string {
@@ -218,8 +251,12 @@ interface TitleSource {
 /** The beginning of the first message, as the server has it. */
 function titleOf(messages: readonly TitleSource[]): string | undefined {
   const parts = messages.find((message) => message.role === 'user')?.content ?? [];
-  const texts = parts.map((part) => (part.type === 'text' && typeof part.text === 'string' ? part.text.trim() : ''));
-  const characters = Array.from(texts.find((text) => text !== '') ?? '', (character) => (/\s/.test(character) ? ' ' : character));
+  const texts = parts.map((part) =>
+    part.type === 'text' && typeof part.text === 'string' ? part.text.trim() : '',
+  );
+  const characters = Array.from(texts.find((text) => text !== '') ?? '', (character) =>
+    /\s/.test(character) ? ' ' : character,
+  );
   if (characters.length === 0) return undefined;
   const beginning = characters.slice(0, TITLE_LENGTH).join('');
   return characters.length > TITLE_LENGTH ? `${beginning.trimEnd()}…` : beginning;
@@ -244,8 +281,8 @@ const APPROVAL_OPTIONS = [
 /**
  * One chat, and what assistant-ui is shown of it.
  *
- * It is shown the newest messages, with two differences: while the open stream waits for this page only, the status is `ready`; and a call whose
- * tool waits for `human()` has an id of its own (see `Page`).
+ * It is shown the newest messages, with two differences: while the open stream waits for this page only, the
+ * status is `ready`; and a call whose tool waits for `human()` has an id of its own (see `Page`).
  */
 class Thread {
   readonly chat: AssistantChat;
@@ -258,7 +295,12 @@ class Thread {
     readonly options: FermataRuntimeOptions,
   ) {
     const body = (chatId: string) => ({ ...this.page.settings(), ...options.body?.(chatId) });
-    const server = fermata({ ...options, client: 7, body, tools: () => this.page.tools(options.repeatable ?? []) });
+    const server = fermata({
+      ...options,
+      client: 7,
+      body,
+      tools: () => this.page.tools(options.repeatable ?? []),
+    });
     this.chat = server.chat<UIMessage, Chat<UIMessage>>(Chat, { id });
   }
 
@@ -275,8 +317,15 @@ class Thread {
 
   // === what assistant-ui is shown ===
 
-  present(helpers: ChatHelpers, messages: UIMessage[], questions: readonly Question[], earlier: Earlier): Presented {
-    const isWaiting = helpers.status === 'streaming' && lastStep(helpers.messages.at(-1)).some((part) => this.#waits(part, questions));
+  present(
+    helpers: ChatHelpers,
+    messages: UIMessage[],
+    questions: readonly Question[],
+    earlier: Earlier,
+  ): Presented {
+    const isWaiting =
+      helpers.status === 'streaming' &&
+      lastStep(helpers.messages.at(-1)).some((part) => this.#waits(part, questions));
     return {
       ...helpers,
       messages,
@@ -293,8 +342,9 @@ class Thread {
   }
 
   /**
-   * Only the last message can have calls that are not settled. Its parts are copied, because the AI SDK goes on writing in those of a
-   * message's beginning, and assistant-ui would see a call that has not been presented.
+   * Only the last message can have calls that are not settled. Its parts are copied, because the AI SDK goes
+   * on writing in those of a message's beginning, and assistant-ui would see a call that has not been
+   * presented.
    */
   messages(messages: UIMessage[], questions: readonly Question[]): UIMessage[] {
     const last = messages.at(-1);
@@ -308,7 +358,10 @@ class Thread {
       const approval = { ...part.approval, options: APPROVAL_OPTIONS };
       return { ...part, approval };
     }
-    const question = part.state === 'input-available' ? questions.find(({ toolCallId }) => toolCallId === part.toolCallId) : undefined;
+    const question =
+      part.state === 'input-available'
+        ? questions.find(({ toolCallId }) => toolCallId === part.toolCallId)
+        : undefined;
     if (question === undefined) return { ...part };
     // Where there is an approval, be it an old one, assistant-ui shows no question.
     const shown = { ...part, toolCallId: question.shownAs };
@@ -319,7 +372,10 @@ class Thread {
   #waits(part: ToolPart, questions: readonly Question[]): boolean {
     if (part.state === 'approval-requested') return true;
     if (part.state !== 'input-available') return false;
-    return this.page.hasUiOnly(getToolName(part)) || questions.some(({ toolCallId }) => toolCallId === part.toolCallId);
+    return (
+      this.page.hasUiOnly(getToolName(part)) ||
+      questions.some(({ toolCallId }) => toolCallId === part.toolCallId)
+    );
   }
 
   // === what assistant-ui does ===
@@ -336,20 +392,23 @@ class Thread {
   #addToolOutput: ChatHelpers['addToolOutput'] = async (output) => {
     const toolCallId = toolCallIdOf(output.toolCallId);
     const isError = output.state === 'output-error';
-    // What assistant-ui says of a question is that there is no output, or an error where it has given the question up.
+    // What assistant-ui says of a question is that there is no output, or an error where it has given the
+    // question up.
     if (isError ? toolCallId !== output.toolCallId : output.output === NO_OUTPUT) return;
     await this.chat.addToolOutput({ ...output, toolCallId });
   };
 
   /**
-   * Either way it is about what assistant-ui has. A function changes the messages as they are; a list may be older, or another branch:
-   * of that, only how much of the chat the next post keeps is taken.
+   * Either way it is about what assistant-ui has. A function changes the messages as they are; a list may be
+   * older, or another branch: of that, only how much of the chat the next post keeps is taken.
    */
   #setMessages(change: Parameters<ChatHelpers['setMessages']>[0], earlier: number) {
     const { messages } = this.chat;
     const own = typeof change === 'function' ? change(messages.slice(earlier)) : change;
     const changed = [...messages.slice(0, earlier), ...own];
-    const isCut = changed.length < messages.length && changed.every((message, index) => message.id === messages[index]?.id);
+    const isCut =
+      changed.length < messages.length &&
+      changed.every((message, index) => message.id === messages[index]?.id);
     if (isCut) {
       this.#kept = changed.length;
       // The post is made at once; whatever else cuts messages off has no effect on the record.
@@ -370,7 +429,8 @@ class Thread {
 
   #sendMessage: ChatHelpers['sendMessage'] = (message, options) => {
     const replaced = this.#cut();
-    if (replaced?.role !== 'user' || message?.parts === undefined) return this.chat.sendMessage(message, options);
+    if (replaced?.role !== 'user' || message?.parts === undefined)
+      return this.chat.sendMessage(message, options);
     // The server knows an edited message by its id.
     return this.chat.sendMessage({ ...message, id: replaced.id }, options);
   };
@@ -410,14 +470,16 @@ type StreamCall = (reader: unknown, call: Call) => unknown;
 const NO_OUTPUT = 'fermata: no output';
 
 /** Whether the page has to do with a tool's calls: it runs them, or its UI answers them. */
-const isForPage = (_name: string, { type, disabled }: Tool) => disabled !== true && (type === undefined || type === 'frontend' || type === 'human');
+const isForPage = (_name: string, { type, disabled }: Tool) =>
+  disabled !== true && (type === undefined || type === 'frontend' || type === 'human');
 
 /**
  * The tools of the page, run for `fermata.ts`, which knows when, and in which tab.
  *
- * assistant-ui would run them by itself, but only in a run that has ended, not side by side with one that began before, and never where
- * somebody was asked. So `execute` is taken away from it, but for one thing that nobody else can do: having a call show what `human()`
- * asks. The call is then shown under an id that assistant-ui has not seen, and what it runs for that id passes the question on.
+ * assistant-ui would run them by itself, but only in a run that has ended, not side by side with one that
+ * began before, and never where somebody was asked. So `execute` is taken away from it, but for one thing
+ * that nobody else can do: having a call show what `human()` asks. The call is then shown under an id that
+ * assistant-ui has not seen, and what it runs for that id passes the question on.
  */
 class Page {
   #runtime: AssistantRuntime | undefined;
@@ -453,11 +515,13 @@ class Page {
   tools(repeatable: readonly string[]): Record<string, BrowserTool> {
     const { tools = {} } = this.#context;
     const schemas = toToolsJSONSchema(tools, { filter: isForPage });
-    const entries = Object.entries(schemas).map(([name, { parameters: inputSchema }]): [string, BrowserTool] => {
-      const tool = tools[name];
-      const execute = tool?.execute && runner(name, tool, (...question) => this.#ask(...question));
-      return [name, { inputSchema, repeatable: repeatable.includes(name), ...(execute && { execute }) }];
-    });
+    const entries = Object.entries(schemas).map(
+      ([name, { parameters: inputSchema }]): [string, BrowserTool] => {
+        const tool = tools[name];
+        const execute = tool?.execute && runner(name, tool, (...question) => this.#ask(...question));
+        return [name, { inputSchema, repeatable: repeatable.includes(name), ...(execute && { execute }) }];
+      },
+    );
     return Object.fromEntries(entries);
   }
 
@@ -482,7 +546,10 @@ class Page {
     if (this.#isReading) return {};
     const { tools = {} } = this.#context;
     const own = Object.entries(tools).filter(([, tool]) => tool.execute !== undefined);
-    return { priority: Number.MAX_VALUE, tools: Object.fromEntries(own.map(([name, tool]) => [name, this.#substitute(tool)])) };
+    return {
+      priority: Number.MAX_VALUE,
+      tools: Object.fromEntries(own.map(([name, tool]) => [name, this.#substitute(tool)])),
+    };
   }
 
   /** It takes the place of what it names; the rest of the tool stays. */
@@ -502,7 +569,8 @@ class Page {
 
   async #passOn(shownAs: string, human: (payload: unknown) => Promise<unknown>): Promise<string> {
     const question = this.#questions.find((question) => question.shownAs === shownAs);
-    // assistant-ui gives up what it runs when the person sends something or stops; then the run ends, and the question with it.
+    // assistant-ui gives up what it runs when the person sends something or stops; then the run ends, and the
+    // question with it.
     const answer = (payload: unknown) => question?.answer(payload);
     if (question !== undefined) await human(question.payload).then(answer, () => undefined);
     return NO_OUTPUT;
@@ -538,16 +606,30 @@ class Page {
 type Ask = (toolCallId: string, payload: unknown, signal: AbortSignal) => Promise<unknown>;
 type RunnableMessage = Parameters<typeof runPendingTools>[0];
 
-/** Runs a tool as assistant-ui does: its input validated, its output as it was, or with what the model is to read of it. */
+/**
+ * Runs a tool as assistant-ui does: its input validated, its output as it was, or with what the model is to
+ * read of it.
+ */
 const runner =
   (name: string, tool: Tool, ask: Ask): NonNullable<BrowserTool['execute']> =>
   async (input, { toolCallId, signal }) => {
-    const call = { type: 'tool-call', state: 'call', toolCallId, toolName: name, args: input, argsText: JSON.stringify(input) };
+    const call = {
+      type: 'tool-call',
+      state: 'call',
+      toolCallId,
+      toolName: name,
+      args: input,
+      argsText: JSON.stringify(input),
+    };
     const message = { role: 'assistant', parts: [call], content: [call] } as unknown as RunnableMessage;
     const human = (_id: string, payload: unknown) => ask(toolCallId, payload, signal);
     const done = await runPendingTools(message, { [name]: tool }, signal, human);
     const outcome = done.parts.find((part) => part.type === 'tool-call');
-    const { result, isError, modelContent } = (outcome ?? {}) as { result?: unknown; isError?: boolean; modelContent?: unknown };
+    const { result, isError, modelContent } = (outcome ?? {}) as {
+      result?: unknown;
+      isError?: boolean;
+      modelContent?: unknown;
+    };
     if (isError === true) throw new Error(typeof result === 'string' ? result : JSON.stringify(result));
     return modelContent === undefined ? result : { __aui_modelContent: modelContent, value: result };
   };
@@ -559,7 +641,10 @@ const threadHook = (threads: Threads) =>
     return useThread(threads);
   };
 
-/** Which messages assistant-ui does not have yet: those before the newest at the time that the chat was loaded. */
+/**
+ * Which messages assistant-ui does not have yet: those before the newest at the time that the chat was
+ * loaded.
+ */
 function useEarlier(length: number, newest = Infinity): Earlier {
   const [first, setFirst] = useState<number>();
   if (first === undefined && length > 0) setFirst(Math.max(0, length - newest));
@@ -590,8 +675,9 @@ function useThread(threads: Threads): AssistantRuntime {
     onRespondToToolApproval: thread.respond,
   });
   useEffect(() => thread.page.attach(runtime), [thread, runtime]);
-  // A chat in the background is followed as long as something goes on in it, but not while it waits: a browser has six connections
-  // for a server that does not speak HTTP/2, and there may be more chats that wait. A new one is followed from its first message on.
+  // A chat in the background is followed as long as something goes on in it, but not while it waits: a
+  // browser has six connections for a server that does not speak HTTP/2, and there may be more chats that
+  // wait. A new one is followed from its first message on.
   const isBusy = presented.status === 'submitted' || presented.status === 'streaming';
   const isFollowed = (isMain || isBusy) && (isKnown || helpers.messages.length > 0);
   useEffect(() => (isFollowed ? thread.follow() : undefined), [thread, isFollowed]);

@@ -1,4 +1,5 @@
-// Fermata's helper for AI SDK chats. Copy this file into your project; it needs nothing but `ai`, version 5, 6 or 7.
+// Fermata's helper for AI SDK chats. Copy this file into your project; it needs nothing but `ai`, version 5,
+// 6 or 7.
 //
 //   import { Chat, useChat } from '@ai-sdk/react';       // or the `Chat` of @ai-sdk/vue, @ai-sdk/svelte, …
 //   import { fermata } from './fermata';
@@ -20,25 +21,28 @@
 //   const { messages, sendMessage, status } = useChat({ chat });
 //
 //   chat.addToolApprovalResponse({ id: part.approval.id, approved: true })
-//   chat.addToolApprovalResponse({ id: part.approval.id, approved: true, always: true })    // for this tool in this chat
-//   chat.addToolApprovalResponse({ id: part.approval.id, approved: true, input: edited })   // runs with the edited input
+//   chat.addToolApprovalResponse({ id: part.approval.id, approved: true, always: true })  // for this tool in this chat
+//   chat.addToolApprovalResponse({ id: part.approval.id, approved: true, input: edited }) // runs with the edited input
 //   chat.addToolApprovalResponse({ id: part.approval.id, approved: false, reason: 'not today' })
 //   chat.addToolOutput({ tool: 'ask_user', toolCallId: part.toolCallId, output: { name: 'Ann' } })
 //   chat.answerElicitation({ elicitationId: part.data.elicitationId, action: 'accept', content: { name: 'Ann' } })
 //   chat.stop()                                           // ends the run, not only the connection
 //
 // What you can rely on:
-// - An answer reaches the server at once, and is kept there. While the stream is open, generation goes on in it; after
-//   that, the page posts the chat again, as the AI SDK does, and the same message goes on.
-// - A tool with `execute` runs once for a call: in one tab, and not again when the stream is replayed. If the page goes away
-//   while it runs, it runs again only where it is `repeatable`; otherwise the call fails, with words that say why.
+// - An answer reaches the server at once, and is kept there. While the stream is open, generation goes on in
+//   it; after that, the page posts the chat again, as the AI SDK does, and the same message goes on.
+// - A tool with `execute` runs once for a call: in one tab, and not again when the stream is replayed. If the
+//   page goes away while it runs, it runs again only where it is `repeatable`; otherwise the call fails, with
+//   words that say why.
 // - A connection that breaks, or falls silent, is taken up where it ended; the page sees one stream.
 // - Tabs that show the same chat show the same thing.
 // - A post carries what is new; the server has the rest.
-// - What the server refuses is a `FermataError` whose message can be shown: a refused answer throws it, a refused message stays,
-//   with it as the chat's `error`. Where a call was settled elsewhere (`already_answered`, `gone`), the chat is loaded again, too.
+// - What the server refuses is a `FermataError` whose message can be shown: a refused answer throws it, a
+//   refused message stays, with it as the chat's `error`. Where a call was settled elsewhere
+//   (`already_answered`, `gone`), the chat is loaded again, too.
 //
-// Web Locks, BroadcastChannel and localStorage are used where the page has them; without them a tool still runs once per page.
+// Web Locks, BroadcastChannel and localStorage are used where the page has them; without them a tool still
+// runs once per page.
 
 import { DefaultChatTransport, type AbstractChat, type ChatInit, type UIMessage } from 'ai';
 
@@ -71,7 +75,10 @@ export interface FermataOptions {
   tools?: Record<string, BrowserTool> | ((chatId: string) => Record<string, BrowserTool>);
   /** Hears how the connection of a chat is. */
   onConnection?: (connection: Connection, chatId: string) => void;
-  /** How long a stream may be silent before it counts as broken, in milliseconds; the server says something every ten seconds. */
+  /**
+   * How long a stream may be silent before it counts as broken, in milliseconds; the server says something
+   * every ten seconds.
+   */
   silence?: number;
   fetch?: typeof fetch;
 }
@@ -109,11 +116,14 @@ export interface ElicitationAnswer {
 /** What a chat of Fermata can do besides what the AI SDK's can. */
 export interface FermataChat {
   /**
-   * Shows the chat as the server has it, follows what goes on in it, and keeps doing so. Returns what ends that.
-   * A chat that `isNew` has nothing to be loaded before its first message.
+   * Shows the chat as the server has it, follows what goes on in it, and keeps doing so. Returns what ends
+   * that. A chat that `isNew` has nothing to be loaded before its first message.
    */
   open(options?: { isNew?: boolean }): () => void;
-  /** Loads the chat, and follows its open run; words that were not sent come back after it. Done when that run is over, or was let go. */
+  /**
+   * Loads the chat, and follows its open run; words that were not sent come back after it. Done when that run
+   * is over, or was let go.
+   */
   refresh(): Promise<void>;
   addToolOutput(output: ToolOutput): Promise<void>;
   addToolApprovalResponse(response: ApprovalResponse): Promise<void>;
@@ -148,7 +158,10 @@ export interface Fermata {
     Chat: new (init: ChatInit<MESSAGE>) => CHAT,
     init: ChatInit<MESSAGE> & { id: string },
   ): CHAT & FermataChat;
-  /** Asks the server for JSON, with the headers that every request has: `server.request('/api/chats?limit=50')`. */
+  /**
+   * Asks the server for JSON, with the headers that every request has:
+   * `server.request('/api/chats?limit=50')`.
+   */
   request<T>(path: string, init?: RequestInit): Promise<T>;
 }
 
@@ -273,10 +286,12 @@ function withHistory(post: string, messages: UIMessage[]): string {
 }
 
 /** Whether an answer was refused because of what it says. */
-const isUnfit = (error: unknown): error is FermataError => error instanceof FermataError && [400, 413, 422].includes(error.status);
+const isUnfit = (error: unknown): error is FermataError =>
+  error instanceof FermataError && [400, 413, 422].includes(error.status);
 
 /** Whether an answer was refused because nobody waits for it any more. */
-const isOver = (error: unknown) => error instanceof FermataError && ['already_answered', 'gone', 'not_found'].includes(error.code);
+const isOver = (error: unknown) =>
+  error instanceof FermataError && ['already_answered', 'gone', 'not_found'].includes(error.code);
 
 async function refusal(response: Response): Promise<FermataError> {
   const text = await response.text();
@@ -288,7 +303,10 @@ async function refusal(response: Response): Promise<FermataError> {
   }
 }
 
-/** Waits before the next attempt: longer each time, shorter when the network comes back or nobody wants it any more. */
+/**
+ * Waits before the next attempt: longer each time, shorter when the network comes back or nobody wants it any
+ * more.
+ */
 function pause(attempt: number, signal?: AbortSignal): Promise<void> {
   const longest = WAITS[Math.min(attempt, WAITS.length - 1)] ?? 0;
   return new Promise((resolve) => {
@@ -323,10 +341,12 @@ const nameOf = (part: ToolPart) => part.toolName ?? part.type.slice('tool-'.leng
 const OPEN = ['input-streaming', 'input-available', 'approval-requested'];
 const isOpen = (part: ToolPart) => OPEN.includes(part.state) || part.preliminary === true;
 
-const hasOpenCall = ({ role, parts }: UIMessage) => role === 'assistant' && (parts as object[]).some((part) => isToolPart(part) && isOpen(part));
+const hasOpenCall = ({ role, parts }: UIMessage) =>
+  role === 'assistant' && (parts as object[]).some((part) => isToolPart(part) && isOpen(part));
 
 /** What a message says. */
-const wordsOf = (message: UIMessage) => message.parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
+const wordsOf = (message: UIMessage) =>
+  message.parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
 
 /** The calls of a message's last step. */
 function lastStep(message: UIMessage | undefined): ToolPart[] {
@@ -351,7 +371,11 @@ interface Answered {
 /** What the AI SDK's chat does by itself, and what only some versions have. */
 interface Stock {
   addToolOutput: (output: ToolOutput) => PromiseLike<void>;
-  addToolApprovalResponse?: (response: { id: string; approved: boolean; reason?: string }) => PromiseLike<void>;
+  addToolApprovalResponse?: (response: {
+    id: string;
+    approved: boolean;
+    reason?: string;
+  }) => PromiseLike<void>;
   stop: () => Promise<void>;
 }
 
@@ -391,7 +415,10 @@ class Follower {
   #history: UIMessage[] = [];
   /** Why the last post failed. */
   #failure: unknown;
-  /** What the person said last, when the post that carried it did not get through: perhaps the server has not heard of it. */
+  /**
+   * What the person said last, when the post that carried it did not get through: perhaps the server has not
+   * heard of it.
+   */
   #said: Unsent | undefined;
   /** Posts that no response has come to. */
   #sending = new Set<AbortController>();
@@ -434,7 +461,11 @@ class Follower {
       onToolCall: ({ toolCall }) => {
         void given.onToolCall?.({ toolCall });
         // The types differ from version to version; these two fields do not.
-        const { toolName, toolCallId, input } = toolCall as { toolName: string; toolCallId: string; input: unknown };
+        const { toolName, toolCallId, input } = toolCall as {
+          toolName: string;
+          toolCallId: string;
+          input: unknown;
+        };
         this.#run(toolName, toolCallId, input, !this.#isFresh);
       },
       onError: (error) => void this.#recover(error, given.onError),
@@ -510,12 +541,14 @@ class Follower {
 
   /** One at a time, none while a stream is read; one that has not begun serves all who ask. */
   #refresh(): Promise<void> {
-    this.#nextRefresh ??= this.#refreshing = this.#refreshing.catch(() => undefined).then(async () => {
-      do {
-        while (this.#isStreaming()) await new Promise((resolve) => setTimeout(resolve, 50));
-        this.#nextRefresh = undefined;
-      } while (!this.#isLeft && !(await this.#load()));
-    });
+    this.#nextRefresh ??= this.#refreshing = this.#refreshing
+      .catch(() => undefined)
+      .then(async () => {
+        do {
+          while (this.#isStreaming()) await new Promise((resolve) => setTimeout(resolve, 50));
+          this.#nextRefresh = undefined;
+        } while (!this.#isLeft && !(await this.#load()));
+      });
     return this.#nextRefresh;
   }
 
@@ -529,7 +562,8 @@ class Follower {
   async #load(): Promise<boolean> {
     const current = this.#begin();
     const given = this.#given;
-    const isOvertaken = () => current.signal.aborted || current !== this.#current || given !== this.#given || this.#isStreaming();
+    const isOvertaken = () =>
+      current.signal.aborted || current !== this.#current || given !== this.#given || this.#isStreaming();
     try {
       const view = await this.#view(() => {
         this.#connect('reconnecting');
@@ -576,7 +610,11 @@ class Follower {
   /** Words that the server has are no longer to be sent. */
   #forgetWhatArrived({ messages }: View) {
     const said = this.#said?.message;
-    if (said !== undefined && messages.some((message) => message.id === said.id && wordsOf(message) === wordsOf(said))) this.#said = undefined;
+    if (
+      said !== undefined &&
+      messages.some((message) => message.id === said.id && wordsOf(message) === wordsOf(said))
+    )
+      this.#said = undefined;
   }
 
   /** Shows the record, and what follows; only now, so that nothing vanishes while the server is asked. */
@@ -584,7 +622,8 @@ class Follower {
     this.#chat.clearError();
     this.#chat.messages = messages;
     this.#found = body;
-    // What comes can only be added to the message that is the last one: words that were not sent come back behind it, once it is whole.
+    // What comes can only be added to the message that is the last one: words that were not sent come back
+    // behind it, once it is whole.
     this.#isStale = body !== undefined && this.#said !== undefined;
     if (body !== undefined) {
       if (this.#said !== undefined) this.#said.isAside = true;
@@ -592,7 +631,8 @@ class Follower {
       return;
     }
     if (this.#said !== undefined) this.#putLast(this.#said);
-    for (const { kind, tool, toolCallId, input } of pending) if (kind === 'output') this.#run(tool, toolCallId, input, true);
+    for (const { kind, tool, toolCallId, input } of pending)
+      if (kind === 'output') this.#run(tool, toolCallId, input, true);
   }
 
   /** Shows words that were not sent, and why. */
@@ -625,8 +665,10 @@ class Follower {
   async #recover(error: Error, tell: ((error: Error) => void) | undefined): Promise<void> {
     const isWanted = () => !this.#isLeft && this.#chat.status === 'error';
     if (error === this.#failure) this.#keepWords(error);
-    // What a person sent and the server refused is still to be sent; what only went on with a run may have been overtaken by others.
-    const isRefused = error === this.#failure && error instanceof FermataError && this.#chat.messages.at(-1)?.role === 'user';
+    // What a person sent and the server refused is still to be sent; what only went on with a run may have
+    // been overtaken by others.
+    const isRefused =
+      error === this.#failure && error instanceof FermataError && this.#chat.messages.at(-1)?.role === 'user';
     // What the AI SDK cannot read, it cannot read later either.
     if (!isRefused && this.#recoveries < RECOVERIES) {
       try {
@@ -673,7 +715,11 @@ class Follower {
       if (isPost && this.#isKnown && response.status === 404) {
         // It was forgotten, or deleted elsewhere: what this page has of it is what there is.
         this.#isKnown = false;
-        response = await this.#ask(url, { ...init, signal, body: withHistory(init.body as string, this.#history) });
+        response = await this.#ask(url, {
+          ...init,
+          signal,
+          body: withHistory(init.body as string, this.#history),
+        });
       }
       this.#isAsking = false;
       if (!response.ok) {
@@ -734,7 +780,8 @@ class Follower {
       while (body !== undefined) {
         if (!signal.aborted) this.#connect('open');
         if ((await reading.read(body, signal)) || signal.aborted) break;
-        // Without a place, all would come again, and some versions would add it to what they have: it is loaded instead.
+        // Without a place, all would come again, and some versions would add it to what they have: it is
+        // loaded instead.
         if (reading.place === undefined) break;
         this.#connect('reconnecting');
         body = await this.#takeUp(reading.place, signal);
@@ -761,7 +808,8 @@ class Follower {
           .finally(() => {
             this.#busy -= 1;
             if (current === this.#current) this.#connect('closed');
-            // The stream ended elsewhere than the run, or somebody else went on: what is missing is in the record.
+            // The stream ended elsewhere than the run, or somebody else went on: what is missing is in the
+            // record.
             if (this.#isStale) void this.#refresh();
           });
       },
@@ -773,7 +821,10 @@ class Follower {
   }
 
   /** Asks for the stream after a place in it, until somebody has it; `undefined` where nobody has. */
-  async #takeUp(place: string | undefined, signal: AbortSignal): Promise<ReadableStream<Uint8Array> | undefined> {
+  async #takeUp(
+    place: string | undefined,
+    signal: AbortSignal,
+  ): Promise<ReadableStream<Uint8Array> | undefined> {
     const headers = { ...this.line.headers, ...(place !== undefined && { 'last-event-id': place }) };
     for (let attempt = 0; !signal.aborted; attempt++) {
       if (attempt > 0) {
@@ -792,7 +843,9 @@ class Follower {
     return undefined;
   }
 
-  /** What became of calls that a new message has left behind: their own stream has ended without a word of it. */
+  /**
+   * What became of calls that a new message has left behind: their own stream has ended without a word of it.
+   */
   async #settle(): Promise<void> {
     const { messages } = await this.#view();
     const stored = new Map(messages.map((message) => [message.id, message]));
@@ -813,7 +866,10 @@ class Follower {
   }
 
   #part(is: (part: ToolPart) => boolean): ToolPart | undefined {
-    return this.#chat.messages.flatMap((message) => message.parts as object[]).filter(isToolPart).findLast(is);
+    return this.#chat.messages
+      .flatMap((message) => message.parts as object[])
+      .filter(isToolPart)
+      .findLast(is);
   }
 
   /** Delivers an answer. */
@@ -841,7 +897,10 @@ class Follower {
   async #addToolOutput(output: ToolOutput, isWorthIt?: () => boolean): Promise<void> {
     const { toolCallId, state, errorText } = output;
     const isError = state === 'output-error';
-    await this.#answer({ toolCallId, ...(isError ? { errorText: errorText ?? '' } : { output: output.output ?? null }) }, isWorthIt);
+    await this.#answer(
+      { toolCallId, ...(isError ? { errorText: errorText ?? '' } : { output: output.output ?? null }) },
+      isWorthIt,
+    );
     this.#errands.forget(toolCallId);
     const part = this.#part((part) => part.toolCallId === toolCallId);
     if (part === undefined || !isOpen(part)) return;
@@ -867,17 +926,22 @@ class Follower {
       if (!isThis && (waiting.includes(other.toolCallId) || (waiting.length > 0 && !isCovered))) continue;
       this.#answered.add(other.toolCallId);
       const mine = { approved, ...(reason !== undefined && { reason }) };
-      await this.#stock.addToolApprovalResponse({ id: other.approval.id, ...(isThis ? mine : { approved: true }) });
+      await this.#stock.addToolApprovalResponse({
+        id: other.approval.id,
+        ...(isThis ? mine : { approved: true }),
+      });
     }
   }
 
   async #stop(): Promise<void> {
-    const stop = () => this.line.insist(() => this.line.json(this.line.url(this.id, '/stop'), { method: 'POST' }));
+    const stop = () =>
+      this.line.insist(() => this.line.json(this.line.url(this.id, '/stop'), { method: 'POST' }));
     try {
       await stop();
       this.#errands.stop();
       // The server ends the stream; what it says at the end is worth having.
-      for (let waited = 0; this.#isStreaming() && waited < 2000; waited += 20) await new Promise((next) => setTimeout(next, 20));
+      for (let waited = 0; this.#isStreaming() && waited < 2000; waited += 20)
+        await new Promise((next) => setTimeout(next, 20));
       const isOverdue = this.#isStreaming();
       if (isOverdue) this.#current.abort();
       // A message may have been on its way when the first stop came in, or may never arrive.
@@ -1046,11 +1110,17 @@ class Errands {
     }
   }
 
-  async #outcome(toolCallId: string, tool: BrowserTool, input: unknown, signal: AbortSignal): Promise<Outcome> {
+  async #outcome(
+    toolCallId: string,
+    tool: BrowserTool,
+    input: unknown,
+    signal: AbortSignal,
+  ): Promise<Outcome> {
     const known = this.#recall(toolCallId);
     if (known !== undefined && known !== 'begun') return known;
     if (known === 'begun' && tool.repeatable !== true) {
-      const errorText = 'The page was closed or reloaded while this tool ran in it; whether it took effect is not known.';
+      const errorText =
+        'The page was closed or reloaded while this tool ran in it; whether it took effect is not known.';
       return { state: 'output-error', errorText };
     }
     this.#note(toolCallId, 'begun');
@@ -1059,7 +1129,12 @@ class Errands {
     return outcome;
   }
 
-  async #execute(toolCallId: string, tool: BrowserTool, input: unknown, signal: AbortSignal): Promise<Outcome> {
+  async #execute(
+    toolCallId: string,
+    tool: BrowserTool,
+    input: unknown,
+    signal: AbortSignal,
+  ): Promise<Outcome> {
     try {
       return { output: (await tool.execute?.(input, { toolCallId, signal })) ?? null };
     } catch (error) {
@@ -1112,7 +1187,8 @@ async function alone(name: string, work: (hadToWait: boolean) => Promise<void>):
     if (!isDone) await locks.request(name, () => begin(true));
   } catch (error) {
     if (begun.length > 0) throw error;
-    // Locks are refused where a page has no origin of its own, as in a sandboxed frame: there it is the only tab.
+    // Locks are refused where a page has no origin of its own, as in a sandboxed frame: there it is the only
+    // tab.
     await work(false);
   }
 }

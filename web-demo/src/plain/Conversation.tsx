@@ -1,4 +1,5 @@
-// One chat, with `useChat` of the AI SDK and nothing of Fermata's but the helper: `server.chat(…)` instead of `new Chat(…)`.
+// One chat, with `useChat` of the AI SDK and nothing of Fermata's but the helper: `server.chat(…)` instead of
+// `new Chat(…)`.
 
 import { Chat, useChat } from '@ai-sdk/react';
 import { useEffect, useMemo } from 'react';
@@ -64,7 +65,9 @@ export function Conversation({ id }: { id: string }) {
         }}
       >
         {isEmpty && <Greeting id={id} onChoose={send} />}
-        {!isEmpty && error === undefined && <p className="pt-8 text-sm text-muted">{t('messages.loading')}</p>}
+        {!isEmpty && error === undefined && (
+          <p className="pt-8 text-sm text-muted">{t('messages.loading')}</p>
+        )}
       </MessageList>
       <Composer onSend={send} onStop={stop} isBusy={isBusy}>
         <ToolChoiceMenu chatId={id} />

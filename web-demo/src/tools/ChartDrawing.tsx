@@ -1,29 +1,59 @@
 // The drawing of a chart, in a file of its own so that a page without charts need not load what draws them.
 
 import {
-  ArcElement, BarController, BarElement, CategoryScale, Chart, Filler, Legend, LinearScale, LineController, LineElement, PieController,
-  PointElement, Tooltip, type ChartConfiguration,
+  ArcElement,
+  BarController,
+  BarElement,
+  CategoryScale,
+  Chart,
+  Filler,
+  Legend,
+  LinearScale,
+  LineController,
+  LineElement,
+  PieController,
+  PointElement,
+  Tooltip,
+  type ChartConfiguration,
 } from 'chart.js';
 import { useEffect, useRef } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { ChartInput } from './show_chart';
 
 Chart.register(
-  ArcElement, BarController, BarElement, CategoryScale, Filler, Legend, LinearScale, LineController, LineElement, PieController,
-  PointElement, Tooltip,
+  ArcElement,
+  BarController,
+  BarElement,
+  CategoryScale,
+  Filler,
+  Legend,
+  LinearScale,
+  LineController,
+  LineElement,
+  PieController,
+  PointElement,
+  Tooltip,
 );
 
 /** The page's own colours first; mixed with its ink they last for more series than are good to read. */
 function palette(style: CSSStyleDeclaration): string[] {
-  const colours = ['--accent', '--wait', '--good', '--bad', '--muted'].map((name) => style.getPropertyValue(name).trim());
+  const colours = ['--accent', '--wait', '--good', '--bad', '--muted'].map((name) =>
+    style.getPropertyValue(name).trim(),
+  );
   const ink = style.getPropertyValue('--ink').trim();
   return [...colours, ...colours.map((colour) => `color-mix(in srgb, ${colour} 55%, ${ink})`)];
 }
 
-function configuration(chart: ChartInput, style: CSSStyleDeclaration, isAnimated: boolean): ChartConfiguration<ChartInput['kind']> {
+function configuration(
+  chart: ChartInput,
+  style: CSSStyleDeclaration,
+  isAnimated: boolean,
+): ChartConfiguration<ChartInput['kind']> {
   const colours = palette(style);
   const colour = (place: number) => colours[place % colours.length] ?? '';
-  const [line, muted, paper] = ['--line', '--muted', '--raised'].map((name) => style.getPropertyValue(name).trim());
+  const [line, muted, paper] = ['--line', '--muted', '--raised'].map((name) =>
+    style.getPropertyValue(name).trim(),
+  );
   const isPie = chart.kind === 'pie';
   const axis = { grid: { color: line }, border: { color: line }, ticks: { color: muted } };
   return {
@@ -44,9 +74,15 @@ function configuration(chart: ChartInput, style: CSSStyleDeclaration, isAnimated
     options: {
       maintainAspectRatio: false,
       ...(!isAnimated && { animation: false }),
-      ...(!isPie && { scales: { x: { ...axis, grid: { display: false } }, y: { ...axis, beginAtZero: true } } }),
+      ...(!isPie && {
+        scales: { x: { ...axis, grid: { display: false } }, y: { ...axis, beginAtZero: true } },
+      }),
       plugins: {
-        legend: { display: isPie || chart.series.length > 1, position: 'bottom', labels: { color: muted, boxWidth: 12, boxHeight: 12 } },
+        legend: {
+          display: isPie || chart.series.length > 1,
+          position: 'bottom',
+          labels: { color: muted, boxWidth: 12, boxHeight: 12 },
+        },
       },
     },
   };
@@ -62,7 +98,10 @@ export default function ChartDrawing({ chart }: { chart: ChartInput }) {
     if (element === null) return;
     const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
     const draw = (isAnimated: boolean) =>
-      new Chart(element, configuration(JSON.parse(drawn) as ChartInput, getComputedStyle(element), isAnimated));
+      new Chart(
+        element,
+        configuration(JSON.parse(drawn) as ChartInput, getComputedStyle(element), isAnimated),
+      );
     let shown = draw(!still);
     const themes = new MutationObserver(() => {
       shown.destroy();

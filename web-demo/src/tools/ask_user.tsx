@@ -1,6 +1,7 @@
 // Asks the person something: with buttons to choose from, a form, or a line to write.
 //
-// Has no `execute`: the card is the tool, and the part's state alone decides whether it asks, so a reload and another tab ask as well.
+// Has no `execute`: the card is the tool, and the part's state alone decides whether it asks, so a reload and
+// another tab ask as well.
 
 import { useId, useState } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -20,7 +21,8 @@ interface Asked {
 
 export const askUser: PageTool = {
   description:
-    'Asks the user a question and returns the answer. Give `options` for a choice, `fields` (a JSON Schema of an object) for a form, ' +
+    'Asks the user a question and returns the answer. Give `options` for a choice, `fields` (a ' +
+    'JSON Schema of an object) for a form, ' +
     'neither for free text.',
   inputSchema: {
     type: 'object',
@@ -37,7 +39,9 @@ export const askUser: PageTool = {
 
 function read(input: unknown): Asked {
   const { question, fields, options } = isRecord(input) ? input : {};
-  const given = Array.isArray(options) ? options.filter((option) => typeof option === 'string' && option !== '') : [];
+  const given = Array.isArray(options)
+    ? options.filter((option) => typeof option === 'string' && option !== '')
+    : [];
   return {
     question: typeof question === 'string' ? question : '',
     fields: isRecord(fields) && isRecord(fields['properties']) ? fields : undefined,
@@ -56,9 +60,13 @@ function AskUser({ input, stage, output, isBusy, answer, fail }: ToolBodyProps) 
   );
   return (
     <div role="group" aria-labelledby={question} className="space-y-3">
-      <p id={question} className="text-sm leading-6 font-medium whitespace-pre-wrap wrap-anywhere">{asked.question}</p>
+      <p id={question} className="text-sm leading-6 font-medium whitespace-pre-wrap wrap-anywhere">
+        {asked.question}
+      </p>
       {stage === 'waiting' && (asked.fields !== undefined || asked.options.length === 0) && (
-        <SecretWarning text={asked.question} schema={asked.fields}>{t('secret.goesToModel')}</SecretWarning>
+        <SecretWarning text={asked.question} schema={asked.fields}>
+          {t('secret.goesToModel')}
+        </SecretWarning>
       )}
       {stage === 'waiting' && <Answers {...{ asked, isBusy, answer, refuse, question }} />}
       {stage === 'done' && <Answered output={output} />}
@@ -95,7 +103,12 @@ function Answers({ asked, isBusy, answer, refuse, question }: AnswersProps) {
     return (
       <div className="flex flex-wrap gap-2">
         {options.map((option) => (
-          <Button key={option} disabled={isBusy} onClick={() => void answer({ answer: option })} className="text-left">
+          <Button
+            key={option}
+            disabled={isBusy}
+            onClick={() => void answer({ answer: option })}
+            className="text-left"
+          >
             {option}
           </Button>
         ))}
@@ -122,7 +135,9 @@ function FreeText({ isBusy, answer, refuse, question }: Omit<AnswersProps, 'aske
         aria-labelledby={question}
         value={text}
         rows={1}
-        onChange={(event) => { setText(event.target.value); }}
+        onChange={(event) => {
+          setText(event.target.value);
+        }}
         onKeyDown={(event) => {
           // Enter also ends a word that an input method is composing.
           if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return;
@@ -132,7 +147,9 @@ function FreeText({ isBusy, answer, refuse, question }: Omit<AnswersProps, 'aske
         className={`${FIELD} field-sizing-content max-h-60`}
       />
       <div className="flex flex-wrap gap-2">
-        <Button type="submit" tone="primary" isBusy={isBusy} disabled={text.trim() === ''}>{t('ask.send')}</Button>
+        <Button type="submit" tone="primary" isBusy={isBusy} disabled={text.trim() === ''}>
+          {t('ask.send')}
+        </Button>
         {refuse}
       </div>
     </form>

@@ -1,7 +1,8 @@
 // Keeps a record in this browser, once the person says so.
 //
-// Invariants: nothing is written before that; a call writes once, and the model is told what is really kept. So the record of a call is
-// taken back where the call was answered otherwise meanwhile, and a "no" to what another tab has already written is a "yes".
+// Invariants: nothing is written before that; a call writes once, and the model is told what is really kept.
+// So the record of a call is taken back where the call was answered otherwise meanwhile, and a "no" to what
+// another tab has already written is a "yes".
 
 import { Database, Trash2 } from 'lucide-react';
 import { useState, useSyncExternalStore } from 'react';
@@ -12,7 +13,8 @@ import { forget, onChange, recordOf, records, write, type StoredRecord } from '.
 import { isRecord, type PageTool, type ToolBodyProps } from './tool';
 
 export const createRecord: PageTool = {
-  description: 'Keeps a record in the user’s browser. The user is asked before it is written. Returns its id.',
+  description:
+    'Keeps a record in the user’s browser. The user is asked before it is written. Returns its id.',
   inputSchema: {
     type: 'object',
     properties: {
@@ -26,7 +28,13 @@ export const createRecord: PageTool = {
   Body: CreateRecord,
 };
 
-const outputOf = ({ id, collection, title, at }: StoredRecord) => ({ created: true, id, collection, title, at });
+const outputOf = ({ id, collection, title, at }: StoredRecord) => ({
+  created: true,
+  id,
+  collection,
+  title,
+  at,
+});
 
 function CreateRecord({ toolCallId, input, stage, isBusy, answer, fail }: ToolBodyProps) {
   const { collection, title, data } = isRecord(input) ? input : {};
@@ -71,15 +79,25 @@ function Question({ toolCallId, wanted, isBusy, answer, fail }: QuestionProps) {
   };
   const leave = async () => {
     const known = recordOf(toolCallId);
-    await (known === undefined ? fail('The user did not want this record to be kept.') : answer(outputOf(known)));
+    await (known === undefined
+      ? fail('The user did not want this record to be kept.')
+      : answer(outputOf(known)));
   };
   return (
     <div className="space-y-3">
       <p className="text-sm">{t('record.question')}</p>
-      {isRefused && <p role="alert" className="text-sm text-bad">{t('record.refused')}</p>}
+      {isRefused && (
+        <p role="alert" className="text-sm text-bad">
+          {t('record.refused')}
+        </p>
+      )}
       <div className="flex flex-wrap gap-2">
-        <Button tone="primary" isBusy={isBusy} onClick={() => void keep()}>{t('record.keep')}</Button>
-        <Button disabled={isBusy} onClick={() => void leave()}>{t('record.leave')}</Button>
+        <Button tone="primary" isBusy={isBusy} onClick={() => void keep()}>
+          {t('record.keep')}
+        </Button>
+        <Button disabled={isBusy} onClick={() => void leave()}>
+          {t('record.leave')}
+        </Button>
       </div>
     </div>
   );
@@ -121,7 +139,15 @@ function StoredRecords({ all }: { all: StoredRecord[] }) {
           <span className="min-w-0 wrap-anywhere">
             {title} <span className="text-xs text-muted">{collection}</span>
           </span>
-          <Button tone="quiet" aria-label={t('record.forget', { title })} title={t('record.forget', { title })} onClick={() => { forget(id); }} className="w-10 px-0">
+          <Button
+            tone="quiet"
+            aria-label={t('record.forget', { title })}
+            title={t('record.forget', { title })}
+            onClick={() => {
+              forget(id);
+            }}
+            className="w-10 px-0"
+          >
             <Trash2 aria-hidden className="size-4" />
           </Button>
         </li>

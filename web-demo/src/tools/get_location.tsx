@@ -1,6 +1,7 @@
 // Where this browser is, by its geolocation API.
 //
-// Repeatable: asking twice changes nothing. What it throws is told to the model, so it says what happened and what would help.
+// Repeatable: asking twice changes nothing. What it throws is told to the model, so it says what happened and
+// what would help.
 
 import { useTranslation } from 'react-i18next';
 import { isRecord, type PageTool, type ToolBodyProps } from './tool';
@@ -18,7 +19,8 @@ export interface Location {
 }
 
 export const getLocation: PageTool = {
-  description: 'Tells where the user is: latitude, longitude and the accuracy in metres. The browser may ask the user first.',
+  description:
+    'Tells where the user is: latitude, longitude and the accuracy in metres. The browser may ask the user first.',
   inputSchema: { type: 'object', properties: {}, additionalProperties: false },
   repeatable: true,
   execute: (_input, { signal }) => locate(signal),
@@ -29,12 +31,16 @@ function locate(signal: AbortSignal): Promise<Location> {
   // Left out of pages that are not served securely.
   const geolocation = (navigator as Partial<Navigator>).geolocation;
   if (geolocation === undefined) {
-    throw new Error('This browser gives no location to this page: it needs HTTPS or localhost, and a browser with geolocation.');
+    throw new Error(
+      'This browser gives no location to this page: it needs HTTPS or localhost, and a browser with geolocation.',
+    );
   }
   return new Promise((resolve, reject) => {
     // The API's own time limit does not count while the browser waits for permission.
     const timer = setTimeout(() => {
-      reject(new Error('The location was not found in a minute. Perhaps nobody answered the browser’s question.'));
+      reject(
+        new Error('The location was not found in a minute. Perhaps nobody answered the browser’s question.'),
+      );
     }, LONGEST);
     const isOver = () => {
       clearTimeout(timer);
@@ -77,7 +83,9 @@ function LocationBody({ stage, output }: ToolBodyProps) {
   return (
     <p className="text-sm tabular-nums">
       {latitude.toFixed(4)}, {longitude.toFixed(4)}{' '}
-      {typeof accuracy === 'number' && <span className="text-muted">{t('location.accuracy', { metres: Math.round(accuracy) })}</span>}
+      {typeof accuracy === 'number' && (
+        <span className="text-muted">{t('location.accuracy', { metres: Math.round(accuracy) })}</span>
+      )}
     </p>
   );
 }

@@ -20,7 +20,8 @@ export const browserTools: Record<string, PageTool> = {
 };
 
 /** The tool of that name; a model may make up any name, such as those that every object has. */
-export const pageTool = (name: string): PageTool | undefined => (Object.hasOwn(browserTools, name) ? browserTools[name] : undefined);
+export const pageTool = (name: string): PageTool | undefined =>
+  Object.hasOwn(browserTools, name) ? browserTools[name] : undefined;
 
 /** Whether this page has a tool, and whether it runs by itself. */
 export const pageRuns: PageRuns = (name) => {

@@ -1,7 +1,7 @@
 // Lets the person choose a file of their own, and gives what is in it.
 //
-// A browser opens its file picker only at a press of the person's, so this has no `execute`. The file never goes anywhere but into the
-// call's output, and only as much of it as a model can do something with.
+// A browser opens its file picker only at a press of the person's, so this has no `execute`. The file never
+// goes anywhere but into the call's output, and only as much of it as a model can do something with.
 
 import { FileText, Paperclip } from 'lucide-react';
 import { useRef, useState } from 'react';
@@ -32,12 +32,16 @@ export interface PickedFile {
 
 export const pickFile: PageTool = {
   description:
-    'Lets the user choose a file from their device. Returns its name, size and type, the content of a text file (up to 100 kB), and ' +
+    'Lets the user choose a file from their device. Returns its name, size and type, the content ' +
+    'of a text file (up to 100 kB), and ' +
     'a small image as a data URL.',
   inputSchema: {
     type: 'object',
     properties: {
-      accept: { type: 'string', description: 'What may be chosen, such as ".csv,text/*"; all files where it is left out.' },
+      accept: {
+        type: 'string',
+        description: 'What may be chosen, such as ".csv,text/*"; all files where it is left out.',
+      },
       purpose: { type: 'string', description: 'What the file is for; shown to the user.' },
     },
     additionalProperties: false,
@@ -45,14 +49,17 @@ export const pickFile: PageTool = {
   Body: PickFile,
 };
 
-const TEXT_TYPES = /^(text\/|application\/(json|xml|yaml|x-yaml|toml|javascript|x-sh|sql|x-ndjson|xhtml\+xml)|image\/svg\+xml|.*\+(json|xml)$)/;
-const TEXT_NAMES = /\.(txt|md|csv|tsv|log|json|jsonl|ya?ml|toml|ini|xml|html?|css|[cm]?[jt]sx?|rs|py|go|java|c|h|cpp|sh|sql|env)$/i;
+const TEXT_TYPES =
+  /^(text\/|application\/(json|xml|yaml|x-yaml|toml|javascript|x-sh|sql|x-ndjson|xhtml\+xml)|image\/svg\+xml|.*\+(json|xml)$)/;
+const TEXT_NAMES =
+  /\.(txt|md|csv|tsv|log|json|jsonl|ya?ml|toml|ini|xml|html?|css|[cm]?[jt]sx?|rs|py|go|java|c|h|cpp|sh|sql|env)$/i;
 const IMAGE_TYPES = /^image\/(png|jpeg|gif|webp|avif)$/;
 
 /** Reads what a model can do something with. */
 export async function readFile(file: File): Promise<PickedFile> {
   const picked = { name: file.name, size: file.size, type: file.type || 'application/octet-stream' };
-  if (IMAGE_TYPES.test(file.type)) return file.size > MAX_IMAGE ? picked : { ...picked, dataUrl: await dataUrlOf(file) };
+  if (IMAGE_TYPES.test(file.type))
+    return file.size > MAX_IMAGE ? picked : { ...picked, dataUrl: await dataUrlOf(file) };
   if (!TEXT_TYPES.test(file.type) && !TEXT_NAMES.test(file.name)) return picked;
   const isCut = file.size > MAX_TEXT;
   const bytes = new Uint8Array(await file.slice(0, MAX_TEXT).arrayBuffer());
@@ -66,8 +73,12 @@ export async function readFile(file: File): Promise<PickedFile> {
 function dataUrlOf(file: File): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onload = () => { resolve(reader.result as string); };
-    reader.onerror = () => { reject(reader.error ?? new Error(file.name)); };
+    reader.onload = () => {
+      resolve(reader.result as string);
+    };
+    reader.onerror = () => {
+      reject(reader.error ?? new Error(file.name));
+    };
     reader.readAsDataURL(file);
   });
 }
@@ -77,13 +88,22 @@ function PickFile({ input, stage, output, isBusy, answer, fail }: ToolBodyProps)
   if (stage === 'done') return <Picked output={output} />;
   return (
     <div className="space-y-3">
-      {typeof purpose === 'string' && purpose !== '' && <p className="text-sm leading-6 font-medium wrap-anywhere">{purpose}</p>}
-      {stage === 'waiting' && <Choice accept={typeof accept === 'string' ? accept : undefined} {...{ isBusy, answer, fail }} />}
+      {typeof purpose === 'string' && purpose !== '' && (
+        <p className="text-sm leading-6 font-medium wrap-anywhere">{purpose}</p>
+      )}
+      {stage === 'waiting' && (
+        <Choice accept={typeof accept === 'string' ? accept : undefined} {...{ isBusy, answer, fail }} />
+      )}
     </div>
   );
 }
 
-function Choice({ accept, isBusy, answer, fail }: Pick<ToolBodyProps, 'isBusy' | 'answer' | 'fail'> & { accept: string | undefined }) {
+function Choice({
+  accept,
+  isBusy,
+  answer,
+  fail,
+}: Pick<ToolBodyProps, 'isBusy' | 'answer' | 'fail'> & { accept: string | undefined }) {
   const { t } = useTranslation('cards');
   const picker = useRef<HTMLInputElement>(null);
   const [unreadable, setUnreadable] = useState<string>();
@@ -101,7 +121,11 @@ function Choice({ accept, isBusy, answer, fail }: Pick<ToolBodyProps, 'isBusy' |
   return (
     <div className="space-y-2">
       <p className="text-xs text-muted">{t('file.told')}</p>
-      {unreadable !== undefined && <p role="alert" className="text-sm text-bad">{t('file.unreadable', { name: unreadable })}</p>}
+      {unreadable !== undefined && (
+        <p role="alert" className="text-sm text-bad">
+          {t('file.unreadable', { name: unreadable })}
+        </p>
+      )}
       <input
         ref={picker}
         type="file"
@@ -112,15 +136,26 @@ function Choice({ accept, isBusy, answer, fail }: Pick<ToolBodyProps, 'isBusy' |
         onChange={(event) => {
           const file = event.target.files?.[0];
           // The same file may be chosen again after an error.
-          if (file !== undefined) void pick(file).finally(() => { if (picker.current !== null) picker.current.value = ''; });
+          if (file !== undefined)
+            void pick(file).finally(() => {
+              if (picker.current !== null) picker.current.value = '';
+            });
         }}
       />
       <div className="flex flex-wrap gap-2">
-        <Button tone="primary" isBusy={isBusy} onClick={() => { picker.current?.click(); }}>
+        <Button
+          tone="primary"
+          isBusy={isBusy}
+          onClick={() => {
+            picker.current?.click();
+          }}
+        >
           <Paperclip aria-hidden className="size-4" />
           {t('file.choose')}
         </Button>
-        <Button tone="quiet" disabled={isBusy} onClick={() => void fail('The user chose no file.')}>{t('file.none')}</Button>
+        <Button tone="quiet" disabled={isBusy} onClick={() => void fail('The user chose no file.')}>
+          {t('file.none')}
+        </Button>
       </div>
     </div>
   );
@@ -140,11 +175,17 @@ function Picked({ output }: { output: unknown }) {
           {typeof type === 'string' && ` · ${type}`}
         </span>
       </figcaption>
-      {typeof dataUrl === 'string' && dataUrl.startsWith('data:image/') && <Picture url={dataUrl} name={name} />}
+      {typeof dataUrl === 'string' && dataUrl.startsWith('data:image/') && (
+        <Picture url={dataUrl} name={name} />
+      )}
       {typeof text === 'string' && (
         <details>
-          <summary className="inline-flex min-h-10 cursor-pointer items-center text-sm text-accent sm:min-h-8">{t('file.content')}</summary>
-          <div className="max-h-80 overflow-y-auto rounded-lg bg-sunken px-3 py-2"><LongText text={text} isCode /></div>
+          <summary className="inline-flex min-h-10 cursor-pointer items-center text-sm text-accent sm:min-h-8">
+            {t('file.content')}
+          </summary>
+          <div className="max-h-80 overflow-y-auto rounded-lg bg-sunken px-3 py-2">
+            <LongText text={text} isCode />
+          </div>
           {truncated === true && <p className="text-xs text-muted">{t('file.truncated')}</p>}
         </details>
       )}

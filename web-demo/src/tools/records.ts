@@ -1,7 +1,7 @@
 // The records that this browser keeps.
 //
-// Knows nothing of cards or chats. Invariant: a call has one record at most, whatever is pressed how often and in however many tabs,
-// because the call's id is the record's place.
+// Knows nothing of cards or chats. Invariant: a call has one record at most, whatever is pressed how often
+// and in however many tabs, because the call's id is the record's place.
 
 import { isRecord } from './tool';
 
@@ -19,12 +19,23 @@ export interface StoredRecord {
 const PREFIX = 'fermata-demo record ';
 const CHANGE = 'fermata-demo records';
 
-/** Writes the record of a call, or gives the one that it wrote before. Throws where the browser keeps nothing. */
-export function write(id: string, record: Pick<StoredRecord, 'collection' | 'title' | 'data'>): { record: StoredRecord; isNew: boolean } {
+/**
+ * Writes the record of a call, or gives the one that it wrote before. Throws where the browser keeps nothing.
+ */
+export function write(
+  id: string,
+  record: Pick<StoredRecord, 'collection' | 'title' | 'data'>,
+): { record: StoredRecord; isNew: boolean } {
   const known = recordOf(id);
   if (known !== undefined) return { record: known, isNew: false };
   const { collection, title, data } = record;
-  const written: StoredRecord = { id, collection, title, ...(data !== undefined && { data }), at: new Date().toISOString() };
+  const written: StoredRecord = {
+    id,
+    collection,
+    title,
+    ...(data !== undefined && { data }),
+    at: new Date().toISOString(),
+  };
   localStorage.setItem(PREFIX + id, JSON.stringify(written));
   tell();
   return { record: written, isNew: true };
@@ -74,7 +85,8 @@ function read(text: string | null): StoredRecord | undefined {
   if (text === null) return undefined;
   try {
     const value = JSON.parse(text) as unknown;
-    const isStored = isRecord(value) && ['id', 'collection', 'title', 'at'].every((name) => typeof value[name] === 'string');
+    const isStored =
+      isRecord(value) && ['id', 'collection', 'title', 'at'].every((name) => typeof value[name] === 'string');
     return isStored ? (value as unknown as StoredRecord) : undefined;
   } catch {
     return undefined;

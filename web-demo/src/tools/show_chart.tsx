@@ -1,7 +1,7 @@
 // Draws a chart of the model's numbers.
 //
-// The drawing follows from the input alone, so it is there again after a reload; the call itself only says that it is shown. What draws
-// is loaded when the first chart is to be seen.
+// The drawing follows from the input alone, so it is there again after a reload; the call itself only says
+// that it is shown. What draws is loaded when the first chart is to be seen.
 
 import { lazy, Suspense } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -20,7 +20,8 @@ export interface ChartInput {
 }
 
 export const showChart: PageTool = {
-  description: 'Draws a chart in the chat. A pie shows the first series only. Every series has one value for each label.',
+  description:
+    'Draws a chart in the chat. A pie shows the first series only. Every series has one value for each label.',
   inputSchema: {
     type: 'object',
     properties: {
@@ -55,16 +56,23 @@ export function readChart(input: unknown): ChartInput | string {
   if (!isRecord(input)) return 'The input must be an object.';
   const { title, kind, labels, series } = input;
   if (kind !== 'bar' && kind !== 'line' && kind !== 'pie') return 'kind must be bar, line or pie.';
-  if (!Array.isArray(labels) || labels.length === 0) return 'labels must be a list of texts, one for each value.';
+  if (!Array.isArray(labels) || labels.length === 0)
+    return 'labels must be a list of texts, one for each value.';
   if (!Array.isArray(series) || series.length === 0) return 'series must be a list of {name, values}.';
   const read: Series[] = [];
   for (const one of series as unknown[]) {
     const { name, values } = isRecord(one) ? one : {};
     const isNumbers = Array.isArray(values) && values.every((value) => typeof value === 'number');
-    if (!isNumbers || values.length !== labels.length) return `Every series needs ${labels.length} numbers, one for each label.`;
+    if (!isNumbers || values.length !== labels.length)
+      return `Every series needs ${labels.length} numbers, one for each label.`;
     read.push({ name: typeof name === 'string' ? name : '', values });
   }
-  return { title: typeof title === 'string' ? title : '', kind, labels: labels.map(String), series: kind === 'pie' ? read.slice(0, 1) : read };
+  return {
+    title: typeof title === 'string' ? title : '',
+    kind,
+    labels: labels.map(String),
+    series: kind === 'pie' ? read.slice(0, 1) : read,
+  };
 }
 
 const Drawing = lazy(() => import('./ChartDrawing'));
@@ -91,21 +99,33 @@ function Numbers({ chart }: { chart: ChartInput }) {
   const { t } = useTranslation('cards');
   return (
     <details>
-      <summary className="inline-flex min-h-10 cursor-pointer items-center text-sm text-accent sm:min-h-8">{t('chart.numbers')}</summary>
+      <summary className="inline-flex min-h-10 cursor-pointer items-center text-sm text-accent sm:min-h-8">
+        {t('chart.numbers')}
+      </summary>
       <div className="overflow-x-auto">
         <table className="w-full text-left text-sm tabular-nums">
           <caption className="sr-only">{chart.title}</caption>
           <thead className="text-xs text-muted">
             <tr>
               <td />
-              {chart.series.map(({ name }, at) => <th key={at} scope="col" className="px-2 py-1 text-right font-medium">{name}</th>)}
+              {chart.series.map(({ name }, at) => (
+                <th key={at} scope="col" className="px-2 py-1 text-right font-medium">
+                  {name}
+                </th>
+              ))}
             </tr>
           </thead>
           <tbody>
             {chart.labels.map((label, row) => (
               <tr key={row} className="border-t border-line">
-                <th scope="row" className="py-1 pr-2 font-normal">{label}</th>
-                {chart.series.map(({ values }, at) => <td key={at} className="px-2 py-1 text-right">{values[row]}</td>)}
+                <th scope="row" className="py-1 pr-2 font-normal">
+                  {label}
+                </th>
+                {chart.series.map(({ values }, at) => (
+                  <td key={at} className="px-2 py-1 text-right">
+                    {values[row]}
+                  </td>
+                ))}
               </tr>
             ))}
           </tbody>

@@ -1,6 +1,7 @@
 // What a tool of this page is: what the server and the model are told of it, and how its card shows it.
 //
-// A tool either has `execute`, and then the helper runs it by itself, or its `Body` asks the person and answers.
+// A tool either has `execute`, and then the helper runs it by itself, or its `Body` asks the person and
+// answers.
 
 import type { ComponentType } from 'react';
 import type { BrowserTool } from '../lib/fermata';
@@ -14,8 +15,8 @@ export interface ToolBodyProps {
   /** The model's input; not to be trusted to fit the schema where the call failed. */
   input: unknown;
   /**
-   * `waiting`: the person may answer. `working`: it runs by itself. `done`: `output` is the result. `over`: it failed, or was
-   * denied; the card says so.
+   * `waiting`: the person may answer. `working`: it runs by itself. `done`: `output` is the result. `over`:
+   * it failed, or was denied; the card says so.
    */
   stage: 'waiting' | 'working' | 'done' | 'over';
   output?: unknown;

@@ -1,11 +1,22 @@
-// The whole example of a page under docs/, as somebody who reads it has it: the files that the page prints, the helper that it says
-// to copy, and the packages that it says to install, nothing else. It is checked by TypeScript, built by Vite and served.
+// The whole example of a page under docs/, as somebody who reads it has it: the files that the page prints,
+// the helper that it says to copy, and the packages that it says to install, nothing else. It is checked by
+// TypeScript, built by Vite and served.
 //
-// A page prints a file as a fenced block with a `title`, its path. Where a page has several examples, each has a heading, and what is
-// above all headings belongs to all of them. Only the address of the server differs from what is printed.
+// A page prints a file as a fenced block with a `title`, its path. Where a page has several examples, each
+// has a heading, and what is above all headings belongs to all of them. Only the address of the server
+// differs from what is printed.
 
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { build, preview, type PreviewServer } from 'vite';
@@ -51,7 +62,9 @@ export function printedFiles(text: string): Map<string, string> {
 
 /** The packages that a text says to install, each with its version. */
 export function printedPackages(text: string): [name: string, version: string][] {
-  const lines = [...text.matchAll(/^npm install (?:--save-dev )?(.*)$/gm)].flatMap(([, packages = '']) => packages.split(' '));
+  const lines = [...text.matchAll(/^npm install (?:--save-dev )?(.*)$/gm)].flatMap(([, packages = '']) =>
+    packages.split(' '),
+  );
   return lines.map((named) => {
     const at = named.lastIndexOf('@');
     if (at < 1) throw new Error(`a package without a version: ${named}`);
@@ -65,7 +78,9 @@ export function installed(name: string, version: string): string {
   for (const place of places) {
     const folder = path.join(WEB_DEMO, 'node_modules', place);
     try {
-      const { version: found } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as { version: string };
+      const { version: found } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as {
+        version: string;
+      };
       if (found === version) return realpathSync(folder);
     } catch {
       continue;
@@ -98,17 +113,25 @@ export class Example {
     const text = section(options.page, options.heading);
     this.#write('package.json', JSON.stringify({ type: 'module' }));
     this.#write('tsconfig.json', JSON.stringify({ compilerOptions: STRICT, include: ['src'] }));
-    for (const [file, content] of printedFiles(text)) this.#write(file, content.replaceAll(PRINTED_ADDRESS, server));
-    for (const [file, source] of Object.entries(options.helper)) cpSync(path.join(WEB_DEMO, 'src/lib', source), this.#at(file));
-    for (const [file, other] of Object.entries(options.instead ?? {})) cpSync(this.#at(other), this.#at(file));
-    for (const [name, version] of printedPackages(text)) symlinkSync(installed(name, version), this.#at(`node_modules/${name}`));
+    for (const [file, content] of printedFiles(text))
+      this.#write(file, content.replaceAll(PRINTED_ADDRESS, server));
+    for (const [file, source] of Object.entries(options.helper))
+      cpSync(path.join(WEB_DEMO, 'src/lib', source), this.#at(file));
+    for (const [file, other] of Object.entries(options.instead ?? {}))
+      cpSync(this.#at(other), this.#at(file));
+    for (const [name, version] of printedPackages(text))
+      symlinkSync(installed(name, version), this.#at(`node_modules/${name}`));
   }
 
   /** Has its types checked; throws what the checker says. */
   checkTypes() {
     const [command = '', ...rest] = this.options.check;
     try {
-      execFileSync(path.join(WEB_DEMO, 'node_modules/.bin', command), rest, { cwd: this.folder, encoding: 'utf8', stdio: 'pipe' });
+      execFileSync(path.join(WEB_DEMO, 'node_modules/.bin', command), rest, {
+        cwd: this.folder,
+        encoding: 'utf8',
+        stdio: 'pipe',
+      });
     } catch (error) {
       const { stdout, stderr } = error as { stdout: string; stderr: string };
       throw new Error(`${this.options.page}: ${stdout}${stderr}`, { cause: error });
@@ -121,7 +144,9 @@ export class Example {
     await build({ ...this.#settings, mode: 'development', logLevel: 'error' });
   }
 
-  /** Serves it; where it is to be seen. Another server than the one that its settings name may be behind it. */
+  /**
+   * Serves it; where it is to be seen. Another server than the one that its settings name may be behind it.
+   */
   async serve(server?: string): Promise<string> {
     const proxy = server === undefined ? {} : { proxy: { '/api': server } };
     const served = await preview({ ...this.#settings, preview: { host: '127.0.0.1', port: 0, ...proxy } });

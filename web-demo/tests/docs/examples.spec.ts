@@ -1,5 +1,6 @@
-// What the pages under docs/ promise, tried with their examples as they are printed: each is checked by TypeScript, built, and used in
-// a browser, in front of the built server. They look alike, so one list of promises is tried with all of them.
+// What the pages under docs/ promise, tried with their examples as they are printed: each is checked by
+// TypeScript, built, and used in a browser, in front of the built server. They look alike, so one list of
+// promises is tried with all of them.
 
 import { expect, test as base } from '@playwright/test';
 import { API_KEY, FakeOpenAi } from '../../../e2e/harness/fake-openai.mjs';
@@ -17,7 +18,12 @@ const EXAMPLES: Record<string, ExampleOptions> = {
     check: ['tsc'],
   },
   Vue: { page: 'vue-svelte-angular.md', heading: 'Vue', helper: HELPER, check: ['vue-tsc'] },
-  Svelte: { page: 'vue-svelte-angular.md', heading: 'Svelte', helper: HELPER, check: ['svelte-check', '--fail-on-warnings'] },
+  Svelte: {
+    page: 'vue-svelte-angular.md',
+    heading: 'Svelte',
+    helper: HELPER,
+    check: ['svelte-check', '--fail-on-warnings'],
+  },
   Angular: { page: 'vue-svelte-angular.md', heading: 'Angular', helper: HELPER, check: ['tsc'] },
 };
 
@@ -58,7 +64,8 @@ for (const [name, options] of Object.entries(EXAMPLES)) {
         const faults: string[] = [];
         page.on('pageerror', (error) => faults.push(String(error)));
         page.on('console', (message) => {
-          if (['error', 'warning'].includes(message.type()) && !EXPECTED.test(message.text())) faults.push(message.text());
+          if (['error', 'warning'].includes(message.type()) && !EXPECTED.test(message.text()))
+            faults.push(message.text());
         });
         await page.goto(url);
         await run(new View(page));
@@ -168,7 +175,7 @@ for (const [name, options] of Object.entries(EXAMPLES)) {
       await other.shows('Thank you: I wrote down “buy milk”.');
       await view.shows('Thank you: I wrote down “buy milk”.');
       await view.say('what time is it');
-      await other.shows('The server\'s clock says:');
+      await other.shows("The server's clock says:");
       await expect(view.page.getByRole('button', { name: 'Approve' })).toHaveCount(0);
     });
 

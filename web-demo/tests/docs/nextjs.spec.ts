@@ -1,4 +1,5 @@
-// docs/nextjs.md as it is printed, built by Next.js for production and started by it, in front of the built server.
+// docs/nextjs.md as it is printed, built by Next.js for production and started by it, in front of the built
+// server.
 
 import { spawn, execFileSync, type ChildProcess } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -13,7 +14,10 @@ import { View } from './view';
 const NEXT = path.join(WEB_DEMO, 'node_modules/next/dist/bin/next');
 const HANDLER = 'app/api/[...path]/route.ts';
 
-/** An application of the page's files, and of those that it says to copy. It is below web-demo/ because Next.js looks for packages upwards. */
+/**
+ * An application of the page's files, and of those that it says to copy. It is below web-demo/ because
+ * Next.js looks for packages upwards.
+ */
 class Application {
   readonly folder: string;
   #process: ChildProcess | undefined;
@@ -24,7 +28,11 @@ class Application {
     const page = section('nextjs.md', undefined);
     for (const [name, version] of printedPackages(page)) installed(name, version);
     const chatPage = printedFiles(section('usechat.md', undefined)).get('src/ChatPage.tsx') ?? '';
-    const files = new Map([...printedFiles(page), ['app/ChatPage.tsx', chatPage], ['package.json', '{"private":true}']]);
+    const files = new Map([
+      ...printedFiles(page),
+      ['app/ChatPage.tsx', chatPage],
+      ['package.json', '{"private":true}'],
+    ]);
     files.delete(leftOut);
     for (const [file, content] of files) {
       const at = path.join(this.folder, file);
@@ -44,7 +52,10 @@ class Application {
       const { stdout, stderr } = error as { stdout: string; stderr: string };
       throw new Error(`next build: ${stdout}${stderr}`, { cause: error });
     }
-    const child = spawn(process.execPath, [NEXT, 'start', '--hostname', '127.0.0.1', '--port', '0'], { cwd: this.folder, env });
+    const child = spawn(process.execPath, [NEXT, 'start', '--hostname', '127.0.0.1', '--port', '0'], {
+      cwd: this.folder,
+      env,
+    });
     this.#process = child;
     return new Promise((resolve, reject) => {
       let said = '';
@@ -86,7 +97,11 @@ for (const [way, leftOut] of [
     test.beforeAll(async () => {
       test.setTimeout(180_000);
       model = await FakeOpenAi.start();
-      server = await Server.start({ OPENAI_BASE_URL: model.url, OPENAI_API_KEY: API_KEY, FERMATA_MODEL: 'test-model' });
+      server = await Server.start({
+        OPENAI_BASE_URL: model.url,
+        OPENAI_API_KEY: API_KEY,
+        FERMATA_MODEL: 'test-model',
+      });
       application = new Application(server.url, leftOut);
       url = await application.serve();
     });
@@ -116,7 +131,10 @@ for (const [way, leftOut] of [
       open();
       await view.shows('The first half, the second half.');
 
-      model.script(calls({ name: 'write_note', input: { title: 'milk', body: 'two litres' } }), says('It is written.'));
+      model.script(
+        calls({ name: 'write_note', input: { title: 'milk', body: 'two litres' } }),
+        says('It is written.'),
+      );
       await view.say('write a note');
       await view.press('Approve', view.card('write_note'));
       await view.shows('It is written.');

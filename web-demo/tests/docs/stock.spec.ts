@@ -53,7 +53,8 @@ test.describe('useChat without the helper', () => {
     await view.shows('Your browser says that you are at latitude 46.9480');
     await view.say('do everything');
     // The stream is let go, and stock clients post only when no call is left open.
-    for (const tool of ['current_time', 'search_notes', 'write_note', 'get_location']) await view.press('Approve', view.card(tool));
+    for (const tool of ['current_time', 'search_notes', 'write_note', 'get_location'])
+      await view.press('Approve', view.card(tool));
     await view.shows('I wrote down “buy milk”');
   });
 

@@ -18,12 +18,16 @@ const NOTE = { title: 'Milk', body: 'Two litres', stars: 3 };
 function show(part: AnyToolPart, chat = fakeChat()) {
   const message = messageOf(part);
   const view = render(<ToolCard {...{ part, message, chat }} tools={TOOLS} />);
-  const update = (part: AnyToolPart) => { view.rerender(<ToolCard {...{ part, chat }} message={messageOf(part)} tools={TOOLS} />); };
+  const update = (part: AnyToolPart) => {
+    view.rerender(<ToolCard {...{ part, chat }} message={messageOf(part)} tools={TOOLS} />);
+  };
   return { chat, update, user: userEvent.setup() };
 }
 
-const showQuestion = (chat = fakeChat()) => show(call('a', 'write_note', 'approval-requested', { input: NOTE }), chat);
-const press = async (user: ReturnType<typeof userEvent.setup>, name: string) => user.click(screen.getByRole('button', { name }));
+const showQuestion = (chat = fakeChat()) =>
+  show(call('a', 'write_note', 'approval-requested', { input: NOTE }), chat);
+const press = async (user: ReturnType<typeof userEvent.setup>, name: string) =>
+  user.click(screen.getByRole('button', { name }));
 
 describe('a question whether a call may run', () => {
   it.each([
@@ -39,7 +43,9 @@ describe('a question whether a call may run', () => {
     const first = showQuestion();
     await press(first.user, 'Deny');
     await first.user.keyboard('  not today {Enter}');
-    expect(first.chat.addToolApprovalResponse.mock.calls).toEqual([[{ id: 'approval of a', approved: false, reason: 'not today' }]]);
+    expect(first.chat.addToolApprovalResponse.mock.calls).toEqual([
+      [{ id: 'approval of a', approved: false, reason: 'not today' }],
+    ]);
   });
 
   it('is not answered by going back', async () => {
@@ -52,28 +58,45 @@ describe('a question whether a call may run', () => {
 
   it('takes no second answer while one is under way', async () => {
     const chat = fakeChat();
-    let arrive = () => { /* not yet */ };
-    chat.addToolApprovalResponse.mockImplementation(() => new Promise((resolve) => { arrive = resolve; }));
+    let arrive = () => {
+      /* not yet */
+    };
+    chat.addToolApprovalResponse.mockImplementation(
+      () =>
+        new Promise((resolve) => {
+          arrive = resolve;
+        }),
+    );
     const { user } = showQuestion(chat);
     await press(user, 'Approve');
     expect(screen.getByRole('button', { name: 'Approve' }).getAttribute('aria-busy')).toBe('true');
     for (const name of ['Approve', 'Always', 'Edit', 'Deny']) await press(user, name);
-    await act(async () => { arrive(); await Promise.resolve(); });
+    await act(async () => {
+      arrive();
+      await Promise.resolve();
+    });
     expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(1);
   });
 
   it('says why an answer was refused, and can be answered again', async () => {
     const chat = fakeChat();
-    chat.addToolApprovalResponse.mockRejectedValueOnce(new FermataError(503, 'unavailable', 'The database cannot be reached.'));
+    chat.addToolApprovalResponse.mockRejectedValueOnce(
+      new FermataError(503, 'unavailable', 'The database cannot be reached.'),
+    );
     const { user } = showQuestion(chat);
     await press(user, 'Approve');
     expect((await screen.findByRole('alert')).textContent).toBe('The database cannot be reached.');
     await press(user, 'Approve');
     expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(2);
-    await waitFor(() => { expect(screen.queryByRole('alert')).toBeNull(); });
+    await waitFor(() => {
+      expect(screen.queryByRole('alert')).toBeNull();
+    });
   });
 
-  it.each([['already_answered', 'answered elsewhere'], ['gone', 'This question is over']])('says kindly that it was settled: %s', async (code, words) => {
+  it.each([
+    ['already_answered', 'answered elsewhere'],
+    ['gone', 'This question is over'],
+  ])('says kindly that it was settled: %s', async (code, words) => {
     const chat = fakeChat();
     chat.addToolApprovalResponse.mockRejectedValue(new FermataError(409, code, 'call a is in state success'));
     const { user } = showQuestion(chat);
@@ -102,7 +125,9 @@ describe('an input that is too long to be shown at once', () => {
     ['many fields', Object.fromEntries(Array.from({ length: 30 }, (_, at) => [`field${at}`, at]))],
     ['a long list', { list: Array.from({ length: 30 }, (_, at) => at) }],
   ])('cannot be approved before all of it was shown: %s', async (_, input) => {
-    const { chat, user } = show(call('a', 'unknown', 'approval-requested', { input, approval: { id: JSON.stringify(input) } }));
+    const { chat, user } = show(
+      call('a', 'unknown', 'approval-requested', { input, approval: { id: JSON.stringify(input) } }),
+    );
     expect([disabled('Approve'), disabled('Always'), disabled('Deny')]).toEqual([true, true, false]);
     await press(user, 'Show all of it');
     expect(screen.queryByRole('button', { name: /^Show all/ })).toBeNull();
@@ -111,7 +136,12 @@ describe('an input that is too long to be shown at once', () => {
   });
 
   it('is shown by any of its places, also while the card is folded', async () => {
-    const { user } = show(call('a', 'unknown', 'approval-requested', { input: { one: LONG, other: LONG }, approval: { id: 'both' } }));
+    const { user } = show(
+      call('a', 'unknown', 'approval-requested', {
+        input: { one: LONG, other: LONG },
+        approval: { id: 'both' },
+      }),
+    );
     await press(user, 'Details of unknown');
     expect(disabled('Approve')).toBe(true);
     await press(user, 'Show all of it');
@@ -120,10 +150,18 @@ describe('an input that is too long to be shown at once', () => {
   });
 
   it('cannot be approved with others at once either', async () => {
-    const part = call('a', 'unknown', 'approval-requested', { input: { body: LONG }, approval: { id: 'with others' } });
+    const part = call('a', 'unknown', 'approval-requested', {
+      input: { body: LONG },
+      approval: { id: 'with others' },
+    });
     const message = messageOf(part, call('b', 'write_note', 'approval-requested'));
     const chat = fakeChat();
-    render(<><ToolCard part={part} message={message} chat={chat} tools={TOOLS} /><Gate message={message} chat={chat} /></>);
+    render(
+      <>
+        <ToolCard part={part} message={message} chat={chat} tools={TOOLS} />
+        <Gate message={message} chat={chat} />
+      </>,
+    );
     expect([disabled('Approve all'), disabled('Deny all')]).toEqual([true, false]);
     await press(userEvent.setup(), 'Show all');
     expect(disabled('Approve all')).toBe(false);
@@ -131,7 +169,11 @@ describe('an input that is too long to be shown at once', () => {
 
   it('is put to a client of version 5 with its input', async () => {
     const input = { body: LONG };
-    const part = { type: 'data-tool-approval' as const, id: 'old', data: { approvalId: 'old', toolCallId: 'a', toolName: 'unknown' } };
+    const part = {
+      type: 'data-tool-approval' as const,
+      id: 'old',
+      data: { approvalId: 'old', toolCallId: 'a', toolName: 'unknown' },
+    };
     const message = messageOf(call('a', 'unknown', 'input-available', { input }));
     const chat = fakeChat();
     render(<QuestionOfOldClient part={part} message={message} chat={chat} />);
@@ -145,26 +187,43 @@ describe('an input that is too long to be shown at once', () => {
 });
 
 it('what an input hides is named before it is approved', () => {
-  show(call('a', 'unknown', 'approval-requested', { input: { 'na\u200bme': `ok${'\n'.repeat(200)}HIDDEN \u202etxt` } }));
+  show(
+    call('a', 'unknown', 'approval-requested', {
+      input: { 'na\u200bme': `ok${'\n'.repeat(200)}HIDDEN \u202etxt` },
+    }),
+  );
   const input = within(screen.getByRole('group', { name: 'Input' }));
   expect(input.getByText(/HIDDEN/).textContent).toBe('ok\n199 empty lines\nHIDDEN U+202Etxt');
   expect(input.getByText('U+200B')).toBeTruthy();
-  expect(screen.getByText('The input has 2 characters that are invisible or change the direction of the text: U+200B, U+202E.')).toBeTruthy();
+  expect(
+    screen.getByText(
+      'The input has 2 characters that are invisible or change the direction of the text: U+200B, U+202E.',
+    ),
+  ).toBeTruthy();
 });
 
 describe('an edited input', () => {
   it('is seen as a whole', async () => {
-    const { user } = show(call('a', 'write_note', 'approval-requested', { input: { title: 'x'.repeat(200), body: 'a\n'.repeat(100) } }));
+    const { user } = show(
+      call('a', 'write_note', 'approval-requested', {
+        input: { title: 'x'.repeat(200), body: 'a\n'.repeat(100) },
+      }),
+    );
     await press(user, 'Edit');
-    expect(screen.getAllByRole('textbox').map((field) => field.getAttribute('rows'))).toEqual(['4', '101', null]);
+    expect(screen.getAllByRole('textbox').map((field) => field.getAttribute('rows'))).toEqual([
+      '4',
+      '101',
+      null,
+    ]);
   });
-
 
   it('is what was typed into the form', async () => {
     const { chat, user } = showQuestion();
     await press(user, 'Edit');
     const title = screen.getByLabelText('title');
-    await waitFor(() => { expect(document.activeElement).toBe(title); });
+    await waitFor(() => {
+      expect(document.activeElement).toBe(title);
+    });
     await user.clear(title);
     await user.type(title, 'Oats');
     await user.clear(screen.getByLabelText(/stars/));
@@ -180,10 +239,16 @@ describe('an edited input', () => {
     await press(user, 'Edit');
     for (const field of screen.getAllByRole('textbox')) await user.type(field, '1{Backspace}');
     await press(user, 'JSON');
-    expect(JSON.parse(screen.getByRole<HTMLTextAreaElement>('textbox', { name: 'JSON' }).value)).toEqual(input);
+    expect(JSON.parse(screen.getByRole<HTMLTextAreaElement>('textbox', { name: 'JSON' }).value)).toEqual(
+      input,
+    );
     await press(user, 'Form');
     await press(user, 'Approve with these changes');
-    expect(chat.addToolApprovalResponse.mock.calls[0]?.[0]).toEqual({ id: 'approval of a', approved: true, input });
+    expect(chat.addToolApprovalResponse.mock.calls[0]?.[0]).toEqual({
+      id: 'approval of a',
+      approved: true,
+      input,
+    });
   });
 
   it('goes from one view to the other with what was typed', async () => {
@@ -214,7 +279,9 @@ describe('an edited input', () => {
     expect(chat.addToolApprovalResponse).not.toHaveBeenCalled();
     expect(screen.getByRole('alert').textContent).toContain('2 things do not fit yet.');
     expect(title.getAttribute('aria-invalid')).toBe('true');
-    expect(document.getElementById(title.getAttribute('aria-describedby') ?? '')?.textContent).toBe('Too short: 1 or more characters are needed.');
+    expect(document.getElementById(title.getAttribute('aria-describedby') ?? '')?.textContent).toBe(
+      'Too short: 1 or more characters are needed.',
+    );
     expect(document.activeElement).toBe(title);
     await user.type(title, 'x');
     expect(title.getAttribute('aria-invalid')).toBeNull();
@@ -222,7 +289,9 @@ describe('an edited input', () => {
 
   it('shows a refusal of the server at its field until that is changed', async () => {
     const chat = fakeChat();
-    chat.addToolApprovalResponse.mockRejectedValueOnce(new FermataError(422, 'invalid_request', 'The input does not fit: /title: "Milk" is taken'));
+    chat.addToolApprovalResponse.mockRejectedValueOnce(
+      new FermataError(422, 'invalid_request', 'The input does not fit: /title: "Milk" is taken'),
+    );
     const { user } = showQuestion(chat);
     await press(user, 'Edit');
     await press(user, 'Approve with these changes');
@@ -244,16 +313,27 @@ describe('an edited input', () => {
 });
 
 describe('the gate', () => {
-  const two = () => messageOf(call('a', 'write_note', 'approval-requested'), call('b', 'write_note', 'approval-requested'), call('c', 'search_notes', 'input-available'));
+  const two = () =>
+    messageOf(
+      call('a', 'write_note', 'approval-requested'),
+      call('b', 'write_note', 'approval-requested'),
+      call('c', 'search_notes', 'input-available'),
+    );
 
-  it.each([['Approve all', true], ['Deny all', false]])('%s answers every question once', async (name, approved) => {
+  it.each([
+    ['Approve all', true],
+    ['Deny all', false],
+  ])('%s answers every question once', async (name, approved) => {
     const chat = fakeChat();
     const user = userEvent.setup();
     render(<Gate message={two()} chat={chat} />);
     expect(screen.getByRole('status').textContent).toBe('1 of 3 decided');
     await user.dblClick(screen.getByRole('button', { name }));
     await waitFor(() => {
-      expect(chat.addToolApprovalResponse.mock.calls).toEqual([[{ id: 'approval of a', approved }], [{ id: 'approval of b', approved }]]);
+      expect(chat.addToolApprovalResponse.mock.calls).toEqual([
+        [{ id: 'approval of a', approved }],
+        [{ id: 'approval of b', approved }],
+      ]);
     });
   });
 
@@ -262,14 +342,23 @@ describe('the gate', () => {
     chat.addToolApprovalResponse.mockRejectedValueOnce(new FermataError(409, 'already_answered', 'x'));
     render(<Gate message={two()} chat={chat} />);
     await press(userEvent.setup(), 'Approve all');
-    await waitFor(() => { expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(2); });
+    await waitFor(() => {
+      expect(chat.addToolApprovalResponse).toHaveBeenCalledTimes(2);
+    });
     expect(screen.queryByRole('alert')).toBeNull();
   });
 });
 
 describe('a question of a running tool', () => {
-  const requestedSchema = { type: 'object', properties: { email: { type: 'string', format: 'email' }, copy: { type: 'boolean', default: true } }, required: ['email'] };
-  const part = (state: string) => ({ type: 'data-elicitation', data: { elicitationId: 'e', toolCallId: 'a', message: 'Whereto?', requestedSchema, state } });
+  const requestedSchema = {
+    type: 'object',
+    properties: { email: { type: 'string', format: 'email' }, copy: { type: 'boolean', default: true } },
+    required: ['email'],
+  };
+  const part = (state: string) => ({
+    type: 'data-elicitation',
+    data: { elicitationId: 'e', toolCallId: 'a', message: 'Whereto?', requestedSchema, state },
+  });
 
   it('is answered with what fits', async () => {
     const chat = fakeChat();
@@ -279,10 +368,15 @@ describe('a question of a running tool', () => {
     expect(chat.answerElicitation).not.toHaveBeenCalled();
     await user.type(screen.getByLabelText('email'), 'a@b.ch');
     await press(user, 'Send');
-    expect(chat.answerElicitation.mock.calls).toEqual([[{ elicitationId: 'e', action: 'accept', content: { email: 'a@b.ch', copy: true } }]]);
+    expect(chat.answerElicitation.mock.calls).toEqual([
+      [{ elicitationId: 'e', action: 'accept', content: { email: 'a@b.ch', copy: true } }],
+    ]);
   });
 
-  it.each([['Decline', 'decline'], ['Cancel', 'cancel']] as const)('is left by %s', async (name, action) => {
+  it.each([
+    ['Decline', 'decline'],
+    ['Cancel', 'cancel'],
+  ] as const)('is left by %s', async (name, action) => {
     const chat = fakeChat();
     render(<ElicitationCard part={part('pending')} chat={chat} />);
     await press(userEvent.setup(), name);
@@ -295,7 +389,15 @@ describe('a question of a running tool', () => {
     ['The MCP server “e[U+202E]vil” asks:', { server: 'e\u202evil' }],
   ])('is in the name of who asks: %s', (words, more) => {
     const { data } = part('pending');
-    render(<ElicitationCard part={{ type: 'data-elicitation', data: { ...data, ...more, message: 'Fermata asks\u200b: whereto?' } }} chat={fakeChat()} />);
+    render(
+      <ElicitationCard
+        part={{
+          type: 'data-elicitation',
+          data: { ...data, ...more, message: 'Fermata asks\u200b: whereto?' },
+        }}
+        chat={fakeChat()}
+      />,
+    );
     expect(screen.getByRole('heading').textContent).toBe(words);
     expect(screen.getByRole('blockquote').textContent).toBe('Fermata asksU+200B: whereto?');
   });
@@ -303,13 +405,37 @@ describe('a question of a running tool', () => {
   it('warns of what looks like a secret, until it is answered', () => {
     const question = (state: string, message: string, properties: object) => ({
       type: 'data-elicitation',
-      data: { elicitationId: message, toolCallId: 'a', server: 'evil', message, requestedSchema: { type: 'object', properties }, state },
+      data: {
+        elicitationId: message,
+        toolCallId: 'a',
+        server: 'evil',
+        message,
+        requestedSchema: { type: 'object', properties },
+        state,
+      },
     });
-    const { rerender } = render(<ElicitationCard part={question('pending', 'Whereto?', { p: { type: 'string', title: 'Your PIN' } })} chat={fakeChat()} />);
-    expect(screen.getByRole('note').textContent).toContain('secret: Your PIN. What you enter goes to “evil”.');
-    rerender(<ElicitationCard part={question('pending', 'Your password?', { answer: { type: 'string' } })} chat={fakeChat()} />);
+    const { rerender } = render(
+      <ElicitationCard
+        part={question('pending', 'Whereto?', { p: { type: 'string', title: 'Your PIN' } })}
+        chat={fakeChat()}
+      />,
+    );
+    expect(screen.getByRole('note').textContent).toContain(
+      'secret: Your PIN. What you enter goes to “evil”.',
+    );
+    rerender(
+      <ElicitationCard
+        part={question('pending', 'Your password?', { answer: { type: 'string' } })}
+        chat={fakeChat()}
+      />,
+    );
     expect(screen.getByRole('note').textContent).toContain('This seems to ask for a secret.');
-    rerender(<ElicitationCard part={question('pending', 'Which color?', { answer: { type: 'string' } })} chat={fakeChat()} />);
+    rerender(
+      <ElicitationCard
+        part={question('pending', 'Which color?', { answer: { type: 'string' } })}
+        chat={fakeChat()}
+      />,
+    );
     expect(screen.queryByRole('note')).toBeNull();
     rerender(<ElicitationCard part={question('accepted', 'Your password?', {})} chat={fakeChat()} />);
     expect(screen.queryByRole('note')).toBeNull();
@@ -325,7 +451,12 @@ describe('a question of a running tool', () => {
 
 describe('what a card shows', () => {
   it('tells progress as a share', () => {
-    show(call('a', 'files__read', 'output-available', { preliminary: true, output: { progress: 3, total: 4, message: 'Third page' } }));
+    show(
+      call('a', 'files__read', 'output-available', {
+        preliminary: true,
+        output: { progress: 3, total: 4, message: 'Third page' },
+      }),
+    );
     const bar = screen.getByRole('progressbar', { name: 'Third page' });
     expect([bar.getAttribute('aria-valuenow'), bar.getAttribute('aria-valuetext')]).toEqual(['75', '3 of 4']);
   });
@@ -340,7 +471,9 @@ describe('what a card shows', () => {
     show(call('a', 'files__read', 'output-available', { output: { content } }));
     const result = within(screen.getByRole('group', { name: 'Result' }));
     expect(result.getByRole<HTMLImageElement>('img').src).toBe('data:image/png;base64,AAAA');
-    expect(result.getAllByRole('link').map((link) => link.getAttribute('href'))).toEqual(['https://example.com/x']);
+    expect(result.getAllByRole('link').map((link) => link.getAttribute('href'))).toEqual([
+      'https://example.com/x',
+    ]);
     expect(result.getByText('hologram')).toBeTruthy();
   });
 
@@ -359,7 +492,13 @@ describe('what a card shows', () => {
 
   it('says how long the server took', () => {
     const part = call('a', 'write_note', 'output-available', { output: 1 });
-    render(<ToolCard part={part} chat={fakeChat()} message={{ ...messageOf(part), metadata: { calls: { a: { durationMs: 1432 } } } }} />);
+    render(
+      <ToolCard
+        part={part}
+        chat={fakeChat()}
+        message={{ ...messageOf(part), metadata: { calls: { a: { durationMs: 1432 } } } }}
+      />,
+    );
     expect(screen.getByText(/1\.4 s/)).toBeTruthy();
   });
 });

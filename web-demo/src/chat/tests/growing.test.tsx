@@ -1,4 +1,5 @@
-// A message that grows: the AI SDK's React chat shows the object that it goes on writing in, until the next chunk replaces it with a copy.
+// A message that grows: the AI SDK's React chat shows the object that it goes on writing in, until the next
+// chunk replaces it with a copy.
 
 import { render, screen, within } from '@testing-library/react';
 import { expect, it } from 'vitest';
@@ -14,7 +15,14 @@ const actions = { edit: () => undefined, regenerate: () => undefined };
 function grow(message: Message, change: (message: Message) => void) {
   const chat = fakeChat();
   const list = (messages: Message[]) => (
-    <MessageList messages={messages} status="streaming" error={undefined} chat={chat} actions={actions} onTryAgain={() => undefined}>
+    <MessageList
+      messages={messages}
+      status="streaming"
+      error={undefined}
+      chat={chat}
+      actions={actions}
+      onTryAgain={() => undefined}
+    >
       nothing
     </MessageList>
   );
@@ -32,11 +40,16 @@ it('has the words that were added to the object that is shown', () => {
 it('has the state that a call has come to', () => {
   const part = call('a', 'search_notes', 'input-available', { input: { query: 'milk' } });
   grow(messageOf(part), () => Object.assign(part, { state: 'output-available', output: { notes: [] } }));
-  expect(within(screen.getByRole('article', { name: 'Tool call search_notes' })).getByRole('status').textContent).toBe('Done');
+  expect(
+    within(screen.getByRole('article', { name: 'Tool call search_notes' })).getByRole('status').textContent,
+  ).toBe('Done');
 });
 
 it('has the duration that the end of the message brings', () => {
-  const part = call('a', 'search_notes', 'output-available', { input: { query: 'milk' }, output: { notes: [] } });
+  const part = call('a', 'search_notes', 'output-available', {
+    input: { query: 'milk' },
+    output: { notes: [] },
+  });
   grow(messageOf(part), (message) => (message.metadata = { calls: { a: { durationMs: 12 } } }));
   expect(screen.getByRole('article', { name: 'Tool call search_notes' }).textContent).toContain('12 ms');
 });

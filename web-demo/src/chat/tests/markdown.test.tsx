@@ -9,7 +9,8 @@ import { setUpPage } from './page';
 
 setUpPage();
 
-const show = (text: string, isGrowing = false) => render(<Markdown text={text} isGrowing={isGrowing} />).container;
+const show = (text: string, isGrowing = false) =>
+  render(<Markdown text={text} isGrowing={isGrowing} />).container;
 const PIXEL = 'data:image/png;base64,iVBORw0KGgo=';
 
 describe('a picture from elsewhere is a link that names its host', () => {
@@ -22,12 +23,17 @@ describe('a picture from elsewhere is a link that names its host', () => {
     expect(container.querySelector('img')).toBeNull();
     const link = screen.getByRole('link', { name: 'Open the picture “a cat”' });
     expect(link.getAttribute('href')).toBe('https://evil.example/cat?q=secret');
-    expect([link.getAttribute('rel'), link.getAttribute('target')]).toEqual(['noopener noreferrer', '_blank']);
+    expect([link.getAttribute('rel'), link.getAttribute('target')]).toEqual([
+      'noopener noreferrer',
+      '_blank',
+    ]);
     expect(container.textContent).toContain('(evil.example)');
   });
 
   it('as a file of a message', () => {
-    const { container } = render(<Files parts={[{ type: 'file', mediaType: 'image/png', url: 'http://evil.example/cat' }]} />);
+    const { container } = render(
+      <Files parts={[{ type: 'file', mediaType: 'image/png', url: 'http://evil.example/cat' }]} />,
+    );
     expect(container.querySelector('img')).toBeNull();
     expect(container.textContent).toBe('Open the picture “Image” (evil.example)');
   });
@@ -41,36 +47,67 @@ describe('a picture from elsewhere is a link that names its host', () => {
 
 it('a picture in the address itself is shown, in a file and in the result of a tool', () => {
   render(<Files parts={[{ type: 'file', mediaType: 'image/png', url: PIXEL, filename: 'dot' }]} />);
-  render(<ToolResult output={{ content: [{ type: 'image', mimeType: 'image/png', data: 'iVBORw0KGgo=' }] }} />);
+  render(
+    <ToolResult output={{ content: [{ type: 'image', mimeType: 'image/png', data: 'iVBORw0KGgo=' }] }} />,
+  );
   expect(screen.getAllByRole('img').map((img) => img.getAttribute('src'))).toEqual([PIXEL, PIXEL]);
 });
 
 describe('a link', () => {
   it.each([
     ['says where it leads', '[docs](https://docs.example.com/x)', 'docs (docs.example.com)'],
-    ['that looks like another address says where it leads', '[https://bank.example](https://evil.example)', 'https://bank.example (evil.example)'],
-    ['with somebody before the host does not lead to them', '[bank](https://bank.example@evil.example/)', 'bank (evil.example)'],
-    ['with a name in other letters shows which', '[bank](https://bаnk.example/)', 'bank (xn--bnk-6cd.example)'],
+    [
+      'that looks like another address says where it leads',
+      '[https://bank.example](https://evil.example)',
+      'https://bank.example (evil.example)',
+    ],
+    [
+      'with somebody before the host does not lead to them',
+      '[bank](https://bank.example@evil.example/)',
+      'bank (evil.example)',
+    ],
+    [
+      'with a name in other letters shows which',
+      '[bank](https://bаnk.example/)',
+      'bank (xn--bnk-6cd.example)',
+    ],
     ['that is its own address says it once', 'https://docs.example.com/x', 'https://docs.example.com/x'],
     ['to a mailbox names it', '[write](mailto:a@evil.example)', 'write (a@evil.example)'],
   ])('%s', (_, text, shown) => {
     expect(show(text).textContent).toBe(shown);
   });
 
-  it.each(['javascript:alert(1)', 'data:text/html,x', 'vbscript:x', 'file:///etc/passwd', 'ftp://evil.example/'])('to %s is none', (address) => {
+  it.each([
+    'javascript:alert(1)',
+    'data:text/html,x',
+    'vbscript:x',
+    'file:///etc/passwd',
+    'ftp://evil.example/',
+  ])('to %s is none', (address) => {
     expect(show(`[text](${address})`).querySelector('a')).toBeNull();
   });
 
   it('of a source and of a tool says where it leads', () => {
-    const { container } = render(<Sources parts={[{ type: 'source-url', sourceId: 's', url: 'https://evil.example/', title: 'bank.example' }]} />);
+    const { container } = render(
+      <Sources
+        parts={[{ type: 'source-url', sourceId: 's', url: 'https://evil.example/', title: 'bank.example' }]}
+      />,
+    );
     expect(container.textContent).toContain('bank.example (evil.example)');
-    const result = render(<ToolResult output={{ content: [{ type: 'resource_link', uri: 'https://evil.example/a', name: 'a bank' }] }} />);
+    const result = render(
+      <ToolResult
+        output={{ content: [{ type: 'resource_link', uri: 'https://evil.example/a', name: 'a bank' }] }}
+      />,
+    );
     expect(result.container.textContent).toBe('a bank (evil.example)');
   });
 });
 
 it('raw HTML is text', () => {
-  const container = show('<img src="https://evil.example/a"> <video poster="https://evil.example/b"></video>\n\n<iframe src="https://evil.example/c"></iframe>');
+  const container = show(
+    '<img src="https://evil.example/a"> <video ' +
+      'poster="https://evil.example/b"></video>\n\n<iframe src="https://evil.example/c"></iframe>',
+  );
   expect(container.querySelector('img, video, iframe')).toBeNull();
   expect(container.textContent).toContain('<img src=');
 });
@@ -78,7 +115,9 @@ it('raw HTML is text', () => {
 it('code has the colours of its language, and is copied as it is', () => {
   const container = show('```js\nconst a = "b"; // c\n```\n\n```klingon\nnuqneH\n```');
   const [known, unknown] = container.querySelectorAll('pre');
-  expect([...(known?.querySelectorAll('[class^=hljs-]') ?? [])].map((span) => [span.className, span.textContent])).toEqual([
+  expect(
+    [...(known?.querySelectorAll('[class^=hljs-]') ?? [])].map((span) => [span.className, span.textContent]),
+  ).toEqual([
     ['hljs-keyword', 'const'],
     ['hljs-string', '"b"'],
     ['hljs-comment', '// c'],

@@ -1,4 +1,5 @@
-// What the tests of the cards share: a page with the English texts, a chat that notes what it is told, and messages.
+// What the tests of the cards share: a page with the English texts, a chat that notes what it is told, and
+// messages.
 
 import i18next from 'i18next';
 import { initReactI18next } from 'react-i18next';
@@ -14,7 +15,12 @@ import type { AnyToolPart, ServerTool } from '../toolState';
 /** Sets the page up for a file of tests. */
 export function setUpPage() {
   beforeAll(async () => {
-    await i18next.use(initReactI18next).init({ lng: 'en', defaultNS: 'shell', resources: { en: { cards, shell } }, interpolation: { escapeValue: false } });
+    await i18next.use(initReactI18next).init({
+      lng: 'en',
+      defaultNS: 'shell',
+      resources: { en: { cards, shell } },
+      interpolation: { escapeValue: false },
+    });
   });
   afterEach(() => {
     cleanup();
@@ -36,13 +42,29 @@ export function fakeChat() {
 }
 
 /** A call: its id, its tool and its state. */
-export function call(toolCallId: string, name: string, state: AnyToolPart['state'], more: object = {}): AnyToolPart {
+export function call(
+  toolCallId: string,
+  name: string,
+  state: AnyToolPart['state'],
+  more: object = {},
+): AnyToolPart {
   const approval = state === 'approval-requested' ? { approval: { id: `approval of ${toolCallId}` } } : {};
-  return { type: `tool-${name}`, toolCallId, state, input: {}, ...approval, ...more } as unknown as ToolUIPart;
+  return {
+    type: `tool-${name}`,
+    toolCallId,
+    state,
+    input: {},
+    ...approval,
+    ...more,
+  } as unknown as ToolUIPart;
 }
 
 /** A message of one step. */
-export const messageOf = (...parts: AnyToolPart[]): Message => ({ id: 'message', role: 'assistant', parts: [{ type: 'step-start' }, ...parts] });
+export const messageOf = (...parts: AnyToolPart[]): Message => ({
+  id: 'message',
+  role: 'assistant',
+  parts: [{ type: 'step-start' }, ...parts],
+});
 
 export const TOOLS: ServerTool[] = [
   {
@@ -50,7 +72,11 @@ export const TOOLS: ServerTool[] = [
     description: '',
     inputSchema: {
       type: 'object',
-      properties: { title: { type: 'string', minLength: 1 }, body: { type: 'string' }, stars: { type: 'integer' } },
+      properties: {
+        title: { type: 'string', minLength: 1 },
+        body: { type: 'string' },
+        stars: { type: 'integer' },
+      },
       required: ['title', 'body'],
       additionalProperties: false,
     },
@@ -58,6 +84,13 @@ export const TOOLS: ServerTool[] = [
     policy: 'ask',
     resource: 'notes',
   },
-  { name: 'search_notes', description: '', inputSchema: { type: 'object' }, runBy: 'server', policy: 'allow', resource: 'notes' },
+  {
+    name: 'search_notes',
+    description: '',
+    inputSchema: { type: 'object' },
+    runBy: 'server',
+    policy: 'allow',
+    resource: 'notes',
+  },
   { name: 'files__read', description: '', inputSchema: { type: 'object' }, runBy: 'mcp', policy: 'allow' },
 ];

@@ -1,7 +1,17 @@
 // A form shows a value exactly, or not at all: random schemas, each with random values.
 
 import { describe, expect, it } from 'vitest';
-import { fieldOf, isSame, placeOf, readText, seed, showText, withField, type Control, type Schema } from '../schemaFields';
+import {
+  fieldOf,
+  isSame,
+  placeOf,
+  readText,
+  seed,
+  showText,
+  withField,
+  type Control,
+  type Schema,
+} from '../schemaFields';
 import { issuesIn, issuesOf } from '../schemaIssues';
 
 /** Numbers that look random, and are the same in every run. */
@@ -14,24 +24,49 @@ function dice(seed: number): (sides: number) => number {
 }
 
 type Dice = ReturnType<typeof dice>;
-const TEXTS = ['', 'a', 'two words', ' spaced ', 'two\nlines', 'a\r\nb', '12', 'null', '2026-02-28', '2026-02-31', 'a@b.ch', 'x'.repeat(200), '字'];
+const TEXTS = [
+  '',
+  'a',
+  'two words',
+  ' spaced ',
+  'two\nlines',
+  'a\r\nb',
+  '12',
+  'null',
+  '2026-02-28',
+  '2026-02-31',
+  'a@b.ch',
+  'x'.repeat(200),
+  '字',
+];
 const NUMBERS = [0, -0, 1, -7, 0.1, 1e21, 1e-7, 2 ** 53, 123456.789];
 const pick = <T>(items: readonly T[], roll: Dice): T => items[roll(items.length)] as T;
 
 function anyValue(roll: Dice, depth = 0): unknown {
   switch (roll(depth > 2 ? 4 : 6)) {
-    case 0: return pick(TEXTS, roll);
-    case 1: return pick(NUMBERS, roll);
-    case 2: return roll(2) === 0;
-    case 3: return null;
-    case 4: return Array.from({ length: roll(4) }, () => anyValue(roll, depth + 1));
-    default: return Object.fromEntries(['name', 'a/b', '__proto__', 'm~n'].slice(roll(4)).map((name) => [name, anyValue(roll, depth + 1)]));
+    case 0:
+      return pick(TEXTS, roll);
+    case 1:
+      return pick(NUMBERS, roll);
+    case 2:
+      return roll(2) === 0;
+    case 3:
+      return null;
+    case 4:
+      return Array.from({ length: roll(4) }, () => anyValue(roll, depth + 1));
+    default:
+      return Object.fromEntries(
+        ['name', 'a/b', '__proto__', 'm~n'].slice(roll(4)).map((name) => [name, anyValue(roll, depth + 1)]),
+      );
   }
 }
 
 function anySchema(roll: Dice, depth = 0): Schema {
   const schemas: (() => Schema)[] = [
-    () => ({ type: 'string', ...(roll(3) === 0 && { format: pick(['email', 'uri', 'date', 'date-time'], roll) }) }),
+    () => ({
+      type: 'string',
+      ...(roll(3) === 0 && { format: pick(['email', 'uri', 'date', 'date-time'], roll) }),
+    }),
     () => ({ type: pick(['number', 'integer'], roll) }),
     () => ({ type: 'boolean' }),
     () => ({ enum: [pick(TEXTS, roll), pick(NUMBERS, roll), null, { a: [1] }] }),
@@ -54,7 +89,10 @@ function anySchema(roll: Dice, depth = 0): Schema {
 function throughForm(schema: Schema, value: unknown, root: Schema): unknown {
   const field = fieldOf(schema, value, root);
   const { control } = field;
-  if (value === undefined || value === null) return control.kind === 'text' || control.kind === 'number' ? typed(control, value, field.isNullable) : value;
+  if (value === undefined || value === null)
+    return control.kind === 'text' || control.kind === 'number'
+      ? typed(control, value, field.isNullable)
+      : value;
   switch (control.kind) {
     case 'text':
     case 'number':
@@ -72,7 +110,8 @@ function throughForm(schema: Schema, value: unknown, root: Schema): unknown {
     case 'object': {
       const planned = new Map(control.properties.map(({ name, schema }) => [name, schema]));
       return Object.entries(value).reduce<Record<string, unknown>>(
-        (object, [name, one]) => withField(object, name, throughForm(planned.get(name) ?? control.more, one, root)),
+        (object, [name, one]) =>
+          withField(object, name, throughForm(planned.get(name) ?? control.more, one, root)),
         {},
       );
     }
@@ -116,7 +155,10 @@ describe('a form', () => {
     ['an object without fields', { type: 'object' }, {}],
   ])('does not show %s other than as it is', (_what, schema, value) => {
     const { control } = fieldOf(schema, value, schema);
-    expect(control.kind === 'json' || (control.kind === 'text' && control.type === 'text' && !JSON.stringify(value).includes('\\r'))).toBe(true);
+    expect(
+      control.kind === 'json' ||
+        (control.kind === 'text' && control.type === 'text' && !JSON.stringify(value).includes('\\r')),
+    ).toBe(true);
   });
 
   it('keeps text that is no number yet', () => {
@@ -138,9 +180,19 @@ describe('a form', () => {
   it('begins with what is given by default', () => {
     const schema = {
       type: 'object',
-      properties: { a: { type: 'string', default: 'x' }, b: { type: 'string' }, c: { $ref: '#/$defs/inner' } },
+      properties: {
+        a: { type: 'string', default: 'x' },
+        b: { type: 'string' },
+        c: { $ref: '#/$defs/inner' },
+      },
       required: ['c'],
-      $defs: { inner: { type: 'object', properties: { d: { type: 'number', default: 1 }, again: { $ref: '#/$defs/inner' } }, required: ['again'] } },
+      $defs: {
+        inner: {
+          type: 'object',
+          properties: { d: { type: 'number', default: 1 }, again: { $ref: '#/$defs/inner' } },
+          required: ['again'],
+        },
+      },
     };
     const begun = seed(schema);
     expect(begun).toMatchObject({ a: 'x', c: { d: 1 } });
@@ -156,7 +208,11 @@ it('says where a value does not fit', () => {
     additionalProperties: false,
     $defs: { n: { maximum: 5 } },
   };
-  const issues = issuesOf(schema, { title: 'x', 'a/b': 9, more: 1 }).map(({ pointer, keyword, limit }) => [pointer, keyword, limit]);
+  const issues = issuesOf(schema, { title: 'x', 'a/b': 9, more: 1 }).map(({ pointer, keyword, limit }) => [
+    pointer,
+    keyword,
+    limit,
+  ]);
   expect(issues).toEqual(
     expect.arrayContaining([
       ['/title', 'minLength', '2'],
@@ -173,7 +229,8 @@ it('is silent about a schema that it cannot read', () => {
 });
 
 it('finds the places that a refusal of the server names', () => {
-  const detail = 'The input does not fit the tool: /title: "" is shorter than 1 character; /list/0: 1 is not of type "string"';
+  const detail =
+    'The input does not fit the tool: /title: "" is shorter than 1 character; /list/0: 1 is not of type "string"';
   expect(issuesIn(detail)).toEqual([
     { pointer: '/title', keyword: 'server', detail: '"" is shorter than 1 character' },
     { pointer: '/list/0', keyword: 'server', detail: '1 is not of type "string"' },

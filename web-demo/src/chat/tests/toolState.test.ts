@@ -12,7 +12,10 @@ import { call, messageOf, setUpPage, TOOLS } from './page';
 setUpPage();
 
 const words = (part: AnyToolPart, ...others: AnyToolPart[]) =>
-  stateWords(callState(part, messageOf(...others, part), { tools: TOOLS, pageRuns }), i18next.getFixedT('en', 'cards'));
+  stateWords(
+    callState(part, messageOf(...others, part), { tools: TOOLS, pageRuns }),
+    i18next.getFixedT('en', 'cards'),
+  );
 
 const asked = call('other', 'write_note', 'approval-requested');
 const approved = { approval: { id: 'a', approved: true } };
@@ -30,8 +33,18 @@ describe('a call alone', () => {
     ['Failed', call('a', 'write_note', 'output-error', { errorText: 'x' })],
     ['Denied', call('a', 'write_note', 'output-error', { errorText: 'x', ...refused })],
     ['Denied', call('a', 'write_note', 'output-denied', refused)],
-    ['Cancelled', call('a', 'write_note', 'output-error', { errorText: 'Cancelled: the run was stopped before the call had a result.' })],
-    ['Cancelled', call('a', 'write_note', 'output-error', { errorText: 'Expired: nobody answered in time, so the call has no result.' })],
+    [
+      'Cancelled',
+      call('a', 'write_note', 'output-error', {
+        errorText: 'Cancelled: the run was stopped before the call had a result.',
+      }),
+    ],
+    [
+      'Cancelled',
+      call('a', 'write_note', 'output-error', {
+        errorText: 'Expired: nobody answered in time, so the call has no result.',
+      }),
+    ],
     ['Failed', call('a', 'write_note', 'output-error', { errorText: 'The order was Cancelled: no stock.' })],
     ['Running', call('a', 'get_location', 'input-available')],
     ['Waits for you', call('a', 'ask_user', 'input-available')],
@@ -75,7 +88,8 @@ describe('a call beside others', () => {
 });
 
 it('knows who runs a call, also before the list of tools is there', () => {
-  const by = (name: string, tools?: typeof TOOLS, more: object = {}) => runBy(call('a', name, 'input-available', more), { tools, pageRuns });
+  const by = (name: string, tools?: typeof TOOLS, more: object = {}) =>
+    runBy(call('a', name, 'input-available', more), { tools, pageRuns });
   expect(by('write_note', TOOLS)).toBe('server');
   expect(by('files__read', TOOLS)).toBe('mcp');
   expect(by('ask_user', TOOLS)).toBe('page');
@@ -91,13 +105,24 @@ it('takes a preliminary output for no end', () => {
 
 describe('the gate', () => {
   it('counts the decided of all calls of the step', () => {
-    const step = [asked, call('b', 'write_note', 'approval-responded', approved), call('c', 'search_notes', 'input-available')];
-    expect(countGate(step)).toEqual({ decided: 2, total: 3, waiting: [{ id: 'approval of other', input: {} }], isClosed: true });
+    const step = [
+      asked,
+      call('b', 'write_note', 'approval-responded', approved),
+      call('c', 'search_notes', 'input-available'),
+    ];
+    expect(countGate(step)).toEqual({
+      decided: 2,
+      total: 3,
+      waiting: [{ id: 'approval of other', input: {} }],
+      isClosed: true,
+    });
   });
 
   it('is none where nothing waits, or nothing else is there', () => {
     expect(countGate([asked])).toBeUndefined();
-    expect(countGate([call('a', 'x', 'input-available'), call('b', 'x', 'output-available', { output: 1 })])).toBeUndefined();
+    expect(
+      countGate([call('a', 'x', 'input-available'), call('b', 'x', 'output-available', { output: 1 })]),
+    ).toBeUndefined();
   });
 
   it('is open to the others where one already has an output', () => {

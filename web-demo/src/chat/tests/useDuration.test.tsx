@@ -22,7 +22,9 @@ it('goes on after a reload, and stands when the call is over', () => {
   expect(before.result.current).toBe(90_000);
   before.unmount();
   pass(30_000);
-  const after = renderHook(({ isRunning }) => useDuration('call_1', isRunning, !isRunning, undefined), { initialProps: { isRunning: true } });
+  const after = renderHook(({ isRunning }) => useDuration('call_1', isRunning, !isRunning, undefined), {
+    initialProps: { isRunning: true },
+  });
   expect(after.result.current).toBe(120_000);
   after.rerender({ isRunning: false });
   pass(60_000);
@@ -31,7 +33,9 @@ it('goes on after a reload, and stands when the call is over', () => {
 });
 
 it('shows nothing while the call waits, also if it was at work before', () => {
-  const watch = renderHook(({ isRunning }) => useDuration('call_2', isRunning, false, undefined), { initialProps: { isRunning: true } });
+  const watch = renderHook(({ isRunning }) => useDuration('call_2', isRunning, false, undefined), {
+    initialProps: { isRunning: true },
+  });
   pass(2000);
   watch.rerender({ isRunning: false });
   expect(watch.result.current).toBeUndefined();

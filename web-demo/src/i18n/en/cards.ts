@@ -57,8 +57,10 @@ const cards = {
     why: 'Why this is asked:',
     unseen: 'Part of the input is hidden. You can approve it once all of it was shown.',
     showInput: 'Show all of it',
-    invisible_one: 'The input has a character that is invisible or changes the direction of the text: {{codes}}.',
-    invisible_other: 'The input has {{count}} characters that are invisible or change the direction of the text: {{codes}}.',
+    invisible_one:
+      'The input has a character that is invisible or changes the direction of the text: {{codes}}.',
+    invisible_other:
+      'The input has {{count}} characters that are invisible or change the direction of the text: {{codes}}.',
   },
   form: {
     views: 'How the value is shown',
@@ -140,7 +142,11 @@ const cards = {
     truncated: 'Only the beginning was read.',
     unreadable: '{{name}} could not be read. Choose it again, or another one.',
   },
-  chart: { loading: 'Drawing …', numbers: 'Numbers', label: 'Chart: {{title}}. The numbers are in the table below.' },
+  chart: {
+    loading: 'Drawing …',
+    numbers: 'Numbers',
+    label: 'Chart: {{title}}. The numbers are in the table below.',
+  },
   record: {
     question: 'Keep this record in your browser?',
     keep: 'Keep it',

@@ -50,10 +50,14 @@ const shell = {
     later: 'Not now',
   },
   again: 'Try again',
-  unknownChat: 'There is no chat at this address. It may have been deleted, or belong to somebody else. If you write here, a new one begins.',
+  unknownChat:
+    'There is no chat at this address. It may have been deleted, or belong to somebody else. If ' +
+    'you write here, a new one begins.',
   greeting: {
     title: 'The pause is part of the music.',
-    text: 'Fermata holds a chat where a tool needs you, and plays on from the same note once you have answered. Try one of these:',
+    text:
+      'Fermata holds a chat where a tool needs you, and plays on from the same note once you have ' +
+      'answered. Try one of these:',
   },
   messages: {
     label: 'Messages',
@@ -116,7 +120,12 @@ const shell = {
     browser: 'this page',
     server: 'server',
   },
-  grants: { label: 'Always allowed in this chat', since: 'since {{time}}', end: 'Ask again', endLabel: 'Ask again about {{tool}}' },
+  grants: {
+    label: 'Always allowed in this chat',
+    since: 'since {{time}}',
+    end: 'Ask again',
+    endLabel: 'Ask again about {{tool}}',
+  },
   suggestions: [
     'hello',
     'what time is it',

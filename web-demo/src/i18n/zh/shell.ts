@@ -118,7 +118,12 @@ const shell: Translated<Areas['shell']> = {
     browser: '本页面',
     server: '服务器',
   },
-  grants: { label: '此对话中始终批准', since: '自 {{time}} 起', end: '恢复询问', endLabel: '恢复对 {{tool}} 的询问' },
+  grants: {
+    label: '此对话中始终批准',
+    since: '自 {{time}} 起',
+    end: '恢复询问',
+    endLabel: '恢复对 {{tool}} 的询问',
+  },
   suggestions: [
     '你好',
     '现在几点',

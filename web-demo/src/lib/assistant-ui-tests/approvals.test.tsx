@@ -46,7 +46,9 @@ test('a denied call does not run, and the model is told why', async () => {
   const { inputs, tool } = creating();
   const tab = open({ tools: [tool] });
   await tab.say('create');
-  await tab.part(await tab.asks('create_record')).respondToToolApproval({ approved: false, reason: 'not today' });
+  await tab
+    .part(await tab.asks('create_record'))
+    .respondToToolApproval({ approved: false, reason: 'not today' });
   await tab.reads('As you like.');
   await tab.agrees();
   expect(inputs).toEqual([]);
@@ -86,12 +88,18 @@ test('a tool runs with the input as it was edited', async () => {
 test('human() works in a call that was asked about', async () => {
   await start(ASK);
   world.model.script(calls({ name: 'create_record', input: { name: 'Ann' } }), says('Done.'));
-  const tool = frontend('create_record', async (_input, { human }) => [await human('Sure?'), await human('Really?')]);
+  const tool = frontend('create_record', async (_input, { human }) => [
+    await human('Sure?'),
+    await human('Really?'),
+  ]);
   const tab = open({ tools: [tool] });
   await tab.say('create');
   await tab.part(await tab.asks('create_record')).respondToToolApproval({ approved: true });
   for (const question of ['Sure?', 'Really?']) {
-    const call = await tab.shows('create_record', ({ interrupt }) => interrupt?.type === 'human' && interrupt.payload === question);
+    const call = await tab.shows(
+      'create_record',
+      ({ interrupt }) => interrupt?.type === 'human' && interrupt.payload === question,
+    );
     tab.part(call).resumeToolCall(`yes to ${question}`);
   }
   await tab.reads('Done.');
@@ -102,7 +110,10 @@ test('human() works in a call that was asked about', async () => {
 
 test('a call of the server is asked about and runs there', async () => {
   await start();
-  world.model.script(calls({ name: 'write_note', input: { title: 'Milk', body: 'Two litres.' } }), says('Noted.'));
+  world.model.script(
+    calls({ name: 'write_note', input: { title: 'Milk', body: 'Two litres.' } }),
+    says('Noted.'),
+  );
   const tab = open();
   await tab.say('note');
   await tab.part(await tab.asks('write_note')).respondToToolApproval({ approved: true });

@@ -1,13 +1,26 @@
-// A tab of the browser with assistant-ui in it: the real packages, rendered by React, on the runtime that is tested.
+// A tab of the browser with assistant-ui in it: the real packages, rendered by React, on the runtime that is
+// tested.
 
 import './dom';
 import { isDeepStrictEqual } from 'node:util';
-import { AssistantRuntimeProvider, useAui, type AssistantRuntime, type Tool as AnyTool } from '@assistant-ui/react';
+import {
+  AssistantRuntimeProvider,
+  useAui,
+  type AssistantRuntime,
+  type Tool as AnyTool,
+} from '@assistant-ui/react';
 import { StrictMode, useEffect } from 'react';
 import { createRoot } from 'react-dom/client';
 import type { UIMessage } from 'ai';
 import { expect } from 'vitest';
-import { useFermataChat, useFermataEarlier, useFermataRuntime, type AssistantChat, type Earlier, type FermataRuntimeOptions } from '../fermata-assistant-ui';
+import {
+  useFermataChat,
+  useFermataEarlier,
+  useFermataRuntime,
+  type AssistantChat,
+  type Earlier,
+  type FermataRuntimeOptions,
+} from '../fermata-assistant-ui';
 import { until, World } from '../tests/world';
 
 /** A tool as components register it. */
@@ -16,8 +29,12 @@ type ThreadMessage = ReturnType<AssistantRuntime['thread']['getState']>['message
 export type ToolCall = Extract<ThreadMessage['content'][number], { type: 'tool-call' }>;
 
 /** A tool that assistant-ui runs. */
-export const frontend = (toolName: string, execute?: AssistantTool['execute']): AssistantTool =>
-  ({ toolName, type: 'frontend', parameters: { type: 'object', properties: {} }, ...(execute && { execute }) });
+export const frontend = (toolName: string, execute?: AssistantTool['execute']): AssistantTool => ({
+  toolName,
+  type: 'frontend',
+  parameters: { type: 'object', properties: {} },
+  ...(execute && { execute }),
+});
 
 interface TabOptions extends FermataRuntimeOptions {
   tools?: AssistantTool[];
@@ -102,19 +119,30 @@ export class AssistantTab {
   }
 
   async reads(words: string) {
-    await until(() => this.words.includes(words), () => `"${words}"; ${this.outline}`);
+    await until(
+      () => this.words.includes(words),
+      () => `"${words}"; ${this.outline}`,
+    );
   }
 
   /** Waits until assistant-ui shows a call of a tool so. */
   async shows(tool: string, is: (call: ToolCall) => boolean): Promise<ToolCall> {
-    return until(() => this.calls.find((call) => call.toolName === tool && is(call)), () => `${tool}; ${this.outline}`);
+    return until(
+      () => this.calls.find((call) => call.toolName === tool && is(call)),
+      () => `${tool}; ${this.outline}`,
+    );
   }
 
-  asks = (tool: string) => this.shows(tool, ({ approval }) => approval !== undefined && approval.approved === undefined);
+  asks = (tool: string) =>
+    this.shows(tool, ({ approval }) => approval !== undefined && approval.approved === undefined);
 
   /** What a tool's UI can do. */
   part(call: ToolCall) {
-    const index = this.messages.findIndex((message) => message.content.some((part) => part === call || ('toolCallId' in part && part.toolCallId === call.toolCallId)));
+    const index = this.messages.findIndex((message) =>
+      message.content.some(
+        (part) => part === call || ('toolCallId' in part && part.toolCallId === call.toolCallId),
+      ),
+    );
     return this.thread.getMessageByIndex(index).getMessagePartByToolCallId(call.toolCallId);
   }
 
@@ -123,16 +151,31 @@ export class AssistantTab {
     const rests = () => this.chat.status === 'ready' && this.chat.connection === 'closed';
     await until(rests, () => `rest; ${this.outline}`);
     const record = async () => plain((await this.world.view(this.chat.id)).messages);
-    await until(async () => isDeepStrictEqual(await record(), plain(this.chat.messages)), 'the record').catch(() => undefined);
+    await until(async () => isDeepStrictEqual(await record(), plain(this.chat.messages)), 'the record').catch(
+      () => undefined,
+    );
     expect(plain(this.chat.messages)).toEqual(await record());
-    expect(this.messages.map(({ id }) => id)).toEqual(this.chat.messages.slice(this.earlier.count).map(({ id }) => id));
-    await until(() => !this.thread.getState().isRunning, () => `the thread not to run; ${this.outline}`);
+    expect(this.messages.map(({ id }) => id)).toEqual(
+      this.chat.messages.slice(this.earlier.count).map(({ id }) => id),
+    );
+    await until(
+      () => !this.thread.getState().isRunning,
+      () => `the thread not to run; ${this.outline}`,
+    );
   }
 
   get outline() {
-    const parts = this.calls.map(({ toolCallId, approval, result, interrupt }) => JSON.stringify({ toolCallId, approval, result, interrupt }));
-    const real = this.#chat?.messages.at(-1)?.parts.map((part) => `${part.type} ${'state' in part ? (part.state ?? '') : ''}`);
-    return `shown: ${this.words}; ${parts.join(', ')}; the chat is ${this.#chat?.status ?? 'not there'}: ${real?.join(', ') ?? ''}; made: ${this.requests.join(', ')}`;
+    const parts = this.calls.map(({ toolCallId, approval, result, interrupt }) =>
+      JSON.stringify({ toolCallId, approval, result, interrupt }),
+    );
+    const real = this.#chat?.messages
+      .at(-1)
+      ?.parts.map((part) => `${part.type} ${'state' in part ? (part.state ?? '') : ''}`);
+    return (
+      `shown: ${this.words}; ${parts.join(', ')}; the chat is ` +
+      `${this.#chat?.status ?? 'not there'}: ${real?.join(', ') ?? ''}; made: ` +
+      this.requests.join(', ')
+    );
   }
 
   fetch = async (target: string | URL | Request, init: RequestInit = {}): Promise<Response> => {
@@ -140,7 +183,9 @@ export class AssistantTab {
     const id = this.#chat === undefined ? '' : `/${this.#chat.id}`;
     this.requests.push(`${init.method ?? 'GET'} ${id === '' ? path : path.replace(id, '')}`);
     if (typeof init.body === 'string') this.bodies.push(JSON.parse(init.body) as Record<string, unknown>);
-    const signal = init.signal ? AbortSignal.any([init.signal, this.#connections.signal]) : this.#connections.signal;
+    const signal = init.signal
+      ? AbortSignal.any([init.signal, this.#connections.signal])
+      : this.#connections.signal;
     return fetch(target, { ...init, signal });
   };
 }
@@ -155,7 +200,9 @@ function Page({ tab, threadId }: { tab: AssistantTab; threadId: string | undefin
   });
   return (
     <AssistantRuntimeProvider runtime={runtime}>
-      {tab.options.tools?.map((tool) => <Tool key={tool.toolName} tool={tool} />)}
+      {tab.options.tools?.map((tool) => (
+        <Tool key={tool.toolName} tool={tool} />
+      ))}
       <Probe tab={tab} runtime={runtime} />
     </AssistantRuntimeProvider>
   );
@@ -163,7 +210,10 @@ function Page({ tab, threadId }: { tab: AssistantTab; threadId: string | undefin
 
 function Tool({ tool }: { tool: AssistantTool }) {
   const aui = useAui();
-  useEffect(() => aui.modelContext.register({ getModelContext: () => ({ tools: { [tool.toolName]: tool } }) }), [aui, tool]);
+  useEffect(
+    () => aui.modelContext.register({ getModelContext: () => ({ tools: { [tool.toolName]: tool } }) }),
+    [aui, tool],
+  );
   return null;
 }
 
@@ -174,7 +224,9 @@ function Probe({ tab, runtime }: { tab: AssistantTab; runtime: AssistantRuntime 
 
 const NOT_COMPARED = ['approval', 'metadata', 'providerMetadata', 'callProviderMetadata', 'rawInput'];
 
-/** Messages without what only the server, or only the page, need know: a tab is not told of every decision. */
+/**
+ * Messages without what only the server, or only the page, need know: a tab is not told of every decision.
+ */
 function plain(messages: UIMessage[]): unknown {
   return JSON.parse(
     JSON.stringify(messages, (key, value: unknown) => (NOT_COMPARED.includes(key) ? undefined : value)),

@@ -5,7 +5,8 @@ import { calls, gate, says, until } from '../tests/world';
 import { open, start, world } from './start';
 import { frontend, type AssistantTab } from './tab';
 
-const titles = (tab: AssistantTab) => tab.runtime.threads.getState().threadIds.map((id) => tab.runtime.threads.getItemById(id).getState().title);
+const titles = (tab: AssistantTab) =>
+  tab.runtime.threads.getState().threadIds.map((id) => tab.runtime.threads.getItemById(id).getState().title);
 
 /** What the server has. */
 async function listed() {
@@ -18,13 +19,18 @@ test('a first message begins a chat, and the list has it with the title that the
   await start();
   world.model.script(says('Hi.'));
   const tab = open();
-  await tab.say('  Hello there,\nI have a question that is much longer than what fits into the title of a chat, as it happens  ');
+  await tab.say(
+    '  Hello there,\nI have a question that is much longer than what fits into the title of a chat, as it happens  ',
+  );
   await tab.reads('Hi.');
   await tab.agrees();
   const [chat] = await listed();
   expect(tab.chat.id).toBe(chat?.id);
   expect(tab.shown.at(-1)).toBe(chat?.id);
-  await until(() => titles(tab)[0] === chat?.title, () => `the title; it is ${JSON.stringify(titles(tab))}, not ${chat?.title ?? ''}`);
+  await until(
+    () => titles(tab)[0] === chat?.title,
+    () => `the title; it is ${JSON.stringify(titles(tab))}, not ${chat?.title ?? ''}`,
+  );
   const other = open();
   await other.begun();
   await until(() => titles(other).length === 1, 'the list');
@@ -97,7 +103,11 @@ test('a new tab lists all pages of chats', async () => {
   const ids = Array.from({ length: 55 }, (_, index) => `chat-${index}`);
   for (const id of ids) {
     const body = JSON.stringify({ id, messages: [{ role: 'user', content: id }] });
-    const response = await fetch(`${world.server.url}/api/chat`, { method: 'POST', body, headers: { 'content-type': 'application/json' } });
+    const response = await fetch(`${world.server.url}/api/chat`, {
+      method: 'POST',
+      body,
+      headers: { 'content-type': 'application/json' },
+    });
     await response.text();
   }
   const tab = open();
@@ -134,12 +144,20 @@ test('a message is edited, and an answer made again, in the record, too', async 
   editor.send();
   await tab.reads('Edited.');
   await tab.agrees();
-  expect(world.model.request(3).words).toEqual(['user: first', 'assistant: One.', 'user: second, but better']);
+  expect(world.model.request(3).words).toEqual([
+    'user: first',
+    'assistant: One.',
+    'user: second, but better',
+  ]);
   expect(tab.messages).toHaveLength(4);
   tab.thread.getMessageByIndex(3).reload();
   await tab.reads('Again.');
   await tab.agrees();
-  expect(world.model.request(4).words).toEqual(['user: first', 'assistant: One.', 'user: second, but better']);
+  expect(world.model.request(4).words).toEqual([
+    'user: first',
+    'assistant: One.',
+    'user: second, but better',
+  ]);
   expect(tab.messages).toHaveLength(4);
 });
 
@@ -169,7 +187,14 @@ test('a long chat begins with its newest messages, and goes on as a whole', asyn
   await tab.reads('Again.');
   await tab.agrees();
   expect(world.model.request(6).words).toEqual([
-    ...['user: for One.', 'assistant: One.', 'user: for Two.', 'assistant: Two.', 'user: for Three.', 'assistant: Three.'],
+    ...[
+      'user: for One.',
+      'assistant: One.',
+      'user: for Two.',
+      'assistant: Two.',
+      'user: for Three.',
+      'assistant: Three.',
+    ],
     'user: for another four',
   ]);
 
@@ -204,7 +229,11 @@ test('the first of the messages that are shown can be edited', async () => {
   editor.send();
   await tab.reads('Edited.');
   await tab.agrees();
-  expect(world.model.request(3).words).toEqual(['user: for One.', 'assistant: One.', 'user: for another two']);
+  expect(world.model.request(3).words).toEqual([
+    'user: for One.',
+    'assistant: One.',
+    'user: for another two',
+  ]);
 });
 
 test('an id that the server does not know is a chat that is begun under it', async () => {

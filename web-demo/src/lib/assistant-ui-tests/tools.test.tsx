@@ -61,7 +61,9 @@ test('what a tool throws is the error of its call', async () => {
 test('human() waits for the person, and the thread does not run meanwhile', async () => {
   await start();
   world.model.script(calls({ name: 'pay', input: { sum: 3 } }), says('Paid.'));
-  const tab = open({ tools: [frontend('pay', async (_input, { human }) => ({ said: await human({ question: 'Really?' }) }))] });
+  const tab = open({
+    tools: [frontend('pay', async (_input, { human }) => ({ said: await human({ question: 'Really?' }) }))],
+  });
   await tab.say('pay');
   const call = await tab.shows('pay', ({ interrupt }) => interrupt !== undefined);
   expect(call.interrupt).toEqual({ type: 'human', payload: { question: 'Really?' } });
@@ -78,7 +80,10 @@ test('a tool without execute is answered by its UI', async () => {
   world.model.script(calls({ name: 'ask', input: { question: 'Who?' } }), says('Hello Ann.'));
   const tab = open({ tools: [frontend('ask')] });
   await tab.say('ask me');
-  const call = await tab.shows('ask', () => tab.thread.getState().messages.at(-1)?.status?.type === 'requires-action');
+  const call = await tab.shows(
+    'ask',
+    () => tab.thread.getState().messages.at(-1)?.status?.type === 'requires-action',
+  );
   expect(call.args).toEqual({ question: 'Who?' });
   tab.part(call).addToolResult({ name: 'Ann' });
   await tab.reads('Hello Ann.');
@@ -90,7 +95,9 @@ test('what the model is to read of a result goes to the server as assistant-ui h
   await start();
   world.model.script(calls({ name: 'shoot', input: {} }), says('Nice.'));
   const { tool } = noting('shoot', { bytes: 1000 });
-  const tab = open({ tools: [{ ...tool, toModelOutput: () => [{ type: 'text', text: 'a cat' }] } as typeof tool] });
+  const tab = open({
+    tools: [{ ...tool, toModelOutput: () => [{ type: 'text', text: 'a cat' }] } as typeof tool],
+  });
   await tab.say('shoot');
   await tab.reads('Nice.');
   await tab.agrees();
@@ -110,7 +117,9 @@ test('a reload while a tool waits for the person asks again, and runs it once mo
   world.browser.closePages();
 
   const second = open({ tools: [tool], repeatable: ['pay'], threadId: id });
-  const call = await second.begun().then(() => second.shows('pay', ({ interrupt }) => interrupt !== undefined));
+  const call = await second
+    .begun()
+    .then(() => second.shows('pay', ({ interrupt }) => interrupt !== undefined));
   second.part(call).resumeToolCall('yes');
   await second.reads('Paid.');
   await second.agrees();
@@ -129,7 +138,13 @@ test('a reload while a call waits in the page without a UI for it goes on', asyn
 
   const second = open({ tools: [frontend('ask')], threadId: id });
   await second.begun();
-  const call = await second.shows('ask', () => second.chat.messages.at(-1)?.parts.some((part) => 'state' in part && part.state === 'input-available') === true);
+  const call = await second.shows(
+    'ask',
+    () =>
+      second.chat.messages
+        .at(-1)
+        ?.parts.some((part) => 'state' in part && part.state === 'input-available') === true,
+  );
   second.part(call).addToolResult({ name: 'Ann' });
   await second.reads('Hello Ann.');
   await second.agrees();
@@ -196,7 +211,9 @@ test('system, call settings and schemas of the model context are posted', async 
   const { tool } = noting('look');
   const tab = open({ tools: [tool, frontend('ask')] });
   await tab.begun();
-  tab.runtime.registerModelContextProvider({ getModelContext: () => ({ system: 'Be brief.', callSettings: { temperature: 0 } }) });
+  tab.runtime.registerModelContextProvider({
+    getModelContext: () => ({ system: 'Be brief.', callSettings: { temperature: 0 } }),
+  });
   await tab.say('hi');
   await tab.reads('Hi.');
   expect(tab.bodies[0]).toMatchObject({ system: 'Be brief.', callSettings: { temperature: 0 } });

@@ -22,7 +22,11 @@ for (const name of ['addToolOutput', 'addToolResult'] as const) {
     const tab = world.tab({ tools: ASK_USER });
     tab.say('who am I?');
     const { toolCallId } = await tab.shows('ask_user', 'input-available');
-    await (tab.chat[name] as FermataChat['addToolOutput'])({ tool: 'ask_user', toolCallId, output: { name: 'Ann' } });
+    await (tab.chat[name] as FermataChat['addToolOutput'])({
+      tool: 'ask_user',
+      toolCallId,
+      output: { name: 'Ann' },
+    });
     await tab.reads('So you are Ann.');
     await world.agrees(tab);
     expect(tab.requests).toEqual([post, answer]);
@@ -36,7 +40,12 @@ test('an error is an answer, too', async () => {
   const tab = world.tab({ tools: ASK_USER });
   tab.say('who am I?');
   const { toolCallId } = await tab.shows('ask_user', 'input-available');
-  await tab.chat.addToolOutput({ tool: 'ask_user', toolCallId, state: 'output-error', errorText: 'nobody is here' });
+  await tab.chat.addToolOutput({
+    tool: 'ask_user',
+    toolCallId,
+    state: 'output-error',
+    errorText: 'nobody is here',
+  });
   await tab.reads('Never mind.');
   expect((await tab.shows('ask_user', 'output-error')).errorText).toBe('nobody is here');
   await world.agrees(tab);
@@ -55,7 +64,11 @@ test('an approval and a denial go on in the stream that is open', async () => {
   const { pending } = await world.view();
   expect(pending).toHaveLength(2);
   await tab.chat.addToolApprovalResponse({ id: pending[0]?.approvalId ?? '', approved: true });
-  await tab.chat.addToolApprovalResponse({ id: pending[1]?.approvalId ?? '', approved: false, reason: 'no tea' });
+  await tab.chat.addToolApprovalResponse({
+    id: pending[1]?.approvalId ?? '',
+    approved: false,
+    reason: 'no tea',
+  });
   await tab.reads('One of two.');
   await world.agrees(tab);
   expect(tab.requests).toEqual([post, answer, answer]);
@@ -84,11 +97,18 @@ test('an edited input runs, and the model is told of it', async () => {
   const tab = world.tab();
   tab.say('write');
   const id = await tab.isAsked('write_note');
-  await tab.chat.addToolApprovalResponse({ id, approved: true, input: { title: 'Oat milk', body: 'buy oat milk' } });
+  await tab.chat.addToolApprovalResponse({
+    id,
+    approved: true,
+    input: { title: 'Oat milk', body: 'buy oat milk' },
+  });
   await tab.reads('Done.');
   await world.agrees(tab);
   expect(JSON.stringify(world.model.request(2).calls)).toContain('Oat milk');
-  expect((await tab.shows('write_note', 'output-available')).input).toEqual({ title: 'Oat milk', body: 'buy oat milk' });
+  expect((await tab.shows('write_note', 'output-available')).input).toEqual({
+    title: 'Oat milk',
+    body: 'buy oat milk',
+  });
 });
 
 test('an edit that does not fit is refused with words, and the call waits on', async () => {
@@ -116,7 +136,9 @@ test('the same answer twice is harmless, and another one is refused', async () =
     await tab.chat.addToolOutput({ tool: 'ask_user', toolCallId, output });
   });
   await Promise.all(answers);
-  await expect(tab.chat.addToolOutput({ tool: 'ask_user', toolCallId, output: 'Bob' })).rejects.toMatchObject({ code: 'already_answered' });
+  await expect(tab.chat.addToolOutput({ tool: 'ask_user', toolCallId, output: 'Bob' })).rejects.toMatchObject(
+    { code: 'already_answered' },
+  );
   await tab.reads('Ann it is.');
   await world.agrees(tab);
   expect(tab.count(post)).toBe(1);
@@ -179,10 +201,17 @@ test('after the stream was let go, an edited input runs', async () => {
   tab.say('write');
   const id = await tab.isAsked('write_note');
   await tab.rests();
-  await tab.chat.addToolApprovalResponse({ id, approved: true, input: { title: 'Oat milk', body: 'buy oat milk' } });
+  await tab.chat.addToolApprovalResponse({
+    id,
+    approved: true,
+    input: { title: 'Oat milk', body: 'buy oat milk' },
+  });
   await tab.reads('Done.');
   await world.agrees(tab);
-  expect((await tab.shows('write_note', 'output-available')).input).toEqual({ title: 'Oat milk', body: 'buy oat milk' });
+  expect((await tab.shows('write_note', 'output-available')).input).toEqual({
+    title: 'Oat milk',
+    body: 'buy oat milk',
+  });
 });
 
 test('a call that only waits for the others of its step needs no click of its own', async () => {

@@ -1,5 +1,5 @@
-// What a browser has and Node has not: memory that outlives a page, and locks that tabs share. Both belong to one browser, so each
-// test has its own.
+// What a browser has and Node has not: memory that outlives a page, and locks that tabs share. Both belong to
+// one browser, so each test has its own.
 
 /** localStorage, as far as the helper uses it. */
 class Memory implements Pick<Storage, 'getItem' | 'setItem' | 'removeItem'> {
@@ -31,7 +31,11 @@ class Locks {
   /** Gives back what somebody has. */
   #held = new Set<() => void>();
 
-  async request<T>(name: string, options: { ifAvailable?: boolean } | Granted<T>, granted?: Granted<T>): Promise<T> {
+  async request<T>(
+    name: string,
+    options: { ifAvailable?: boolean } | Granted<T>,
+    granted?: Granted<T>,
+  ): Promise<T> {
     const work = typeof options === 'function' ? options : granted;
     if (work === undefined) throw new TypeError('a callback is missing');
     const line = this.#lines.get(name);

@@ -10,7 +10,8 @@ const ASK_USER = { ask_user: { inputSchema: { type: 'object' } } };
 const NOTE = { title: 'Milk', body: 'buy milk' };
 
 /** What becomes of the requests that post the chat, and only of those. */
-const ofPosts = (what: () => Promise<void>) => (request: string) => (request === 'POST /api/chat' ? what() : Promise.resolve());
+const ofPosts = (what: () => Promise<void>) => (request: string) =>
+  request === 'POST /api/chat' ? what() : Promise.resolve();
 
 /** A page in which a note waits to be approved, and no stream is read any more. */
 async function letGoWithAQuestion() {
@@ -36,7 +37,9 @@ function tellsInTwo() {
 
 test('these tests run with the version that they name', async () => {
   world = await World.create();
-  expect('addToolApprovalResponse' in Object.getPrototypeOf(world.tab().chat) || version.startsWith('5.')).toBe(version.startsWith('5.'));
+  expect(
+    'addToolApprovalResponse' in Object.getPrototypeOf(world.tab().chat) || version.startsWith('5.'),
+  ).toBe(version.startsWith('5.'));
 });
 
 test('a chat that nobody has posted to is empty', async () => {
@@ -115,7 +118,10 @@ test('a connection that breaks in the middle of the words is taken up where it b
   tab.say('tell');
   await tab.reads('upon');
   tab.cut();
-  await until(() => tab.connections.at(-1) === 'open' && tab.connections.includes('reconnecting'), 'a new connection');
+  await until(
+    () => tab.connections.at(-1) === 'open' && tab.connections.includes('reconnecting'),
+    'a new connection',
+  );
   open();
   await tab.reads('Once upon a time.');
   await world.agrees(tab);
@@ -145,7 +151,10 @@ test('what was said while the page was away is there when it comes back', async 
   tab.isOffline = true;
   tab.cut();
   open();
-  await until(async () => !(await world.view()).open && (await world.view()).messages.length === 2, 'the run to end');
+  await until(
+    async () => !(await world.view()).open && (await world.view()).messages.length === 2,
+    'the run to end',
+  );
   tab.isOffline = false;
   await tab.reads('Once upon a time.');
   await world.agrees(tab);
@@ -178,7 +187,7 @@ test('a call that began to wait while the page was away has its card when it com
 });
 
 for (const how of ['kill', 'end'] as const) {
-  test(`when the server is started again (${how}), a call that waits goes on waiting, and its answer goes on`, async () => {
+  test(`after a restart of the server (${how}), a call goes on waiting, and its answer goes on`, async () => {
     world = await World.create();
     world.model.script(calls({ name: 'ask_user', input: {} }), says('So you are Ann.'));
     const tab = world.tab({ tools: ASK_USER });
@@ -186,7 +195,10 @@ for (const how of ['kill', 'end'] as const) {
     await tab.shows('ask_user', 'input-available');
     await world.server[how]();
     await world.server.start();
-    await until(() => tab.chat.status === 'streaming' && tab.chat.connection === 'open', 'the stream to be followed again');
+    await until(
+      () => tab.chat.status === 'streaming' && tab.chat.connection === 'open',
+      'the stream to be followed again',
+    );
     const { toolCallId } = await tab.shows('ask_user', 'input-available');
     await tab.chat.addToolOutput({ tool: 'ask_user', toolCallId, output: 'Ann' });
     await tab.reads('So you are Ann.');
@@ -481,7 +493,7 @@ test('a new message while a call waits closes its card', async () => {
 });
 
 for (const moment of ['before', 'after'] as const) {
-  test(`an answer that is given while the page looks for its server, ${moment} it is back, arrives and goes on`, async () => {
+  test(`an answer given while the page looks for its server, ${moment} it is back, arrives and goes on`, async () => {
     world = await World.create();
     world.model.script(calls({ name: 'write_note', input: NOTE }), says('Written.'));
     const tab = world.tab();
@@ -500,35 +512,44 @@ for (const moment of ['before', 'after'] as const) {
   });
 }
 
-test('a message that was refused while a call waits stays, with the reason, and the call can still be answered', async () => {
-  world = await World.create({ FERMATA_MAX_BODY: '20KB' });
-  world.model.script(calls({ name: 'write_note', input: NOTE }), says('Written.'));
-  const tab = world.tab();
-  tab.open();
-  await tab.rests();
-  tab.say('write');
-  const id = await tab.isAsked('write_note');
-  tab.say('x'.repeat(30_000));
-  await until(() => tab.errors.length === 1, 'the page to be told');
-  expect(tab.chat.error).toMatchObject({ name: 'FermataError', status: 413 });
-  // What another tab says must not take the words away either.
-  void tab.chat.refresh();
-  await until(() => tab.count('GET /api/chat') > 0, 'the chat to have been asked for');
-  expect(tab.chat.messages.at(-1)?.role).toBe('user');
-  expect(tab.words).toContain('xxx');
-  await tab.tell({ approvalId: id, approved: true });
-  await tab.reads('Written.');
-  // What was not sent comes back behind what was.
-  await until(() => tab.chat.messages.at(-1)?.role === 'user' && tab.chat.status === 'error', () => `the words; ${tab.outline}`);
-  expect(tab.chat.error).toMatchObject({ name: 'FermataError', status: 413 });
-  const { messages } = await world.view();
-  expect(tab.chat.messages.map((message) => message.id).slice(0, -1)).toEqual(messages.map((message) => message.id));
-  expect(tab.words).toMatch(/Written\.x+$/);
-  // One that is too long is not in the way of the next.
-  world.model.script(says('Short and good.'));
-  tab.say('in short');
-  await tab.reads('Short and good.');
-});
+test(
+  'a message that was refused while a call waits stays, with the reason, and the call can ' +
+    'still be answered',
+  async () => {
+    world = await World.create({ FERMATA_MAX_BODY: '20KB' });
+    world.model.script(calls({ name: 'write_note', input: NOTE }), says('Written.'));
+    const tab = world.tab();
+    tab.open();
+    await tab.rests();
+    tab.say('write');
+    const id = await tab.isAsked('write_note');
+    tab.say('x'.repeat(30_000));
+    await until(() => tab.errors.length === 1, 'the page to be told');
+    expect(tab.chat.error).toMatchObject({ name: 'FermataError', status: 413 });
+    // What another tab says must not take the words away either.
+    void tab.chat.refresh();
+    await until(() => tab.count('GET /api/chat') > 0, 'the chat to have been asked for');
+    expect(tab.chat.messages.at(-1)?.role).toBe('user');
+    expect(tab.words).toContain('xxx');
+    await tab.tell({ approvalId: id, approved: true });
+    await tab.reads('Written.');
+    // What was not sent comes back behind what was.
+    await until(
+      () => tab.chat.messages.at(-1)?.role === 'user' && tab.chat.status === 'error',
+      () => `the words; ${tab.outline}`,
+    );
+    expect(tab.chat.error).toMatchObject({ name: 'FermataError', status: 413 });
+    const { messages } = await world.view();
+    expect(tab.chat.messages.map((message) => message.id).slice(0, -1)).toEqual(
+      messages.map((message) => message.id),
+    );
+    expect(tab.words).toMatch(/Written\.x+$/);
+    // One that is too long is not in the way of the next.
+    world.model.script(says('Short and good.'));
+    tab.say('in short');
+    await tab.reads('Short and good.');
+  },
+);
 
 test('a history that the server has not heard of is handed over, and after that only what is new', async () => {
   world = await World.create();
@@ -564,7 +585,10 @@ test('a message that did not get through stays, with the reason', async () => {
   // The call behind it can still be decided, and the message sent after that.
   await tab.chat.addToolApprovalResponse({ id, approved: true });
   await tab.reads('Written.');
-  await until(() => tab.words.endsWith('never mind') && tab.chat.status === 'error', () => `the words; ${tab.outline}`);
+  await until(
+    () => tab.words.endsWith('never mind') && tab.chat.status === 'error',
+    () => `the words; ${tab.outline}`,
+  );
   expect(tab.chat.error?.message).toBe('fetch failed');
   tab.before = () => Promise.resolve();
   world.model.script(says('All right.'));
@@ -583,7 +607,10 @@ test('words that did not get through outlast the error of a run that goes on mea
   await until(() => tab.errors.length === 1, 'the page to be told');
   await tab.chat.addToolApprovalResponse({ id, approved: true });
   await until(async () => world.model.requests.length === 2 && !(await world.view()).open, 'the run to fail');
-  await until(() => tab.words.endsWith('never mind') && tab.chat.status === 'error', () => `the words; ${tab.outline}`);
+  await until(
+    () => tab.words.endsWith('never mind') && tab.chat.status === 'error',
+    () => `the words; ${tab.outline}`,
+  );
   await tab.rests();
   expect(tab.chat.error?.message).toBe('fetch failed');
   expect(tab.words).toBe('writenever mind');
@@ -668,16 +695,30 @@ test('an edit that did not get through is what is tried again', async () => {
 
 test('an answer that comes too late behind words that were not sent shows what became of the call', async () => {
   world = await World.create();
-  world.model.script(calls({ name: 'write_note', input: NOTE }), calls({ name: 'write_note', input: { ...NOTE, title: 'Tea' } }));
+  world.model.script(
+    calls({ name: 'write_note', input: NOTE }),
+    calls({ name: 'write_note', input: { ...NOTE, title: 'Tea' } }),
+  );
   const { tab, id } = await letGoWithAQuestion();
   tab.before = ofPosts(() => Promise.reject(new TypeError('fetch failed')));
   tab.say('never mind');
   await until(() => tab.errors.length === 1, 'the page to be told');
   await tab.tell({ approvalId: id, approved: true });
-  await until(async () => (await world.view()).pending.some(({ approvalId }) => approvalId !== id), 'the next question');
-  await expect(tab.chat.addToolApprovalResponse({ id, approved: false })).rejects.toMatchObject({ code: 'already_answered' });
-  await until(() => tab.parts.filter((part) => part.type === 'tool-write_note').length === 2, () => `both calls; ${tab.outline}`);
-  await until(() => tab.words.endsWith('never mind') && tab.chat.status === 'error', () => `the words; ${tab.outline}`);
+  await until(
+    async () => (await world.view()).pending.some(({ approvalId }) => approvalId !== id),
+    'the next question',
+  );
+  await expect(tab.chat.addToolApprovalResponse({ id, approved: false })).rejects.toMatchObject({
+    code: 'already_answered',
+  });
+  await until(
+    () => tab.parts.filter((part) => part.type === 'tool-write_note').length === 2,
+    () => `both calls; ${tab.outline}`,
+  );
+  await until(
+    () => tab.words.endsWith('never mind') && tab.chat.status === 'error',
+    () => `the words; ${tab.outline}`,
+  );
 });
 
 test('a chat that was forgotten elsewhere goes on with what the page has of it', async () => {
@@ -717,9 +758,14 @@ test('a chat that was asked for before an answer and comes after it does not tak
   );
   const tab = world.tab({ tools: ASK_USER, hold: '0s' });
   tab.say('two questions');
-  await until(() => tab.parts.filter((part) => part.state === 'input-available').length === 2, 'two questions');
+  await until(
+    () => tab.parts.filter((part) => part.state === 'input-available').length === 2,
+    'two questions',
+  );
   await tab.rests();
-  const [first, second] = tab.parts.filter((part) => part.state === 'input-available').map((part) => part.toolCallId ?? '');
+  const [first, second] = tab.parts
+    .filter((part) => part.state === 'input-available')
+    .map((part) => part.toolCallId ?? '');
   const { opened, open } = gate();
   const asked = gate();
   tab.after = async (request) => {
@@ -751,11 +797,17 @@ test('a connection that breaks before anything of a continued message has come d
   const { toolCallId } = await tab.shows('ask_user', 'input-available');
   await tab.rests();
   tab.after = (request) => {
-    if (request === 'POST /api/chat') setTimeout(() => { tab.cut(); }, 50);
+    if (request === 'POST /api/chat')
+      setTimeout(() => {
+        tab.cut();
+      }, 50);
     return Promise.resolve();
   };
   await tab.chat.addToolOutput({ tool: 'ask_user', toolCallId, output: 'Ann' });
-  await until(() => tab.count('GET /api/chat/stream') > 0 || tab.count('GET /api/chat') > 0, 'the chat to be asked for');
+  await until(
+    () => tab.count('GET /api/chat/stream') > 0 || tab.count('GET /api/chat') > 0,
+    'the chat to be asked for',
+  );
   open();
   await tab.reads('So you are Ann.');
   await world.agrees(tab);

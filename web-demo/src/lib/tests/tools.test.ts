@@ -102,7 +102,10 @@ test('a repeatable tool whose page was reloaded runs again', async () => {
   world = await World.create();
   world.model.script(calls({ name: 'look', input: {} }), says('I see.'));
   let isReloaded = false;
-  const { inputs, tool } = counting({ repeatable: true, execute: () => (isReloaded ? 'the sea' : new Promise(() => undefined)) });
+  const { inputs, tool } = counting({
+    repeatable: true,
+    execute: () => (isReloaded ? 'the sea' : new Promise(() => undefined)),
+  });
   const before = world.tab({ tools: { look: tool } });
   before.say('look');
   await until(() => inputs.length === 1, 'the tool to run');

@@ -16,8 +16,20 @@ test('the helper fits the types of this version', () => {
       types: [],
     };
     const config = path.join(folder, 'tsconfig.json');
-    writeFileSync(config, JSON.stringify({ extends: path.join(ROOT, 'tsconfig.json'), compilerOptions, include: [], files: [path.join(ROOT, 'src/lib/fermata.ts')] }));
-    const said = execFileSync(process.execPath, [path.join(ROOT, 'node_modules/typescript/bin/tsc'), '--noEmit', '-p', config], { encoding: 'utf8' });
+    writeFileSync(
+      config,
+      JSON.stringify({
+        extends: path.join(ROOT, 'tsconfig.json'),
+        compilerOptions,
+        include: [],
+        files: [path.join(ROOT, 'src/lib/fermata.ts')],
+      }),
+    );
+    const said = execFileSync(
+      process.execPath,
+      [path.join(ROOT, 'node_modules/typescript/bin/tsc'), '--noEmit', '-p', config],
+      { encoding: 'utf8' },
+    );
     expect(said).toBe('');
   } catch (error) {
     throw new Error(`tsc: ${(error as { stdout?: string }).stdout ?? String(error)}`);

@@ -1,5 +1,6 @@
-// A model API that checks what it is asked, the built server behind it, and tabs of one browser in front: each with the AI SDK's own
-// chat, its messages kept in memory where React or Vue would keep them, and the helper around it.
+// A model API that checks what it is asked, the built server behind it, and tabs of one browser in front:
+// each with the AI SDK's own chat, its messages kept in memory where React or Vue would keep them, and the
+// helper around it.
 
 import { AbstractChat, type ChatInit, type ChatState, type ChatStatus, type UIMessage } from 'ai';
 import { expect } from 'vitest';
@@ -96,7 +97,11 @@ export class Tab {
       fetch: (target, init) => this.#fetch(target as string, init),
       onConnection: (connection) => this.connections.push(connection),
     });
-    this.chat = server.chat(MemoryChat, { id, onError: (error) => this.errors.push(error), ...(onToolCall && { onToolCall }) });
+    this.chat = server.chat(MemoryChat, {
+      id,
+      onError: (error) => this.errors.push(error),
+      ...(onToolCall && { onToolCall }),
+    });
   }
 
   /** What a page does when it appears. */
@@ -154,12 +159,18 @@ export class Tab {
   async isAsked(tool: string): Promise<string> {
     if (client > 5) return (await this.shows(tool, 'approval-requested')).approval?.id ?? '';
     const isIt = (part: Part) => part.type === 'data-tool-approval' && part.data?.toolName === tool;
-    const found = await until(() => this.parts.find(isIt), () => `a question about ${tool}; ${this.outline}`);
+    const found = await until(
+      () => this.parts.find(isIt),
+      () => `a question about ${tool}; ${this.outline}`,
+    );
     return found.data?.approvalId ?? '';
   }
 
   async reads(words: string) {
-    await until(() => this.words.includes(words), () => `"${words}"; ${this.outline}`);
+    await until(
+      () => this.words.includes(words),
+      () => `"${words}"; ${this.outline}`,
+    );
   }
 
   /** Waits until no stream is read, and none is about to be. */
@@ -173,7 +184,11 @@ export class Tab {
   }
 
   get #isBusy() {
-    return this.chat.status === 'streaming' || this.chat.status === 'submitted' || this.chat.connection !== 'closed';
+    return (
+      this.chat.status === 'streaming' ||
+      this.chat.status === 'submitted' ||
+      this.chat.connection !== 'closed'
+    );
   }
 
   get outline() {
@@ -185,7 +200,8 @@ export class Tab {
     const path = target.slice(this.url.length).replace(`/${this.id}`, '');
     const request = `${init.method ?? 'GET'} ${path}`;
     this.requests.push(request);
-    if (request === 'POST /api/chat') this.posted.push((JSON.parse(init.body as string) as { messages: unknown[] }).messages.length);
+    if (request === 'POST /api/chat')
+      this.posted.push((JSON.parse(init.body as string) as { messages: unknown[] }).messages.length);
     await Promise.race([this.before(request), aborted(init.signal)]);
     if (this.isOffline) throw new TypeError('fetch failed');
     const connection = new AbortController();
@@ -250,7 +266,9 @@ export class World {
   async agrees(tab: Tab) {
     await tab.rests();
     await until(
-      async () => JSON.stringify(comparable((await this.view(tab.id)).messages)) === JSON.stringify(comparable(tab.chat.messages)),
+      async () =>
+        JSON.stringify(comparable((await this.view(tab.id)).messages)) ===
+        JSON.stringify(comparable(tab.chat.messages)),
       'the record to be what the tab shows',
     ).catch(() => undefined);
     expect(comparable(tab.chat.messages)).toEqual(comparable((await this.view(tab.id)).messages));
@@ -264,9 +282,17 @@ export class World {
   }
 }
 
-/** Messages without what only one side can know: versions before 7 are not told of decisions that they did not make. */
+/**
+ * Messages without what only one side can know: versions before 7 are not told of decisions that they did not
+ * make.
+ */
 function comparable(messages: UIMessage[]): unknown {
-  const plain = JSON.parse(JSON.stringify(messages)) as { id: string; role: string; parts: Part[]; metadata?: unknown }[];
+  const plain = JSON.parse(JSON.stringify(messages)) as {
+    id: string;
+    role: string;
+    parts: Part[];
+    metadata?: unknown;
+  }[];
   return plain.map(({ id, role, parts }) => ({
     id,
     role,

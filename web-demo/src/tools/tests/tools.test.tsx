@@ -12,7 +12,9 @@ import { records, write } from '../records';
 import { readChart } from '../show_chart';
 
 setUpPage();
-afterEach(() => { vi.unstubAllGlobals(); });
+afterEach(() => {
+  vi.unstubAllGlobals();
+});
 
 function ask(name: string, input: object, chat = fakeChat()) {
   const part = call('call_1', name, 'input-available', { input });
@@ -20,8 +22,10 @@ function ask(name: string, input: object, chat = fakeChat()) {
   return { chat, view, user: userEvent.setup() };
 }
 
-const outputs = (chat: ReturnType<typeof fakeChat>) => chat.addToolOutput.mock.calls.map(([answer]) => answer);
-const press = async (user: ReturnType<typeof userEvent.setup>, name: string) => user.click(screen.getByRole('button', { name }));
+const outputs = (chat: ReturnType<typeof fakeChat>) =>
+  chat.addToolOutput.mock.calls.map(([answer]) => answer);
+const press = async (user: ReturnType<typeof userEvent.setup>, name: string) =>
+  user.click(screen.getByRole('button', { name }));
 
 describe('create_record', () => {
   const input = { collection: 'contacts', title: 'Ada', data: { born: 1815 } };
@@ -40,7 +44,9 @@ describe('create_record', () => {
     view.unmount();
     const other = ask('create_record', input);
     await press(other.user, 'Keep it');
-    expect(records()).toMatchObject([{ id: 'call_1', collection: 'contacts', title: 'Ada', data: { born: 1815 } }]);
+    expect(records()).toMatchObject([
+      { id: 'call_1', collection: 'contacts', title: 'Ada', data: { born: 1815 } },
+    ]);
     expect(outputs(chat)).toHaveLength(1);
     expect(outputs(other.chat)).toEqual(outputs(chat));
     expect(outputs(chat)[0]?.output).toMatchObject({ created: true, id: 'call_1' });
@@ -58,7 +64,9 @@ describe('create_record', () => {
     chat.addToolOutput.mockRejectedValue(new FermataError(409, 'already_answered', 'x'));
     const { user } = ask('create_record', input, chat);
     await press(user, 'Keep it');
-    await waitFor(() => { expect(records()).toEqual([]); });
+    await waitFor(() => {
+      expect(records()).toEqual([]);
+    });
     expect(screen.getByRole('alert').textContent).toContain('answered elsewhere');
   });
 
@@ -101,26 +109,38 @@ describe('ask_user', () => {
   it('takes a line, by the Enter key', async () => {
     const { chat, user } = ask('ask_user', { question: 'Which?' });
     await user.type(screen.getByRole('textbox', { name: 'Which?' }), 'this one{Enter}');
-    expect(outputs(chat)).toEqual([{ tool: 'ask_user', toolCallId: 'call_1', output: { answer: 'this one' } }]);
+    expect(outputs(chat)).toEqual([
+      { tool: 'ask_user', toolCallId: 'call_1', output: { answer: 'this one' } },
+    ]);
   });
 
   it('takes a form that fits', async () => {
-    const { chat, user } = ask('ask_user', { question: 'Who?', fields: { properties: { name: { type: 'string' } }, required: ['name'] } });
+    const { chat, user } = ask('ask_user', {
+      question: 'Who?',
+      fields: { properties: { name: { type: 'string' } }, required: ['name'] },
+    });
     await press(user, 'Send');
     expect(chat.addToolOutput).not.toHaveBeenCalled();
     await user.type(screen.getByLabelText('name'), 'Ada');
     await press(user, 'Send');
-    expect(outputs(chat)).toEqual([{ tool: 'ask_user', toolCallId: 'call_1', output: { answers: { name: 'Ada' } } }]);
+    expect(outputs(chat)).toEqual([
+      { tool: 'ask_user', toolCallId: 'call_1', output: { answers: { name: 'Ada' } } },
+    ]);
   });
 
   it('asks nothing any more once it is answered elsewhere', () => {
-    const part = call('call_1', 'ask_user', 'output-available', { input: { question: 'Which?', options: ['a'] }, output: { answer: 'a' } });
+    const part = call('call_1', 'ask_user', 'output-available', {
+      input: { question: 'Which?', options: ['a'] },
+      output: { answer: 'a' },
+    });
     render(<ToolCard part={part} message={messageOf(part)} chat={fakeChat()} />);
     expect(screen.queryByRole('button', { name: 'a' })).toBeNull();
   });
 
   it('waits for the others of its step', () => {
-    const part = call('call_1', 'ask_user', 'input-streaming', { input: { question: 'Which?', options: ['a'] } });
+    const part = call('call_1', 'ask_user', 'input-streaming', {
+      input: { question: 'Which?', options: ['a'] },
+    });
     const message = messageOf(part, call('b', 'write_note', 'approval-requested'));
     render(<ToolCard part={part} message={message} chat={fakeChat()} />);
     expect(screen.queryByRole('button', { name: 'a' })).toBeNull();
@@ -130,9 +150,17 @@ describe('ask_user', () => {
 describe('pick_file', () => {
   it('gives the text of a text file', async () => {
     const { chat, user } = ask('pick_file', { purpose: 'The report' });
-    await user.upload(document.querySelector('input[type=file]') as HTMLInputElement, new File(['a,b\n1,2'], 'r.csv', { type: 'text/csv' }));
+    await user.upload(
+      document.querySelector('input[type=file]') as HTMLInputElement,
+      new File(['a,b\n1,2'], 'r.csv', { type: 'text/csv' }),
+    );
     await waitFor(() => {
-      expect(outputs(chat)[0]?.output).toEqual({ name: 'r.csv', size: 7, type: 'text/csv', text: 'a,b\n1,2' });
+      expect(outputs(chat)[0]?.output).toEqual({
+        name: 'r.csv',
+        size: 7,
+        type: 'text/csv',
+        text: 'a,b\n1,2',
+      });
     });
   });
 
@@ -143,24 +171,35 @@ describe('pick_file', () => {
   });
 
   it('gives a small picture as a data URL, and of other files no more than what they are', async () => {
-    expect(await readFile(new File([new Uint8Array([1, 2])], 'p.png', { type: 'image/png' }))).toMatchObject({ dataUrl: 'data:image/png;base64,AQI=' });
-    expect(await readFile(new File([new Uint8Array(300_000)], 'p.png', { type: 'image/png' }))).toEqual({ name: 'p.png', size: 300_000, type: 'image/png' });
+    expect(await readFile(new File([new Uint8Array([1, 2])], 'p.png', { type: 'image/png' }))).toMatchObject({
+      dataUrl: 'data:image/png;base64,AQI=',
+    });
+    expect(await readFile(new File([new Uint8Array(300_000)], 'p.png', { type: 'image/png' }))).toEqual({
+      name: 'p.png',
+      size: 300_000,
+      type: 'image/png',
+    });
     expect(await readFile(new File(['a\0b'], 'x.txt', { type: 'text/plain' }))).not.toHaveProperty('text');
     expect(await readFile(new File(['PK'], 'x.zip', { type: 'application/zip' }))).not.toHaveProperty('text');
   });
 });
 
 describe('get_location', () => {
-  const locate = () => browserTools['get_location']?.execute?.({}, { toolCallId: 'a', signal: new AbortController().signal });
+  const locate = () =>
+    browserTools['get_location']?.execute?.({}, { toolCallId: 'a', signal: new AbortController().signal });
 
   it('tells where the browser is', async () => {
-    const getCurrentPosition = (found: (position: object) => void) => { found({ coords: { latitude: 1, longitude: 2, accuracy: 3, speed: 4 } }); };
+    const getCurrentPosition = (found: (position: object) => void) => {
+      found({ coords: { latitude: 1, longitude: 2, accuracy: 3, speed: 4 } });
+    };
     vi.stubGlobal('navigator', { geolocation: { getCurrentPosition } });
     expect(await locate()).toEqual({ latitude: 1, longitude: 2, accuracy: 3 });
   });
 
   it('says that it was not allowed', async () => {
-    const getCurrentPosition = (_: unknown, fail: (error: object) => void) => { fail({ code: 1, PERMISSION_DENIED: 1, TIMEOUT: 3 }); };
+    const getCurrentPosition = (_: unknown, fail: (error: object) => void) => {
+      fail({ code: 1, PERMISSION_DENIED: 1, TIMEOUT: 3 });
+    };
     vi.stubGlobal('navigator', { geolocation: { getCurrentPosition } });
     await expect(locate()).rejects.toThrow('did not allow');
   });
@@ -174,10 +213,16 @@ describe('get_location', () => {
 it('shows a chart whose numbers fit its labels, and says what is wrong with others', () => {
   const chart = { title: 'T', kind: 'bar', labels: ['a', 'b'], series: [{ name: 's', values: [1, 2] }] };
   expect(readChart(chart)).toEqual(chart);
-  expect(readChart({ ...chart, series: [{ name: 's', values: [1] }] })).toBe('Every series needs 2 numbers, one for each label.');
+  expect(readChart({ ...chart, series: [{ name: 's', values: [1] }] })).toBe(
+    'Every series needs 2 numbers, one for each label.',
+  );
   expect(readChart({ ...chart, kind: 'radar' })).toContain('kind');
 });
 
 it('gives every tool a description and the schema of an object', () => {
-  for (const tool of Object.values(browserTools)) expect([(tool.description ?? '').length > 20, tool.inputSchema]).toMatchObject([true, { type: 'object' }]);
+  for (const tool of Object.values(browserTools))
+    expect([(tool.description ?? '').length > 20, tool.inputSchema]).toMatchObject([
+      true,
+      { type: 'object' },
+    ]);
 });
