@@ -8,12 +8,15 @@
 
 # The web demo: a folder of files, for whatever processor the server is built.
 FROM --platform=$BUILDPLATFORM node:22-bookworm-slim AS demo
-WORKDIR /src/web-demo
+WORKDIR /src
 # What is installed changes less often than what is built of it.
-COPY web-demo/package.json web-demo/package-lock.json ./
+COPY package.json package-lock.json ./
+COPY packages/fermata-chat/package.json packages/fermata-chat/
+COPY web-demo/package.json web-demo/
 RUN --mount=type=cache,target=/root/.npm npm ci --omit=dev --ignore-scripts --no-audit --no-fund
-COPY web-demo .
-RUN npm run build
+COPY packages packages
+COPY web-demo web-demo
+RUN npm run build -w fermata-web-demo
 
 FROM rust:1.94-slim-bookworm AS build
 # The allocator is built from C.

@@ -11,7 +11,7 @@ CARGO_TEST := $(if $(HAS_NEXTEST),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run check test fmt lint doc deny unit fuzz examples e2e web browser soak bench archive image tested-bin demo demo-where-npm-is
+.PHONY: help run check test fmt lint doc deny unit fuzz examples e2e web browser soak bench archive package image tested-bin demo demo-where-npm-is
 
 help:
 	@echo 'make run      start the server; with no model API configured, the demo model answers'
@@ -20,7 +20,8 @@ help:
 	@echo '              tests that need PostgreSQL or Redis are skipped if there is none (e2e/with-services says how it looks)'
 	@echo 'make soak     a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes, from e2e/'
 	@echo 'make bench    what scheduling and decoding cost, a restart with ten thousand parked runs, and how smooth the pages are'
-	@echo 'make archive  a release of this platform, in target/archive; make image builds the container image'
+	@echo 'make archive  a release of this platform, in target/archive; make image builds the container image,'
+	@echo '              make package the npm package for chat pages'
 
 run: require-cargo demo-where-npm-is
 	cargo run --profile quick --locked --bin fermata
@@ -30,7 +31,7 @@ check: fmt lint
 	$(CARGO_TEST) --workspace --exclude fermata-mcp --exclude fermata-protocol --locked
 	$(CARGO_TEST) -p fermata-mcp -p fermata-protocol --lib --test logs --test memory --test protocol --locked
 
-test: web-demo/node_modules/.for-tests demo fmt lint doc deny unit fuzz examples e2e web browser
+test: node_modules/.for-tests demo fmt lint doc deny unit fuzz examples e2e web browser
 
 fmt: require-cargo
 	cargo fmt --all --check
@@ -90,14 +91,16 @@ examples: require-cargo
 	env -u OPENAI_API_KEY -u OPENAI_BASE_URL cargo run -q --locked -p fermata-examples --bin conversation
 	cargo run -q --locked -p fermata-examples --bin mounted -- --check
 
-# The pages and the helper: lint, types, tests with six versions of the AI SDK against the built binary.
-web: web-demo/node_modules/.for-tests tested-bin
-	cd web-demo && npm run --silent lint
-	cd web-demo && npm run --silent check
-	cd web-demo && FERMATA_BIN=$(TESTED_BIN) npm run --silent test
+# The package for chat pages and the demo: lint, types, tests with every version of the AI SDK against the built binary.
+web: node_modules/.for-tests tested-bin
+	npm run --silent build -w fermata-chat
+	npm run --silent lint --workspaces
+	npm run --silent check --workspaces
+	FERMATA_BIN=$(TESTED_BIN) npm run --silent test --workspaces
 
 # The pages in a browser, against the built binary.
-browser: web-demo/node_modules/.for-tests tested-bin
+browser: node_modules/.for-tests tested-bin
+	npm run --silent build -w fermata-chat
 	cd web-demo && FERMATA_BIN=$(TESTED_BIN) ./with-chromium npm run --silent browser
 
 # What `GET /` shows. The binary carries it, so it is built first. It needs only part of what the tests need.
@@ -106,11 +109,11 @@ demo: require-node web-demo/dist/index.html
 demo-where-npm-is:
 	@$(MAKE) --no-print-directory demo || echo 'The web demo could not be built, for the reason above: the server starts without it.'
 
-DEMO := $(shell find web-demo/src web-demo/public web-demo/*.html web-demo/vite.config.ts -type f -not -path '*/tests/*' -not -path '*-tests/*')
+DEMO := $(shell find packages/fermata-chat/src web-demo/src web-demo/public web-demo/*.html web-demo/vite.config.ts -type f -not -path '*/tests/*' -not -path '*-tests/*')
 NPM_CI := npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
 
-web-demo/dist/index.html: web-demo/package-lock.json $(DEMO)
-	cd web-demo && { [ node_modules/.package-lock.json -nt package-lock.json ] || $(NPM_CI) --omit=dev; } && npm run --silent build
+web-demo/dist/index.html: package-lock.json $(DEMO)
+	{ [ node_modules/.package-lock.json -nt package-lock.json ] || $(NPM_CI) --omit=dev; } && npm run --silent build -w fermata-web-demo
 
 e2e: tested-bin
 	cd e2e && npm run --silent check
@@ -129,7 +132,7 @@ soak: require-cargo tested-bin
 	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600 FUZZ_PROFILE=--release
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent --if-present soak
 
-bench: require-cargo demo e2e/node_modules/.for-tests web-demo/node_modules/.for-tests
+bench: require-cargo demo e2e/node_modules/.for-tests node_modules/.for-tests
 	cargo test --release --locked -p fermata-engine --lib -- --ignored --nocapture bench
 	cargo test --release --locked -p fermata-providers --lib -- --ignored --nocapture bench
 	cargo build --release --locked -p fermata-server
@@ -148,8 +151,18 @@ archive: require-cargo demo
 	cd $(TARGET_DIR)/archive && tar -czf $(NAME).tar.gz $(NAME) && rm -r $(NAME)
 	cd $(TARGET_DIR)/archive && { sha256sum $(NAME).tar.gz 2>/dev/null || shasum -a 256 $(NAME).tar.gz; } > $(NAME).tar.gz.sha256
 
+# The package for chat pages, as npm installs it, and as single files.
+package: node_modules/.for-tests
+	npm run --silent build -w fermata-chat
+	cd packages/fermata-chat && npm pack --silent
+
 image:
 	docker build -t fermata .
+
+# The packages of the pages share one folder.
+node_modules/.for-tests: package.json package-lock.json packages/fermata-chat/package.json web-demo/package.json | require-node
+	$(NPM_CI)
+	@touch node_modules/.package-lock.json $@
 
 %/node_modules/.for-tests: %/package.json %/package-lock.json | require-node
 	cd $* && $(NPM_CI)

@@ -3,14 +3,29 @@
 import { resolve } from 'node:path';
 import tailwindcss from '@tailwindcss/vite';
 import react from '@vitejs/plugin-react';
-import { defineConfig } from 'vite';
+import { defaultClientConditions, defaultServerConditions, defineConfig, type Plugin } from 'vite';
+import { singleFiles } from '../packages/fermata-chat/scripts/single-file.js';
 
 /** Where Fermata listens, for `npm run dev`. */
 const FERMATA = process.env['FERMATA_URL'] ?? 'http://127.0.0.1:3000';
 const PASSED_ON = ['/api', '/chat/tool-result', '/curl', '/healthz'];
 
+/** The package for chat pages is taken as it is written, so that a change of it is seen at once. */
+const SOURCE = 'fermata-source';
+
+/** A running server has the package as single files, too: `curl -O http://127.0.0.1:3000/fermata.ts`. */
+const filesToCopy: Plugin = {
+  name: 'fermata-files-to-copy',
+  generateBundle() {
+    for (const [fileName, source] of Object.entries(singleFiles()))
+      this.emitFile({ type: 'asset', fileName, source });
+  },
+};
+
 export default defineConfig({
-  plugins: [react(), tailwindcss()],
+  plugins: [react(), tailwindcss(), filesToCopy],
+  resolve: { conditions: [SOURCE, ...defaultClientConditions] },
+  ssr: { resolve: { conditions: [SOURCE, ...defaultServerConditions] } },
   build: {
     target: 'es2022',
     // In kilobytes; tests/performance.spec.ts keeps an eye on what all of it weighs.

@@ -10,7 +10,7 @@ import { Earlier, Failure, Working } from '../chat/MessageList';
 import { wordsOf } from '../chat/server';
 import { tryAgain } from '../chat/tryAgain';
 import { useKeptPlace } from '../chat/useKeptPlace';
-import { useFermataChat, useFermataEarlier } from '../lib/fermata-assistant-ui';
+import { useFermataThread, useFermataEarlier } from 'fermata-chat/assistant-ui';
 import { AssistantMessage, UserEditComposer, UserMessage } from './messages';
 import { Writer } from './Writer';
 
@@ -76,7 +76,7 @@ export function Conversation({ id }: { id: string }) {
 
 /** What there is to say below the messages. */
 function State() {
-  const chat = useFermataChat();
+  const chat = useFermataThread();
   if (chat === undefined) return null;
   const messages = chat.messages as Message[];
   const onTryAgain = () => {

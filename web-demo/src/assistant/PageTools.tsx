@@ -3,7 +3,7 @@
 
 import { useAui, type Tool } from '@assistant-ui/react';
 import { useEffect } from 'react';
-import type { BrowserTool } from '../lib/fermata';
+import type { BrowserTool } from 'fermata-chat';
 import { browserTools } from '../tools';
 
 function assistantTool({ description, inputSchema, execute }: BrowserTool): Tool {

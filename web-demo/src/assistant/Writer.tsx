@@ -8,12 +8,12 @@ import { COMPOSER_ID } from '../chat/Composer';
 import { IconButton } from '../chat/IconButton';
 import { isParked, type Message } from '../chat/message';
 import { ToolChoiceMenu } from '../chat/ToolChoiceMenu';
-import { useFermataChat } from '../lib/fermata-assistant-ui';
+import { useFermataThread } from 'fermata-chat/assistant-ui';
 
 export function Writer({ id }: { id: string }) {
   const { t } = useTranslation();
   const aui = useAui();
-  const chat = useFermataChat();
+  const chat = useFermataThread();
   const isEmpty = useAuiState(({ composer }) => composer.isEmpty);
   // assistant-ui's threads do not run while they wait for the person; a run that waits can be stopped, too.
   const isBusy =

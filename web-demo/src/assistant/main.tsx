@@ -10,7 +10,7 @@ import { Frame } from '../chat/Frame';
 import { PAGE } from '../chat/MessageList';
 import { options } from '../chat/server';
 import { setUp } from '../chat/setUp';
-import { useFermataRuntime } from '../lib/fermata-assistant-ui';
+import { useFermataRuntime } from 'fermata-chat/assistant-ui';
 import { browserTools } from '../tools';
 import { attachments } from './attachments';
 import { Conversation } from './Conversation';

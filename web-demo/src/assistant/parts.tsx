@@ -19,7 +19,7 @@ import { QuestionOfOldClient } from '../chat/StepView';
 import { Text } from '../chat/Text';
 import { ToolCard } from '../chat/ToolCard';
 import { useTools } from '../chat/useTools';
-import { toolCallIdOf, useFermataChat } from '../lib/fermata-assistant-ui';
+import { toolCallIdOf, useFermataThread } from 'fermata-chat/assistant-ui';
 
 /** A text of the person, as it was written. */
 const Words = ({ text }: { text: string }) => <p className="whitespace-pre-wrap">{text}</p>;
@@ -34,7 +34,7 @@ const ModelText = ({ text, status }: { text: string; status: { type: string } })
 
 /** The chat, and the message that is being drawn as the AI SDK has it. */
 function useMessage() {
-  const chat = useFermataChat();
+  const chat = useFermataThread();
   const id = useAuiState(({ message }) => message.id);
   const found = chat?.messages.findLast((message) => message.id === id) as Message | undefined;
   const message = useMemo(() => found && copyOf(found), [found]);

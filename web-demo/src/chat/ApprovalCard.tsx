@@ -2,7 +2,7 @@
 
 import { useEffect, useId, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { ApprovalResponse, FermataChat } from '../lib/fermata';
+import type { ApprovalResponse, FermataChat } from 'fermata-chat';
 import { AnswerError } from './AnswerError';
 import { Button } from './Button';
 import { usePicked } from './cell';

@@ -6,7 +6,7 @@
 import { Check, MessageCircleQuestion, X, type LucideIcon } from 'lucide-react';
 import { memo } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { ElicitationAnswer, FermataChat } from '../lib/fermata';
+import type { ElicitationAnswer, FermataChat } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
 import { Button } from './Button';
 import { seed, type Schema } from './schemaFields';

@@ -4,7 +4,7 @@
 import { useTranslation } from 'react-i18next';
 import { useState } from 'react';
 import type { UIMessage } from 'ai';
-import type { FermataChat } from '../lib/fermata';
+import type { FermataChat } from 'fermata-chat';
 import { AnswerError } from './AnswerError';
 import { Button } from './Button';
 import { useUnseen } from './seen';

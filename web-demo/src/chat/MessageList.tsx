@@ -4,7 +4,7 @@
 import { ArrowDown, TriangleAlert } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState, type ReactNode, type RefObject } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { FermataChat } from '../lib/fermata';
+import type { FermataChat } from 'fermata-chat';
 import { Contained } from './Contained';
 import { copyOf, isQuiet, type Message } from './message';
 import { MessageView, type MessageActions } from './MessageView';

@@ -5,7 +5,7 @@ import { Pencil, RotateCcw } from 'lucide-react';
 import { memo, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { localeOf } from '../i18n/language';
-import type { FermataChat } from '../lib/fermata';
+import type { FermataChat } from 'fermata-chat';
 import { CopyButton } from './CopyButton';
 import { Files, Sources } from './Files';
 import { Gate } from './Gate';

@@ -1,7 +1,7 @@
 // The calls of a step, and what they ask. The cards know themselves when they have changed.
 
 import { useTranslation } from 'react-i18next';
-import type { FermataChat } from '../lib/fermata';
+import type { FermataChat } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
 import { ApprovalQuestion } from './ApprovalCard';
 import { ElicitationCard } from './ElicitationCard';

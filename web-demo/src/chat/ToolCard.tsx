@@ -18,7 +18,7 @@ import {
 import { memo, useEffect, useId, useRef, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { getToolName, type UIMessage } from 'ai';
-import type { FermataChat } from '../lib/fermata';
+import type { FermataChat } from 'fermata-chat';
 import { pageRuns, pageTool } from '../tools';
 import { isRecord } from '../tools/tool';
 import { ApprovalQuestion } from './ApprovalCard';

@@ -3,7 +3,7 @@
 
 import { useCallback, useId, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { FermataError } from '../lib/fermata';
+import { FermataError } from 'fermata-chat';
 import { AnswerError } from './AnswerError';
 import { Button } from './Button';
 import { RawJson } from './RawJson';

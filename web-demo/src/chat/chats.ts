@@ -1,7 +1,7 @@
 // The owner's chats, and what waits in them. Asked for again while the page is looked at: every few seconds,
 // and after anything that may have changed them. One list per page, whoever shows it.
 
-import type { Pending } from '../lib/fermata';
+import type { Pending } from 'fermata-chat';
 import { Cell } from './cell';
 import { onServerEvent, server, wordsOf } from './server';
 

@@ -1,7 +1,7 @@
 // The page's line to Fermata, the same for both pages: the token, the choice of tools, how the connection is,
-// the page's own tools. What a chat does is in lib/fermata.ts.
+// the page's own tools. What a chat does is in packages/fermata-chat.
 
-import { fermata, type Connection, type FermataOptions } from '../lib/fermata';
+import { fermata, type Connection, type FermataOptions } from 'fermata-chat';
 import { browserTools } from '../tools';
 import { Cell } from './cell';
 import { noLongerNew } from './chatId';
@@ -39,7 +39,6 @@ const isPost = (url: string, init: RequestInit | undefined) =>
   init?.method === 'POST' && url.endsWith('/api/chat');
 
 export const options: FermataOptions = {
-  client: 7,
   tools: browserTools,
   body: choiceBody,
   fetch: async (url, init) => {

@@ -1,6 +1,6 @@
 // What "try again" means, by what the page has got so far.
 
-import type { FermataChat } from '../lib/fermata';
+import type { FermataChat } from 'fermata-chat';
 import { saysNothing, type Message } from './message';
 
 interface Again extends Pick<FermataChat, 'refresh'> {

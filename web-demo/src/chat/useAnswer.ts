@@ -2,7 +2,7 @@
 
 import type { TFunction } from 'i18next';
 import { useCallback, useRef, useState } from 'react';
-import { FermataError } from '../lib/fermata';
+import { FermataError } from 'fermata-chat';
 import type { Taken } from '../tools/tool';
 
 export interface Answering {

@@ -9,7 +9,7 @@ import { ElicitationCard } from '../chat/ElicitationCard';
 import { Gate } from '../chat/Gate';
 import { ToolCard } from '../chat/ToolCard';
 import { resources } from '../i18n';
-import { FermataError, type FermataChat } from '../lib/fermata';
+import { FermataError, type FermataChat } from 'fermata-chat';
 import '../theme.css';
 import { elicitations, states, tools } from './states';
 

@@ -4,7 +4,7 @@
 // answers.
 
 import type { ComponentType } from 'react';
-import type { BrowserTool } from '../lib/fermata';
+import type { BrowserTool } from 'fermata-chat';
 
 /** What became of an answer: `elsewhere` is a call that was settled without it, `no` may be tried again. */
 export type Taken = 'yes' | 'no' | 'elsewhere';

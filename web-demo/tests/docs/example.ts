@@ -22,6 +22,10 @@ import path from 'node:path';
 import { build, preview, type PreviewServer } from 'vite';
 
 export const WEB_DEMO = path.resolve(import.meta.dirname, '../..');
+/** Where the packages of the pages are installed. */
+export const MODULES = path.resolve(WEB_DEMO, '../node_modules');
+/** What a page says to copy. */
+export const COPY = path.resolve(WEB_DEMO, 'dist');
 const DOCS = path.resolve(WEB_DEMO, '../docs');
 export const PRINTED_ADDRESS = 'http://127.0.0.1:3000';
 
@@ -76,7 +80,7 @@ export function printedPackages(text: string): [name: string, version: string][]
 export function installed(name: string, version: string): string {
   const places = [name, ...['vue', 'svelte'].map((framework) => `@ai-sdk/${framework}/node_modules/${name}`)];
   for (const place of places) {
-    const folder = path.join(WEB_DEMO, 'node_modules', place);
+    const folder = path.join(MODULES, place);
     try {
       const { version: found } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as {
         version: string;
@@ -86,7 +90,7 @@ export function installed(name: string, version: string): string {
       continue;
     }
   }
-  throw new Error(`${name}@${version} is not installed in web-demo/`);
+  throw new Error(`${name}@${version} is not installed`);
 }
 
 export interface ExampleOptions {
@@ -116,7 +120,7 @@ export class Example {
     for (const [file, content] of printedFiles(text))
       this.#write(file, content.replaceAll(PRINTED_ADDRESS, server));
     for (const [file, source] of Object.entries(options.helper))
-      cpSync(path.join(WEB_DEMO, 'src/lib', source), this.#at(file));
+      cpSync(path.join(COPY, source), this.#at(file));
     for (const [file, other] of Object.entries(options.instead ?? {}))
       cpSync(this.#at(other), this.#at(file));
     for (const [name, version] of printedPackages(text))
@@ -127,7 +131,7 @@ export class Example {
   checkTypes() {
     const [command = '', ...rest] = this.options.check;
     try {
-      execFileSync(path.join(WEB_DEMO, 'node_modules/.bin', command), rest, {
+      execFileSync(path.join(MODULES, '.bin', command), rest, {
         cwd: this.folder,
         encoding: 'utf8',
         stdio: 'pipe',

@@ -11,7 +11,11 @@ import { View } from './view';
 
 const HELPER = { 'src/fermata.ts': 'fermata.ts' };
 const EXAMPLES: Record<string, ExampleOptions> = {
-  'docs/usechat.md': { page: 'usechat.md', helper: HELPER, check: ['tsc'] },
+  'docs/usechat.md': {
+    page: 'usechat.md',
+    helper: { ...HELPER, 'src/fermata-react.ts': 'fermata-react.ts' },
+    check: ['tsc'],
+  },
   'docs/assistant-ui.md': {
     page: 'assistant-ui.md',
     helper: { ...HELPER, 'src/fermata-assistant-ui.tsx': 'fermata-assistant-ui.tsx' },

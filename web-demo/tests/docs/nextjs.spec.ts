@@ -8,10 +8,19 @@ import { expect, test } from '@playwright/test';
 import { API_KEY, calls, FakeOpenAi, says } from '../../../e2e/harness/fake-openai.mjs';
 import { Server } from '../../../e2e/harness/server.mjs';
 import { gate } from '../../../e2e/harness/until.mjs';
-import { installed, PRINTED_ADDRESS, printedFiles, printedPackages, section, WEB_DEMO } from './example';
+import {
+  COPY,
+  installed,
+  MODULES,
+  PRINTED_ADDRESS,
+  printedFiles,
+  printedPackages,
+  section,
+  WEB_DEMO,
+} from './example';
 import { View } from './view';
 
-const NEXT = path.join(WEB_DEMO, 'node_modules/next/dist/bin/next');
+const NEXT = path.join(MODULES, 'next/dist/bin/next');
 const HANDLER = 'app/api/[...path]/route.ts';
 
 /**
@@ -39,7 +48,8 @@ class Application {
       mkdirSync(path.dirname(at), { recursive: true });
       writeFileSync(at, content.replaceAll(PRINTED_ADDRESS, server));
     }
-    cpSync(path.join(WEB_DEMO, 'src/lib/fermata.ts'), path.join(this.folder, 'app/fermata.ts'));
+    for (const file of ['fermata.ts', 'fermata-react.ts'])
+      cpSync(path.join(COPY, file), path.join(this.folder, 'app', file));
   }
 
   /** Builds it, which checks its types, too, and starts it; where it is to be seen. */

@@ -3,7 +3,7 @@
 import { act, render, screen, waitFor, within } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { describe, expect, it } from 'vitest';
-import { FermataError } from '../../lib/fermata';
+import { FermataError } from 'fermata-chat';
 import { ElicitationCard } from '../ElicitationCard';
 import { Gate } from '../Gate';
 import { QuestionOfOldClient } from '../StepView';

@@ -8,7 +8,7 @@ import type { ToolUIPart } from 'ai';
 import { afterEach, beforeAll, vi } from 'vitest';
 import cards from '../../i18n/en/cards';
 import shell from '../../i18n/en/shell';
-import type { FermataChat } from '../../lib/fermata';
+import type { FermataChat } from 'fermata-chat';
 import type { Message } from '../message';
 import type { AnyToolPart, ServerTool } from '../toolState';
 

@@ -5,7 +5,7 @@ import userEvent from '@testing-library/user-event';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { call, fakeChat, messageOf, setUpPage } from '../../chat/tests/page';
 import { ToolCard } from '../../chat/ToolCard';
-import { FermataError } from '../../lib/fermata';
+import { FermataError } from 'fermata-chat';
 import { browserTools } from '../index';
 import { readFile } from '../pick_file';
 import { records, write } from '../records';

@@ -1,0 +1,2 @@
+export declare const AI_VERSION: string;
+//# sourceMappingURL=version.d.ts.map

@@ -1,0 +1,530 @@
+// A chat of the AI SDK that follows its server: loads, resumes, answers, runs the page's tools, knows other tabs.
+//
+// What is to be done is decided in `state.ts`; this does it.
+
+import type { AbstractChat, ChatInit, UIMessage } from 'ai';
+import { withDraft } from './outbox.js';
+import { hasOpenCall, isOpen, isToolPart, lastStepOf, toolNameOf, type ToolPart } from './parts.js';
+import { FermataError, isSettledElsewhere, pause, retry } from './server.js';
+import {
+  connectionOf,
+  initialState,
+  isBusy,
+  isLeft,
+  reduce,
+  type Action,
+  type ChatRecord,
+  type Event,
+  type Pending,
+  type State,
+} from './state.js';
+import { ToolRunner } from './tools.js';
+import { FermataTransport, type Connection, type FermataOptions, type Prepared } from './transport.js';
+
+export interface ToolOutput {
+  tool: string;
+  toolCallId: string;
+  state?: 'output-available' | 'output-error';
+  output?: unknown;
+  errorText?: string;
+}
+
+export interface ApprovalResponse {
+  /** The approval's id. */
+  id: string;
+  approved: boolean;
+  reason?: string;
+  /** Also for later calls of this tool in this chat. */
+  always?: boolean;
+  /** The input to run instead of the model's. */
+  input?: unknown;
+}
+
+export interface ElicitationAnswer {
+  elicitationId: string;
+  action: 'accept' | 'decline' | 'cancel';
+  content?: Record<string, unknown>;
+}
+
+/** What a chat of Fermata can do besides what the AI SDK's can. */
+export interface FermataChat {
+  /**
+   * Shows the chat as the server has it, follows what goes on in it, and keeps doing so. Returns what ends
+   * that. A chat that `isNew` has nothing to be loaded before its first message.
+   */
+  open: (options?: { isNew?: boolean }) => () => void;
+  /**
+   * Loads the chat, and follows its open run; a message that was not sent comes back after it. Done when that
+   * run is over, or its stream was let go.
+   */
+  refresh: () => Promise<void>;
+  addToolOutput: (output: ToolOutput) => Promise<void>;
+  addToolApprovalResponse: (response: ApprovalResponse) => Promise<void>;
+  answerElicitation: (answer: ElicitationAnswer) => Promise<void>;
+  /** Ends the run, also one that only waits. Rejects if the server cannot be told; the run is then followed again. */
+  stop: () => Promise<void>;
+  readonly connection: Connection;
+}
+
+/** The reply to an answer. */
+interface Answered {
+  calls: { toolCallId: string; state: string; waitingFor: string[] }[];
+}
+
+/** What the AI SDK's chat does by itself, and what only some versions have. */
+interface Stock {
+  addToolOutput: (output: ToolOutput) => PromiseLike<void>;
+  addToolApprovalResponse?: (response: {
+    id: string;
+    approved: boolean;
+    reason?: string;
+  }) => PromiseLike<void>;
+  stop: () => Promise<void>;
+}
+
+/** How long a stop waits for the end of the stream before it cuts it off, in milliseconds. */
+const STOP_PATIENCE = 2000;
+
+/** How often a server that does not answer is told to stop. */
+const STOP_ATTEMPTS = 6;
+
+const CHANNEL = 'fermata';
+
+/** Follows one chat. */
+export class ChatFollower {
+  readonly #options: FermataOptions;
+  readonly #id: string;
+  readonly #transport: FermataTransport;
+  readonly #tools: ToolRunner;
+  #chat!: AbstractChat<UIMessage>;
+  #stock!: Stock;
+  #onError: ((error: Error) => void) | undefined;
+  #state: State = initialState;
+  #connection: Connection = 'closed';
+  #requests = 0;
+  #prepared: Prepared | undefined;
+  /** The request for a stream that has no answer yet. */
+  #opening: { request: number; abort: AbortController } | undefined;
+  /** Calls that this page has answered since it last posted. */
+  #answered = new Set<string>();
+  /** What waits for a state. */
+  #watchers = new Set<() => void>();
+  /** Ends what the first viewer has begun. */
+  #watching: (() => void) | undefined;
+  #tabs: BroadcastChannel | undefined;
+
+  constructor(options: FermataOptions, id: string) {
+    this.#options = options;
+    this.#id = id;
+    this.#transport = new FermataTransport(options, {
+      begin: () => ++this.#requests,
+      on: (request, what) => {
+        this.#dispatch({ type: 'request', request, what });
+        // The AI SDK has read the last chunk, and does what it does at an end before anything else.
+        if (what.type === 'ended' || what.type === 'refused') this.#settleSoon();
+      },
+      prepared: () => {
+        const prepared = this.#prepared;
+        this.#prepared = undefined;
+        return prepared;
+      },
+    });
+    this.#tools = new ToolRunner(this.#transport.server.api, id);
+  }
+
+  // === attaching ===
+
+  /** What a `Chat` is constructed with. */
+  init<MESSAGE extends UIMessage>(given: ChatInit<MESSAGE>): Partial<ChatInit<MESSAGE>> {
+    this.#onError = given.onError;
+    return {
+      transport: this.#transport,
+      sendAutomaticallyWhen: ({ messages }) => this.#mustPost(messages),
+      onToolCall: ({ toolCall }) => {
+        void given.onToolCall?.({ toolCall });
+        const { toolName, toolCallId, input } = toolCall;
+        const { phase } = this.#state;
+        this.#run(toolName, toolCallId, input, !(phase.name === 'reading' && phase.isFresh));
+      },
+      onError: (error) => {
+        this.#dispatch({ type: 'failed', error });
+      },
+    };
+  }
+
+  attach<CHAT extends object>(chat: CHAT): CHAT & FermataChat {
+    this.#chat = chat as unknown as AbstractChat<UIMessage>;
+    const stock = chat as unknown as Stock;
+    this.#stock = {
+      addToolOutput: stock.addToolOutput,
+      stop: stock.stop,
+      ...(stock.addToolApprovalResponse && { addToolApprovalResponse: stock.addToolApprovalResponse }),
+    };
+    const more: Omit<FermataChat, 'connection'> = {
+      open: (options) => this.#open(options?.isNew === true),
+      refresh: () => this.#refresh(),
+      addToolOutput: (output) => this.#addToolOutput(output),
+      addToolApprovalResponse: (response) => this.#addToolApprovalResponse(response),
+      answerElicitation: (answer) => this.#answer({ ...answer }).then(() => undefined),
+      stop: () => this.#stop(),
+    };
+    const connection = { get: () => this.#connection };
+    // The AI SDK has an older name for one of them.
+    Object.assign(chat, more, { addToolResult: more.addToolOutput });
+    return Object.defineProperty(chat, 'connection', connection) as CHAT & FermataChat;
+  }
+
+  // === events and actions ===
+
+  #dispatch(event: Event) {
+    const { status, messages } = this.#chat;
+    const context = { status, messages, nextRequest: () => ++this.#requests };
+    const [state, actions] = reduce(this.#state, event, context);
+    this.#state = state;
+    if (this.#opening !== undefined && !this.#isNewest(this.#opening.request)) {
+      this.#opening.abort.abort();
+      this.#opening = undefined;
+    }
+    this.#tellConnection();
+    for (const action of actions) this.#perform(action);
+    for (const watcher of [...this.#watchers]) watcher();
+  }
+
+  #perform(action: Action) {
+    switch (action.type) {
+      case 'load':
+        void this.#load(action.request, action.attempt);
+        break;
+      case 'openStream':
+        void this.#openStream(action.request);
+        break;
+      case 'show':
+        this.#chat.clearError();
+        this.#chat.messages = action.record.messages;
+        for (const { kind, tool, toolCallId, input } of action.record.pending)
+          if (kind === 'output') this.#run(tool, toolCallId, input, true);
+        break;
+      case 'showDraft':
+        this.#chat.messages = withDraft(this.#chat.messages, action.draft);
+        break;
+      case 'fail':
+        // The AI SDK shows an error of its own only: it asks for a stream, and gets the error.
+        this.#prepared = { type: 'error', error: action.error };
+        void this.#chat.resumeStream().finally(() => {
+          this.#dispatch({ type: 'shown' });
+        });
+        break;
+      case 'tellPage':
+        this.#onError?.(action.error);
+        break;
+      case 'abort':
+        this.#transport.abortReading(action.request);
+        break;
+      case 'stopTools':
+        this.#tools.stop();
+        this.#answered.clear();
+        break;
+      case 'tellTabs':
+        this.#tellTabs();
+        break;
+      case 'settleOlder':
+        // If the record cannot be had now, the next loading has it.
+        if (this.#chat.messages.slice(0, -1).some(hasOpenCall))
+          void this.#settleOlder().catch(() => undefined);
+        break;
+      default:
+        action satisfies never;
+    }
+  }
+
+  #isNewest(request: number) {
+    const { phase } = this.#state;
+    return 'request' in phase && phase.request === request;
+  }
+
+  #isBusy() {
+    return isBusy(this.#state, this.#chat.status);
+  }
+
+  /** The AI SDK does what it does at the end of a stream before anything else happens. */
+  #settleSoon() {
+    setTimeout(() => {
+      this.#dispatch({ type: 'settled' });
+    });
+  }
+
+  /** Waits until something is so, at most for so many milliseconds. */
+  #until(isSo: () => boolean, longest = Infinity): Promise<void> {
+    return new Promise((resolve) => {
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const finish = () => {
+        clearTimeout(timer);
+        this.#watchers.delete(look);
+        resolve();
+      };
+      const look = () => {
+        if (isSo()) finish();
+      };
+      if (longest < Infinity) timer = setTimeout(finish, longest);
+      this.#watchers.add(look);
+      look();
+    });
+  }
+
+  #tellConnection() {
+    const connection = connectionOf(this.#state);
+    if (this.#connection === connection) return;
+    this.#connection = connection;
+    try {
+      this.#options.onConnection?.(connection, this.#id);
+    } catch (error) {
+      // The page's own mistake does not stop its chat.
+      console.error(error);
+    }
+  }
+
+  // === loading and following ===
+
+  #open(isNew: boolean): () => void {
+    if (this.#watching === undefined) this.#watching = this.#watch();
+    this.#dispatch({ type: 'opened', isNew });
+    let hasLeft = false;
+    return () => {
+      if (hasLeft) return;
+      hasLeft = true;
+      this.#dispatch({ type: 'left' });
+      if (!isLeft(this.#state)) return;
+      this.#watching?.();
+      this.#watching = undefined;
+    };
+  }
+
+  /** Learns from other tabs of this browser when something begins that this one does not follow yet. */
+  #watch(): () => void {
+    const page: Partial<typeof globalThis> = globalThis;
+    const onVisible = () => {
+      // After an error the page may show words that the server does not have yet.
+      if (document.visibilityState === 'visible' && this.#chat.status === 'ready')
+        this.#dispatch({ type: 'refresh' });
+    };
+    const tabs = page.BroadcastChannel && new BroadcastChannel(CHANNEL);
+    tabs?.addEventListener('message', ({ data }: MessageEvent<unknown>) => {
+      // What is being read may be what the other tab has just left behind.
+      if (data === this.#topic) this.#dispatch({ type: 'refresh' });
+    });
+    page.document?.addEventListener('visibilitychange', onVisible);
+    this.#tabs = tabs;
+    return () => {
+      page.document?.removeEventListener('visibilitychange', onVisible);
+      tabs?.close();
+      this.#tabs = undefined;
+    };
+  }
+
+  get #topic() {
+    return `${this.#transport.server.api} ${this.#id}`;
+  }
+
+  #tellTabs() {
+    this.#tabs?.postMessage(this.#topic);
+  }
+
+  async #refresh(): Promise<void> {
+    // Even if that sets words aside that were not sent.
+    if (!this.#isBusy()) this.#chat.clearError();
+    this.#dispatch({ type: 'refresh' });
+    const isDone = () => !this.#state.isStale && this.#state.phase.name === 'idle' && !this.#isBusy();
+    await this.#until(() => isLeft(this.#state) || isDone());
+  }
+
+  async #load(request: number, attempt: number): Promise<void> {
+    if (attempt > 0) await pause(attempt);
+    try {
+      const record = await this.#record(() => {
+        this.#dispatch({ type: 'request', request, what: { type: 'retrying' } });
+        return this.#isNewest(request);
+      });
+      this.#transport.known.add(this.#id);
+      this.#dispatch({ type: 'loaded', request, record });
+    } catch (error) {
+      this.#notLoaded(request, error);
+    }
+  }
+
+  #notLoaded(request: number, error: unknown) {
+    if (error instanceof FermataError && error.code === 'not_found') this.#transport.known.delete(this.#id);
+    this.#dispatch({ type: 'notLoaded', request, error: asError(error) });
+  }
+
+  #record(goesOn?: (attempt: number) => boolean): Promise<ChatRecord> {
+    const { server } = this.#transport;
+    return retry(() => server.json<ChatRecord>(server.chatUrl(this.#id)), goesOn);
+  }
+
+  async #openStream(request: number): Promise<void> {
+    const abort = new AbortController();
+    this.#opening = { request, abort };
+    try {
+      const body = await this.#transport.open(this.#id, request, abort.signal);
+      const { phase } = this.#state;
+      if (phase.name !== 'following' || phase.request !== request) {
+        void body?.cancel().catch(() => undefined);
+      } else if (body === undefined) {
+        // The run came to its end between the two requests, or was let go.
+        await pause(0, abort.signal);
+        this.#dispatch({ type: 'over', request });
+      } else {
+        this.#opening = undefined;
+        // Only now, so that nothing vanishes while the server is asked.
+        this.#chat.clearError();
+        this.#chat.messages = phase.record.messages;
+        this.#prepared = { type: 'stream', request, abort, body };
+        await this.#chat.resumeStream();
+        this.#settleSoon();
+      }
+    } catch (error) {
+      this.#notLoaded(request, error);
+    }
+  }
+
+  /** What became of calls that a new message has left behind: their own stream has ended without a word of it. */
+  async #settleOlder(): Promise<void> {
+    const { messages } = await this.#record();
+    const stored = new Map(messages.map((message) => [message.id, message]));
+    this.#chat.messages = this.#chat.messages.map((message, index, { length }) =>
+      index < length - 1 && hasOpenCall(message) ? (stored.get(message.id) ?? message) : message,
+    );
+  }
+
+  // === answers ===
+
+  /** Whether an answer that this page gave goes on only if the chat is posted again. */
+  #mustPost(messages: UIMessage[]): boolean {
+    const { phase, isStale } = this.#state;
+    // What is asked for or read brings what follows, too.
+    if (phase.name !== 'idle' || isStale || isLeft(this.#state)) return false;
+    const calls = lastStepOf(messages.at(-1));
+    return calls.some((part) => this.#answered.has(part.toolCallId)) && !calls.some(isOpen);
+  }
+
+  #part(is: (part: ToolPart) => boolean): ToolPart | undefined {
+    return this.#chat.messages
+      .flatMap((message) => message.parts as object[])
+      .filter(isToolPart)
+      .findLast(is);
+  }
+
+  /** Delivers an answer. */
+  async #answer(fields: object, goesOn?: () => boolean): Promise<Answered> {
+    const { server } = this.#transport;
+    const body = JSON.stringify({ chatId: this.#id, ...fields });
+    // Below the chat endpoint, so that one path prefix is enough for a proxy.
+    const send = () => server.json<Answered>(`${server.api}/tool-result`, { method: 'POST', body });
+    this.#dispatch({ type: 'answered' });
+    try {
+      const answered = await retry(send, goesOn).finally(() => {
+        this.#dispatch({ type: 'answered' });
+      });
+      if (!this.#isBusy()) {
+        this.#tellTabs();
+        // What the AI SDK would go on with is no longer the last message.
+        if (this.#chat.messages.at(-1)?.role === 'user') void this.#refresh();
+      }
+      return answered;
+    } catch (error) {
+      if (isSettledElsewhere(error) && !this.#isBusy()) void this.#refresh();
+      throw error;
+    }
+  }
+
+  async #addToolOutput(output: ToolOutput, goesOn?: () => boolean): Promise<void> {
+    const { toolCallId, state, errorText } = output;
+    const isError = state === 'output-error';
+    const answer = isError ? { errorText: errorText ?? '' } : { output: output.output ?? null };
+    await this.#answer({ toolCallId, ...answer }, goesOn);
+    this.#tools.forget(toolCallId);
+    const part = this.#part((part) => part.toolCallId === toolCallId);
+    if (part === undefined || !isOpen(part)) return;
+    this.#answered.add(toolCallId);
+    await this.#stock.addToolOutput(isError ? output : { ...output, output: output.output ?? null });
+  }
+
+  async #addToolApprovalResponse(response: ApprovalResponse): Promise<void> {
+    const { id, approved, reason, always, input } = response;
+    const { calls } = await this.#answer({ approvalId: id, approved, reason, always, input });
+    if (this.#stock.addToolApprovalResponse === undefined) {
+      // Version 5 has no state for a call that was approved; what follows is in the stream.
+      if (!this.#isBusy()) this.#dispatch({ type: 'refresh' });
+      return;
+    }
+    const waiting = calls.flatMap((call) => call.waitingFor);
+    const part = this.#part((part) => part.approval?.id === id);
+    for (const other of lastStepOf(this.#chat.messages.at(-1))) {
+      if (other.state !== 'approval-requested' || other.approval === undefined) continue;
+      const isThis = other.approval.id === id;
+      // Nothing waits for a decision any more, or "always" has decided this one, too.
+      const isCovered = always === true && part !== undefined && toolNameOf(other) === toolNameOf(part);
+      if (!isThis && (waiting.includes(other.toolCallId) || (waiting.length > 0 && !isCovered))) continue;
+      this.#answered.add(other.toolCallId);
+      const mine = { approved, ...(reason !== undefined && { reason }) };
+      await this.#stock.addToolApprovalResponse({
+        id: other.approval.id,
+        ...(isThis ? mine : { approved: true }),
+      });
+    }
+  }
+
+  async #stop(): Promise<void> {
+    const { server } = this.#transport;
+    const stop = () => server.json(server.chatUrl(this.#id, '/stop'), { method: 'POST' });
+    try {
+      await retry(stop, (attempt) => {
+        // The person is not made to wait for a server that is away.
+        void this.#giveUp();
+        return attempt < STOP_ATTEMPTS;
+      });
+      this.#tools.stop();
+      // The server ends the stream; what it says at the end is worth having.
+      await this.#until(() => this.#state.streams.length === 0, STOP_PATIENCE);
+      const isOverdue = this.#state.streams.length > 0;
+      // A message may have been on its way when the first stop came in, or may never arrive.
+      if (await this.#giveUp()) await retry(stop);
+      if (isOverdue || this.#part(isOpen)) await this.#refresh();
+      this.#tellTabs();
+    } catch (error) {
+      void this.#giveUp();
+      this.#dispatch({ type: 'stopUnheard' });
+      throw error;
+    }
+  }
+
+  /** Reads and sends nothing more; whether a message was on its way, which stays on the page. */
+  async #giveUp(): Promise<boolean> {
+    const wasSending = this.#transport.abortSending();
+    for (const request of this.#state.streams) this.#transport.abortReading(request);
+    await this.#stock.stop();
+    return wasSending;
+  }
+
+  // === the page's tools ===
+
+  #run(name: string, toolCallId: string, input: unknown, isReplay: boolean) {
+    const tool = this.#transport.tools(this.#id)[name];
+    if (tool?.execute === undefined) return;
+    const { server } = this.#transport;
+    void this.#tools.run({
+      toolCallId,
+      tool,
+      input,
+      isReplay,
+      isPending: async () => {
+        const url = server.chatUrl(this.#id, '/pending');
+        const { pending } = await retry(() => server.json<{ pending: Pending[] }>(url));
+        return pending.some((waiting) => waiting.kind === 'output' && waiting.toolCallId === toolCallId);
+      },
+      deliver: (outcome, goesOn) => this.#addToolOutput({ tool: name, toolCallId, ...outcome }, goesOn),
+    });
+  }
+}
+
+const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));

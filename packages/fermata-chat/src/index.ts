@@ -1,0 +1,36 @@
+// Fermata for pages that use the AI SDK's chat, version 5, 6 or 7.
+
+import type { AbstractChat, ChatInit, UIMessage } from 'ai';
+import { ChatFollower, type FermataChat } from './chat.js';
+import { Server } from './server.js';
+import type { FermataOptions } from './transport.js';
+
+export type { ApprovalResponse, ElicitationAnswer, FermataChat, ToolOutput } from './chat.js';
+export { FermataError, type ServerOptions } from './server.js';
+export type { ChatRecord, Pending } from './state.js';
+export { FermataTransport, type BrowserTool, type Connection, type FermataOptions } from './transport.js';
+
+export interface Fermata {
+  /** A chat, of your framework's `Chat` class. One object per chat and page. */
+  chat<MESSAGE extends UIMessage, CHAT extends AbstractChat<MESSAGE>>(
+    Chat: new (init: ChatInit<MESSAGE>) => CHAT,
+    init: ChatInit<MESSAGE> & { id: string },
+  ): CHAT & FermataChat;
+  /**
+   * Asks the server for JSON, with the headers that every request has:
+   * `server.request('/api/chats?limit=50')`.
+   */
+  request<T>(path: string, init?: RequestInit): Promise<T>;
+}
+
+/** Connects chats with a Fermata server. */
+export function fermata(options: FermataOptions = {}): Fermata {
+  const server = new Server(options);
+  return {
+    chat: (Chat, init) => {
+      const follower = new ChatFollower(options, init.id);
+      return follower.attach(new Chat({ ...init, ...follower.init(init) }));
+    },
+    request: (path, init) => server.json(path, init),
+  };
+}

@@ -1,0 +1,33 @@
+// What all versions of the AI SDK have in common in a tool part.
+
+import type { UIMessage } from 'ai';
+
+export interface ToolPart {
+  type: string;
+  toolCallId: string;
+  toolName?: string;
+  state: string;
+  input?: unknown;
+  preliminary?: boolean;
+  approval?: { id: string };
+}
+
+export const isToolPart = (part: object): part is ToolPart => 'toolCallId' in part && 'state' in part;
+
+export const toolNameOf = (part: ToolPart): string => part.toolName ?? part.type.slice('tool-'.length);
+
+/** Whether something is still to come of a call. */
+export const isOpen = (part: ToolPart): boolean =>
+  ['input-streaming', 'input-available', 'approval-requested'].includes(part.state) ||
+  part.preliminary === true;
+
+export const hasOpenCall = ({ role, parts }: UIMessage): boolean =>
+  role === 'assistant' && (parts as object[]).some((part) => isToolPart(part) && isOpen(part));
+
+/** The calls of a message's last step. */
+export function lastStepOf(message: UIMessage | undefined): ToolPart[] {
+  if (message?.role !== 'assistant') return [];
+  const parts: object[] = message.parts;
+  const start = message.parts.findLastIndex((part) => part.type === 'step-start');
+  return parts.slice(start + 1).filter(isToolPart);
+}

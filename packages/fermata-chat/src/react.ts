@@ -1,0 +1,106 @@
+// `useChat` for a Fermata server, in one hook.
+//
+//   const { messages, sendMessage, addToolApprovalResponse, stop, connection } = useFermataChat({ id, tools });
+
+import { Chat, useChat } from '@ai-sdk/react';
+import type { ChatInit, UIMessage } from 'ai';
+import { useEffect, useState, useSyncExternalStore } from 'react';
+import { fermata, type Connection, type FermataChat, type FermataOptions } from './index.js';
+
+export * from './index.js';
+
+export interface FermataChatOptions<MESSAGE extends UIMessage = UIMessage>
+  extends
+    Omit<FermataOptions, 'onConnection' | 'tools'>,
+    Omit<ChatInit<MESSAGE>, 'id' | 'transport' | 'sendAutomaticallyWhen'> {
+  /** Which chat. Another id is another chat. */
+  id: string;
+  /** The page's tools, by name. Those of the latest rendering are used. */
+  tools?: Exclude<FermataOptions['tools'], (chatId: string) => unknown>;
+  /** Whether the page has made up the id, and nobody has posted to it yet: then the server is not asked for it. */
+  isNew?: boolean;
+  /** At most one rendering in so many milliseconds while a message streams. */
+  throttle?: number;
+}
+
+type Stock<MESSAGE extends UIMessage> = ReturnType<typeof useChat<MESSAGE>>;
+
+/** What `useChat` gives, and what only a chat of Fermata can do. */
+export type UseFermataChat<MESSAGE extends UIMessage = UIMessage> = Omit<
+  Stock<MESSAGE>,
+  keyof FermataChat | 'addToolResult'
+> &
+  Omit<FermataChat, 'open'> & {
+    /** The chat itself, for components that are given one. */
+    chat: Chat<MESSAGE> & FermataChat;
+  };
+
+/** A chat, and what React is to be told of it. */
+class Session<MESSAGE extends UIMessage> {
+  readonly chat: Chat<MESSAGE> & FermataChat;
+  #options: FermataChatOptions<MESSAGE>;
+  readonly #listeners = new Set<() => void>();
+
+  constructor(options: FermataChatOptions<MESSAGE>) {
+    this.#options = options;
+    const server = fermata({
+      ...options,
+      tools: () => this.#options.tools ?? {},
+      headers: () => {
+        const { headers } = this.#options;
+        return (typeof headers === 'function' ? headers() : headers) ?? {};
+      },
+      body: (chatId) => this.#options.body?.(chatId) ?? {},
+      onConnection: () => {
+        for (const listener of this.#listeners) listener();
+      },
+    });
+    this.chat = server.chat<MESSAGE, Chat<MESSAGE>>(Chat, options);
+  }
+
+  /** Takes over the options of the latest rendering. */
+  use(options: FermataChatOptions<MESSAGE>) {
+    this.#options = options;
+  }
+
+  subscribe = (listener: () => void) => {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  };
+
+  connection = (): Connection => this.chat.connection;
+
+  open = () => this.chat.open({ isNew: this.#options.isNew === true });
+}
+
+/**
+ * A chat that loads, resumes, follows other tabs and runs the page's tools.
+ *
+ * Of the options, `tools`, `headers` and `body` are those of the latest rendering, and the others those of the first
+ * one with this `id`.
+ */
+export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
+  options: FermataChatOptions<MESSAGE>,
+): UseFermataChat<MESSAGE> {
+  const { id, throttle } = options;
+  const [session, setSession] = useState(() => new Session(options));
+  if (session.chat.id !== id) setSession(new Session(options));
+  useEffect(() => {
+    session.use(options);
+  });
+  useEffect(() => session.open(), [session]);
+  const { chat } = session;
+  const stock = useChat<MESSAGE>({ chat, ...(throttle !== undefined && { throttle }) });
+  const connection = useSyncExternalStore(session.subscribe, session.connection, session.connection);
+  const { refresh, stop, addToolOutput, addToolApprovalResponse, answerElicitation } = chat;
+  return {
+    ...stock,
+    chat,
+    connection,
+    refresh,
+    stop,
+    addToolOutput,
+    addToolApprovalResponse,
+    answerElicitation,
+  };
+}

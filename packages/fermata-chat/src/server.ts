@@ -1,0 +1,162 @@
+// Requests to a Fermata server, and the errors that its refusals become.
+
+/** Where a server is, and what every request to it has. */
+export interface ServerOptions {
+  /** The path or URL of the chat endpoint; `/api/chat` by default. */
+  api?: string;
+  /** Headers of every request, such as `authorization`. */
+  headers?: Record<string, string> | (() => Record<string, string>);
+  /** Used instead of the global `fetch`. */
+  fetch?: typeof fetch;
+}
+
+/** A request that the server refused. Its message can be shown to a person. */
+export class FermataError extends Error {
+  override readonly name = 'FermataError';
+  /** The HTTP status. */
+  readonly status: number;
+  /** What went wrong, such as `already_answered`. */
+  readonly code: string;
+
+  constructor(status: number, code: string, detail: string) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** Waits between two attempts, in milliseconds; the last one repeats. */
+const WAITS = [300, 1000, 2000, 4000, 8000, 15_000];
+/** How often a request is made when the server does not answer, or has no time. */
+const ATTEMPTS = 6;
+
+/** Whether the same request may succeed later. */
+const isTransient = (status: number) => [408, 429, 502, 503, 504].includes(status);
+
+export class Server {
+  readonly api: string;
+  readonly #options: ServerOptions;
+
+  constructor(options: ServerOptions) {
+    this.api = options.api ?? '/api/chat';
+    this.#options = options;
+  }
+
+  chatUrl(chatId: string, path = ''): string {
+    return `${this.api}/${encodeURIComponent(chatId)}${path}`;
+  }
+
+  /** Asks for JSON; throws a `FermataError` if the server refuses. */
+  async json<T>(url: string, init: RequestInit = {}): Promise<T> {
+    const headers = new Headers(init.headers);
+    if (init.body != null) headers.set('content-type', 'application/json');
+    const response = await this.fetch(url, { ...init, headers });
+    if (!response.ok) throw await refusalOf(response);
+    return (response.status === 204 ? undefined : await response.json()) as T;
+  }
+
+  /** Posts a chat. The server has done nothing if it answers 503, so then the same is posted again. */
+  async post(body: object, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
+    const init = {
+      method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+      signal,
+    };
+    let response = await this.fetch(this.api, init);
+    for (let attempt = 0; response.status === 503 && attempt < ATTEMPTS && !signal.aborted; attempt++) {
+      await pause(attempt, signal);
+      response = await this.fetch(this.api, init);
+    }
+    return response;
+  }
+
+  /**
+   * Asks for the stream of a chat's open run, from its beginning or after a position, for as long as it takes
+   * until the server answers; `undefined` if there is none.
+   */
+  async openStream(
+    chatId: string,
+    position: string | undefined,
+    signal: AbortSignal,
+    onRetry: () => void,
+  ): Promise<ReadableStream<Uint8Array> | undefined> {
+    const headers: Record<string, string> = position === undefined ? {} : { 'last-event-id': position };
+    for (let attempt = 0; !signal.aborted; attempt++) {
+      if (attempt > 0) {
+        onRetry();
+        await pause(attempt - 1, signal);
+      }
+      try {
+        const response = await this.fetch(this.chatUrl(chatId, '/stream'), { headers, signal });
+        if (response.status === 200 && response.body !== null) return response.body;
+        if (response.status === 204) return undefined;
+        if (!isTransient(response.status)) throw await refusalOf(response);
+      } catch (error) {
+        if (error instanceof FermataError) throw error;
+      }
+    }
+    return undefined;
+  }
+
+  fetch(url: string, init: RequestInit = {}): Promise<Response> {
+    const { headers } = this.#options;
+    const own = typeof headers === 'function' ? headers() : headers;
+    // Not every page's own `fetch` knows more than a plain object.
+    const given = Object.fromEntries(new Headers(init.headers));
+    return (this.#options.fetch ?? fetch)(url, { ...init, headers: { ...own, ...given } });
+  }
+}
+
+/** Does something that is harmless when it is done twice, until it succeeds or is refused. */
+export async function retry<T>(
+  what: () => Promise<T>,
+  goesOn = (attempt: number) => attempt < ATTEMPTS,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await what();
+    } catch (error) {
+      const isFinal = error instanceof FermataError && !isTransient(error.status);
+      if (isFinal || !goesOn(attempt)) throw error;
+      await pause(attempt - 1);
+    }
+  }
+}
+
+/** Waits before the next attempt: longer each time, but no longer than until the network is back. */
+export function pause(attempt: number, signal?: AbortSignal): Promise<void> {
+  const longest = WAITS[Math.min(attempt, WAITS.length - 1)] ?? 0;
+  // Not every place that runs this is a page.
+  const page: Partial<typeof globalThis> = globalThis;
+  return new Promise((resolve) => {
+    const go = () => {
+      clearTimeout(timer);
+      page.removeEventListener?.('online', go);
+      signal?.removeEventListener('abort', go);
+      resolve();
+    };
+    const timer = setTimeout(go, longest * (0.5 + Math.random() / 2));
+    page.addEventListener?.('online', go);
+    signal?.addEventListener('abort', go);
+  });
+}
+
+/** Reads a problem document (RFC 9457), or whatever a proxy says instead. */
+export async function refusalOf(response: Response): Promise<FermataError> {
+  const text = await response.text();
+  try {
+    const problem = JSON.parse(text) as { code?: string; detail?: string };
+    return new FermataError(response.status, problem.code ?? 'unknown', problem.detail ?? text);
+  } catch {
+    return new FermataError(response.status, 'unknown', text || `The server answered ${response.status}.`);
+  }
+}
+
+/** Whether an answer was refused because of what it says. */
+export const isInvalid = (error: unknown): error is FermataError =>
+  error instanceof FermataError && [400, 413, 422].includes(error.status);
+
+/** Whether an answer was refused because nobody waits for it any more. */
+export const isSettledElsewhere = (error: unknown): boolean =>
+  error instanceof FermataError && ['already_answered', 'gone', 'not_found'].includes(error.code);

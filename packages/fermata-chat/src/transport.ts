@@ -1,0 +1,241 @@
+// The AI SDK's seam for servers: posts a chat, and reads its stream over as many connections as it takes.
+//
+// Works alone, as `useChat({ transport: new FermataTransport() })`. It does not know what a page shows; what
+// needs that (loading, answers, other tabs, tools of the page) is in `chat.ts`.
+
+import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
+import { FermataError, refusalOf, Server, type ServerOptions } from './server.js';
+import { chunkStream, type StreamEvent } from './stream.js';
+import { AI_VERSION } from './version.js';
+
+/** A tool that this page runs. */
+export interface BrowserTool {
+  /** What the model is told about it. */
+  description?: string;
+  /** JSON Schema of its input. */
+  inputSchema: object;
+  /** Runs a call. What it throws is the call's error. If left out, the page answers with `addToolOutput`. */
+  execute?: (input: unknown, call: { toolCallId: string; signal: AbortSignal }) => unknown;
+  /** Whether a call may run again if the page goes away while it runs. */
+  repeatable?: boolean;
+}
+
+export interface FermataOptions extends ServerOptions {
+  /** The version of `ai`, if it is not the one that is installed: `"7.0.173"`, or a major version. */
+  client?: string | number;
+  /** How long a stream stays open while calls wait, such as `30s`; the server's own setting by default. */
+  hold?: string;
+  /** More fields of every post: `system`, `toolChoice`, `callSettings`, … */
+  body?: (chatId: string) => object;
+  /** The page's tools, by name. */
+  tools?: Record<string, BrowserTool> | ((chatId: string) => Record<string, BrowserTool>);
+  /**
+   * How long a connection may be silent before it counts as broken, in milliseconds; the server says something
+   * every ten seconds.
+   */
+  silence?: number;
+  /** Called when the connection of a chat changes. */
+  onConnection?: (connection: Connection, chatId: string) => void;
+}
+
+/** `closed`: no stream is read. `open`: one is. `reconnecting`: it broke, and is being opened again. */
+export type Connection = 'closed' | 'open' | 'reconnecting';
+
+/** What becomes of a request of the AI SDK, for whoever looks after the chat. */
+export type RequestEvent =
+  | { type: 'sent' }
+  | { type: 'accepted' }
+  | { type: 'refused'; error: unknown; isAborted: boolean }
+  | { type: 'resumed' }
+  | { type: 'retrying' }
+  | StreamEvent;
+
+/** Looks after the chat for which the transport works. */
+export interface Observer {
+  /** The number of the next request. */
+  begin: () => number;
+  on: (request: number, event: RequestEvent) => void;
+  /** What the AI SDK gets when it asks for the stream: one that was opened before, or an error to be shown. */
+  prepared: () => Prepared | undefined;
+}
+
+export type Prepared =
+  | { type: 'stream'; request: number; abort: AbortController; body: ReadableStream<Uint8Array> }
+  | { type: 'error'; error: Error };
+
+/** Four keep-alive comments of the server missed. */
+const SILENCE = 45_000;
+
+type SendOptions<MESSAGE extends UIMessage> = Parameters<ChatTransport<MESSAGE>['sendMessages']>[0];
+/** Only newer versions of the AI SDK end a stream that was resumed. */
+type ReconnectOptions<MESSAGE extends UIMessage> = Parameters<
+  ChatTransport<MESSAGE>['reconnectToStream']
+>[0] & { abortSignal?: AbortSignal };
+
+export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements ChatTransport<MESSAGE> {
+  /** The server begins each stream with the whole message that is being written. */
+  readonly resumeStreamIsReplay = true;
+  readonly server: Server;
+  /** Chats that the server has: what was said before in these is no news to it. */
+  readonly known = new Set<string>();
+  readonly #reading = new Map<number, AbortController>();
+  readonly #sending = new Map<number, AbortController>();
+  readonly #options: FermataOptions;
+  readonly #observer: Observer | undefined;
+  #requests = 0;
+
+  constructor(options: FermataOptions = {}, observer?: Observer) {
+    this.server = new Server(options);
+    this.#options = options;
+    this.#observer = observer;
+  }
+
+  tools(chatId: string): Record<string, BrowserTool> {
+    const { tools } = this.#options;
+    return (typeof tools === 'function' ? tools(chatId) : tools) ?? {};
+  }
+
+  async sendMessages(options: SendOptions<MESSAGE>): Promise<ReadableStream<UIMessageChunk>> {
+    const { chatId, messages, trigger, messageId, abortSignal } = options;
+    const request = this.#begin();
+    const sending = new AbortController();
+    const reading = new AbortController();
+    // A page that is left reads no more, but what it has said is still sent; only the AI SDK ends both.
+    follow(abortSignal, sending, reading);
+    this.#sending.set(request, sending);
+    this.#on(request, { type: 'sent' });
+    const post = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId };
+    const send = (messages: MESSAGE[], exists: boolean) => {
+      const fermata = { ...this.#fermata(), ...(exists && { exists }) };
+      const headers = plainHeaders(options.headers);
+      return this.server.post({ ...post, messages, fermata }, headers, sending.signal);
+    };
+    try {
+      let response: Response;
+      if (this.known.has(chatId)) {
+        response = await send(messages.slice(-1), true);
+        if (response.status === 404) {
+          // It was forgotten, or deleted elsewhere: what this page has of it is what there is.
+          this.known.delete(chatId);
+          response = await send(messages, false);
+        }
+      } else response = await send(messages, false);
+      // As it is, the AI SDK would show the problem document instead of its words.
+      if (!response.ok || response.body === null) throw await refusalOf(response);
+      this.known.add(chatId);
+      this.#reading.set(request, reading);
+      this.#on(request, { type: 'accepted' });
+      return this.#read(chatId, request, reading, response.body);
+    } catch (error) {
+      this.#on(request, { type: 'refused', error, isAborted: sending.signal.aborted });
+      throw error;
+    } finally {
+      this.#sending.delete(request);
+    }
+  }
+
+  async reconnectToStream(
+    options: ReconnectOptions<MESSAGE>,
+  ): Promise<ReadableStream<UIMessageChunk> | null> {
+    const { chatId, abortSignal } = options;
+    const prepared = this.#observer?.prepared();
+    if (prepared?.type === 'error') throw prepared.error;
+    const request = prepared?.request ?? this.#begin();
+    const reading = prepared?.abort ?? new AbortController();
+    follow(abortSignal, reading);
+    const body = prepared?.body ?? (await this.#open(chatId, undefined, request, reading.signal));
+    if (body === undefined) return null;
+    this.known.add(chatId);
+    this.#on(request, { type: 'resumed' });
+    return this.#read(chatId, request, reading, body);
+  }
+
+  /** Asks for the stream of a chat's open run. */
+  open(chatId: string, request: number, signal: AbortSignal) {
+    return this.#open(chatId, undefined, request, signal);
+  }
+
+  /** Ends the reading of a stream. */
+  abortReading(request: number): void {
+    this.#reading.get(request)?.abort();
+  }
+
+  /** Ends posts that have no answer yet; whether there was one. */
+  abortSending(): boolean {
+    for (const sending of this.#sending.values()) sending.abort();
+    return this.#sending.size > 0;
+  }
+
+  #begin() {
+    return this.#observer?.begin() ?? ++this.#requests;
+  }
+
+  #on(request: number, event: RequestEvent) {
+    this.#observer?.on(request, event);
+  }
+
+  #open(chatId: string, position: string | undefined, request: number, signal: AbortSignal) {
+    return this.server.openStream(chatId, position, signal, () => {
+      this.#on(request, { type: 'retrying' });
+    });
+  }
+
+  #read(
+    chatId: string,
+    request: number,
+    abort: AbortController,
+    first: ReadableStream<Uint8Array>,
+  ): ReadableStream<UIMessageChunk> {
+    this.#reading.set(request, abort);
+    return chunkStream({
+      first,
+      abort,
+      silence: this.#options.silence ?? SILENCE,
+      reopen: (position) => this.#open(chatId, position, request, abort.signal),
+      on: (event) => {
+        if (event.type === 'ended') this.#reading.delete(request);
+        this.#on(request, event);
+      },
+      // Whoever looks after the chat loads what is missing. Nobody else can, so the AI SDK shows an error.
+      ...(this.#observer === undefined && { onLost: throwLost }),
+    });
+  }
+
+  /** What a post has besides the messages. */
+  #body(chatId: string): object {
+    const tools = Object.entries(this.tools(chatId)).map(([name, { description, inputSchema }]) => [
+      name,
+      { ...(description !== undefined && { description }), parameters: inputSchema },
+    ]);
+    return {
+      ...(tools.length > 0 && { tools: Object.fromEntries(tools) as object }),
+      ...this.#options.body?.(chatId),
+    };
+  }
+
+  #fermata(): object {
+    const { client = AI_VERSION, hold } = this.#options;
+    return { client, ...(hold !== undefined && { hold }) };
+  }
+}
+
+function throwLost(): never {
+  throw new FermataError(
+    204,
+    'stream_lost',
+    'The answer went on while this page was not connected. Reload the page to see it.',
+  );
+}
+
+/** Aborts what follows a signal. */
+function follow(signal: AbortSignal | undefined, ...controllers: AbortController[]) {
+  const abort = () => {
+    for (const controller of controllers) controller.abort();
+  };
+  if (signal?.aborted === true) abort();
+  signal?.addEventListener('abort', abort);
+}
+
+function plainHeaders(headers: Record<string, string> | Headers | undefined): Record<string, string> {
+  return headers instanceof Headers ? Object.fromEntries(headers.entries()) : { ...headers };
+}
