@@ -6,8 +6,9 @@
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
-use crate::{ApprovalId, MessageId, ToolCallId};
+use crate::{ApprovalId, MessageId, ToolCallId, message::schema::ProviderMetadata};
 
 /// One event of the stream.
 ///
@@ -15,12 +16,14 @@ use crate::{ApprovalId, MessageId, ToolCallId};
 /// of chunks in `tests/real_clients` name it. The compiler does not lead to the rest: if the chunk makes or changes a part,
 /// [`crate::replay`] has to write the chunk again, and `profile/message.rs` has to remove from the part what older clients were
 /// not sent. `tests/protocol/wire.rs` shows what each profile is sent, and `tests/protocol/folding.rs` generates chunks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[schema(as = UIMessageChunk)]
 #[expect(missing_docs, reason = "the fields are the AI SDK's own and are documented there")]
 pub enum UiChunk {
     Start {
         #[serde(skip_serializing_if = "Option::is_none", default)]
+        #[schema(value_type = Option<String>)]
         message_id: Option<MessageId>,
         #[serde(skip_serializing_if = "is_absent", default)]
         message_metadata: Option<Value>,
@@ -48,12 +51,14 @@ pub enum UiChunk {
     TextStart {
         id: String,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     TextDelta {
         id: String,
         delta: String,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     TextEnd {
@@ -61,33 +66,39 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "is_absent", default)]
         citations: Option<Value>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     ReasoningStart {
         id: String,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     ReasoningDelta {
         id: String,
         delta: String,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     ReasoningEnd {
         id: String,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     ReasoningFile {
         url: String,
         media_type: String,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     Custom {
         kind: String,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     SourceUrl {
@@ -96,6 +107,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         title: Option<String>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     SourceDocument {
@@ -105,12 +117,14 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         filename: Option<String>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     File {
         url: String,
         media_type: String,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     /// A user message that is inserted into a running assistant message (version 7 only).
@@ -119,6 +133,7 @@ pub enum UiChunk {
         parts: Vec<Value>,
     },
     ToolInputStart {
+        #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         tool_name: String,
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -126,6 +141,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         provider_executed: Option<bool>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
         #[serde(skip_serializing_if = "is_absent", default)]
         tool_metadata: Option<Value>,
@@ -135,16 +151,19 @@ pub enum UiChunk {
         title: Option<String>,
     },
     ToolInputDelta {
+        #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         input_text_delta: String,
     },
     ToolInputAvailable {
+        #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         tool_name: String,
         input: Value,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         provider_executed: Option<bool>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
         #[serde(skip_serializing_if = "is_absent", default)]
         tool_metadata: Option<Value>,
@@ -154,6 +173,7 @@ pub enum UiChunk {
         title: Option<String>,
     },
     ToolInputError {
+        #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         tool_name: String,
         input: Value,
@@ -161,6 +181,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         provider_executed: Option<bool>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
         #[serde(skip_serializing_if = "is_absent", default)]
         tool_metadata: Option<Value>,
@@ -170,7 +191,9 @@ pub enum UiChunk {
         title: Option<String>,
     },
     ToolApprovalRequest {
+        #[schema(value_type = String)]
         approval_id: ApprovalId,
+        #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         approval_descriptor: Option<Value>,
@@ -187,6 +210,7 @@ pub enum UiChunk {
         tool_name: String,
     },
     ToolApprovalResponse {
+        #[schema(value_type = String)]
         approval_id: ApprovalId,
         approved: bool,
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -194,9 +218,11 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         provider_executed: Option<bool>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
     ToolOutputAvailable {
+        #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         output: Value,
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -204,6 +230,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         provider_executed: Option<bool>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
         #[serde(skip_serializing_if = "is_absent", default)]
         tool_metadata: Option<Value>,
@@ -211,11 +238,13 @@ pub enum UiChunk {
         dynamic: Option<bool>,
     },
     ToolOutputError {
+        #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         error_text: String,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         provider_executed: Option<bool>,
         #[serde(skip_serializing_if = "is_absent", default)]
+        #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
         #[serde(skip_serializing_if = "is_absent", default)]
         tool_metadata: Option<Value>,
@@ -223,6 +252,7 @@ pub enum UiChunk {
         dynamic: Option<bool>,
     },
     ToolOutputDenied {
+        #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         /// The text that version 5 shows as the call's error; see [`crate::denial_text`]. It is not on the wire.
         #[serde(skip_serializing, default)]
@@ -237,10 +267,11 @@ pub enum UiChunk {
 }
 
 /// A chunk that the application defines. Its type starts with `data-`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DataChunk {
     /// The chunk's type, `data-<name>`.
     #[serde(rename = "type", deserialize_with = "deserialize_data_kind")]
+    #[schema(pattern = "^data-")]
     pub kind: String,
     /// The id of the data part. A later chunk with the same type and id replaces the part's data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -253,7 +284,7 @@ pub struct DataChunk {
 }
 
 /// The reason why a message ended. Clients throw an error if they get any other value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinishReason {
     /// The model completed its answer.

@@ -6,6 +6,7 @@
 //! A stored message has two facts that no client shows, and [`crate::Profile::message`] removes them: the text of a denial
 //! (`error_text`), and that a call's input was refused (then its `input` and `raw_input` are equal).
 
+pub(crate) mod schema;
 pub(crate) mod steps;
 mod wire;
 
@@ -13,25 +14,28 @@ use std::mem;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::{ApprovalId, MessageId, ToolCallId};
 
 /// The author of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Instructions to the model.
-    System,
     /// The user.
     User,
     /// The model, together with its tools.
     Assistant,
+    /// Instructions to the model.
+    System,
 }
 
 /// A message of a chat. A run produces one, a client shows it, and the store keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = UIMessage)]
 pub struct UiMessage {
     /// The message's id, unique within its chat.
+    #[schema(value_type = String)]
     pub id: MessageId,
     /// The message's author.
     pub role: Role,
@@ -170,9 +174,10 @@ pub enum ToolState {
 }
 
 /// An approval request for a call, and the decision about it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Approval {
     /// The id of the request.
+    #[schema(value_type = String)]
     pub id: ApprovalId,
     /// The decision. `None` until there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -182,6 +187,7 @@ pub struct Approval {
     pub reason: Option<String>,
     /// All other fields, such as `isAutomatic`, `signature` and `descriptor`.
     #[serde(flatten)]
+    #[schema(ignore)]
     pub extra: Map<String, Value>,
 }
 

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::{ApprovalId, ToolCallId, UiChunk, UiMessage};
 
@@ -39,10 +40,10 @@ const FIRST_VERSIONS: [(Profile, [u64; 3]); 4] = [
     (Profile::V7_0_82, [7, 0, 82]),
 ];
 
-/// A profile in JSON.
-#[derive(Serialize, Deserialize)]
+/// A version of the AI SDK: a major version, which means the oldest of it, or a whole version.
+#[derive(Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
-enum Version {
+pub(crate) enum Version {
     Major(u8),
     Whole(String),
 }

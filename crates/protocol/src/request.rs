@@ -2,20 +2,26 @@
 //!
 //! Reading is lenient where clients differ and strict where a mistake would be silent: unknown fields are ignored, a field
 //! of the wrong type is an error that names it, says what it was and what it should be. `null` counts as absent, except where
-//! it is a value (`output`). How much is too much is not known here, apart from [`MAX_ANSWERS`]. The time that reading takes
+//! it is a value (`output`). The types whose names end in `Request` are what serde reads and what the description of the API shows;
+//! the others are what has been checked. How much is too much is not known here, apart from [`MAX_ANSWERS`]. The time that reading takes
 //! grows with the length of the body and not faster, and no error repeats more than a few words of it.
 
 mod answers;
 mod chat;
-mod fields;
 mod json;
 mod openai;
+mod read;
 mod settings;
 mod tools;
 
-pub use self::json::{BodyError, Measure, NODE_BYTES, Posted, measure};
+pub use self::{
+    answers::{AnswerRequest, ToolResultRequest},
+    chat::ChatRequest,
+    json::{BodyError, Measure, NODE_BYTES, Posted, measure},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::{ApprovalId, ChatId, ElicitationId, MessageId, Profile, Role, ToolCallId, UiPart};
 
@@ -52,6 +58,7 @@ pub struct ChatBody {
 
 /// A message as posted: curl leaves out the id and may write `content` instead of `parts`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "chat::MessageRequest")]
 pub struct PostedMessage {
     /// The client's id for it.
     pub id: Option<MessageId>,
@@ -140,7 +147,7 @@ pub enum AnswerTarget {
 }
 
 /// What a person does about a tool's question, in MCP's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ElicitAction {
     /// Answers it.

@@ -2,187 +2,222 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
+use serde::Deserialize;
 use serde_json::Value;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{AllOfBuilder, RefOr, Schema},
+};
 
 use super::{
     Answer, AnswerKind, AnswerTarget, BodyError, ElicitAction, MAX_ANSWERS, Posted, RequestError,
     ToolResultBody,
-    fields::{Fields, missing, wrong},
     json::known_fields,
+    read::{any_value, chat_id, names, read, words},
 };
 use crate::{ApprovalId, ChatId, ElicitationId, ToolCallId};
 
-/// What of a body is read: all that an answer can have, beside the chat and a list of answers.
-const FIELDS: &[&str] = &[
-    "chatId",
-    "session_id",
-    "answers",
-    "toolCallId",
-    "tool_call_id",
-    "approvalId",
-    "elicitationId",
-    "output",
-    "result",
-    "errorText",
-    "is_error",
-    "approved",
-    "reason",
-    "always",
-    "input",
-    "action",
-    "content",
-];
 /// What an answer can say, one of them.
 const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
-const ANSWERS: &str = "a list of at least one answer";
+/// What a whole body is called in an error that concerns no field.
+const WHOLE: &str = "The answer";
+
+/// One answer, or several as `answers`, which are taken together or not at all. Unknown fields are ignored.
+///
+/// The object of the body is read twice: as [`AnswersRequest`], and, if that has no list, as [`AnswerRequest`].
+pub struct ToolResultRequest;
+
+/// The chat, and several answers.
+#[derive(Deserialize, ToSchema)]
+pub struct AnswersRequest {
+    /// The chat.
+    #[serde(rename = "chatId", default, deserialize_with = "chat_id")]
+    #[schema(value_type = String, required = true, pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    chat: Option<ChatId>,
+    /// The older name of `chatId`.
+    #[serde(rename = "session_id", default, deserialize_with = "chat_id")]
+    #[schema(value_type = Option<String>)]
+    session: Option<ChatId>,
+    /// Several answers, each to another call.
+    #[schema(value_type = Option<Vec<AnswerRequest>>, min_items = 1, max_items = 1000)]
+    answers: Option<Vec<PostedAnswer>>,
+}
+
+/// One answer: what it answers, and one of `output`, `errorText`, `approved` and `action`.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnswerRequest {
+    /// Which call.
+    #[serde(default, deserialize_with = "words")]
+    #[schema(min_length = 1)]
+    tool_call_id: Option<String>,
+    /// The older name of `toolCallId`.
+    #[serde(rename = "tool_call_id", default, deserialize_with = "words")]
+    snake_tool_call_id: Option<String>,
+    /// Which question, for a decision.
+    #[serde(default, deserialize_with = "words")]
+    #[schema(min_length = 1)]
+    approval_id: Option<String>,
+    /// Which question of a running tool, for an `action`.
+    #[serde(default, deserialize_with = "words")]
+    #[schema(min_length = 1)]
+    elicitation_id: Option<String>,
+    /// What came out of the call; any JSON.
+    #[serde(default, deserialize_with = "any_value")]
+    output: Option<Value>,
+    /// The older name of `output`.
+    #[serde(default, deserialize_with = "any_value")]
+    result: Option<Value>,
+    /// Why the call failed.
+    error_text: Option<String>,
+    /// Whether `output` says why the call failed. The older form of `errorText`.
+    #[serde(rename = "is_error")]
+    is_error: Option<bool>,
+    /// Whether the call may run.
+    approved: Option<bool>,
+    /// Why, told to the model.
+    reason: Option<String>,
+    /// Whether the decision covers later calls of the tool in this chat.
+    always: Option<bool>,
+    /// The edited input.
+    input: Option<Value>,
+    /// What the person does about a question.
+    action: Option<ElicitAction>,
+    /// What was asked for, with `accept`; fits the question's `requestedSchema`.
+    content: Option<Value>,
+}
+
+/// An answer that a client posted.
+#[derive(Deserialize)]
+#[serde(try_from = "AnswerRequest")]
+struct PostedAnswer(Answer);
 
 impl ToolResultBody {
     /// Reads a body, in camelCase or in the older snake_case names.
     ///
     /// # Errors
     /// A sentence that names the field and what it should be.
-    pub fn parse(body: Value) -> Result<Self, RequestError> {
-        let fields = Fields::of_body(&body, FIELDS)?;
-        Ok(Self { chat_id: chat_id(&fields)?, answers: answers(&fields)? })
+    pub fn parse(mut body: Value) -> Result<Self, RequestError> {
+        // A list may be long, so it is not read twice.
+        let listed = body.get_mut("answers").map(Value::take).filter(|list| !list.is_null());
+        let one = listed.is_none().then(|| body.clone());
+        if let Some(list) = listed {
+            body["answers"] = list;
+        }
+        let AnswersRequest { chat, session, answers } = read(body, WHOLE)?;
+        let chat_id = chat
+            .or(session)
+            .ok_or_else(|| RequestError("`chatId` is missing; it must be the chat's id.".to_owned()))?;
+        let answers = match (answers, one) {
+            (Some(answers), _) => answers,
+            (None, Some(one)) => vec![read(one, WHOLE)?],
+            (None, None) => Vec::new(),
+        };
+        if answers.is_empty() {
+            let words = "is an empty list; it must be a list of at least one answer.";
+            return Err(RequestError(format!("`answers` {words}")));
+        }
+        if answers.len() > MAX_ANSWERS {
+            let count = answers.len();
+            return Err(RequestError(format!(
+                "`answers` has {count} answers; send at most {MAX_ANSWERS} at a time."
+            )));
+        }
+        let mut places = HashMap::with_capacity(answers.len());
+        for (at, PostedAnswer(answer)) in answers.iter().enumerate() {
+            match places.entry(&answer.of) {
+                Entry::Vacant(place) => place.insert(at),
+                Entry::Occupied(earlier) => {
+                    let earlier = earlier.get();
+                    return Err(RequestError(format!(
+                        "`answers[{at}]` answers what `answers[{earlier}]` answers; each call is answered once."
+                    )));
+                }
+            };
+        }
+        Ok(Self { chat_id, answers: answers.into_iter().map(|PostedAnswer(answer)| answer).collect() })
     }
 }
 
 impl Posted for ToolResultBody {
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
-        Ok(Self::parse(known_fields(json, FIELDS)?)?)
+        let known = [names::<AnswersRequest>(), names::<AnswerRequest>()];
+        Ok(Self::parse(known_fields(json, &known)?)?)
     }
 }
 
-fn chat_id(fields: &Fields<'_>) -> Result<ChatId, RequestError> {
-    let (name, id) = match fields.string("chatId")? {
-        Some(id) => ("chatId", id),
-        None => {
-            ("session_id", fields.string("session_id")?.ok_or_else(|| missing("chatId", "the chat's id"))?)
-        }
-    };
-    ChatId::parse(id).map_err(|error| RequestError(format!("`{name}` is no chat id: {error}.")))
+// === impl ToolResultRequest ===
+
+impl PartialSchema for ToolResultRequest {
+    fn schema() -> RefOr<Schema> {
+        AllOfBuilder::new().item(AnswersRequest::schema()).item(AnswerRequest::schema()).into()
+    }
 }
 
-fn answers(fields: &Fields<'_>) -> Result<Vec<Answer>, RequestError> {
-    let Some(list) = fields.list("answers")? else {
-        return Ok(vec![answer(fields)?]);
-    };
-    if list.is_empty() {
-        return Err(wrong("answers", &Value::Array(Vec::new()), ANSWERS));
+impl ToSchema for ToolResultRequest {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((AnswerRequest::name().into(), AnswerRequest::schema()));
+        AnswersRequest::schemas(schemas);
+        AnswerRequest::schemas(schemas);
     }
-    if list.len() > MAX_ANSWERS {
-        let count = list.len();
-        return Err(RequestError(format!(
-            "`answers` has {count} answers; send at most {MAX_ANSWERS} at a time."
-        )));
-    }
-    let mut answers: Vec<Answer> = Vec::with_capacity(list.len());
-    let mut places = HashMap::with_capacity(list.len());
-    for (at, value) in list.iter().enumerate() {
-        let answer = answer(&Fields::of(format!("answers[{at}]"), value)?)?;
-        match places.entry(answer.of.clone()) {
-            Entry::Vacant(place) => place.insert(at),
-            Entry::Occupied(earlier) => {
-                let earlier = earlier.get();
-                return Err(RequestError(format!(
-                    "`answers[{at}]` answers what `answers[{earlier}]` answers; each call is answered once."
-                )));
+}
+
+// === impl PostedAnswer ===
+
+impl TryFrom<AnswerRequest> for PostedAnswer {
+    type Error = String;
+
+    fn try_from(posted: AnswerRequest) -> Result<Self, String> {
+        let output = posted.output.or(posted.result);
+        let kind = match (output, posted.error_text, posted.approved, posted.action) {
+            (Some(output), None, None, _) if posted.is_error == Some(true) => {
+                let error_text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
+                AnswerKind::Failure { error_text }
+            }
+            (Some(output), None, None, _) => AnswerKind::Output { output },
+            (None, Some(error_text), None, _) => AnswerKind::Failure { error_text },
+            (None, None, Some(approved), _) => AnswerKind::Decision {
+                approved,
+                reason: posted.reason,
+                always: posted.always.unwrap_or_default(),
+                input: posted.input,
+            },
+            (None, None, None, Some(action)) => AnswerKind::Elicited { action, content: posted.content },
+            (None, None, None, None) => return Err(format!(" says nothing; it must have {KINDS}.")),
+            (_, _, _, _) => {
+                return Err(format!(" says more than one thing; it must have one of {KINDS}."));
             }
         };
-        answers.push(answer);
+        let call = posted.tool_call_id.or(posted.snake_tool_call_id);
+        let of = match (posted.elicitation_id, posted.approval_id, call, &kind) {
+            (Some(elicitation), _, _, AnswerKind::Elicited { .. }) => {
+                AnswerTarget::Elicitation(ElicitationId::new(elicitation))
+            }
+            (None, _, _, AnswerKind::Elicited { .. }) => {
+                return Err(
+                    ".elicitationId is missing; it must be the id of the question that `action` answers."
+                        .to_owned(),
+                );
+            }
+            (Some(_), _, _, _) => {
+                let with = "goes with `action`: \"accept\", \"decline\" or \"cancel\".";
+                return Err(format!(".elicitationId {with}"));
+            }
+            (None, Some(approval), _, AnswerKind::Decision { .. }) => {
+                AnswerTarget::Approval(ApprovalId::new(approval))
+            }
+            (None, _, Some(call), _) => AnswerTarget::Call(ToolCallId::new(call)),
+            (None, Some(_), None, _) => {
+                return Err(
+                    ".approvalId goes with `approved` only; name the call with `toolCallId`.".to_owned()
+                );
+            }
+            (None, None, None, _) => {
+                return Err(
+                    ".toolCallId is missing; it must be the id of the call that is answered.".to_owned()
+                );
+            }
+        };
+        Ok(Self(Answer { of, kind }))
     }
-    Ok(answers)
-}
-
-fn answer(fields: &Fields<'_>) -> Result<Answer, RequestError> {
-    let kind = kind(fields)?;
-    Ok(Answer { of: target(fields, &kind)?, kind })
-}
-
-fn target(fields: &Fields<'_>, kind: &AnswerKind) -> Result<AnswerTarget, RequestError> {
-    let elicitation = fields.words("elicitationId")?;
-    match (elicitation, kind) {
-        (Some(id), AnswerKind::Elicited { .. }) => {
-            return Ok(AnswerTarget::Elicitation(ElicitationId::new(id)));
-        }
-        (None, AnswerKind::Elicited { .. }) => {
-            return Err(missing(
-                &fields.path("elicitationId"),
-                "the id of the question that `action` answers",
-            ));
-        }
-        (Some(_), _) => {
-            return Err(RequestError(format!(
-                "`{}` goes with `action`: \"accept\", \"decline\" or \"cancel\".",
-                fields.path("elicitationId")
-            )));
-        }
-        (None, _) => {}
-    }
-    let approval = fields.words("approvalId")?;
-    let call = match fields.words("toolCallId")? {
-        Some(call) => Some(call),
-        None => fields.words("tool_call_id")?,
-    };
-    let decides = matches!(kind, AnswerKind::Decision { .. });
-    match (approval, call) {
-        (Some(approval), _) if decides => Ok(AnswerTarget::Approval(ApprovalId::new(approval))),
-        (_, Some(call)) => Ok(AnswerTarget::Call(ToolCallId::new(call))),
-        (Some(_), None) => Err(RequestError(format!(
-            "`{}` goes with `approved` only; name the call with `toolCallId`.",
-            fields.path("approvalId")
-        ))),
-        (None, None) => Err(missing(&fields.path("toolCallId"), "the id of the call that is answered")),
-    }
-}
-
-fn kind(fields: &Fields<'_>) -> Result<AnswerKind, RequestError> {
-    let output = fields.raw("output").or_else(|| fields.raw("result"));
-    let error_text = fields.string("errorText")?;
-    let approved = fields.flag("approved")?;
-    let failed = fields.flag("is_error")? == Some(true);
-    let says_nothing_else = output.is_none() && error_text.is_none() && approved.is_none();
-    if let Some(action) = fields.string("action")?.filter(|_| says_nothing_else) {
-        let content = fields.value("content").cloned();
-        return Ok(AnswerKind::Elicited { action: elicit_action(fields, action)?, content });
-    }
-    match (output, error_text, approved) {
-        (Some(output), None, None) if failed => Ok(AnswerKind::Failure { error_text: as_text(output) }),
-        (Some(output), None, None) => Ok(AnswerKind::Output { output: output.clone() }),
-        (None, Some(error_text), None) => Ok(AnswerKind::Failure { error_text: error_text.to_owned() }),
-        (None, None, Some(approved)) => Ok(AnswerKind::Decision {
-            approved,
-            reason: fields.string("reason")?.map(str::to_owned),
-            always: fields.flag("always")?.unwrap_or_default(),
-            input: fields.value("input").cloned(),
-        }),
-        (None, None, None) => {
-            Err(RequestError(format!("{} says nothing; it must have {KINDS}.", whose(fields))))
-        }
-        (_, _, _) => Err(RequestError(format!(
-            "{} says more than one thing; it must have one of {KINDS}.",
-            whose(fields)
-        ))),
-    }
-}
-
-fn elicit_action(fields: &Fields<'_>, action: &str) -> Result<ElicitAction, RequestError> {
-    match action {
-        "accept" => Ok(ElicitAction::Accept),
-        "decline" => Ok(ElicitAction::Decline),
-        "cancel" => Ok(ElicitAction::Cancel),
-        other => {
-            let other = Value::String(other.to_owned());
-            Err(wrong(&fields.path("action"), &other, "\"accept\", \"decline\" or \"cancel\""))
-        }
-    }
-}
-
-fn whose(fields: &Fields<'_>) -> String {
-    let path = fields.path("");
-    if path.is_empty() { "The answer".to_owned() } else { format!("`{path}`") }
-}
-
-fn as_text(output: &Value) -> String {
-    output.as_str().map_or_else(|| output.to_string(), str::to_owned)
 }

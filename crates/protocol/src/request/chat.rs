@@ -1,32 +1,171 @@
 //! Reads `POST /api/chat`.
 
+use std::fmt;
+
+use serde::{
+    Deserialize,
+    de::{Deserializer, Error as _, SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{
     BodyError, ChatBody, ClientOptions, Posted, PostedMessage, RequestError, ToolChoice, Trigger,
-    fields::{Fields, missing, shortened, wrong},
     json::known_fields,
-    openai, settings, tools,
+    openai,
+    read::{chat_id, message_id, names, read, words, wrong},
+    settings::CallSettings,
+    tools::ToolsRequest,
 };
-use crate::{ChatId, Profile, Role, UiPart};
+use crate::{ChatId, MessageId, Profile, Role, UiPart, profile::Version};
 
-/// What of a body is read.
-const FIELDS: &[&str] = &[
-    "id",
-    "messages",
-    "message",
-    "trigger",
-    "messageId",
-    "tools",
-    "system",
-    "callSettings",
-    "toolChoice",
-    "selectedToolName",
-    "fermata",
-];
-/// What the `fermata` object can say. A name that did nothing would be a mistake in silence.
-const OPTIONS: [&str; 3] = ["client", "hold", "exists"];
 const MESSAGES: &str = "a list of at least one message";
+const ROLES: &str = "\"user\", \"assistant\" or \"system\"";
+const TOOL_CHOICES: &str = "\"auto\", \"none\", \"required\" or {\"type\": \"tool\", \"toolName\": …}";
+
+/// What `DefaultChatTransport` and `AssistantChatTransport` post. Unknown fields are ignored.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChatRequest {
+    /// The chat; the server makes an id where this is absent.
+    #[serde(default, deserialize_with = "chat_id")]
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
+    id: Option<ChatId>,
+    /// UI messages in the AI SDK's form; this or `message`.
+    #[schema(value_type = Option<Vec<MessageRequest>>, example = json!([{"role": "user", "content": "hi"}]))]
+    messages: Option<Vec<PostedMessage>>,
+    /// The one new message.
+    #[schema(value_type = Option<MessageRequest>)]
+    message: Option<PostedMessage>,
+    /// Why it is posted; `submit-message` if it is absent.
+    trigger: Option<TriggerRequest>,
+    /// Which message the trigger is about.
+    #[serde(default, deserialize_with = "message_id")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
+    message_id: Option<MessageId>,
+    tools: Option<ToolsRequest>,
+    /// Instructions put before the history, of at most `max_system`.
+    system: Option<String>,
+    call_settings: Option<CallSettings>,
+    tool_choice: Option<ToolChoiceRequest>,
+    /// Short for a `toolChoice` of this tool.
+    #[serde(default, deserialize_with = "words")]
+    #[schema(min_length = 1)]
+    selected_tool_name: Option<String>,
+    fermata: Option<FermataOptions>,
+}
+
+/// A message as clients post it. It has `parts` or `content`.
+#[derive(Deserialize, ToSchema)]
+pub struct MessageRequest {
+    /// The client's id for it.
+    #[serde(default, deserialize_with = "message_id")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
+    id: Option<MessageId>,
+    #[schema(value_type = Role, required = true)]
+    role: Option<Role>,
+    /// Free-form.
+    metadata: Option<Value>,
+    /// What it consists of.
+    #[schema(value_type = Option<Vec<UiPart>>)]
+    parts: Option<Vec<PostedPart>>,
+    content: Option<ContentRequest>,
+}
+
+/// Short for `parts`: a text, or a list of parts, which may have the form of OpenAI's APIs.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum ContentRequest {
+    /// The text of the only part.
+    Text(String),
+    /// The parts.
+    #[schema(value_type = Vec<Value>)]
+    Parts(Vec<PostedPart>),
+}
+
+/// Why a chat is posted.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TriggerRequest {
+    /// A new message, an edit, or an automatic continuation.
+    SubmitMessage,
+    /// The answer is to be made again.
+    RegenerateMessage,
+}
+
+/// Which tool the run's first step must or may call.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum ToolChoiceRequest {
+    /// Short for the form with a `type`.
+    Name(ToolChoiceName),
+    /// The AI SDK's form.
+    Typed(TypedToolChoice),
+}
+
+/// Which tool must or may be called.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ToolChoiceName {
+    /// The model decides.
+    Auto,
+    /// It must call none.
+    None,
+    /// It must call one.
+    Required,
+}
+
+/// Which tool must or may be called, with a `type`.
+#[derive(Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum TypedToolChoice {
+    /// The model decides.
+    Auto,
+    /// It must call none.
+    None,
+    /// It must call one.
+    Required,
+    /// It must call this one.
+    Tool {
+        /// Its name.
+        #[schema(value_type = String, required = true, min_length = 1)]
+        tool_name: Option<Value>,
+    },
+}
+
+/// Fermata's own options. One that is unknown is refused.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FermataOptions {
+    /// The client's version of the AI SDK: 5, 6 or 7, which means the oldest of it, or a whole version.
+    #[serde(default, deserialize_with = "client")]
+    #[schema(value_type = Option<Version>, example = "7.0.173")]
+    client: Option<Profile>,
+    /// How long a parked call holds this stream.
+    #[schema(example = "30s")]
+    hold: Option<String>,
+    /// Only for a chat that the server has: one that it does not have is 404 instead of a new one. For a post that carries no history.
+    exists: Option<bool>,
+}
+
+/// A part as clients post it, in the AI SDK's form or in OpenAI's.
+#[derive(Deserialize)]
+#[serde(try_from = "Value")]
+pub struct PostedPart(UiPart);
+
+fn client<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Profile>, D::Error> {
+    let Some(value) = Option::<Value>::deserialize(json)? else { return Ok(None) };
+    let version = match &value {
+        Value::Number(major) => Some(major.to_string()),
+        // A major version alone is a number.
+        Value::String(version) if version.contains('.') => Some(version.clone()),
+        _ => None,
+    };
+    let profile = version.and_then(|version| Profile::of_version(&version).ok());
+    profile.map(Some).ok_or_else(|| D::Error::custom(wrong(&value, Profile::VERSIONS)))
+}
+
+// === impl ChatBody ===
 
 impl ChatBody {
     /// Reads a body.
@@ -34,182 +173,167 @@ impl ChatBody {
     /// # Errors
     /// A sentence that names the field and what it should be.
     pub fn parse(body: Value) -> Result<Self, RequestError> {
-        let fields = Fields::of_body(&body, FIELDS)?;
-        let trigger = trigger(&fields)?;
+        let posted: ChatRequest = read(body, "The body")?;
+        let trigger = match posted.trigger {
+            Some(TriggerRequest::SubmitMessage) | None => Trigger::Submit,
+            Some(TriggerRequest::RegenerateMessage) => Trigger::Regenerate,
+        };
+        let messages = match (posted.messages, posted.message) {
+            (Some(messages), _) if !messages.is_empty() => messages,
+            (_, Some(message)) => vec![message],
+            // A client that regenerates cuts its history first, and may have nothing left to send.
+            (_, None) if trigger == Trigger::Regenerate => Vec::new(),
+            (Some(_), None) => {
+                return Err(RequestError(format!("`messages` is an empty list; it must be {MESSAGES}.")));
+            }
+            (None, None) => {
+                return Err(RequestError(format!("`messages` is missing; it must be {MESSAGES}.")));
+            }
+        };
+        let fermata = posted.fermata.unwrap_or_default();
         Ok(Self {
-            id: chat_id(&fields)?,
-            messages: messages(&fields, trigger)?,
+            id: posted.id,
+            messages,
             trigger,
-            message_id: fields.message_id("messageId")?,
-            tools: fields.value("tools").map_or(Ok(Vec::new()), tools::parse)?,
-            system: fields.string("system")?.filter(|system| !system.is_empty()).map(str::to_owned),
-            call_settings: settings::parse(&fields)?,
-            tool_choice: tool_choice(&fields)?,
-            fermata: client_options(&fields)?,
+            message_id: posted.message_id,
+            tools: posted.tools.map_or(Ok(Vec::new()), ToolsRequest::into_tools)?,
+            system: posted.system.filter(|system| !system.is_empty()),
+            call_settings: posted.call_settings.map(CallSettings::into_map).unwrap_or_default(),
+            tool_choice: match (posted.tool_choice, posted.selected_tool_name) {
+                (Some(choice), _) => Some(choice.into()),
+                (None, name) => name.map(ToolChoice::Tool),
+            },
+            fermata: ClientOptions {
+                client: fermata.client,
+                hold: fermata.hold,
+                exists: fermata.exists.unwrap_or_default(),
+            },
         })
     }
 }
 
 impl Posted for ChatBody {
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
-        Ok(Self::parse(known_fields(json, FIELDS)?)?)
+        Ok(Self::parse(known_fields(json, &[names::<ChatRequest>()])?)?)
     }
 }
 
-fn chat_id(fields: &Fields<'_>) -> Result<Option<ChatId>, RequestError> {
-    let Some(id) = fields.string("id")? else {
-        return Ok(None);
-    };
-    ChatId::parse(id).map(Some).map_err(|error| RequestError(format!("`id` is no chat id: {error}.")))
-}
+// === impl PostedMessage ===
 
-/// A client that regenerates cuts its history first, and may have nothing left to send.
-fn messages(fields: &Fields<'_>, trigger: Trigger) -> Result<Vec<PostedMessage>, RequestError> {
-    match (fields.list("messages")?, fields.value("message")) {
-        (Some([]) | None, None) if trigger == Trigger::Regenerate => Ok(Vec::new()),
-        (Some([]), None) => Err(wrong("messages", &Value::Array(Vec::new()), MESSAGES)),
-        (Some(posted @ [_, ..]), _) => {
-            posted.iter().enumerate().map(|(at, value)| message(format!("messages[{at}]"), value)).collect()
-        }
-        (Some([]) | None, Some(value)) => Ok(vec![message("message".to_owned(), value)?]),
-        (None, None) => Err(missing("messages", MESSAGES)),
-    }
-}
+impl TryFrom<MessageRequest> for PostedMessage {
+    type Error = String;
 
-fn message(path: String, value: &Value) -> Result<PostedMessage, RequestError> {
-    let fields = Fields::of(path, value)?;
-    let role = role(&fields)?;
-    let (name, parts) = parts(&fields)?;
-    if role == Role::User {
-        refuse_unreadable(&fields.path(name), &parts)?;
-    }
-    Ok(PostedMessage {
-        id: fields.message_id("id")?,
-        role,
-        metadata: fields.value("metadata").cloned(),
-        parts,
-    })
-}
-
-fn role(fields: &Fields<'_>) -> Result<Role, RequestError> {
-    const SHOULD: &str = "\"user\", \"assistant\" or \"system\"";
-    let value = fields.value("role").ok_or_else(|| missing(&fields.path("role"), SHOULD))?;
-    match value.as_str() {
-        Some("user") => Ok(Role::User),
-        Some("assistant") => Ok(Role::Assistant),
-        Some("system") => Ok(Role::System),
-        Some(_) | None => Err(wrong(&fields.path("role"), value, SHOULD)),
-    }
-}
-
-/// `parts`, or for short `content`: a string, or a list of parts. Clients that know both send an empty `parts` at times.
-/// Says which of the two it was.
-fn parts(fields: &Fields<'_>) -> Result<(&'static str, Vec<UiPart>), RequestError> {
-    let content = fields.value("content");
-    match (fields.list("parts")?, content) {
-        (Some([]), Some(content)) | (None, Some(content)) => match content {
-            Value::String(text) => Ok(("content", vec![UiPart::text(text)])),
-            Value::Array(items) => Ok(("content", read_parts(&fields.path("content"), items)?)),
-            other => Err(wrong(&fields.path("content"), other, "a string or a list of parts")),
-        },
-        (Some(items), _) => Ok(("parts", read_parts(&fields.path("parts"), items)?)),
-        (None, None) => Err(missing(&fields.path("parts"), "a list of parts (or `content` a string)")),
-    }
-}
-
-fn read_parts(path: &str, items: &[Value]) -> Result<Vec<UiPart>, RequestError> {
-    items.iter().enumerate().map(|(at, item)| read_part(&format!("{path}[{at}]"), item)).collect()
-}
-
-fn read_part(path: &str, item: &Value) -> Result<UiPart, RequestError> {
-    let part =
-        serde_json::from_value(item.clone()).map_err(|_| match (item.is_object(), item.get("type")) {
-            (false, _) => wrong(path, item, "an object with a `type`"),
-            (true, None) => missing(&format!("{path}.type"), "a string"),
-            (true, Some(kind)) => wrong(&format!("{path}.type"), kind, "a string"),
-        })?;
-    Ok(match part {
-        UiPart::Unknown(fields) => openai::part(&fields).unwrap_or(UiPart::Unknown(fields)),
-        UiPart::Text { .. }
-        | UiPart::Reasoning { .. }
-        | UiPart::File(_)
-        | UiPart::StepStart
-        | UiPart::Tool(_)
-        | UiPart::Data(_) => part,
-    })
-}
-
-/// What a person says and shows must not be lost in silence.
-fn refuse_unreadable(path: &str, parts: &[UiPart]) -> Result<(), RequestError> {
-    for (at, part) in parts.iter().enumerate() {
-        let UiPart::Unknown(unread) = part else { continue };
-        let should = match unread.get("type").and_then(Value::as_str) {
-            Some("text" | "input_text") => "`text`, a string",
-            Some("file") => "`mediaType` and `url`, both strings",
-            Some("image_url" | "input_image") => "`image_url`, a URL or an object with a `url`",
-            Some(_) | None => continue,
+    fn try_from(posted: MessageRequest) -> Result<Self, String> {
+        let role = posted.role.ok_or_else(|| format!(".role is missing; it must be {ROLES}."))?;
+        // Clients that know both send an empty `parts` at times.
+        let (name, parts) = match (posted.parts, posted.content) {
+            (Some(parts), None) => ("parts", parts),
+            (Some(parts), Some(_)) if !parts.is_empty() => ("parts", parts),
+            (_, Some(ContentRequest::Parts(parts))) => ("content", parts),
+            (_, Some(ContentRequest::Text(text))) => ("content", vec![PostedPart(UiPart::text(&text))]),
+            (None, None) => {
+                return Err(
+                    ".parts is missing; it must be a list of parts (or `content` a string).".to_owned()
+                );
+            }
         };
-        return Err(RequestError(format!("`{path}[{at}]` cannot be read; it must have {should}.")));
-    }
-    Ok(())
-}
-
-fn trigger(fields: &Fields<'_>) -> Result<Trigger, RequestError> {
-    match fields.value("trigger") {
-        None => Ok(Trigger::Submit),
-        Some(value) => match value.as_str() {
-            Some("submit-message") => Ok(Trigger::Submit),
-            Some("regenerate-message") => Ok(Trigger::Regenerate),
-            Some(_) | None => Err(wrong("trigger", value, "\"submit-message\" or \"regenerate-message\"")),
-        },
-    }
-}
-
-fn tool_choice(fields: &Fields<'_>) -> Result<Option<ToolChoice>, RequestError> {
-    const SHOULD: &str = "\"auto\", \"none\", \"required\" or {\"type\": \"tool\", \"toolName\": …}";
-    let Some(value) = fields.value("toolChoice") else {
-        return Ok(fields.words("selectedToolName")?.map(|name| ToolChoice::Tool(name.to_owned())));
-    };
-    let kind = value.get("type").unwrap_or(value);
-    match kind.as_str() {
-        Some("auto") => Ok(Some(ToolChoice::Auto)),
-        Some("none") => Ok(Some(ToolChoice::None)),
-        Some("required") => Ok(Some(ToolChoice::Required)),
-        Some("tool") if value.is_object() => {
-            let choice = Fields::of("toolChoice".to_owned(), value)?;
-            let name = choice
-                .words("toolName")?
-                .ok_or_else(|| missing("toolChoice.toolName", "the name of a tool"))?;
-            Ok(Some(ToolChoice::Tool(name.to_owned())))
-        }
-        Some(_) | None => Err(wrong("toolChoice", value, SHOULD)),
-    }
-}
-
-fn client_options(fields: &Fields<'_>) -> Result<ClientOptions, RequestError> {
-    let Some(options) = fields.object("fermata")? else {
-        return Ok(ClientOptions::default());
-    };
-    if let Some(name) = options.entries().keys().find(|name| !OPTIONS.contains(&name.as_str())) {
-        let (name, known) = (shortened(name), OPTIONS.join(", "));
-        return Err(RequestError(format!("`fermata` has no option {name:?}; it has: {known}.")));
-    }
-    let client = match options.value("client") {
-        None => None,
-        Some(value) => {
-            let version = match value {
-                Value::Number(major) => Some(major.to_string()),
-                // A major version alone is a number.
-                Value::String(version) if version.contains('.') => Some(version.clone()),
-                _ => None,
+        let parts: Vec<UiPart> = parts.into_iter().map(|PostedPart(part)| part).collect();
+        // What a person says and shows must not be lost in silence.
+        for (at, part) in parts.iter().enumerate().filter(|_| role == Role::User) {
+            let UiPart::Unknown(unread) = part else { continue };
+            let should = match unread.get("type").and_then(Value::as_str) {
+                Some("text" | "input_text") => "`text`, a string",
+                Some("file") => "`mediaType` and `url`, both strings",
+                Some("image_url" | "input_image") => "`image_url`, a URL or an object with a `url`",
+                Some(_) | None => continue,
             };
-            let profile = version.and_then(|version| Profile::of_version(&version).ok());
-            Some(profile.ok_or_else(|| wrong("fermata.client", value, Profile::VERSIONS))?)
+            return Err(format!(".{name}[{at}] cannot be read; it must have {should}."));
         }
-    };
-    Ok(ClientOptions {
-        client,
-        hold: options.string("hold")?.map(str::to_owned),
-        exists: options.flag("exists")?.unwrap_or_default(),
-    })
+        Ok(Self { id: posted.id, role, metadata: posted.metadata, parts })
+    }
+}
+
+impl TryFrom<Value> for PostedPart {
+    type Error = String;
+
+    fn try_from(part: Value) -> Result<Self, String> {
+        match (part.is_object(), part.get("type")) {
+            (false, _) => return Err(wrong(&part, "an object with a `type`")),
+            (true, None) => return Err(".type is missing; it must be a string.".to_owned()),
+            (true, Some(Value::String(_))) => {}
+            (true, Some(kind)) => return Err(format!(".type{}", wrong(kind, "a string"))),
+        }
+        Ok(Self(
+            match serde_json::from_value(part).map_err(|error| format!(" cannot be read: {error}."))? {
+                UiPart::Unknown(fields) => openai::part(&fields).unwrap_or(UiPart::Unknown(fields)),
+                part => part,
+            },
+        ))
+    }
+}
+
+// === impl ContentRequest ===
+
+impl<'de> Deserialize<'de> for ContentRequest {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct TextOrParts;
+
+        impl<'de> Visitor<'de> for TextOrParts {
+            type Value = ContentRequest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of parts")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<ContentRequest, E> {
+                Ok(ContentRequest::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<ContentRequest, A::Error> {
+                Deserialize::deserialize(SeqAccessDeserializer::new(parts)).map(ContentRequest::Parts)
+            }
+        }
+
+        json.deserialize_any(TextOrParts)
+    }
+}
+
+// === impl ToolChoiceRequest ===
+
+impl<'de> Deserialize<'de> for ToolChoiceRequest {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(json)?;
+        let read = match &value {
+            Value::Object(_) => TypedToolChoice::deserialize(&value).map(Self::Typed),
+            _ => ToolChoiceName::deserialize(&value).map(Self::Name),
+        };
+        match read {
+            Err(_) => Err(D::Error::custom(wrong(&value, TOOL_CHOICES))),
+            Ok(Self::Typed(TypedToolChoice::Tool { tool_name: None })) => {
+                Err(D::Error::custom(".toolName is missing; it must be the name of a tool."))
+            }
+            Ok(Self::Typed(TypedToolChoice::Tool { tool_name: Some(name) }))
+                if name.as_str().is_none_or(str::is_empty) =>
+            {
+                Err(D::Error::custom(format!(".toolName{}", wrong(&name, "a string that is not empty"))))
+            }
+            Ok(choice) => Ok(choice),
+        }
+    }
+}
+
+impl From<ToolChoiceRequest> for ToolChoice {
+    fn from(choice: ToolChoiceRequest) -> Self {
+        match choice {
+            ToolChoiceRequest::Name(ToolChoiceName::Auto)
+            | ToolChoiceRequest::Typed(TypedToolChoice::Auto) => Self::Auto,
+            ToolChoiceRequest::Name(ToolChoiceName::None)
+            | ToolChoiceRequest::Typed(TypedToolChoice::None) => Self::None,
+            ToolChoiceRequest::Name(ToolChoiceName::Required)
+            | ToolChoiceRequest::Typed(TypedToolChoice::Required) => Self::Required,
+            ToolChoiceRequest::Typed(TypedToolChoice::Tool { tool_name }) => {
+                Self::Tool(tool_name.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned())
+            }
+        }
+    }
 }

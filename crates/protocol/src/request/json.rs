@@ -40,7 +40,7 @@ pub struct Measure {
 pub const NODE_BYTES: usize = 1 << 10;
 
 /// Builds an object with these fields, and skips all others.
-struct Known(&'static [&'static str]);
+struct Known<'a>(&'a [&'static [&'static str]]);
 
 /// Counts what would be built, without building it.
 pub fn measure(json: &[u8]) -> Measure {
@@ -78,8 +78,11 @@ pub fn measure(json: &[u8]) -> Measure {
     Measure { nodes, depth: deepest }
 }
 
-/// The body with these fields, as far as it has them. What is no object is built only as far as an error says what it was.
-pub(super) fn known_fields(json: &[u8], known: &'static [&'static str]) -> Result<Value, serde_json::Error> {
+/// The body with the fields of these lists, as far as it has them. What is no object is built only as far as an error says what it was.
+pub(super) fn known_fields(
+    json: &[u8],
+    known: &[&'static [&'static str]],
+) -> Result<Value, serde_json::Error> {
     // The parser would not look at what it skips.
     let json = std::str::from_utf8(json).map_err(serde_json::Error::custom)?;
     let mut json = serde_json::Deserializer::from_str(json);
@@ -88,7 +91,7 @@ pub(super) fn known_fields(json: &[u8], known: &'static [&'static str]) -> Resul
     Ok(body)
 }
 
-impl<'de> DeserializeSeed<'de> for Known {
+impl<'de> DeserializeSeed<'de> for Known<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
@@ -96,7 +99,7 @@ impl<'de> DeserializeSeed<'de> for Known {
     }
 }
 
-impl<'de> Visitor<'de> for Known {
+impl<'de> Visitor<'de> for Known<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +109,7 @@ impl<'de> Visitor<'de> for Known {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(name) = map.next_key::<String>()? {
-            if self.0.contains(&name.as_str()) {
+            if self.0.iter().any(|known| known.contains(&name.as_str())) {
                 fields.insert(name, map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn only_known_fields_are_built() {
         let json = br#"{"a": 1, "zzz": [[], {"a": 2}, "\"}"], "b": {"zzz": 3}, "a": 4}"#;
-        let body = known_fields(json, &["a", "b"]).expect("a body");
+        let body = known_fields(json, &[&["a"], &["b"]]).expect("a body");
         assert_eq!(body, serde_json::json!({"a": 4, "b": {"zzz": 3}}));
     }
 
@@ -200,7 +203,7 @@ mod tests {
     fn a_skipped_field_must_be_json_and_nothing_may_follow() {
         for json in [r#"{"zzz": [}"#, r#"{"zzz": 01}"#, r#"{"zzz": 1"#, r#"{"zzz": 1} 2"#, "[1,]", "", "nul"]
         {
-            assert!(known_fields(json.as_bytes(), &["a"]).is_err(), "{json}");
+            assert!(known_fields(json.as_bytes(), &[&["a"]]).is_err(), "{json}");
         }
     }
 

@@ -1,100 +1,111 @@
-//! Reads `callSettings`: how a model is to answer, by the AI SDK's names.
+//! `callSettings`: how a model is to answer, by the AI SDK's names.
 //!
 //! A setting that nobody reads would be a mistake in silence, so an unknown name is an error. Ranges are those that providers have: what
 //! is outside would come back as an error of theirs, which says less.
 
-use serde_json::{Map, Value};
-
-use super::{
-    RequestError,
-    fields::{Fields, shortened, wrong},
+use serde::{
+    Deserialize, Serialize,
+    de::{Deserializer, Error as _},
 };
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::read::wrong;
 
 /// The most stop sequences, and the longest, in bytes.
 const STOP_SEQUENCES: usize = 16;
 const STOP_SEQUENCE_BYTES: usize = 256;
 
-/// What a setting must be.
-enum Kind {
-    /// A number in this range.
-    Number { from: f64, to: f64 },
-    /// A whole number that is not below this.
-    Count { from: u64 },
-    /// Any whole number.
-    Integer,
-    /// Texts that end the answer.
-    StopSequences,
-    /// An object. It is for the client's side of the AI SDK and has no effect.
-    Object,
+/// Model settings by the AI SDK's names. One that is unknown or outside its range is refused.
+///
+/// Numbers are kept as they were posted.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({"temperature": 0.2}))]
+pub struct CallSettings {
+    #[serde(default, deserialize_with = "number::<0, 2, _>", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 2)]
+    temperature: Option<Value>,
+    #[serde(default, deserialize_with = "number::<0, 1, _>", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = 0, maximum = 1)]
+    top_p: Option<Value>,
+    #[serde(default, deserialize_with = "count::<0, _>", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 0)]
+    top_k: Option<Value>,
+    #[serde(default, deserialize_with = "count::<1, _>", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    max_output_tokens: Option<Value>,
+    /// The older name of `maxOutputTokens`.
+    #[serde(default, deserialize_with = "count::<1, _>", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    max_tokens: Option<Value>,
+    #[serde(default, deserialize_with = "number::<-2, 2, _>", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = -2, maximum = 2)]
+    presence_penalty: Option<Value>,
+    #[serde(default, deserialize_with = "number::<-2, 2, _>", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, minimum = -2, maximum = 2)]
+    frequency_penalty: Option<Value>,
+    /// At most 16 texts of 1 to 256 bytes each, which end the answer.
+    #[serde(default, deserialize_with = "stop_sequences", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>, max_items = 16)]
+    stop_sequences: Option<Value>,
+    #[serde(default, deserialize_with = "integer", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    seed: Option<Value>,
+    /// For the client's side of the AI SDK; it has no effect here.
+    #[serde(default, deserialize_with = "count::<0, _>", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 0)]
+    max_retries: Option<Value>,
+    /// For the client's side of the AI SDK; it has no effect here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<Map<String, Value>>,
 }
 
-const KNOWN: [(&str, Kind); 11] = [
-    ("temperature", Kind::Number { from: 0.0, to: 2.0 }),
-    ("topP", Kind::Number { from: 0.0, to: 1.0 }),
-    ("topK", Kind::Count { from: 0 }),
-    ("maxOutputTokens", Kind::Count { from: 1 }),
-    ("maxTokens", Kind::Count { from: 1 }),
-    ("presencePenalty", Kind::Number { from: -2.0, to: 2.0 }),
-    ("frequencyPenalty", Kind::Number { from: -2.0, to: 2.0 }),
-    ("stopSequences", Kind::StopSequences),
-    ("seed", Kind::Integer),
-    ("maxRetries", Kind::Count { from: 0 }),
-    ("headers", Kind::Object),
-];
+impl CallSettings {
+    /// The settings that are there, by name.
+    pub(super) fn into_map(self) -> Map<String, Value> {
+        match json!(self) {
+            Value::Object(settings) => settings,
+            _ => Map::new(),
+        }
+    }
+}
 
-/// The settings of a body, without those that are `null`.
-pub(super) fn parse(body: &Fields<'_>) -> Result<Map<String, Value>, RequestError> {
-    let Some(settings) = body.object("callSettings")? else {
-        return Ok(Map::new());
+/// Reads a value that passes a test.
+fn fitting<'de, D: Deserializer<'de>>(
+    json: D,
+    fits: impl Fn(&Value) -> bool,
+    should: &str,
+) -> Result<Option<Value>, D::Error> {
+    match Option::<Value>::deserialize(json)? {
+        Some(value) if !fits(&value) => Err(D::Error::custom(wrong(&value, should))),
+        other => Ok(other),
+    }
+}
+
+fn number<'de, const FROM: i32, const TO: i32, D: Deserializer<'de>>(
+    json: D,
+) -> Result<Option<Value>, D::Error> {
+    let range = f64::from(FROM)..=f64::from(TO);
+    let fits = |value: &Value| value.as_f64().is_some_and(|number| range.contains(&number));
+    fitting(json, fits, &format!("a number from {FROM} to {TO}"))
+}
+
+fn count<'de, const FROM: u64, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
+    let fits = |value: &Value| value.as_u64().is_some_and(|count| count >= FROM);
+    fitting(json, fits, &format!("a whole number from {FROM} on"))
+}
+
+fn integer<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
+    fitting(json, |value| value.is_i64() || value.is_u64(), "a whole number")
+}
+
+fn stop_sequences<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
+    let is_sequence =
+        |text: &Value| text.as_str().is_some_and(|text| (1..=STOP_SEQUENCE_BYTES).contains(&text.len()));
+    let fits = |value: &Value| {
+        value.as_array().is_some_and(|texts| texts.len() <= STOP_SEQUENCES && texts.iter().all(is_sequence))
     };
-    let mut read = Map::new();
-    for (name, value) in settings.entries() {
-        let Some((_, kind)) = KNOWN.iter().find(|(known, _)| known == name) else {
-            let known: Vec<&str> = KNOWN.iter().map(|(known, _)| *known).collect();
-            let name = shortened(name);
-            return Err(RequestError(format!(
-                "`callSettings` has no setting {name:?}; it has: {}.",
-                known.join(", ")
-            )));
-        };
-        if value.is_null() {
-            continue;
-        }
-        if !kind.fits(value) {
-            return Err(wrong(&settings.path(name), value, &kind.words()));
-        }
-        read.insert(name.clone(), value.clone());
-    }
-    Ok(read)
-}
-
-// === impl Kind ===
-
-impl Kind {
-    fn fits(&self, value: &Value) -> bool {
-        match self {
-            Self::Number { from, to } => value.as_f64().is_some_and(|number| (*from..=*to).contains(&number)),
-            Self::Count { from } => value.as_u64().is_some_and(|count| count >= *from),
-            Self::Integer => value.is_i64() || value.is_u64(),
-            Self::StopSequences => value.as_array().is_some_and(|texts| {
-                texts.len() <= STOP_SEQUENCES
-                    && texts.iter().all(|text| {
-                        text.as_str().is_some_and(|text| (1..=STOP_SEQUENCE_BYTES).contains(&text.len()))
-                    })
-            }),
-            Self::Object => value.is_object(),
-        }
-    }
-
-    fn words(&self) -> String {
-        match self {
-            Self::Number { from, to } => format!("a number from {from} to {to}"),
-            Self::Count { from } => format!("a whole number from {from} on"),
-            Self::Integer => "a whole number".to_owned(),
-            Self::StopSequences => {
-                format!("a list of at most {STOP_SEQUENCES} texts of 1 to {STOP_SEQUENCE_BYTES} bytes each")
-            }
-            Self::Object => "an object".to_owned(),
-        }
-    }
+    let should = format!("a list of at most {STOP_SEQUENCES} texts of 1 to {STOP_SEQUENCE_BYTES} bytes each");
+    fitting(json, fits, &should)
 }

@@ -1,93 +1,154 @@
 //! Reads the browser tools of a request, in every form that clients send.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt};
 
+use serde::{
+    Deserialize,
+    de::{Deserializer, MapAccess, SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use super::{
     PostedTool, RequestError,
-    fields::{Fields, missing, shortened, wrong},
+    read::{shortened, wrong},
 };
 
 /// What model providers take as a tool's name.
 const NAME: &str = "1 to 64 characters of A-Z, a-z, 0-9, '_' and '-'";
-/// Where a tool's input schema may stand.
-const SCHEMA: [&str; 3] = ["parameters", "inputSchema", "input_schema"];
 
-/// Reads an object of tools by name (AI SDK, assistant-ui) or a list of tools with names (OpenAI and others).
-pub(super) fn parse(tools: &Value) -> Result<Vec<PostedTool>, RequestError> {
-    match tools {
-        Value::Object(by_name) => by_name
-            .iter()
-            .map(|(name, tool)| read(name, &Fields::of(format!("tools.{}", shortened(name)), tool)?))
-            .collect(),
-        Value::Array(list) => {
-            let mut read = Vec::with_capacity(list.len());
-            let mut names = HashSet::with_capacity(list.len());
-            for (at, tool) in list.iter().enumerate() {
-                let tool = read_named(at, tool)?;
-                if !names.insert(tool.name.clone()) {
-                    return Err(RequestError(format!(
-                        "`tools[{at}].name` is \"{}\", which an earlier tool has.",
-                        tool.name
-                    )));
-                }
-                read.push(tool);
+/// Browser tools: an object of tools by name (AI SDK, assistant-ui), or a list of tools with names (OpenAI and others).
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum ToolsRequest {
+    /// Tools by name.
+    #[schema(value_type = HashMap<String, ToolRequest>)]
+    ByName(Vec<(String, ToolRequest)>),
+    /// Tools with names.
+    Listed(Vec<ToolRequest>),
+}
+
+/// A browser tool. Its input's schema stands in the first of `parameters`, `inputSchema` and `input_schema` that is there, which may hold
+/// it as `jsonSchema`; it is that of an object.
+#[derive(Deserialize, ToSchema)]
+pub struct ToolRequest {
+    /// Its name, in a list of tools.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    name: Option<String>,
+    /// What the model is told about it.
+    description: Option<String>,
+    /// The JSON Schema of its input.
+    parameters: Option<Value>,
+    /// The JSON Schema of its input.
+    #[serde(rename = "inputSchema")]
+    camel_schema: Option<Value>,
+    /// The JSON Schema of its input.
+    #[serde(rename = "input_schema")]
+    snake_schema: Option<Value>,
+    /// The tool, one level deeper, as OpenAI has it in a list of tools.
+    #[schema(no_recursion)]
+    function: Option<Box<ToolRequest>>,
+}
+
+impl<'de> Deserialize<'de> for ToolsRequest {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Tools;
+
+        impl<'de> Visitor<'de> for Tools {
+            type Value = ToolsRequest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tools by name, or a list of tools")
             }
-            Ok(read)
+
+            fn visit_map<A: MapAccess<'de>>(self, mut tools: A) -> Result<ToolsRequest, A::Error> {
+                let mut read = Vec::new();
+                while let Some(tool) = tools.next_entry()? {
+                    read.push(tool);
+                }
+                Ok(ToolsRequest::ByName(read))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, tools: A) -> Result<ToolsRequest, A::Error> {
+                Deserialize::deserialize(SeqAccessDeserializer::new(tools)).map(ToolsRequest::Listed)
+            }
         }
-        other => Err(wrong("tools", other, "an object of tools by name, or a list of tools")),
+
+        json.deserialize_any(Tools)
     }
 }
 
-/// OpenAI puts the tool one level deeper.
-fn read_named(at: usize, tool: &Value) -> Result<PostedTool, RequestError> {
-    let mut fields = Fields::of(format!("tools[{at}]"), tool)?;
-    if let Some(function) = fields.object("function")? {
-        fields = function;
-    }
-    let name = fields.string("name")?.ok_or_else(|| missing(&fields.path("name"), NAME))?;
-    read(name, &fields)
-}
-
-fn read(name: &str, fields: &Fields<'_>) -> Result<PostedTool, RequestError> {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    if !(1..=64).contains(&name.len()) || !name.bytes().all(allowed) {
-        return Err(RequestError(format!(
-            "`{}` has a name that models do not take; it must be {NAME}.",
-            fields.path("")
-        )));
-    }
-    Ok(PostedTool {
-        name: name.to_owned(),
-        description: fields.string("description")?.map(str::to_owned),
-        input_schema: input_schema(fields)?,
-    })
-}
-
-/// The schema of an object: where it does not say so itself, it is added.
-fn input_schema(fields: &Fields<'_>) -> Result<Value, RequestError> {
-    let Some((name, mut value)) = fields.any(&SCHEMA) else {
-        return Ok(json!({ "type": "object" }));
-    };
-    let mut path = fields.path(name);
-    if let Some(wrapped) = value.get("jsonSchema") {
-        (value, path) = (wrapped, format!("{path}.jsonSchema"));
-    }
-    let schema = Fields::of(path, value)?;
-    match schema.value("type") {
-        None => {
-            let mut typed = Map::from_iter([("type".to_owned(), json!("object"))]);
-            typed.extend(
-                schema
-                    .entries()
-                    .iter()
-                    .filter(|(key, _)| *key != "type")
-                    .map(|(key, value)| (key.clone(), value.clone())),
-            );
-            Ok(Value::Object(typed))
+impl ToolsRequest {
+    /// Checks the tools, whatever form they came in.
+    pub(super) fn into_tools(self) -> Result<Vec<PostedTool>, RequestError> {
+        let tools = match self {
+            Self::ByName(tools) => {
+                return tools
+                    .into_iter()
+                    .map(|(name, tool)| tool.named(&format!("tools.{}", shortened(&name)), name))
+                    .collect();
+            }
+            Self::Listed(tools) => tools,
+        };
+        let mut read = Vec::with_capacity(tools.len());
+        let mut names = HashSet::with_capacity(tools.len());
+        for (at, mut tool) in tools.into_iter().enumerate() {
+            let mut path = format!("tools[{at}]");
+            if let Some(function) = tool.function.take() {
+                tool = *function;
+                path.push_str(".function");
+            }
+            let name = tool
+                .name
+                .take()
+                .ok_or_else(|| RequestError(format!("`{path}.name` is missing; it must be {NAME}.")))?;
+            let tool = tool.named(&path, name)?;
+            if !names.insert(tool.name.clone()) {
+                return Err(RequestError(format!(
+                    "`tools[{at}].name` is \"{}\", which an earlier tool has.",
+                    tool.name
+                )));
+            }
+            read.push(tool);
         }
-        Some(Value::String(kind)) if kind == "object" => Ok(value.clone()),
-        Some(other) => Err(wrong(&schema.path("type"), other, "\"object\"")),
+        Ok(read)
+    }
+}
+
+impl ToolRequest {
+    /// The tool of this name, whose schema is that of an object: if it does not say so itself, it is added.
+    fn named(self, path: &str, name: String) -> Result<PostedTool, RequestError> {
+        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        if !(1..=64).contains(&name.len()) || !name.bytes().all(is_allowed) {
+            let words = format!("has a name that models do not take; it must be {NAME}.");
+            return Err(RequestError(format!("`{path}` {words}")));
+        }
+        let schemas = [
+            ("parameters", self.parameters),
+            ("inputSchema", self.camel_schema),
+            ("input_schema", self.snake_schema),
+        ];
+        let given = schemas.into_iter().find_map(|(name, schema)| Some((name, schema?)));
+        let (place, mut schema) = given.unwrap_or_else(|| ("parameters", json!({})));
+        let mut path = format!("{path}.{place}");
+        if let Some(wrapped) = schema.get_mut("jsonSchema") {
+            schema = wrapped.take();
+            path.push_str(".jsonSchema");
+        }
+        let input_schema = match schema {
+            Value::Object(fields) => match fields.get("type") {
+                None | Some(Value::Null) => {
+                    let mut typed = Map::from_iter([("type".to_owned(), json!("object"))]);
+                    typed.extend(fields.into_iter().filter(|(name, _)| name != "type"));
+                    typed
+                }
+                Some(Value::String(kind)) if kind == "object" => fields,
+                Some(other) => {
+                    return Err(RequestError(format!("`{path}.type`{}", wrong(other, "\"object\""))));
+                }
+            },
+            other => return Err(RequestError(format!("`{path}`{}", wrong(&other, "an object")))),
+        };
+        Ok(PostedTool { name, description: self.description, input_schema: Value::Object(input_schema) })
     }
 }

@@ -57,7 +57,7 @@ fn settings_of_a_call_that_nobody_reads_are_refused_with_those_that_are_read() {
             settings(json!({"temperature": null, "stopSequences": []})),
         ],
         expect![[r#"
-            `callSettings` has no setting "temprature"; it has: temperature, topP, topK, maxOutputTokens, maxTokens, presencePenalty, frequencyPenalty, stopSequences, seed, maxRetries, headers.
+            `callSettings.temprature` is no known name; the known ones are: temperature, topP, topK, maxOutputTokens, maxTokens, presencePenalty, frequencyPenalty, stopSequences, seed, maxRetries, headers.
             `callSettings.temperature` is "hot"; it must be a number from 0 to 2.
             `callSettings.temperature` is 2.5; it must be a number from 0 to 2.
             `callSettings.topP` is -0.1; it must be a number from 0 to 1.
@@ -85,8 +85,8 @@ fn options_of_fermata_that_nobody_reads_are_refused() {
             chat(json!({"fermata": {"client": 6, "hold": "1s", "exists": false}})),
         ],
         expect![[r#"
-            `fermata` has no option "clinet"; it has: client, hold, exists.
-            `fermata` has no option "plan"; it has: client, hold, exists.
+            `fermata.clinet` is no known name; the known ones are: client, hold, exists.
+            `fermata.plan` is no known name; the known ones are: client, hold, exists.
             TAKEN
         "#]],
     );
@@ -472,7 +472,7 @@ fn an_answer_that_cannot_be_taken_says_why() {
             The answer says nothing; it must have `output`, `errorText`, `approved` or `action`.
             `is_error` is "yes"; it must be true or false.
             `action` is "maybe"; it must be "accept", "decline" or "cancel".
-            `action` is 1; it must be a string.
+            `action` is 1; it must be "accept", "decline" or "cancel".
             `elicitationId` is missing; it must be the id of the question that `action` answers.
             `elicitationId` goes with `action`: "accept", "decline" or "cancel".
             `answers` is an empty list; it must be a list of at least one answer.

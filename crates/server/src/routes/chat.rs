@@ -6,9 +6,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::Submission;
-use fermata_protocol::{ChatBody, EventId};
+use fermata_protocol::{ChatBody, ChatRequest, EventId};
 
-use super::schema::{ChatRequest, refusals};
+use super::schema::{EventStream, refusals};
 use crate::{
     App,
     auth::Identity,
@@ -23,11 +23,7 @@ use crate::{
 ///
 /// The stream is the AI SDK's UI Message Stream, version 1. The run continues if the connection ends; `GET …/stream` follows it again.
 #[utoipa::path(post, path = "/api/chat", operation_id = "postChat", tag = "chat", request_body = ChatRequest, responses(
-    (status = 200, description = "The run's stream", content_type = "text/event-stream", body = String, headers(
-        ("x-chat-id" = String, description = "The chat's id"),
-        ("x-resumable-stream-id" = String, description = "The run's id"),
-        ("x-vercel-ai-ui-message-stream" = String, description = "Always v1"),
-    )),
+    EventStream,
     (status = 404, description = "`not_found`: the chat belongs to another owner, or `fermata.exists` was wrong", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`nothing_to_continue`: the history contains nothing new", body = Problem, content_type = "application/problem+json"),
     refusals::Body,
@@ -63,11 +59,7 @@ pub async fn post(
         ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that the client has received"),
     ),
     responses(
-        (status = 200, description = "The run's stream", content_type = "text/event-stream", body = String, headers(
-            ("x-chat-id" = String, description = "The chat's id"),
-            ("x-resumable-stream-id" = String, description = "The run's id"),
-            ("x-vercel-ai-ui-message-stream" = String, description = "Always v1"),
-        )),
+        EventStream,
         (status = 204, description = "No run is open, or the chat is unknown"),
         refusals::Any,
         (status = 429, description = "`too_many_readers`: wait for one to end; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",

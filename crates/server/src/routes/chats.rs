@@ -28,7 +28,6 @@ pub struct Chat {
     #[schema(value_type = String)]
     id: ChatId,
     /// The UI messages in the AI SDK's form, without the one that is being written.
-    #[schema(value_type = Vec<Object>)]
     messages: Vec<UiMessage>,
     /// The calls and questions that wait for an answer.
     pending: Vec<Pending>,
@@ -43,6 +42,7 @@ pub struct ListedChat {
     #[schema(value_type = String)]
     id: ChatId,
     /// The beginning of the first user message.
+    #[schema(required)]
     title: Option<String>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,

@@ -23,7 +23,6 @@ pub struct Pending {
     tool_call_id: ToolCallId,
     tool: String,
     /// The input that the call would run with.
-    #[schema(value_type = Object)]
     input: Value,
     kind: Kind,
     /// `awaiting_approval` or `executing`.
@@ -50,7 +49,6 @@ pub struct Pending {
     server: Option<String>,
     /// The JSON Schema of an elicitation's `content`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
     requested_schema: Option<Value>,
 }
 

@@ -1,118 +1,82 @@
-//! What `/openapi.json` says about bodies that the protocol crate reads, and the refusals that endpoints share.
+//! What `/openapi.json` says that endpoints share, and how it is made.
 
-#![expect(
-    dead_code,
-    reason = "these types are read by the description only; the protocol crate parses the bodies"
-)]
+use std::collections::BTreeMap;
 
+use fermata_protocol::UiChunk;
+use serde_json::{Value, json};
 use utoipa::{
-    OpenApi, ToSchema,
-    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    IntoResponses, OpenApi, PartialSchema, ToSchema,
+    openapi::{
+        ContentBuilder, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder,
+        extensions::Extensions,
+        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    },
 };
 
-/// What `DefaultChatTransport` and `AssistantChatTransport` post. Unknown fields are ignored.
-#[derive(ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ChatRequest {
-    /// The chat; the server makes an id where this is absent.
-    #[schema(pattern = "^[A-Za-z0-9_.:-]{1,128}$")]
-    id: Option<String>,
-    /// UI messages in the AI SDK's form; this or `message`. `content` may stand for `parts`: a text, or a list of
-    /// parts, also in the form of OpenAI's APIs.
-    #[schema(value_type = Option<Vec<Object>>, example = json!([{"role": "user", "content": "hi"}]))]
-    messages: Option<Vec<()>>,
-    /// The one new message.
-    #[schema(value_type = Option<Object>)]
-    message: Option<()>,
-    /// `submit-message` or `regenerate-message`.
-    #[schema(default = "submit-message")]
-    trigger: Option<String>,
-    /// Which message the trigger is about.
-    message_id: Option<String>,
-    /// Browser tools, by name: `{description?, parameters}`.
-    #[schema(value_type = Option<Object>)]
-    tools: Option<()>,
-    /// Instructions put before the history, of at most `max_system`.
-    system: Option<String>,
-    /// Model settings by the AI SDK's names; one that is unknown or outside its range is refused.
-    #[schema(value_type = Option<Object>, example = json!({"temperature": 0.2}))]
-    call_settings: Option<()>,
-    /// `auto`, `none`, `required`, or `{type: "tool", toolName}`; for the run's first step.
-    #[schema(value_type = Option<Object>)]
-    tool_choice: Option<()>,
-    /// Short for a `toolChoice` of this tool.
-    selected_tool_name: Option<String>,
-    fermata: Option<FermataOptions>,
-}
-
-/// Fermata's own options.
-#[derive(ToSchema)]
-pub struct FermataOptions {
-    /// The client's version of the AI SDK: 5, 6 or 7, which means the oldest of it, or a whole version.
-    client: Option<ClientVersion>,
-    /// How long a parked call holds this stream.
-    #[schema(example = "30s")]
-    hold: Option<String>,
-    /// Only for a chat that the server has: one that it does not have is 404 instead of a new one. For a post that carries no history.
-    exists: Option<bool>,
-}
-
-/// A version of the AI SDK.
-#[derive(ToSchema)]
-#[serde(untagged)]
-pub enum ClientVersion {
-    /// The oldest of a major version.
-    #[schema(example = 7)]
-    Major(u8),
-    /// A whole version.
-    #[schema(example = "7.0.173")]
-    Whole(String),
-}
-
-/// One answer, or several as `answers`, which are taken together or not at all.
-#[derive(ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AnswerRequest {
-    chat_id: String,
-    /// Which call.
-    tool_call_id: Option<String>,
-    /// Which question, for a decision.
-    approval_id: Option<String>,
-    /// What came out of the call; any JSON.
-    #[schema(value_type = Option<Object>)]
-    output: Option<()>,
-    /// Why the call failed.
-    error_text: Option<String>,
-    /// Whether the call may run.
-    approved: Option<bool>,
-    /// Why, told to the model.
-    reason: Option<String>,
-    /// Whether the decision covers later calls of the tool in this chat.
-    always: Option<bool>,
-    /// The edited input.
-    #[schema(value_type = Option<Object>)]
-    input: Option<()>,
-    /// Which question of a running tool, for an `action`.
-    elicitation_id: Option<String>,
-    /// What the person does about it: `accept`, `decline` or `cancel`.
-    action: Option<String>,
-    /// What was asked for, with `accept`; fits the question's `requestedSchema`.
-    #[schema(value_type = Option<Object>)]
-    content: Option<()>,
-    /// Answers without `chatId`, each to another call.
-    #[schema(value_type = Option<Vec<Object>>, min_items = 1, max_items = 1000)]
-    answers: Option<Vec<()>>,
-}
+use super::tool_result::Answered;
 
 /// What became of one answer.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it is read by the description only; the engine has the receipts")]
 pub struct AnsweredCall {
     tool_call_id: String,
     /// `validating`, `awaiting_approval`, `scheduled`, `executing`, `success`, `error` or `cancelled`.
     state: String,
     /// Calls of the step that still wait for a person.
     waiting_for: Vec<String>,
+}
+
+/// The stream of a run.
+pub struct EventStream;
+
+impl IntoResponses for EventStream {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        // OpenAPI 3.2 calls this `itemSchema`, which 3.1 does not allow.
+        let chunk = Ref::from_schema_name(UiChunk::name());
+        let extensions = Extensions::builder().add("x-itemSchema", json!(chunk)).build();
+        let events =
+            ContentBuilder::new().schema(Some(String::schema())).extensions(Some(extensions)).build();
+        let header = |about: &str| {
+            HeaderBuilder::new().schema(Some(String::schema())).description(Some(about)).build()
+        };
+        let response = ResponseBuilder::new()
+            .description("The run's stream: events whose data is a UIMessageChunk, and `[DONE]` at the end")
+            .content("text/event-stream", events)
+            .header("x-chat-id", header("The chat's id"))
+            .header("x-resumable-stream-id", header("The run's id"))
+            .header("x-vercel-ai-ui-message-stream", header("Always v1"));
+        BTreeMap::from([("200".to_owned(), response.build().into())])
+    }
+}
+
+/// Describes an optional property as one that may be left out, and not as one that may be `null`: a server sends no such `null`, and
+/// clients that are generated from the description need not, either.
+pub fn without_optional_nulls(description: &mut Value) {
+    match description {
+        Value::Array(items) => items.iter_mut().for_each(without_optional_nulls),
+        Value::Object(fields) => {
+            let required = fields.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+            if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+                let optional = properties.iter_mut().filter(|(name, _)| !required.contains(&json!(name)));
+                for (_, schema) in optional {
+                    if let Some(types) = schema.get_mut("type")
+                        && let Some([only, Value::String(null)]) = types.as_array().map(Vec::as_slice)
+                        && null == "null"
+                    {
+                        *types = only.clone();
+                    }
+                    if let Some([null, only]) = schema["oneOf"].as_array().map(Vec::as_slice)
+                        && null["type"] == "null"
+                    {
+                        *schema = only.clone();
+                    }
+                }
+            }
+            fields.values_mut().for_each(without_optional_nulls);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Refusals that endpoints share, each with the codes that tell them apart.
@@ -212,7 +176,16 @@ struct Head;
 pub fn head() -> utoipa::openapi::OpenApi {
     let mut head = Head::openapi();
     let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-    head.components.get_or_insert_default().add_security_scheme("token", scheme);
+    let components = head.components.get_or_insert_default();
+    components.add_security_scheme("token", scheme);
+    // No body has these as such: they are a stream's, and those of responses that two paths share.
+    let mut schemas = vec![
+        (UiChunk::name().into_owned(), UiChunk::schema()),
+        (Answered::name().into_owned(), Answered::schema()),
+    ];
+    UiChunk::schemas(&mut schemas);
+    Answered::schemas(&mut schemas);
+    components.schemas.extend(schemas);
     // Nobody is asked for a token where auth is none.
     head.security = Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", [""; 0])]);
     head

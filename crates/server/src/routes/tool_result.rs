@@ -1,12 +1,12 @@
 //! Answers to pending calls and questions.
 
 use axum::{Json, extract::State};
-use fermata_protocol::ToolResultBody;
+use fermata_protocol::{ToolResultBody, ToolResultRequest};
 use fermata_tools::Receipt;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{IntoResponses, ToSchema};
 
-use super::schema::{AnswerRequest, AnsweredCall, refusals};
+use super::schema::{AnsweredCall, refusals};
 use crate::{
     App,
     auth::Identity,
@@ -22,16 +22,28 @@ pub struct Answered {
     calls: Vec<Receipt>,
 }
 
+/// The responses that are the same at both paths.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "it is read by the description only")]
+enum Responses {
+    /// The answers are accepted, or were accepted before
+    #[response(status = 200)]
+    Accepted(#[to_schema] Answered),
+    /// `not_found`: there is no such chat or call, or it belongs to another owner
+    #[response(status = 404, content_type = "application/problem+json")]
+    NotFound(#[to_schema] Problem),
+    /// `already_answered` or `wrong_answer`, with the call's `state`
+    #[response(status = 409, content_type = "application/problem+json")]
+    Conflict(#[to_schema] Problem),
+    /// `gone`: the call expired or was cancelled
+    #[response(status = 410, content_type = "application/problem+json")]
+    Gone(#[to_schema] Problem),
+}
+
 /// Answers pending calls and questions: a call with a browser's output or a person's decision, a question of a tool with a person's reply.
 ///
 /// The response has the state of each call. The outcome appears in the chat's stream.
-#[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = AnswerRequest, responses(
-    (status = 200, description = "The answers are accepted, or were accepted before", body = Answered),
-    (status = 404, description = "`not_found`: there is no such chat or call, or it belongs to another owner", body = Problem, content_type = "application/problem+json"),
-    (status = 409, description = "`already_answered` or `wrong_answer`, with the call's `state`", body = Problem, content_type = "application/problem+json"),
-    (status = 410, description = "`gone`: the call expired or was cancelled", body = Problem, content_type = "application/problem+json"),
-    refusals::Body,
-))]
+#[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = ToolResultRequest, responses(Responses, refusals::Body))]
 pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
@@ -43,13 +55,7 @@ pub async fn post(
 }
 
 /// Answers pending calls and questions like `POST /chat/tool-result`, for clients that use one path prefix for all requests.
-#[utoipa::path(post, path = "/api/chat/tool-result", operation_id = "answerCallsUnderApi", tag = "chat", request_body = AnswerRequest, responses(
-    (status = 200, description = "The answers are accepted, or were accepted before", body = Answered),
-    (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
-    (status = 409, description = "`already_answered` or `wrong_answer`", body = Problem, content_type = "application/problem+json"),
-    (status = 410, description = "`gone`", body = Problem, content_type = "application/problem+json"),
-    refusals::Body,
-))]
+#[utoipa::path(post, path = "/api/chat/tool-result", operation_id = "answerCallsUnderApi", tag = "chat", request_body = ToolResultRequest, responses(Responses, refusals::Body))]
 pub async fn post_under_api(
     app: State<App>,
     owner: Identity,

@@ -17,7 +17,6 @@ pub struct ListedTool {
     /// The description for the model.
     description: String,
     /// The JSON Schema of the input.
-    #[schema(value_type = Object)]
     input_schema: Value,
     /// The party that runs the tool's calls: `server` or `mcp`.
     #[schema(value_type = String, example = "server")]
