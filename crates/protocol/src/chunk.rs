@@ -8,7 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::{ApprovalId, MessageId, ToolCallId, message::schema::ProviderMetadata};
+use crate::{
+    ApprovalId, MessageId, ToolCallId,
+    message::schema::{ProviderMetadata, SteeringPart},
+};
 
 /// One event of the stream.
 ///
@@ -21,6 +24,7 @@ use crate::{ApprovalId, MessageId, ToolCallId, message::schema::ProviderMetadata
 #[schema(as = UIMessageChunk)]
 #[expect(missing_docs, reason = "the fields are the AI SDK's own and are documented there")]
 pub enum UiChunk {
+    #[schema(rename_all = "camelCase")]
     Start {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         #[schema(value_type = Option<String>)]
@@ -32,28 +36,34 @@ pub enum UiChunk {
     FinishStep,
     /// Removes the parts of the current step (version 7 only).
     ResetStep,
+    #[schema(rename_all = "camelCase")]
     Finish {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         finish_reason: Option<FinishReason>,
         #[serde(skip_serializing_if = "is_absent", default)]
         message_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     Abort {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         reason: Option<String>,
     },
+    #[schema(rename_all = "camelCase")]
     Error {
         error_text: String,
     },
+    #[schema(rename_all = "camelCase")]
     MessageMetadata {
         message_metadata: Value,
     },
+    #[schema(rename_all = "camelCase")]
     TextStart {
         id: String,
         #[serde(skip_serializing_if = "is_absent", default)]
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     TextDelta {
         id: String,
         delta: String,
@@ -61,6 +71,7 @@ pub enum UiChunk {
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     TextEnd {
         id: String,
         #[serde(skip_serializing_if = "is_absent", default)]
@@ -69,12 +80,14 @@ pub enum UiChunk {
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     ReasoningStart {
         id: String,
         #[serde(skip_serializing_if = "is_absent", default)]
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     ReasoningDelta {
         id: String,
         delta: String,
@@ -82,12 +95,14 @@ pub enum UiChunk {
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     ReasoningEnd {
         id: String,
         #[serde(skip_serializing_if = "is_absent", default)]
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     ReasoningFile {
         url: String,
         media_type: String,
@@ -95,12 +110,14 @@ pub enum UiChunk {
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     Custom {
         kind: String,
         #[serde(skip_serializing_if = "is_absent", default)]
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     SourceUrl {
         source_id: String,
         url: String,
@@ -110,6 +127,7 @@ pub enum UiChunk {
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     SourceDocument {
         source_id: String,
         media_type: String,
@@ -120,6 +138,7 @@ pub enum UiChunk {
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     File {
         url: String,
         media_type: String,
@@ -128,10 +147,13 @@ pub enum UiChunk {
         provider_metadata: Option<Value>,
     },
     /// A user message that is inserted into a running assistant message (version 7 only).
+    #[schema(rename_all = "camelCase")]
     SteeringMessage {
         id: String,
+        #[schema(value_type = Vec<SteeringPart>)]
         parts: Vec<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     ToolInputStart {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,
@@ -150,11 +172,13 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         title: Option<String>,
     },
+    #[schema(rename_all = "camelCase")]
     ToolInputDelta {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         input_text_delta: String,
     },
+    #[schema(rename_all = "camelCase")]
     ToolInputAvailable {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,
@@ -172,6 +196,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         title: Option<String>,
     },
+    #[schema(rename_all = "camelCase")]
     ToolInputError {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,
@@ -190,6 +215,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         title: Option<String>,
     },
+    #[schema(rename_all = "camelCase")]
     ToolApprovalRequest {
         #[schema(value_type = String)]
         approval_id: ApprovalId,
@@ -209,6 +235,7 @@ pub enum UiChunk {
         #[serde(skip_serializing, default)]
         tool_name: String,
     },
+    #[schema(rename_all = "camelCase")]
     ToolApprovalResponse {
         #[schema(value_type = String)]
         approval_id: ApprovalId,
@@ -221,6 +248,7 @@ pub enum UiChunk {
         #[schema(value_type = Option<ProviderMetadata>)]
         provider_metadata: Option<Value>,
     },
+    #[schema(rename_all = "camelCase")]
     ToolOutputAvailable {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,
@@ -237,6 +265,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         dynamic: Option<bool>,
     },
+    #[schema(rename_all = "camelCase")]
     ToolOutputError {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,
@@ -251,6 +280,7 @@ pub enum UiChunk {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         dynamic: Option<bool>,
     },
+    #[schema(rename_all = "camelCase")]
     ToolOutputDenied {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,

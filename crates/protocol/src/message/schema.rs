@@ -29,10 +29,13 @@ enum UiMessagePart {
 #[expect(dead_code, reason = "it is read by the description only")]
 enum KnownPart {
     /// Text of the message.
+    #[schema(rename_all = "camelCase")]
     Text { text: String, state: Option<TextState>, provider_metadata: Option<ProviderMetadata> },
     /// The model's reasoning.
+    #[schema(rename_all = "camelCase")]
     Reasoning { text: String, state: Option<TextState>, provider_metadata: Option<ProviderMetadata> },
     /// A file, given by a URL or a data URL.
+    #[schema(rename_all = "camelCase")]
     File {
         media_type: String,
         url: String,
@@ -40,10 +43,12 @@ enum KnownPart {
         provider_metadata: Option<ProviderMetadata>,
     },
     /// A file that belongs to the model's reasoning.
+    #[schema(rename_all = "camelCase")]
     ReasoningFile { media_type: String, url: String, provider_metadata: Option<ProviderMetadata> },
     /// The start of a step.
     StepStart,
     /// A page that the model refers to.
+    #[schema(rename_all = "camelCase")]
     SourceUrl {
         source_id: String,
         url: String,
@@ -51,6 +56,7 @@ enum KnownPart {
         provider_metadata: Option<ProviderMetadata>,
     },
     /// A document that the model refers to.
+    #[schema(rename_all = "camelCase")]
     SourceDocument {
         source_id: String,
         media_type: String,
@@ -58,12 +64,27 @@ enum KnownPart {
         filename: Option<String>,
         provider_metadata: Option<ProviderMetadata>,
     },
+    /// A user message that came while the model was at work.
+    #[schema(rename_all = "camelCase")]
+    SteeringMessage { id: String, parts: Vec<SteeringPart> },
     /// Something that only one provider has. `kind` is `<provider>.<kind>`.
+    #[schema(rename_all = "camelCase")]
     Custom {
         #[schema(pattern = "^[^.]+\\..+$")]
         kind: String,
         provider_metadata: Option<ProviderMetadata>,
     },
+}
+
+/// A part of a user message that came while the model was at work.
+#[derive(ToSchema)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[expect(dead_code, reason = "it is read by the description only")]
+pub(crate) enum SteeringPart {
+    #[schema(rename_all = "camelCase")]
+    Text { text: String },
+    #[schema(rename_all = "camelCase")]
+    File { media_type: String, url: String, filename: Option<String> },
 }
 
 /// Whether a text is still being written.
@@ -123,14 +144,19 @@ enum DynamicTool {
 #[expect(dead_code, reason = "it is read by the description only")]
 enum ToolPartState {
     /// The input is being written.
+    #[schema(rename_all = "camelCase")]
     InputStreaming { input: Option<Value> },
     /// The input is complete.
+    #[schema(rename_all = "camelCase")]
     InputAvailable { input: Value },
     /// A person is asked whether the call may run.
+    #[schema(rename_all = "camelCase")]
     ApprovalRequested { input: Value, approval: RequestedApproval },
     /// The person has decided, and the call has not run.
+    #[schema(rename_all = "camelCase")]
     ApprovalResponded { input: Value, approval: Approval },
     /// The call has an output.
+    #[schema(rename_all = "camelCase")]
     OutputAvailable {
         input: Value,
         output: Value,
@@ -139,8 +165,10 @@ enum ToolPartState {
         approval: Option<Approval>,
     },
     /// The call has failed.
+    #[schema(rename_all = "camelCase")]
     OutputError { input: Value, raw_input: Option<Value>, error_text: String, approval: Option<Approval> },
     /// The call was denied.
+    #[schema(rename_all = "camelCase")]
     OutputDenied { input: Value, approval: Approval },
 }
 

@@ -126,6 +126,7 @@ pub enum TypedToolChoice {
     /// It must call one.
     Required,
     /// It must call this one.
+    #[schema(rename_all = "camelCase")]
     Tool {
         /// Its name.
         #[schema(value_type = String, required = true, min_length = 1)]

@@ -2,18 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use fermata_protocol::UiChunk;
+use fermata_protocol::{DataChunk, UiChunk};
+use fermata_tools::Receipt;
+use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::{
     IntoResponses, OpenApi, PartialSchema, ToSchema,
     openapi::{
-        ContentBuilder, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder,
+        ContentBuilder, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder, Schema,
         extensions::Extensions,
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
 };
 
-use super::tool_result::Answered;
+/// The result of a batch of answers.
+#[derive(Serialize, ToSchema)]
+pub struct Answered {
+    /// What became of each call.
+    #[schema(value_type = Vec<AnsweredCall>)]
+    pub calls: Vec<Receipt>,
+}
 
 /// What became of one answer.
 #[derive(ToSchema)]
@@ -66,7 +74,8 @@ pub fn without_optional_nulls(description: &mut Value) {
                     {
                         *types = only.clone();
                     }
-                    if let Some([null, only]) = schema["oneOf"].as_array().map(Vec::as_slice)
+                    if let Some([only, null]) =
+                        schema.get("oneOf").and_then(Value::as_array).map(Vec::as_slice)
                         && null["type"] == "null"
                     {
                         *schema = only.clone();
@@ -186,6 +195,11 @@ pub fn head() -> utoipa::openapi::OpenApi {
     UiChunk::schemas(&mut schemas);
     Answered::schemas(&mut schemas);
     components.schemas.extend(schemas);
+    // utoipa does not know that one variant has no tag of its own.
+    if let Some(RefOr::T(Schema::OneOf(chunks))) = components.schemas.get_mut(UiChunk::name().as_ref()) {
+        chunks.items.pop();
+        chunks.items.push(Ref::from_schema_name(DataChunk::name()).into());
+    }
     // Nobody is asked for a token where auth is none.
     head.security = Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", [""; 0])]);
     head

@@ -2,11 +2,9 @@
 
 use axum::{Json, extract::State};
 use fermata_protocol::{ToolResultBody, ToolResultRequest};
-use fermata_tools::Receipt;
-use serde::Serialize;
-use utoipa::{IntoResponses, ToSchema};
+use utoipa::IntoResponses;
 
-use super::schema::{AnsweredCall, refusals};
+use super::schema::{Answered, refusals};
 use crate::{
     App,
     auth::Identity,
@@ -14,13 +12,6 @@ use crate::{
     error::{ApiError, Problem},
     extract::ApiJson,
 };
-
-/// The result of a batch of answers.
-#[derive(Serialize, ToSchema)]
-pub struct Answered {
-    #[schema(value_type = Vec<AnsweredCall>)]
-    calls: Vec<Receipt>,
-}
 
 /// The responses that are the same at both paths.
 #[derive(IntoResponses)]
