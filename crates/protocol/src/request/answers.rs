@@ -24,7 +24,7 @@ const WHOLE: &str = "The answer";
 
 /// One answer, or several as `answers`, which are taken together or not at all. Unknown fields are ignored.
 ///
-/// The object of the body is read twice: as [`AnswersRequest`], and, if that has no list, as [`AnswerRequest`].
+/// The object of the body is read twice: as `AnswersRequest`, and, if that has no list, as `AnswerRequest`.
 pub struct ToolResultRequest;
 
 /// The chat, and several answers.
