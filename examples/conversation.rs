@@ -142,7 +142,7 @@ async fn main() -> anyhow::Result<()> {
     )?;
     // The demo is a script that understands orders only.
     let (first, second) = match provider {
-        Provider::Demo => ("use stock_level", "think about lamps"),
+        Provider::Demo(_) => ("use stock_level", "think about lamps"),
         Provider::OpenAi(_) => ("How many lamps are left?", "Is that a lot? One sentence."),
     };
     let model = Arc::new(Witness { model: fermata_providers::build(provider)?, heard: Mutex::default() });

@@ -1,4 +1,4 @@
-//! The model that answers where no key is set: a script that shows what Fermata does.
+//! The model that answers if no key is set: it plays scenes from a file, which show what Fermata does.
 //!
 //! It looks only at the request (the last user message and what came after it), keeps nothing and is deterministic. It never
 //! pretends to be a language model.
@@ -6,11 +6,10 @@
 mod language;
 mod reply;
 mod sample;
-mod tell;
-mod wish;
-mod words;
+mod scenes;
+mod template;
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fermata_engine::{
@@ -19,26 +18,40 @@ use fermata_engine::{
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use language::is_han;
+use scenes::Scenes;
 
-/// Between two deltas, so that one can see it stream.
-const PAUSE: Duration = Duration::from_millis(4);
-/// The same in an answer of many deltas, so that there is time to press stop.
-const LONG_PAUSE: Duration = Duration::from_millis(30);
-/// How many deltas are many.
-const MANY: usize = 100;
-/// How many words a delta has.
+/// The number of words in a delta.
 const WORDS: usize = 3;
 
 /// The demo model.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Demo;
+#[derive(Clone, Debug)]
+pub struct Demo {
+    scenes: Arc<Scenes>,
+}
+
+/// The reason why a file of scenes cannot be used: one line that names the file, the line and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SceneError(pub String);
 
 // === impl Demo ===
 
 impl Demo {
-    /// The demo model.
-    pub fn new() -> Self {
-        Self
+    /// Returns the demo model with its built-in scenes.
+    ///
+    /// # Errors
+    /// Returns an error if the built-in scenes are not valid, which a test rules out.
+    pub fn new() -> Result<Self, SceneError> {
+        Ok(Self { scenes: Arc::new(Scenes::builtin().map_err(SceneError)?) })
+    }
+
+    /// Returns the demo model with scenes from a TOML text, before the built-in ones unless the text leaves these out. `file` is the
+    /// name of the text in errors.
+    ///
+    /// # Errors
+    /// Returns an error if the text is no valid TOML, or if a scene in it cannot be played.
+    pub fn with_scenes(file: &str, text: &str) -> Result<Self, SceneError> {
+        Ok(Self { scenes: Arc::new(Scenes::read(file, text).map_err(SceneError)?) })
     }
 }
 
@@ -52,33 +65,30 @@ impl Model for Demo {
         &self,
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
-        let events: Vec<_> = reply::reply(&request).into_iter().flat_map(cut).collect();
-        let pause = if events.len() < MANY { PAUSE } else { LONG_PAUSE };
+        let events: Vec<_> = reply::reply(&request, &self.scenes)
+            .into_iter()
+            .flat_map(|event| match event {
+                Ok(ModelEvent::Text(text)) => {
+                    pieces(&text).into_iter().map(ModelEvent::Text).map(Ok).collect()
+                }
+                Ok(ModelEvent::Reasoning(text)) => {
+                    pieces(&text).into_iter().map(ModelEvent::Reasoning).map(Ok).collect()
+                }
+                whole => vec![whole],
+            })
+            .collect();
+        let pace = self.scenes.pace();
         let paced = stream::iter(events.into_iter().enumerate()).then(move |(place, event)| async move {
-            if place > 0 {
-                tokio::time::sleep(pause).await;
+            if place > 0 && !pace.is_zero() {
+                tokio::time::sleep(pace).await;
             }
-            Ok(event)
+            event
         });
         Ok(paced.boxed())
     }
 }
 
-/// Cuts text into a few words each.
-fn cut(event: ModelEvent) -> Vec<ModelEvent> {
-    match event {
-        ModelEvent::Text(text) => pieces(&text).into_iter().map(ModelEvent::Text).collect(),
-        ModelEvent::Reasoning(text) => pieces(&text).into_iter().map(ModelEvent::Reasoning).collect(),
-        whole @ (ModelEvent::Alive
-        | ModelEvent::CallStart { .. }
-        | ModelEvent::CallDelta { .. }
-        | ModelEvent::File { .. }
-        | ModelEvent::Source { .. }
-        | ModelEvent::Finished { .. }) => vec![whole],
-    }
-}
-
-/// The text in pieces. A word ends at a space; a Chinese character is one.
+/// Cuts a text into pieces of a few words. A word ends at a space; a Chinese character is one.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut words = 0;
@@ -96,53 +106,4 @@ fn pieces(text: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use fermata_engine::model::{ModelContent, ModelMessage};
-    use fermata_protocol::FinishReason;
-
-    use super::*;
-
-    fn says(words: &str) -> ModelRequest {
-        ModelRequest {
-            messages: vec![ModelMessage::User(vec![ModelContent::Text(words.into())])],
-            ..ModelRequest::default()
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_answer_streams_in_several_deltas_and_finishes_last() {
-        let request = says("hi");
-        let whole = match &reply::reply(&request)[0] {
-            ModelEvent::Text(text) => text.clone(),
-            other => panic!("{other:?}"),
-        };
-        let events: Vec<_> = Demo::new().stream(request).await.unwrap().map(Result::unwrap).collect().await;
-        let (last, deltas) = events.split_last().unwrap();
-        assert_eq!(*last, ModelEvent::Finished { reason: FinishReason::Stop, usage: None });
-        assert!(deltas.len() > 5);
-        let joined: String = deltas
-            .iter()
-            .map(|event| match event {
-                ModelEvent::Text(text) => text.as_str(),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(joined, whole);
-    }
-
-    #[test]
-    fn pieces_are_a_few_words_in_either_language_and_lose_nothing() {
-        assert_eq!(pieces("one two three four"), ["one two three ", "four"]);
-        assert_eq!(pieces("暂停和结束，分得清。"), ["暂停和", "结束，分", "得清。"]);
-        assert_eq!(pieces(""), [""]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_story_takes_long_enough_to_be_stopped() {
-        for words in ["tell me a long story", "讲一个长故事"] {
-            let begun = tokio::time::Instant::now();
-            let events = Demo::new().stream(says(words)).await.unwrap().count().await;
-            assert!(events > MANY && begun.elapsed() > Duration::from_secs(3), "{words}");
-        }
-    }
-}
+mod tests;

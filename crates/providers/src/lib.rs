@@ -11,14 +11,14 @@ use std::sync::Arc;
 use fermata_engine::Model;
 use secrecy::{ExposeSecret, SecretString};
 
-pub use demo::Demo;
+pub use demo::{Demo, SceneError};
 pub use openai::{OpenAi, OpenAiConfig};
 
 /// The model that answers.
 #[derive(Clone, Debug)]
 pub enum Provider {
     /// The built-in demo, which needs no key and no network.
-    Demo,
+    Demo(Demo),
     /// An OpenAI-compatible API.
     OpenAi(OpenAiConfig),
 }
@@ -38,6 +38,9 @@ pub enum BuildError {
     /// The HTTP client could not be built.
     #[error("the HTTP client could not be made: {0}")]
     Client(String),
+    /// The scenes of the demo model cannot be used.
+    #[error(transparent)]
+    Scenes(#[from] SceneError),
 }
 
 // === impl Provider ===
@@ -55,7 +58,7 @@ impl Provider {
         let base_url = base_url.filter(|url| !url.trim().is_empty());
         let api_key = api_key.filter(|key| !key.expose_secret().trim().is_empty());
         if base_url.is_none() && api_key.is_none() {
-            return Ok(Self::Demo);
+            return Ok(Self::Demo(Demo::new()?));
         }
         let model = model
             .filter(|name| !name.trim().is_empty())
@@ -71,7 +74,7 @@ impl Provider {
 /// Returns an error if the configuration cannot work.
 pub fn build(provider: Provider) -> Result<Arc<dyn Model>, BuildError> {
     Ok(match provider {
-        Provider::Demo => Arc::new(Demo::new()),
+        Provider::Demo(demo) => Arc::new(demo),
         Provider::OpenAi(config) => Arc::new(OpenAi::build(config)?),
     })
 }
@@ -90,8 +93,8 @@ mod tests {
 
     #[test]
     fn the_demo_answers_if_neither_key_nor_base_url_is_set() {
-        assert!(matches!(chosen(None, None, None), Ok(Provider::Demo)));
-        assert!(matches!(chosen(Some(""), Some(" "), Some("m")), Ok(Provider::Demo)));
+        assert!(matches!(chosen(None, None, None), Ok(Provider::Demo(_))));
+        assert!(matches!(chosen(Some(""), Some(" "), Some("m")), Ok(Provider::Demo(_))));
     }
 
     #[test]
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_built_model_has_the_configured_name() {
-        assert_eq!(build(Provider::Demo).unwrap().name(), "demo");
+        assert_eq!(build(chosen(None, None, None).unwrap()).unwrap().name(), "demo");
         let api = chosen(Some("http://localhost:1/v1"), None, Some("llama")).unwrap();
         assert_eq!(build(api).unwrap().name(), "llama");
     }

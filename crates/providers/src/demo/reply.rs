@@ -1,88 +1,114 @@
-//! What the demo says and calls: one decision per request, without I/O.
+//! Plays a scene: one decision for each request, without I/O.
 //!
-//! After tool results it always ends in words, so a run with it is over after two steps at most. The words themselves are elsewhere, in the
-//! language of the last user message.
+//! After the results of calls the answer is always words, so that a run with the demo model ends after two steps at most.
 
-use fermata_engine::model::{ModelCall, ModelContent, ModelEvent, ModelMessage, ModelRequest, ModelTool};
+use fermata_engine::model::{
+    ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelTool, Usage,
+};
 use fermata_protocol::{FinishReason, ToolChoice};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::{
-    language::{Language, is_han},
+    language::Language,
     sample,
-    tell::tell,
-    wish::{ChartKind, Wish},
-    words::{Before, Words, note, words},
+    scenes::{Call, Outcome, Scene, Scenes, Text, languages},
+    template::Scope,
 };
 
-/// What a page posts so that there is a tool to ask for the location.
-const LOCATION_TOOL: &str = r#""tools": {"get_location": {"description": "Where the user is", "parameters": {"type": "object", "properties": {}}}}"#;
+/// The limit on a value of a result that is repeated, in characters.
+const LONGEST: usize = 600;
+/// The number of suggestions in a short answer.
+const FEW: usize = 3;
 
-/// The tools that the greeting offers by what they do.
-const KNOWN: [&str; 8] = [
-    "current_time",
-    "search_notes",
-    "write_note",
-    "get_location",
-    "show_chart",
-    "ask_user",
-    "pick_file",
-    "create_record",
-];
-
-/// The events of one step.
-pub(super) fn reply(request: &ModelRequest) -> Vec<ModelEvent> {
-    let (said, since) = last_turn(&request.messages);
-    let words = words(Language::of(&said));
-    let results = results(since);
-    if results.is_empty() {
-        let answer = answer(&said, &request.tools, words);
-        obey(answer, request, words).into_events()
-    } else {
-        let told: Vec<String> =
-            results.iter().map(|(call, result)| tell(call, result, &said, words)).collect();
-        Answer::words(told.join("\n\n")).into_events()
-    }
-}
-
-/// What a step consists of.
+/// The answer of one step.
 #[derive(Default)]
 struct Answer {
     reasoning: String,
     text: String,
+    sources: Vec<(String, Option<String>)>,
     calls: Vec<(String, Value)>,
+    error: Option<String>,
 }
 
-// === impl Answer ===
+/// The tokens are an estimate, a quarter of the bytes: about what models count, in English and in Chinese.
+const BYTES_PER_TOKEN: usize = 4;
 
-impl Answer {
-    fn words(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
-    }
+/// Returns the events of one step.
+pub(super) fn reply(request: &ModelRequest, scenes: &Scenes) -> Vec<Result<ModelEvent, ModelError>> {
+    let (said, since) = last_turn(&request.messages);
+    let language = Language::of(&said);
+    let mut scope = Scope { language, values: Map::new(), longest: usize::MAX };
+    describe_chat(&mut scope, scenes, &request.tools);
+    let scene = scenes.scenes.iter().map(|scene| scene.as_ref()).find_map(|scene| {
+        let scope = enter(scene, said.trim(), &request.tools, &scope)?;
+        Some((scene, scope))
+    });
+    let results = results(since);
+    let answer = if results.is_empty() {
+        let answer = scene.map(|(scene, scope)| play(scene, scenes, &request.tools, &scope));
+        obey(answer.unwrap_or_default(), request, scenes, &scope)
+    } else {
+        let told = results.into_iter().filter_map(|(call, result)| {
+            let (scene, scope) =
+                scene.as_ref().map_or((None, &scope), |(scene, scope)| (Some(*scene), scope));
+            comment(call, result, scene, scenes, &request.tools, scope.clone())
+        });
+        Answer { text: told.collect::<Vec<_>>().join("\n\n"), ..Answer::default() }
+    };
 
-    fn call(text: &str, tool: &str, input: Value) -> Self {
-        Self { text: text.to_owned(), calls: vec![(tool.to_owned(), input)], ..Self::default() }
+    let mut events = Vec::new();
+    let mut written = answer.reasoning.len() + answer.text.len();
+    if !answer.reasoning.is_empty() {
+        events.push(Ok(ModelEvent::Reasoning(answer.reasoning)));
     }
-
-    fn into_events(self) -> Vec<ModelEvent> {
-        let reason = if self.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-        let mut events = Vec::new();
-        if !self.reasoning.is_empty() {
-            events.push(ModelEvent::Reasoning(self.reasoning));
-        }
-        if !self.text.is_empty() {
-            events.push(ModelEvent::Text(self.text));
-        }
-        for (key, (tool, input)) in self.calls.into_iter().enumerate() {
-            events.push(ModelEvent::CallStart { key, tool });
-            events.push(ModelEvent::CallDelta { key, arguments: input.to_string() });
-        }
-        events.push(ModelEvent::Finished { reason, usage: None });
-        events
+    if !answer.text.is_empty() {
+        events.push(Ok(ModelEvent::Text(answer.text)));
     }
+    events.extend(answer.sources.into_iter().map(|(url, title)| Ok(ModelEvent::Source { url, title })));
+    let reason = if answer.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+    for (key, (tool, input)) in answer.calls.into_iter().enumerate() {
+        let arguments = input.to_string();
+        written += tool.len() + arguments.len();
+        events.push(Ok(ModelEvent::CallStart { key, tool }));
+        events.push(Ok(ModelEvent::CallDelta { key, arguments }));
+    }
+    if let Some(error) = answer.error {
+        events.push(Err(ModelError::Provider(error)));
+        return events;
+    }
+    let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
+    let (input_tokens, output_tokens) = (tokens(size(request)), tokens(written));
+    let usage =
+        Usage { input_tokens, output_tokens, total_tokens: input_tokens.saturating_add(output_tokens) };
+    events.push(Ok(ModelEvent::Finished { reason, usage: Some(usage) }));
+    events
 }
 
-/// The last thing that was said, and what came after it.
+/// Returns the size of everything that a model would read, in bytes.
+fn size(request: &ModelRequest) -> usize {
+    let content = |content: &[ModelContent]| -> usize {
+        let sizes = content.iter().map(|piece| match piece {
+            ModelContent::Text(text) => text.len(),
+            ModelContent::File { .. } => 0,
+        });
+        sizes.sum()
+    };
+    let messages = request.messages.iter().map(|message| match message {
+        ModelMessage::System(text) => text.len(),
+        ModelMessage::User(pieces) | ModelMessage::Tool { content: pieces, .. } => content(pieces),
+        ModelMessage::Assistant { reasoning, text, calls } => {
+            let calls = calls.iter().map(|call| call.tool.len() + call.input.to_string().len());
+            reasoning.len() + text.len() + calls.sum::<usize>()
+        }
+    });
+    let tools = request
+        .tools
+        .iter()
+        .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.to_string().len());
+    messages.chain(tools).sum()
+}
+
+/// Returns the last message of the user, and what came after it.
 fn last_turn(messages: &[ModelMessage]) -> (String, &[ModelMessage]) {
     let said = messages.iter().enumerate().rev().find_map(|(place, message)| match message {
         ModelMessage::User(content) => Some((place, content)),
@@ -98,17 +124,7 @@ fn last_turn(messages: &[ModelMessage]) -> (String, &[ModelMessage]) {
     (texts.collect::<Vec<_>>().join("\n"), &messages[place + 1..])
 }
 
-/// A result in words; of a file its kind, which is all that the demo has eyes for.
-fn in_words(content: &[ModelContent]) -> String {
-    let words = content.iter().map(|piece| match piece {
-        ModelContent::Text(text) => text.clone(),
-        ModelContent::File { media_type, filename: Some(name), .. } => format!("[{name} ({media_type})]"),
-        ModelContent::File { media_type, filename: None, .. } => format!("[a file ({media_type})]"),
-    });
-    words.collect::<Vec<_>>().join("\n")
-}
-
-/// The results, each with the call that it belongs to.
+/// Returns the results, each with its call. Of a file there is its kind, which is all that the demo model has eyes for.
 fn results(since: &[ModelMessage]) -> Vec<(&ModelCall, String)> {
     let calls = || {
         since.iter().flat_map(|message| match message {
@@ -117,122 +133,221 @@ fn results(since: &[ModelMessage]) -> Vec<(&ModelCall, String)> {
         })
     };
     let results = since.iter().filter_map(|message| match message {
-        ModelMessage::Tool { call_id, content, .. } => Some((call_id, in_words(content))),
+        ModelMessage::Tool { call_id, content, .. } => {
+            let words = content.iter().map(|piece| match piece {
+                ModelContent::Text(text) => text.clone(),
+                ModelContent::File { media_type, filename: Some(name), .. } => {
+                    format!("[{name} ({media_type})]")
+                }
+                ModelContent::File { media_type, filename: None, .. } => format!("[a file ({media_type})]"),
+            });
+            Some((call_id, words.collect::<Vec<_>>().join("\n")))
+        }
         ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Assistant { .. } => None,
     });
     results.filter_map(|(id, content)| Some((calls().find(|call| call.id == *id)?, content))).collect()
 }
 
-fn answer(said: &str, tools: &[ModelTool], words: &dyn Words) -> Answer {
-    let call = |before: Before, tool: &str, input: Value| match find(tool, tools) {
-        Some(tool) => Answer::call(words.before(before), &tool.name, input),
-        None => Answer::words(words.no_tool(tool, is_of_page(tool))),
+/// Puts what any scene may name into the scope: the tools of the chat, and what a person can try with them.
+fn describe_chat(scope: &mut Scope, scenes: &Scenes, tools: &[ModelTool]) {
+    let quoted = |text: &str| format!("`{text}`");
+    let names: Vec<_> = tools.iter().map(|tool| quoted(&tool.name)).collect();
+    scope.values.insert("tools".into(), names.join(scope.language.pick(", ", "、")).into());
+    let called: Vec<_> = scenes
+        .scenes
+        .iter()
+        .flat_map(|scene| &scene.as_ref().calls)
+        .map(|call| call.tool.pick(scope.language))
+        .collect();
+    let other = tools.iter().find(|tool| !called.iter().any(|name| is_named(&tool.name, name)));
+    if let Some(tool) = other.or(tools.first()) {
+        scope.values.insert("other_tool".into(), tool.name.clone().into());
+    }
+    let fitting: Vec<_> = scenes
+        .suggestions
+        .iter()
+        .filter(|suggestion| suggestion.needs.as_ref().is_none_or(|tool| find(tool, tools).is_some()))
+        .filter_map(|suggestion| {
+            let shows = suggestion.shows.as_ref().map(|shows| scope.render(shows.pick(scope.language)));
+            Some((quoted(&scope.render(suggestion.say.pick(scope.language))?), shows.flatten()))
+        })
+        .collect();
+    let mut few: Vec<&str> = fitting.iter().take(FEW).map(|(say, _)| say.as_str()).collect();
+    let last = few.pop().unwrap_or_default();
+    let first = few.join(scope.language.pick(", ", "、"));
+    let or = scope.language.pick(" or ", "或");
+    let suggestions = if first.is_empty() { last.to_owned() } else { format!("{first}{or}{last}") };
+    let colon = scope.language.pick(": ", "：");
+    let lines = fitting.iter().map(|(say, shows)| match shows {
+        Some(shows) => format!("- {say}{colon}{shows}"),
+        None => format!("- {say}"),
+    });
+    let list = lines.collect::<Vec<_>>().join("\n");
+    scope.values.insert("suggestions".into(), suggestions.into());
+    scope.values.insert("list".into(), list.into());
+}
+
+/// Returns the scope in which a scene is played, if it answers the message and everything that it says has its values.
+fn enter(scene: &Scene, said: &str, tools: &[ModelTool], scope: &Scope) -> Option<Scope> {
+    const MARKS: &[char] = &[
+        '"', '\'', '`', '“', '”', '.', '!', '?', ':', ',', '‘', '’', '「', '」', '『', '』', '《', '》',
+        '。', '，', '、', '！', '？', '：', '；',
+    ];
+    if !scene.needs.iter().all(|name| find(name, tools).is_some()) {
+        return None;
+    }
+    let mut scope = scope.clone();
+    if !scene.when.is_empty() {
+        let (pattern, captures) =
+            scene.when.iter().find_map(|pattern| Some((&pattern.0, pattern.0.captures(said)?)))?;
+        for name in pattern.capture_names().flatten() {
+            let text = captures.name(name).map_or("", |found| found.as_str());
+            // What is meant, without the quotes and stops around it.
+            let text = text.trim_matches(|letter: char| letter.is_whitespace() || MARKS.contains(&letter));
+            scope.values.insert(name.to_owned(), text.into());
+        }
+    }
+    let mut said = scene.say.iter().chain(&scene.reasoning);
+    said.all(|text| scope.render(text.pick(scope.language)).is_some()).then_some(scope)
+}
+
+/// Returns the answer of a scene before its calls have results.
+fn play(scene: &Scene, scenes: &Scenes, tools: &[ModelTool], scope: &Scope) -> Answer {
+    let render = |text: &Option<Text>| text.as_ref().and_then(|text| scope.render(text.pick(scope.language)));
+    let calls: Vec<_> = scene.calls.iter().filter_map(|call| prepare(call, tools, scope)).collect();
+    if let (Some(first), true) = (scene.calls.first(), calls.is_empty()) {
+        let mut scope = scope.clone();
+        let name = scope.render(first.tool.pick(scope.language)).unwrap_or_default();
+        scope.values.insert("tool".into(), name.trim_matches('*').into());
+        let missing = [&scene.missing, &scenes.missing].into_iter().flatten();
+        let text = missing.filter_map(|text| scope.render(text.pick(scope.language))).next();
+        return Answer { text: text.unwrap_or_default(), ..Answer::default() };
+    }
+    Answer {
+        reasoning: render(&scene.reasoning).unwrap_or_default(),
+        text: render(&scene.say).unwrap_or_default(),
+        sources: scene.sources.iter().map(|source| (source.url.clone(), source.title.clone())).collect(),
+        calls,
+        error: render(&scene.error),
+    }
+}
+
+/// Returns a call's tool and input, if the tool is offered.
+fn prepare(call: &Call, tools: &[ModelTool], scope: &Scope) -> Option<(String, Value)> {
+    let tool = find(&scope.render(call.tool.pick(scope.language))?, tools)?;
+    let input = match &call.input {
+        Some(input) => fill(input, scope)?,
+        None => sample::input(&tool.input_schema),
     };
-    match Wish::read(said) {
-        Wish::Talk => Answer::words(greeting(said, tools, words)),
-        Wish::Time => call(Before::Time, "current_time", json!({})),
-        Wish::WriteNote(text) => call(Before::WriteNote, "write_note", note(&text, words)),
-        Wish::FindNotes(query) => call(Before::FindNotes, "search_notes", json!({"query": query})),
-        Wish::Chart(kind) => call(Before::Chart, "show_chart", words.chart(kind)),
-        Wish::Question => call(Before::Question, "ask_user", words.question()),
-        Wish::PickFile => call(Before::PickFile, "pick_file", words.file()),
-        Wish::CreateRecord(title) => call(Before::CreateRecord, "create_record", words.record(&title)),
-        Wish::Location => locate(tools, words),
-        Wish::Everything => everything(tools, words),
-        Wish::Think(about) => think(&about, words),
-        Wish::Story => Answer::words(words.story()),
-        Wish::Use(name) => use_tool(&name, tools, words),
+    Some((tool.name.clone(), input))
+}
+
+/// Fills the texts of an input. A field whose text has no value is left out.
+fn fill(value: &Value, scope: &Scope) -> Option<Value> {
+    if let Some([english, chinese]) = languages(value) {
+        return fill(scope.language.pick(english, chinese), scope);
+    }
+    Some(match value {
+        Value::String(text) => scope.render(text)?.into(),
+        Value::Array(items) => items.iter().filter_map(|item| fill(item, scope)).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter().filter_map(|(key, value)| Some((key.clone(), fill(value, scope)?)));
+            Value::Object(fields.collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    })
+}
+
+/// Returns the sentence about a call that has ended.
+fn comment(
+    call: &ModelCall,
+    result: String,
+    scene: Option<&Scene>,
+    scenes: &Scenes,
+    tools: &[ModelTool],
+    mut scope: Scope,
+) -> Option<String> {
+    let planned: Vec<_> = scene
+        .iter()
+        .flat_map(|scene| &scene.calls)
+        .filter_map(|planned| prepare(planned, tools, &scope))
+        .filter(|(tool, _)| *tool == call.tool)
+        .collect();
+    let is_edited = !planned.is_empty() && planned.iter().all(|(_, input)| *input != call.input);
+    scope.longest = LONGEST;
+    let outcome = outcome(&result);
+    let result = serde_json::from_str(&result).unwrap_or(Value::String(result));
+    scope.values.insert("tool".into(), call.tool.clone().into());
+    scope.values.insert("input".into(), call.input.clone());
+    scope.values.insert("edited".into(), is_edited.into());
+    scope.values.insert("result".into(), result);
+    let sentences = scene.iter().flat_map(|scene| &scene.then).chain(&scenes.then);
+    sentences
+        .filter(|then| then.on == outcome)
+        .filter(|then| then.tool.as_ref().is_none_or(|tool| is_named(&call.tool, tool)))
+        .filter(|then| then.condition.as_ref().is_none_or(|path| scope.get(path).is_some()))
+        .find_map(|then| scope.render(then.say.pick(scope.language)))
+}
+
+/// Returns how a call ended: words are looked through, JSON only if it says that it is an error.
+fn outcome(result: &str) -> Outcome {
+    let (words, is_error) = match serde_json::from_str::<Value>(result) {
+        Ok(Value::Object(object)) => match object.get("error").or_else(|| object.get("denied")) {
+            Some(error) => (error.to_string(), true),
+            None => return Outcome::Result,
+        },
+        Ok(Value::String(text)) => (text, false),
+        Ok(_) => return Outcome::Result,
+        Err(_) => (result.to_owned(), false),
+    };
+    let words = words.to_lowercase();
+    let has = |options: &[&str]| options.iter().any(|option| words.contains(option));
+    if has(&["denied", "declined", "rejected", "not approved", "not allow"]) {
+        Outcome::Denied
+    } else if has(&["cancelled", "canceled", "expired"]) {
+        Outcome::Cancelled
+    } else if is_error || has(&["error", "failed", "timed out"]) {
+        Outcome::Error
+    } else {
+        Outcome::Result
     }
 }
 
-fn is_of_page(tool: &str) -> bool {
-    !["current_time", "search_notes", "write_note"].contains(&tool)
-}
-
-/// What this is, what can be tried here, each line as it is to be typed, and how to get a real model.
-fn greeting(said: &str, tools: &[ModelTool], words: &dyn Words) -> String {
-    // One word, or a few Chinese characters, is how people begin.
-    let characters = said.chars().filter(|letter| is_han(*letter)).count();
-    let is_unknown = said.split_whitespace().count() >= 2 || characters > 6;
-    let is_there = |tool: &Option<&str>| tool.is_none_or(|tool| find(tool, tools).is_some());
-    let offers = words.offers().iter().filter(|offer| is_there(&offer.needs));
-    let mut lines: Vec<_> = offers.map(|offer| format!("- `{}`: {}", offer.say, offer.shows)).collect();
-    let foreign = tools.iter().find(|tool| !KNOWN.contains(&tool.name.as_str()));
-    if let Some(tool) = foreign.or(tools.first()) {
-        let (say, shows) = words.using_by_name(&tool.name);
-        lines.push(format!("- `{say}`: {shows}"));
-    }
-    format!("{}\n\n{}\n\n{}", words.hello(is_unknown), lines.join("\n"), words.real_model())
-}
-
+/// Returns the offered tool of a name.
 fn find<'a>(name: &str, tools: &'a [ModelTool]) -> Option<&'a ModelTool> {
-    tools.iter().find(|tool| tool.name.eq_ignore_ascii_case(name))
+    tools.iter().find(|tool| is_named(&tool.name, name))
 }
 
-fn location_tool(tools: &[ModelTool]) -> Option<&ModelTool> {
-    find("get_location", tools)
-        .or_else(|| tools.iter().find(|tool| tool.name.to_lowercase().contains("location")))
-}
-
-fn locate(tools: &[ModelTool], words: &dyn Words) -> Answer {
-    match location_tool(tools) {
-        Some(tool) => {
-            Answer::call(words.before(Before::Location), &tool.name, sample::input(&tool.input_schema))
-        }
-        None => Answer::words(words.no_location_tool(LOCATION_TOOL)),
-    }
-}
-
-fn everything(tools: &[ModelTool], words: &dyn Words) -> Answer {
-    let (milk, query) = words.note_and_query();
-    let offered = |name: &str, input: Value| Some((find(name, tools)?.name.clone(), input));
-    let located = location_tool(tools).map(|tool| (tool.name.clone(), sample::input(&tool.input_schema)));
-    let calls: Vec<_> = [
-        offered("current_time", json!({})),
-        offered("search_notes", json!({"query": query})),
-        offered("write_note", note(milk, words)),
-        located,
-        offered("show_chart", words.chart(ChartKind::Bar)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if calls.is_empty() {
-        return Answer::words(words.nothing_at_once());
-    }
-    Answer { text: words.before(Before::Everything).to_owned(), calls, ..Answer::default() }
-}
-
-fn think(about: &str, words: &dyn Words) -> Answer {
-    let (reasoning, text) = words.thought(if about.is_empty() { words.some_subject() } else { about });
-    Answer { reasoning, text, calls: Vec::new() }
-}
-
-fn use_tool(name: &str, tools: &[ModelTool], words: &dyn Words) -> Answer {
-    match find(name, tools) {
-        Some(tool) => Answer::call(&words.using(&tool.name), &tool.name, sample::input(&tool.input_schema)),
-        None if tools.is_empty() => Answer::words(words.no_tools()),
-        None => {
-            let names: Vec<String> = tools.iter().map(|tool| format!("`{}`", tool.name)).collect();
-            Answer::words(words.no_such_tool(&names.join(", ")))
-        }
+/// Returns whether a tool has the name, or, if this stands between `*`, has it as a part of its own.
+fn is_named(tool: &str, name: &str) -> bool {
+    match name.strip_prefix('*').and_then(|name| name.strip_suffix('*')) {
+        Some(part) => tool.to_lowercase().contains(&part.to_lowercase()),
+        None => tool.eq_ignore_ascii_case(name),
     }
 }
 
 /// Makes an answer do what the request's tool choice demands.
-fn obey(answer: Answer, request: &ModelRequest, words: &dyn Words) -> Answer {
-    let forced =
-        |tool: &ModelTool| Answer::call(words.as_you_wish(), &tool.name, sample::input(&tool.input_schema));
+fn obey(answer: Answer, request: &ModelRequest, scenes: &Scenes, scope: &Scope) -> Answer {
+    let words = |text: &Option<Text>| text.as_ref().and_then(|text| scope.render(text.pick(scope.language)));
+    let force = |tool: Option<&ModelTool>| {
+        tool.map(|tool| Answer {
+            text: words(&scenes.forced).unwrap_or_default(),
+            calls: vec![(tool.name.clone(), sample::input(&tool.input_schema))],
+            ..Answer::default()
+        })
+    };
     match &request.tool_choice {
-        None | Some(ToolChoice::Auto) => answer,
-        Some(ToolChoice::None) if answer.calls.is_empty() => answer,
-        Some(ToolChoice::None) => Answer::words(words.call_none()),
-        Some(ToolChoice::Required) if !answer.calls.is_empty() => answer,
-        Some(ToolChoice::Required) => request.tools.first().map_or(answer, forced),
-        Some(ToolChoice::Tool(name)) if answer.calls.iter().any(|(tool, _)| tool == name) => answer,
-        Some(ToolChoice::Tool(name)) => find(name, &request.tools).map_or(answer, forced),
+        Some(ToolChoice::None) if !answer.calls.is_empty() => {
+            Answer { text: words(&scenes.forbidden).unwrap_or_default(), ..Answer::default() }
+        }
+        Some(ToolChoice::Required) if answer.calls.is_empty() => {
+            force(request.tools.first()).unwrap_or(answer)
+        }
+        Some(ToolChoice::Tool(name)) if answer.calls.iter().all(|(tool, _)| tool != name) => {
+            force(find(name, &request.tools)).unwrap_or(answer)
+        }
+        Some(ToolChoice::None | ToolChoice::Required | ToolChoice::Tool(_) | ToolChoice::Auto) | None => {
+            answer
+        }
     }
 }
-
-#[cfg(test)]
-mod tests;
