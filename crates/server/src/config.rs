@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 use fermata_engine::{FileUrls, Hold, Rules};
 use fermata_mcp::ServerConfig;
 use fermata_protocol::Profile;
-use fermata_providers::Provider;
+use fermata_providers::{BuildError, Demo, Provider, SceneError};
 use fermata_tools::{ApprovalMode, ChainMode, ErrorPolicy, GateMode, Pattern, RulePolicy, ToolSettings};
 use secrecy::ExposeSecret;
 
@@ -139,6 +139,8 @@ settings! {
     openai_api_key: Option<Secret>, "OPENAI_API_KEY";
     /// Name of the model that answers.
     model: Option<String>, "FERMATA_MODEL";
+    /// TOML file of scenes that the demo model plays before its own.
+    demo_scenes: Option<String>, "FERMATA_DEMO_SCENES";
     /// SQLite file, created where there is none, or a PostgreSQL database (15 or later) as `postgres://user:password@host/database`.
     database_url: DatabaseUrl = "sqlite://fermata.db", "DATABASE_URL";
     /// Connections to a PostgreSQL database that this instance opens at most.
@@ -336,14 +338,22 @@ const BYTES_PER_OWNER: Size = Size(2_000_000_000);
 // === impl Config ===
 
 impl Config {
-    /// Which model answers.
+    /// Returns the model that answers. If it is the demo model, this reads its file of scenes.
     ///
     /// # Errors
-    /// Where an API is named but no model.
-    pub fn provider(&self) -> Result<Provider, fermata_providers::BuildError> {
+    /// Returns an error if an API is named but no model, or if the file of scenes cannot be read or used.
+    pub fn provider(&self) -> Result<Provider, BuildError> {
         let url = self.openai_base_url.as_ref().map(|url| url.0.clone());
         let key = self.openai_api_key.as_ref().map(|key| key.0.clone());
-        Provider::choose(url, key, self.model.clone())
+        let provider = Provider::choose(url, key, self.model.clone())?;
+        match (&provider, &self.demo_scenes) {
+            (Provider::Demo(_), Some(path)) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| SceneError(format!("{path}: cannot be read: {error}")))?;
+                Ok(Provider::Demo(Demo::with_scenes(path, &text)?))
+            }
+            _ => Ok(provider),
+        }
     }
 
     /// Returns the address to listen on.
@@ -397,7 +407,8 @@ impl Config {
         let fault =
             |key: &str, words: &str| Err(ConfigError::Bad(format!("{}: {words}", sources.place(key))));
         if let Err(error) = self.provider() {
-            return fault("model", &error.to_string());
+            let key = if matches!(error, BuildError::Scenes(_)) { "demo_scenes" } else { "model" };
+            return fault(key, &error.to_string());
         }
         if self.redis_url.is_some() && !self.database_url.is_postgres() {
             return fault(

@@ -244,6 +244,25 @@ fn an_api_without_a_model_and_without_a_default_is_refused() {
 }
 
 #[test]
+fn scenes_of_the_demo_model_that_cannot_be_played_are_refused_with_their_line() {
+    let folder = std::env::temp_dir().join(format!("fermata-scenes-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("scenes.toml");
+    let path = path.to_str().expect("a path");
+    let refused = || error(&[("FERMATA_DEMO_SCENES", path)], "");
+    assert!(
+        refused().contains("FERMATA_DEMO_SCENES") && refused().contains("cannot be read"),
+        "{}",
+        refused()
+    );
+    std::fs::write(path, "[[scene]]\nwhen = ['(']\nsay = 'x'\n").expect("a file");
+    assert!(refused().contains("scenes.toml:2: “(” is no regular expression"), "{}", refused());
+    std::fs::write(path, "[[scene]]\nsay = 'x'\n").expect("a file");
+    read(&[], &[("FERMATA_DEMO_SCENES", path)], "").expect("scenes that can be played");
+    std::fs::remove_dir_all(&folder).expect("the folder is mine");
+}
+
+#[test]
 fn a_named_file_must_be_there() {
     let words = File::open(Some("/no/such/fermata.toml"), &|_| None).expect_err("there is none").to_string();
     assert!(words.starts_with("/no/such/fermata.toml: cannot be read"), "{words}");
