@@ -65,8 +65,6 @@ struct Entry {
     position: Position,
     role: Role,
     frames: Frames,
-    /// The chunk as it is saved, if the bytes of no profile hold all of it.
-    record: Option<Box<str>>,
 }
 
 /// The kinds of chunks that the log distinguishes.
@@ -110,10 +108,6 @@ impl Writer {
     pub fn stage(&mut self, chunks: &[(Position, UiChunk)]) {
         for (position, chunk) in chunks {
             let frames = encode(&self.log.run, (*position).into(), chunk);
-            let record = match frames {
-                Frames::Split(_) => Some(chunk.to_record().into_boxed_str()),
-                Frames::Same(_) => None,
-            };
             let role = if *chunk == UiChunk::StartStep {
                 Role::StepBegins
             } else if matches!(chunk, UiChunk::TextDelta { .. } | UiChunk::ReasoningDelta { .. }) {
@@ -121,7 +115,7 @@ impl Writer {
             } else {
                 Role::Other
             };
-            self.staged.push(Entry { position: *position, role, frames, record });
+            self.staged.push(Entry { position: *position, role, frames });
         }
     }
 
@@ -311,7 +305,7 @@ impl RunLog {
             return Some(Start { after: position, prologue: Vec::new() });
         }
         let step = read.iter().rfind(|entry| entry.role == Role::StepBegins)?;
-        if profile < Profile::V7 {
+        if !profile.can_reset_step() {
             return None;
         }
         Some(Start { after: step.position, prologue: vec![UiChunk::ResetStep] })
@@ -342,13 +336,6 @@ impl Entries {
 
 impl Entry {
     fn to_record(&self) -> String {
-        match (&self.record, &self.frames) {
-            (Some(record), _) => record.to_string(),
-            (None, Frames::Same(bytes)) => {
-                let event = std::str::from_utf8(bytes).unwrap_or_default();
-                event.split_once("data: ").map_or("", |(_, data)| data.trim_end()).to_owned()
-            }
-            (None, Frames::Split(_)) => String::new(),
-        }
+        self.frames.to_record()
     }
 }

@@ -1,6 +1,7 @@
-//! Chunks as the bytes of an event stream. A chunk is encoded once and the bytes are shared by all readers.
+//! Chunks as the bytes of an event stream. A chunk that all clients get alike, as each delta, is encoded once, and all readers share the
+//! bytes.
 
-use std::{borrow::Cow, fmt, io::Write as _};
+use std::{fmt, io::Write as _};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -21,27 +22,28 @@ pub struct EventId {
     pub seq: u64,
 }
 
-/// The bytes of one chunk for the readers of every profile.
+/// One chunk of a run's log, ready for readers of every profile.
 #[derive(Clone, Debug)]
 pub enum Frames {
-    /// All profiles get these bytes, as with every delta.
+    /// All profiles get these bytes.
     Same(Bytes),
-    /// The bytes for each profile, in the order of [`Profile::ALL`]. `None` if the profile does not get the chunk.
-    Split(Box<[Option<Bytes>; 4]>),
+    /// Profiles get different bytes, which are made for each reader.
+    Split(Box<SplitChunk>),
+}
+
+/// A chunk that not all clients get alike.
+#[derive(Clone, Debug)]
+pub struct SplitChunk {
+    id: EventId,
+    chunk: UiChunk,
 }
 
 /// Encodes the chunk at position `seq` (counted from 1) of the run's log.
 pub fn encode(run: &RunId, seq: u64, chunk: &UiChunk) -> Frames {
-    let id = EventIdText { run, seq, ephemeral: None };
-    let views = Profile::ALL.map(|profile| profile.chunk(chunk));
-    if views.iter().all(|view| matches!(view, Some(Cow::Borrowed(_)))) {
-        return Frames::Same(frame(&id, chunk));
+    if Profile::are_all_sent(chunk) {
+        return Frames::Same(frame(&EventIdText { run, seq, ephemeral: None }, chunk));
     }
-    let mut unchanged = None;
-    Frames::Split(Box::new(views.map(|view| match view? {
-        Cow::Borrowed(chunk) => Some(unchanged.get_or_insert_with(|| frame(&id, chunk)).clone()),
-        Cow::Owned(chunk) => Some(frame(&id, &chunk)),
-    })))
+    Frames::Split(Box::new(SplitChunk { id: EventId { run: run.clone(), seq }, chunk: chunk.clone() }))
 }
 
 /// Encodes a chunk that is not in the log, for one reader that has read up to `seq`. `n` distinguishes such chunks from
@@ -83,10 +85,25 @@ fn frame(id: &EventIdText<'_>, chunk: &UiChunk) -> Bytes {
 
 impl Frames {
     /// Returns the bytes for readers of this profile, or `None` if they do not get the chunk.
-    pub fn get(&self, profile: Profile) -> Option<&Bytes> {
+    pub fn get(&self, profile: Profile) -> Option<Bytes> {
         match self {
-            Self::Same(bytes) => Some(bytes),
-            Self::Split(frames) => frames[profile as usize].as_ref(),
+            Self::Same(bytes) => Some(bytes.clone()),
+            Self::Split(split) => {
+                let EventId { run, seq } = &split.id;
+                let chunk = profile.chunk(&split.chunk)?;
+                Some(frame(&EventIdText { run, seq: *seq, ephemeral: None }, &chunk))
+            }
+        }
+    }
+
+    /// Returns the chunk as it is saved ([`UiChunk::from_record`] reads it).
+    pub fn to_record(&self) -> String {
+        match self {
+            Self::Same(bytes) => {
+                let event = std::str::from_utf8(bytes).unwrap_or_default();
+                event.split_once("data: ").map_or("", |(_, data)| data.trim_end()).to_owned()
+            }
+            Self::Split(split) => split.chunk.to_record(),
         }
     }
 }

@@ -15,7 +15,7 @@ mod request;
 
 pub use assemble::{AssembleError, Assembler};
 pub use chunk::{DataChunk, FinishReason, UiChunk};
-pub use frame::{DONE, EventId, Frames, KEEP_ALIVE, encode, encode_ephemeral};
+pub use frame::{DONE, EventId, Frames, KEEP_ALIVE, SplitChunk, encode, encode_ephemeral};
 pub use ids::{ApprovalId, ChatId, ElicitationId, InvalidId, MessageId, RunId, ToolCallId};
 pub use message::{Approval, DataPart, FilePart, Role, ToolName, ToolPart, ToolState, UiMessage, UiPart};
 pub use profile::{Profile, denial_text};

@@ -1,11 +1,12 @@
 //! Client profiles: which chunks the clients of a version may be sent, and how they show messages.
 //!
-//! The rules follow the oldest clients in use, because a chunk or field that a client refuses ends its chat.
+//! A chunk or field that a client refuses ends its chat, so each version is sent only what it knows ([`since`]).
 //!
 //! Invariant: a client that folds [`Profile::chunk`] of every chunk shows [`Profile::message`] of the stored message.
 
 mod chunk;
 mod message;
+mod since;
 
 use std::borrow::Cow;
 
@@ -15,30 +16,17 @@ use utoipa::ToSchema;
 
 use crate::{ApprovalId, ToolCallId, UiChunk, UiMessage};
 
-/// A range of AI SDK versions that get identical streams. The streams are those that the oldest version in use understands.
+/// The version of the AI SDK that a client has, which decides what it is sent.
 ///
-/// In JSON a profile is its major version as a number, or its first version as a string if it does not start with a major
-/// version.
+/// In JSON a profile is a major version as a number, or a whole version as a string. A major version stands for its oldest
+/// release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Version", into = "Version")]
-pub enum Profile {
-    /// 5.x. These clients know neither approvals nor denials, and refuse unknown keys.
-    V5,
-    /// 6.x.
-    V6,
-    /// 7.x before 7.0.82.
-    V7,
-    /// 7.x from 7.0.82 on. These clients accept the reason for which an approval is requested.
-    V7_0_82,
+pub struct Profile {
+    major: u8,
+    minor: u32,
+    patch: u32,
 }
-
-/// The first version (major, minor, patch) of each profile, oldest first.
-const FIRST_VERSIONS: [(Profile, [u64; 3]); 4] = [
-    (Profile::V5, [5, 0, 0]),
-    (Profile::V6, [6, 0, 0]),
-    (Profile::V7, [7, 0, 0]),
-    (Profile::V7_0_82, [7, 0, 82]),
-];
 
 /// A version of the AI SDK: a major version, which means the oldest of it, or a whole version.
 #[derive(Serialize, Deserialize, ToSchema)]
@@ -75,8 +63,12 @@ fn approval_data(approval: &ApprovalId, call: &ToolCallId, tool: &str, reason: O
 }
 
 impl Profile {
-    /// All profiles, oldest first.
-    pub const ALL: [Self; 4] = [Self::V5, Self::V6, Self::V7, Self::V7_0_82];
+    /// Any release of version 5. Its clients know neither approvals nor denials.
+    pub const V5: Self = Self { major: 5, minor: 0, patch: 0 };
+    /// Any release of version 6.
+    pub const V6: Self = Self { major: 6, minor: 0, patch: 0 };
+    /// Any release of version 7.
+    pub const V7: Self = Self { major: 7, minor: 0, patch: 0 };
 
     /// The versions that [`Profile::of_version`] accepts, for error messages.
     pub const VERSIONS: &str = "5, 6, 7 or a whole version such as \"7.0.173\"";
@@ -84,6 +76,11 @@ impl Profile {
     /// Returns the chunk as clients of this profile may be sent it, or `None` if they must not be sent it.
     pub fn chunk<'a>(self, chunk: &'a UiChunk) -> Option<Cow<'a, UiChunk>> {
         chunk::client_view(self, chunk)
+    }
+
+    /// Returns whether the clients of every version are sent the chunk as it is.
+    pub(crate) fn are_all_sent(chunk: &UiChunk) -> bool {
+        chunk::is_for_all(chunk)
     }
 
     /// Returns the message as a client of this profile shows it after it has read the stream.
@@ -100,50 +97,55 @@ impl Profile {
     /// # Errors
     /// Returns a message that names the accepted versions if the text is not one of them.
     pub fn of_version(version: &str) -> Result<Self, String> {
-        let newest_reached = parse_version(version).and_then(|numbers| {
-            FIRST_VERSIONS.iter().rev().find(|(_, first)| first[0] == numbers[0] && *first <= numbers)
-        });
-        match newest_reached {
-            Some((profile, _)) => Ok(*profile),
-            None => Err(format!("client version {version:?} is not served; use {}", Self::VERSIONS)),
+        match parse_version(version) {
+            Some(profile) if (5..=7).contains(&profile.major) => Ok(profile),
+            Some(_) | None => {
+                Err(format!("client version {version:?} is not served; use {}", Self::VERSIONS))
+            }
         }
     }
 
     /// Returns the major version.
     pub fn major(self) -> u8 {
-        match self {
-            Self::V5 => 5,
-            Self::V6 => 6,
-            Self::V7 | Self::V7_0_82 => 7,
-        }
+        self.major
     }
 
-    /// Returns the first version of a profile that does not start with a major version, and `None` for the others.
-    pub fn release(self) -> Option<&'static str> {
-        match self {
-            Self::V5 | Self::V6 | Self::V7 => None,
-            Self::V7_0_82 => Some("7.0.82"),
-        }
+    /// Returns the whole version, such as `7.0.173`; `None` if only the major version is known.
+    pub fn release(self) -> Option<String> {
+        let Self { major, minor, patch } = self;
+        (minor > 0 || patch > 0).then(|| format!("{major}.{minor}.{patch}"))
+    }
+
+    /// Returns whether the client can be told to take back what it has read of a step (`reset-step`).
+    pub fn can_reset_step(self) -> bool {
+        since::RESET_STEP.includes(self)
+    }
+
+    /// Returns whether a stream can end with the finish reason `interrupted`: the message is not whole, nothing failed, and the
+    /// client must not post again.
+    pub fn can_be_interrupted(self) -> bool {
+        since::FINISH_INTERRUPTED.includes(self)
     }
 }
 
-/// Reads a version as major, minor and patch. Returns `None` if it is not of a form that [`Profile::of_version`] accepts.
-fn parse_version(version: &str) -> Option<[u64; 3]> {
+/// Reads a version. Returns `None` if it is not of a form that [`Profile::of_version`] accepts.
+fn parse_version(version: &str) -> Option<Profile> {
     let (release, is_preview) = match version.split_once(['-', '+']) {
         Some((release, _)) => (release, true),
         None => (version, false),
     };
-    let numbers: Vec<u64> = release.split('.').map(parse_number).collect::<Option<_>>()?;
-    match numbers.as_slice() {
-        [major] if !is_preview => Some([*major, 0, 0]),
-        [major, _, _] if is_preview => Some([*major, 0, 0]),
-        [major, minor, patch] => Some([*major, *minor, *patch]),
-        _ => None,
-    }
+    let numbers: Vec<u32> = release.split('.').map(parse_number).collect::<Option<_>>()?;
+    let (major, minor, patch) = match numbers.as_slice() {
+        [major] if !is_preview => (*major, 0, 0),
+        [major, _, _] if is_preview => (*major, 0, 0),
+        [major, minor, patch] => (*major, *minor, *patch),
+        _ => return None,
+    };
+    Some(Profile { major: u8::try_from(major).ok()?, minor, patch })
 }
 
 /// Reads a number of at most nine digits. Unlike `str::parse` it refuses a sign.
-fn parse_number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u32> {
     if text.len() > 9 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -172,8 +174,8 @@ impl TryFrom<Version> for Profile {
 impl From<Profile> for Version {
     fn from(profile: Profile) -> Self {
         match profile.release() {
-            Some(release) => Self::Whole(release.to_owned()),
-            None => Self::Major(profile.major()),
+            Some(release) => Self::Whole(release),
+            None => Self::Major(profile.major),
         }
     }
 }
@@ -183,17 +185,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_belongs_to_the_newest_profile_that_is_not_newer_than_it() {
+    fn a_version_is_taken_as_it_is_and_a_major_version_or_a_preview_for_its_oldest_release() {
         for (version, profile) in [
             ("5", Profile::V5),
             ("6", Profile::V6),
             ("7", Profile::V7),
-            ("5.0.277", Profile::V5),
-            ("6.99.0", Profile::V6),
-            ("7.0.81", Profile::V7),
-            ("7.0.82", Profile::V7_0_82),
-            ("7.0.173", Profile::V7_0_82),
-            ("7.1.0", Profile::V7_0_82),
+            ("5.0.277", Profile { major: 5, minor: 0, patch: 277 }),
+            ("6.99.0", Profile { major: 6, minor: 99, patch: 0 }),
+            ("7.0.0", Profile::V7),
+            ("7.0.173", Profile { major: 7, minor: 0, patch: 173 }),
             ("7.0.100-canary.3", Profile::V7),
         ] {
             assert_eq!(Profile::of_version(version), Ok(profile), "{version}");
@@ -207,10 +207,34 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_a_number_in_json_if_it_starts_with_a_major_version() {
-        for (profile, json) in [(Profile::V5, "5"), (Profile::V7, "7"), (Profile::V7_0_82, "\"7.0.82\"")] {
+    fn a_major_version_is_a_number_in_json_and_a_release_a_string() {
+        for (profile, json) in [
+            (Profile::V5, "5"),
+            (Profile::V7, "7"),
+            (Profile { major: 7, minor: 0, patch: 82 }, "\"7.0.82\""),
+        ] {
             assert_eq!(serde_json::to_string(&profile).expect("JSON"), json);
             assert_eq!(serde_json::from_str::<Profile>(json).expect("a profile"), profile);
+        }
+    }
+
+    #[test]
+    fn a_client_knows_what_its_own_major_version_has_had_since() {
+        let knows =
+            |since: since::Since, version: &str| since.includes(Profile::of_version(version).expect(version));
+        for (since, known, unknown) in [
+            (since::APPROVAL_REASON, ["7.0.82", "7.0.173", "7.1.0"], ["7.0.81", "7", "6.0.326"]),
+            (since::RESET_STEP, ["7.0.70", "7.0.173", "7"], ["7.0.20", "6.0.326", "5"]),
+            (since::FINISH_INTERRUPTED, ["7.0.149", "7.0.173", "7.2.0"], ["7.0.148", "7", "5.0.277"]),
+            (since::ABORT_REASON, ["5.0.217", "6.0.15", "7"], ["5.0.216", "6.0.14", "5"]),
+            (since::FINISH_REASON, ["5.0.92", "6", "7"], ["5.0.91", "5.0.0", "5"]),
+        ] {
+            for version in known {
+                assert!(knows(since, version), "{version} knows {since:?}");
+            }
+            for version in unknown {
+                assert!(!knows(since, version), "{version} does not know {since:?}");
+            }
         }
     }
 }

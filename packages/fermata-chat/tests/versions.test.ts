@@ -1,7 +1,7 @@
 // The server is told which version of the AI SDK reads, and sends what that version knows.
 
 import { afterEach, expect, test } from 'vitest';
-import { says, version, World } from './world';
+import { calls, client, says, version, World } from './world';
 
 let world: World;
 afterEach(() => world.end());
@@ -14,4 +14,28 @@ test('a post says which version of the AI SDK reads the answer', async () => {
   await tab.reads('Hello.');
   await world.agrees(tab);
   expect(tab.said).toEqual([{ client: version }]);
+});
+
+/** Whether the tested version is one of its major version's from this release on. */
+function isSince(release: string): boolean {
+  const [major, , patch] = version.split('.').map(Number);
+  const [sinceMajor, , sincePatch] = release.split('.').map(Number);
+  return major === sinceMajor && Number(patch) >= Number(sincePatch);
+}
+
+test('a question has what the version knows: the schema of the input, for a form to edit it', async () => {
+  world = await World.create();
+  world.model.script(
+    calls({ name: 'write_note', input: { title: 'Milk', body: 'buy milk' } }),
+    says('Written.'),
+  );
+  const tab = world.tab();
+  tab.say('write');
+  const id = await tab.isAsked('write_note');
+  const { approval } = await tab.shows('write_note', client > 5 ? 'approval-requested' : 'input-available');
+  const { descriptor } = (approval ?? {}) as { descriptor?: { inputSchema: { type: string } } };
+  expect(descriptor?.inputSchema.type).toBe(isSince('7.0.87') ? 'object' : undefined);
+  await tab.chat.addToolApprovalResponse({ id, approved: true });
+  await tab.reads('Written.');
+  await world.agrees(tab);
 });

@@ -129,7 +129,7 @@ impl Deciding<'_> {
 
     /// Detaches the readers while calls wait.
     pub(super) fn on_hold_ended(&mut self) {
-        if self.run.state.phase == Phase::Deciding && self.run.state.profile != Profile::V5 {
+        if self.run.state.phase == Phase::Deciding && self.run.state.profile.major() > 5 {
             // A call that the gate withholds is neither asked about nor settled, and would keep a stock client from ever posting again. So an
             // approval of it is requested, too, although the gate does not wait for the answer.
             for index in self.run.step_indexes() {

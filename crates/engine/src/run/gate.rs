@@ -9,13 +9,16 @@ use fermata_tools::{
     ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
     DecisionSource, ErrorType, GateMode, PolicyDecision, ToolError, ToolSpec,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Activity, Context, Deciding, Phase, Run, later, streaming::MadeCall};
 use crate::step_collector::InvalidArguments;
 
 /// The reason of an approval request that `chain` causes.
 const CHAIN_ASKS: &str = "a tool's result asked for this";
+
+/// The size in bytes up to which a tool's schema comes with an approval request. `GET /api/tools` has longer ones.
+const LONGEST_SHOWN_SCHEMA: usize = 16_000;
 
 /// The text that is added to the reason of a denial if the call has run before.
 const RAN_BEFORE: &str = "The call had begun to run before that, and may have had its effect.";
@@ -227,14 +230,19 @@ impl Deciding<'_> {
     pub(super) fn request_approval(&mut self, index: usize, required: bool) {
         let id = ApprovalId::new(self.context.ids.next("appr_"));
         self.call_mut(index).approval_request = Some(ApprovalRequest { id: id.clone(), required });
-        let reason = self.run.call(index).approval_reason().map(str::to_owned);
+        let call = self.run.call(index);
+        // A page can draw a form from it in which a person edits the input.
+        let found = self.context.toolbox.find(&call.tool);
+        let schema = found
+            .map(|found| &found.spec().input_schema)
+            .filter(|schema| schema.to_string().len() <= LONGEST_SHOWN_SCHEMA);
         let chunk = UiChunk::ToolApprovalRequest {
             approval_id: id,
-            tool_call_id: self.run.call(index).id.clone(),
-            tool_name: self.run.call(index).tool.clone(),
-            approval_descriptor: None,
+            tool_call_id: call.id.clone(),
+            tool_name: call.tool.clone(),
+            approval_descriptor: schema.map(|schema| json!({ "inputSchema": schema })),
             input_schema_input: None,
-            reason,
+            reason: call.approval_reason().map(str::to_owned),
             is_automatic: None,
             signature: None,
         };

@@ -164,7 +164,7 @@ impl Reader {
             *position = entry.position;
             if let Some(bytes) = entry.frames.get(self.profile) {
                 size += bytes.len();
-                frames.push(bytes.clone());
+                frames.push(bytes);
             }
         }
         if frames.is_empty() {

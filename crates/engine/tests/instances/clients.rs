@@ -173,6 +173,6 @@ fn is_of_log(id: &str) -> bool {
 
 fn profile_of(following: &Following) -> Profile {
     let shown = format!("{:?}", following.reader);
-    let all = [("V5", Profile::V5), ("V6", Profile::V6), ("V7", Profile::V7)];
-    all.into_iter().find(|(name, _)| shown.contains(name)).unwrap().1
+    let all = [Profile::V5, Profile::V6, Profile::V7];
+    all.into_iter().find(|profile| shown.contains(&format!("{profile:?}"))).unwrap()
 }

@@ -1,12 +1,12 @@
 //! Chunks as clients of each profile may be sent them.
 //!
-//! A chunk that needs no change is borrowed and not copied, because this runs for every delta. Fields that the oldest clients
-//! of a profile refuse are only hints, so they are left out. `reset-step` and `steering-message` cannot be expressed in any
-//! other way, and clients before 7.0.70 refuse them, so code that writes them must know its clients.
+//! A chunk that needs no change is borrowed and not copied, because this runs for every delta. Fields that a client refuses are
+//! only hints, so they are left out. `reset-step` and `steering-message` cannot be expressed in any other way, so code that
+//! writes them must know its clients.
 
 use std::borrow::Cow;
 
-use super::{DATA_TOOL_APPROVAL, Profile, approval_data, denial_text_of};
+use super::{DATA_TOOL_APPROVAL, Profile, approval_data, denial_text_of, since};
 use crate::{DataChunk, FinishReason, UiChunk};
 
 /// Returns the chunk as this profile may see it, or `None` if it must not be sent.
@@ -14,23 +14,31 @@ pub(super) fn client_view(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, U
     if is_unknown(profile, chunk) {
         return None;
     }
-    if profile == Profile::V5
+    if profile.major() == 5
         && let Some(chunk) = for_version_5(chunk)
     {
         return Some(Cow::Owned(chunk));
     }
-    let is_interrupted =
-        matches!(chunk, UiChunk::Finish { finish_reason: Some(FinishReason::Interrupted), .. });
-    if !is_interrupted && !has_unknown_fields(profile, chunk) {
+    let is_unknown_reason =
+        matches!(chunk, UiChunk::Finish { finish_reason: Some(FinishReason::Interrupted), .. })
+            && !profile.can_be_interrupted();
+    if !is_unknown_reason && !has_unknown_fields(profile, chunk) {
         return Some(Cow::Borrowed(chunk));
     }
     let mut chunk = chunk.clone();
     drop_unknown_fields(profile, &mut chunk);
-    // The oldest clients of version 7 do not know this reason either.
-    if let UiChunk::Finish { finish_reason: Some(reason @ FinishReason::Interrupted), .. } = &mut chunk {
+    if is_unknown_reason && let UiChunk::Finish { finish_reason: Some(reason), .. } = &mut chunk {
         *reason = FinishReason::Other;
     }
     Some(Cow::Owned(chunk))
+}
+
+/// Returns whether every client is sent the chunk as it is.
+pub(super) fn is_for_all(chunk: &UiChunk) -> bool {
+    // The oldest clients know the least, and of a major version that is its first release.
+    [Profile::V5, Profile::V6, Profile::V7]
+        .into_iter()
+        .all(|profile| matches!(client_view(profile, chunk), Some(Cow::Borrowed(_))))
 }
 
 /// Expresses a chunk that version 5 does not have by one that it has. Returns `None` for chunks that version 5 has.
@@ -56,22 +64,11 @@ fn for_version_5(chunk: &UiChunk) -> Option<UiChunk> {
     None
 }
 
-/// The first profile whose oldest clients accept a chunk or field.
-const V6: Option<Profile> = Some(Profile::V6);
-const V7: Option<Profile> = Some(Profile::V7);
-const V7_0_82: Option<Profile> = Some(Profile::V7_0_82);
-/// The oldest clients of every profile refuse the field.
-const NEVER: Option<Profile> = None;
-
-fn accepts(profile: Profile, since: Option<Profile>) -> bool {
-    since.is_some_and(|since| profile >= since)
-}
-
 /// Defines the check for unknown chunks, the check for unknown fields and the removal of these fields from one table, so that
 /// they agree.
 ///
 /// The table names every kind of chunk, so a new one does not compile without a decision about which clients know it and its
-/// fields. A new field compiles without a decision: it has to be added unless the oldest clients of every profile accept it.
+/// fields. A new field compiles without a decision: it has to be added unless all clients accept it.
 macro_rules! field_versions {
     (
         with_versioned_fields: { $($chunk:ident { $($field:ident: $since:ident),+ })+ }
@@ -81,26 +78,26 @@ macro_rules! field_versions {
         /// Returns whether clients of this profile must not be sent the chunk in any form.
         fn is_unknown(profile: Profile, chunk: &UiChunk) -> bool {
             match chunk {
-                $(UiChunk::$newer { .. } => !accepts(profile, $newer_since),)+
+                $(UiChunk::$newer { .. } => !since::$newer_since.includes(profile),)+
                 $(UiChunk::$chunk { .. })|+ | $(UiChunk::$other { .. })|+ => false,
             }
         }
 
-        /// Returns whether the oldest clients of this profile would refuse the chunk because of a field.
+        /// Returns whether clients of this profile would refuse the chunk because of a field.
         fn has_unknown_fields(profile: Profile, chunk: &UiChunk) -> bool {
             match chunk {
                 $(UiChunk::$chunk { $($field,)+ .. } => {
-                    $(($field.is_some() && !accepts(profile, $since)))||+
+                    $(($field.is_some() && !since::$since.includes(profile)))||+
                 })+
                 $(UiChunk::$newer { .. })|+ | $(UiChunk::$other { .. })|+ => false,
             }
         }
 
-        /// Removes the fields that the oldest clients of this profile would refuse.
+        /// Removes the fields that clients of this profile would refuse.
         fn drop_unknown_fields(profile: Profile, chunk: &mut UiChunk) {
             match chunk {
                 $(UiChunk::$chunk { $($field,)+ .. } => {
-                    $(if !accepts(profile, $since) {
+                    $(if !since::$since.includes(profile) {
                         *$field = None;
                     })+
                 })+
@@ -113,25 +110,40 @@ macro_rules! field_versions {
 field_versions! {
     // Chunks with fields that clients refuse before a profile.
     with_versioned_fields: {
-        Abort { reason: V7 }
-        Finish { finish_reason: V6 }
-        TextEnd { citations: NEVER }
-        File { provider_metadata: V6 }
-        ToolInputStart { input_encoding: NEVER, provider_metadata: V7, tool_metadata: V7, title: V6 }
-        ToolInputAvailable { tool_metadata: V7, title: V6 }
-        ToolInputError { provider_metadata: V7, tool_metadata: V7, title: V6 }
-        ToolApprovalRequest {
-            approval_descriptor: NEVER,
-            input_schema_input: NEVER,
-            reason: V7_0_82,
-            is_automatic: V7,
-            signature: V7
+        Abort { reason: ABORT_REASON }
+        Finish { finish_reason: FINISH_REASON }
+        TextEnd { citations: CITATIONS }
+        File { provider_metadata: FILE_PROVIDER_METADATA }
+        ToolInputStart {
+            input_encoding: INPUT_ENCODING,
+            provider_metadata: INPUT_PROVIDER_METADATA,
+            tool_metadata: TOOL_METADATA,
+            title: TITLE
         }
-        ToolOutputAvailable { provider_metadata: V7, tool_metadata: V7 }
-        ToolOutputError { provider_metadata: V7, tool_metadata: V7 }
+        ToolInputAvailable { tool_metadata: TOOL_METADATA, title: TITLE }
+        ToolInputError {
+            provider_metadata: INPUT_PROVIDER_METADATA,
+            tool_metadata: TOOL_METADATA,
+            title: TITLE
+        }
+        ToolApprovalRequest {
+            approval_descriptor: APPROVAL_DESCRIPTOR,
+            input_schema_input: APPROVAL_SCHEMA_INPUT,
+            reason: APPROVAL_REASON,
+            is_automatic: APPROVAL_IS_AUTOMATIC,
+            signature: APPROVAL_SIGNATURE
+        }
+        ToolOutputAvailable { provider_metadata: OUTPUT_PROVIDER_METADATA, tool_metadata: TOOL_METADATA }
+        ToolOutputError { provider_metadata: OUTPUT_PROVIDER_METADATA, tool_metadata: TOOL_METADATA }
     }
     // Chunks that clients before a profile are not sent at all.
-    newer_chunks: { ResetStep: V7, ReasoningFile: V7, Custom: V7, SteeringMessage: V7, ToolApprovalResponse: V7 }
+    newer_chunks: {
+        ResetStep: RESET_STEP,
+        ReasoningFile: REASONING_FILE,
+        Custom: CUSTOM,
+        SteeringMessage: STEERING_MESSAGE,
+        ToolApprovalResponse: APPROVAL_RESPONSE
+    }
     // Chunks that every client is sent with all fields, unless `for_version_5` has another form for version 5.
     others: {
         Start StartStep FinishStep Error MessageMetadata TextStart TextDelta ReasoningStart ReasoningDelta ReasoningEnd

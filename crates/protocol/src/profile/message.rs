@@ -7,7 +7,7 @@ use std::mem;
 
 use serde_json::{Map, Value};
 
-use super::{DATA_TOOL_APPROVAL, Profile, approval_data};
+use super::{DATA_TOOL_APPROVAL, Profile, approval_data, since};
 use crate::{
     Approval, DataPart, ToolPart, ToolState, UiPart, denial_text,
     message::steps::{model_output_end, steps},
@@ -20,7 +20,7 @@ pub(super) fn client_view(profile: Profile, parts: &[UiPart]) -> Vec<UiPart> {
     for step in steps(parts) {
         let (model_output, rest) = step.split_at(model_output_end(step));
         view.extend(model_output.iter().filter_map(|part| part_view(profile, part)));
-        if profile == Profile::V5 {
+        if profile.major() == 5 {
             view.extend(step.iter().filter_map(approval_part));
         }
         view.extend(rest.iter().filter_map(|part| part_view(profile, part)));
@@ -44,29 +44,35 @@ fn approval_part(part: &UiPart) -> Option<UiPart> {
 fn part_view(profile: Profile, part: &UiPart) -> Option<UiPart> {
     Some(match part {
         UiPart::Tool(part) => UiPart::Tool(Box::new(tool_view(profile, part))),
-        UiPart::Text { .. } => {
+        UiPart::Text { .. } if !since::CITATIONS.includes(profile) => {
             let mut part = part.clone();
             if let UiPart::Text { extra, .. } = &mut part {
                 extra.shift_remove("citations");
             }
             part
         }
-        UiPart::File(file) if profile == Profile::V5 => {
+        UiPart::File(file) if !since::FILE_PROVIDER_METADATA.includes(profile) => {
             let mut file = file.clone();
             file.extra.shift_remove("providerMetadata");
             UiPart::File(file)
         }
         UiPart::Unknown(fields) => {
-            let is_of_version_7 = matches!(
-                fields.get("type").and_then(Value::as_str),
-                Some("custom" | "reasoning-file" | "steering-message")
-            );
-            if profile < Profile::V7 && is_of_version_7 {
+            let since = match fields.get("type").and_then(Value::as_str) {
+                Some("custom") => Some(since::CUSTOM),
+                Some("reasoning-file") => Some(since::REASONING_FILE),
+                Some("steering-message") => Some(since::STEERING_MESSAGE),
+                Some(_) | None => None,
+            };
+            if since.is_some_and(|since| !since.includes(profile)) {
                 return None;
             }
             part.clone()
         }
-        UiPart::Reasoning { .. } | UiPart::File(_) | UiPart::StepStart | UiPart::Data(_) => part.clone(),
+        UiPart::Text { .. }
+        | UiPart::Reasoning { .. }
+        | UiPart::File(_)
+        | UiPart::StepStart
+        | UiPart::Data(_) => part.clone(),
     })
 }
 
@@ -80,34 +86,47 @@ fn tool_view(profile: Profile, part: &ToolPart) -> ToolPart {
     {
         *input = partial_json::parse(raw_input);
     }
+    let is_refused = matches!(
+        &part.state,
+        ToolState::OutputError { input, raw_input, .. } if raw_input.is_some() && input == raw_input
+    );
     remove_stored_fields(profile, &mut part);
     if let Some(approval) = &mut part.approval {
-        for field in ["descriptor", "inputSchemaInput"] {
-            approval.extra.shift_remove(field);
-        }
-        if profile < Profile::V7_0_82 {
-            approval.extra.shift_remove("requestReason");
-        }
-        if profile < Profile::V7 {
-            approval.extra.shift_remove("isAutomatic");
-            approval.extra.shift_remove("signature");
-        }
-    }
-    if profile < Profile::V7 {
-        part.extra.shift_remove("toolMetadata");
-        part.extra.shift_remove("resultProviderMetadata");
-        if part.state.has_streamed_input() {
-            part.extra.shift_remove("callProviderMetadata");
+        for (field, since) in [
+            ("descriptor", since::APPROVAL_DESCRIPTOR),
+            ("inputSchemaInput", since::APPROVAL_SCHEMA_INPUT),
+            ("requestReason", since::APPROVAL_REASON),
+            ("isAutomatic", since::APPROVAL_IS_AUTOMATIC),
+            ("signature", since::APPROVAL_SIGNATURE),
+        ] {
+            if !since.includes(profile) {
+                approval.extra.shift_remove(field);
+            }
         }
     }
-    if profile == Profile::V5 { for_version_5(part) } else { part }
+    // A refused input has no output, so its metadata came with the input.
+    let result_metadata =
+        if is_refused { since::INPUT_PROVIDER_METADATA } else { since::OUTPUT_PROVIDER_METADATA };
+    for (field, since) in [
+        ("title", since::TITLE),
+        ("toolMetadata", since::TOOL_METADATA),
+        ("resultProviderMetadata", result_metadata),
+    ] {
+        if !since.includes(profile) {
+            part.extra.shift_remove(field);
+        }
+    }
+    if part.state.has_streamed_input() && !since::INPUT_PROVIDER_METADATA.includes(profile) {
+        part.extra.shift_remove("callProviderMetadata");
+    }
+    if profile.major() == 5 { for_version_5(part) } else { part }
 }
 
 /// Removes what is only in the stored message: the text of a denial, and the mark of a refused input (equal `input` and
 /// `raw_input`). Versions 5 and 6 show a refused input of a static tool as `rawInput`, all others show it as `input`.
 fn remove_stored_fields(profile: Profile, part: &mut ToolPart) {
     match &mut part.state {
-        ToolState::OutputDenied { error_text, .. } if profile > Profile::V5 => *error_text = None,
+        ToolState::OutputDenied { error_text, .. } if profile.major() > 5 => *error_text = None,
         ToolState::OutputError { input, raw_input, .. } if raw_input.is_some() && *input == *raw_input => {
             if profile < Profile::V7 && !part.name.is_dynamic() {
                 *input = None;
@@ -129,7 +148,6 @@ fn remove_stored_fields(profile: Profile, part: &mut ToolPart) {
 /// input, and a denied call shows an error.
 fn for_version_5(mut part: ToolPart) -> ToolPart {
     let reason = part.approval.take().and_then(|approval| approval.reason);
-    part.extra.shift_remove("title");
     let state = mem::replace(&mut part.state, ToolState::InputStreaming { input: None, raw_input: None });
     part.state = match state {
         ToolState::ApprovalRequested { input, raw_input }

@@ -197,7 +197,7 @@ proptest! {
             let _ = assembler.apply(chunk);
         }
         let message = assembler.snapshot();
-        for profile in Profile::ALL {
+        for profile in [Profile::V5, Profile::V6, Profile::V7, Profile::of_version("7.0.173").unwrap()] {
             let shown = profile.message(&message);
             prop_assert_eq!(profile.message(&shown).parts.len(), shown.parts.len());
         }

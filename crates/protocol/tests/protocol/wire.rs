@@ -12,26 +12,35 @@ fn chunk(value: &Value) -> UiChunk {
     UiChunk::from_record(&value.to_string()).unwrap()
 }
 
-/// Compares what each profile is sent. Profiles that are sent equal chunks share a line.
+/// The major versions, each followed by its releases that know more than those before.
+const RELEASES: [&str; 17] = [
+    "5", "5.0.92", "5.0.217", "6", "6.0.15", "6.0.120", "6.0.176", "6.0.202", "6.0.231", "7", "7.0.70",
+    "7.0.82", "7.0.87", "7.0.113", "7.0.138", "7.0.149", "7.0.154",
+];
+
+/// Compares what each release is sent. Releases that are sent equal chunks share a line; one that is sent the same as the
+/// release before it is not named.
 fn check(chunks: &[Value], expected: Expect) {
     let mut table = String::new();
     for value in chunks {
         let chunk = chunk(value);
         assert_eq!(UiChunk::from_record(&chunk.to_record()).unwrap(), chunk, "the record keeps everything");
-        let views = Profile::ALL
-            .map(|profile| profile.chunk(&chunk).map_or("-".to_owned(), |chunk| json!(chunk).to_string()));
-        for (first, line) in views.iter().enumerate() {
-            if views[..first].contains(line) {
+        let mut views: Vec<(String, Vec<&str>)> = Vec::new();
+        let mut before = String::new();
+        for release in RELEASES {
+            let profile = Profile::of_version(release).unwrap();
+            let view = profile.chunk(&chunk).map_or("-".to_owned(), |chunk| json!(chunk).to_string());
+            if release.contains('.') && view == before {
                 continue;
             }
-            let mut profiles = String::new();
-            for other in first..4 {
-                // The newest profile is only named if it is sent something else than the other one of version 7.
-                if views[other] == *line && (other < 3 || views[3] != views[2]) {
-                    profiles.push_str(["5", "6", "7", "7.0.82"][other]);
-                }
+            before.clone_from(&view);
+            match views.iter_mut().find(|(other, _)| *other == view) {
+                Some((_, releases)) => releases.push(release),
+                None => views.push((view, vec![release])),
             }
-            writeln!(table, "{profiles:<3} {line}").unwrap();
+        }
+        for (view, releases) in views {
+            writeln!(table, "{:<5} {view}", releases.join(" ")).unwrap();
         }
     }
     expected.assert_eq(&table);
@@ -53,20 +62,21 @@ fn chunks_that_frame_a_message() {
             json!({"type": "error", "errorText": "e"}),
         ],
         expect![[r#"
-            567 {"type":"start","messageId":"m","messageMetadata":{"a":1}}
-            567 {"type":"start"}
-            567 {"type":"start-step"}
-            567 {"type":"finish-step"}
-            56  -
-            7   {"type":"reset-step"}
-            567 {"type":"message-metadata","messageMetadata":{"a":1}}
-            5   {"type":"finish","messageMetadata":{}}
-            67  {"type":"finish","finishReason":"tool-calls","messageMetadata":{}}
-            5   {"type":"finish"}
-            67  {"type":"finish","finishReason":"other"}
-            56  {"type":"abort"}
-            7   {"type":"abort","reason":"stopped"}
-            567 {"type":"error","errorText":"e"}
+            5 6 7 {"type":"start","messageId":"m","messageMetadata":{"a":1}}
+            5 6 7 {"type":"start"}
+            5 6 7 {"type":"start-step"}
+            5 6 7 {"type":"finish-step"}
+            5 6   -
+            7     {"type":"reset-step"}
+            5 6 7 {"type":"message-metadata","messageMetadata":{"a":1}}
+            5     {"type":"finish","messageMetadata":{}}
+            5.0.92 6 7 {"type":"finish","finishReason":"tool-calls","messageMetadata":{}}
+            5     {"type":"finish"}
+            5.0.92 6 7 {"type":"finish","finishReason":"other"}
+            7.0.149 {"type":"finish","finishReason":"interrupted"}
+            5 6   {"type":"abort"}
+            5.0.217 6.0.15 7 {"type":"abort","reason":"stopped"}
+            5 6 7 {"type":"error","errorText":"e"}
         "#]],
     );
 }
@@ -90,23 +100,24 @@ fn chunks_with_content() {
             json!({"type": "data-x", "id": "1", "data": null, "transient": true}),
         ],
         expect![[r#"
-            567 {"type":"text-start","id":"t","providerMetadata":{"p":{}}}
-            567 {"type":"text-delta","id":"t","delta":"\"\n"}
-            567 {"type":"text-end","id":"t"}
-            567 {"type":"reasoning-start","id":"r"}
-            567 {"type":"reasoning-delta","id":"r","delta":"hm","providerMetadata":{"p":{}}}
-            567 {"type":"reasoning-end","id":"r"}
-            56  -
-            7   {"type":"reasoning-file","url":"data:,","mediaType":"image/png"}
-            56  -
-            7   {"type":"custom","kind":"a.b"}
-            567 {"type":"source-url","sourceId":"s","url":"https://x.test","title":"X"}
-            567 {"type":"source-document","sourceId":"s","mediaType":"text/plain","title":"D","filename":"d"}
-            5   {"type":"file","url":"data:,","mediaType":"text/plain"}
-            67  {"type":"file","url":"data:,","mediaType":"text/plain","providerMetadata":{"p":{}}}
-            56  -
-            7   {"type":"steering-message","id":"s","parts":[]}
-            567 {"type":"data-x","id":"1","data":null,"transient":true}
+            5 6 7 {"type":"text-start","id":"t","providerMetadata":{"p":{}}}
+            5 6 7 {"type":"text-delta","id":"t","delta":"\"\n"}
+            5 6 7 {"type":"text-end","id":"t"}
+            7.0.138 {"type":"text-end","id":"t","citations":[{}]}
+            5 6 7 {"type":"reasoning-start","id":"r"}
+            5 6 7 {"type":"reasoning-delta","id":"r","delta":"hm","providerMetadata":{"p":{}}}
+            5 6 7 {"type":"reasoning-end","id":"r"}
+            5 6   -
+            7     {"type":"reasoning-file","url":"data:,","mediaType":"image/png"}
+            5 6   -
+            7     {"type":"custom","kind":"a.b"}
+            5 6 7 {"type":"source-url","sourceId":"s","url":"https://x.test","title":"X"}
+            5 6 7 {"type":"source-document","sourceId":"s","mediaType":"text/plain","title":"D","filename":"d"}
+            5     {"type":"file","url":"data:,","mediaType":"text/plain"}
+            6 7   {"type":"file","url":"data:,","mediaType":"text/plain","providerMetadata":{"p":{}}}
+            5 6 7 -
+            7.0.154 {"type":"steering-message","id":"s","parts":[]}
+            5 6 7 {"type":"data-x","id":"1","data":null,"transient":true}
         "#]],
     );
 }
@@ -136,20 +147,24 @@ fn chunks_of_calls() {
             with(json!({"type": "tool-output-error", "toolCallId": "c", "errorText": "e"})),
         ],
         expect![[r#"
-            5   {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"dynamic":true}
-            6   {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"dynamic":true,"title":"T"}
-            7   {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
-            567 {"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{"}
-            5   {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"dynamic":true}
-            6   {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"dynamic":true,"title":"T"}
-            7   {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
-            5   {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"dynamic":true}
-            6   {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"dynamic":true,"title":"T"}
-            7   {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
-            56  {"type":"tool-output-available","toolCallId":"c","output":null,"preliminary":true,"providerExecuted":true,"dynamic":true}
-            7   {"type":"tool-output-available","toolCallId":"c","output":null,"preliminary":true,"providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true}
-            56  {"type":"tool-output-error","toolCallId":"c","errorText":"e","providerExecuted":true,"dynamic":true}
-            7   {"type":"tool-output-error","toolCallId":"c","errorText":"e","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true}
+            5     {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"dynamic":true}
+            6     {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"dynamic":true,"title":"T"}
+            6.0.176 {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
+            7     {"type":"tool-input-start","toolCallId":"c","toolName":"t","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
+            5 6 7 {"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{"}
+            5     {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"dynamic":true}
+            6     {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"dynamic":true,"title":"T"}
+            6.0.176 7 {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":null,"providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
+            5     {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"dynamic":true}
+            6     {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"dynamic":true,"title":"T"}
+            6.0.176 {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
+            7     {"type":"tool-input-error","toolCallId":"c","toolName":"t","input":1,"errorText":"e","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true,"title":"T"}
+            5 6   {"type":"tool-output-available","toolCallId":"c","output":null,"preliminary":true,"providerExecuted":true,"dynamic":true}
+            6.0.120 {"type":"tool-output-available","toolCallId":"c","output":null,"preliminary":true,"providerExecuted":true,"providerMetadata":{"p":{}},"dynamic":true}
+            6.0.176 7 {"type":"tool-output-available","toolCallId":"c","output":null,"preliminary":true,"providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true}
+            5 6   {"type":"tool-output-error","toolCallId":"c","errorText":"e","providerExecuted":true,"dynamic":true}
+            6.0.120 {"type":"tool-output-error","toolCallId":"c","errorText":"e","providerExecuted":true,"providerMetadata":{"p":{}},"dynamic":true}
+            6.0.176 7 {"type":"tool-output-error","toolCallId":"c","errorText":"e","providerExecuted":true,"providerMetadata":{"p":{}},"toolMetadata":{"k":1},"dynamic":true}
         "#]],
     );
 }
@@ -168,18 +183,21 @@ fn chunks_of_approvals() {
             json!({"type": "tool-output-denied", "toolCallId": "c"}),
         ],
         expect![[r#"
-            5   {"type":"data-tool-approval","id":"p","data":{"approvalId":"p","toolCallId":"c","toolName":"t"}}
-            67  {"type":"tool-approval-request","approvalId":"p","toolCallId":"c"}
-            5   {"type":"data-tool-approval","id":"p","data":{"approvalId":"p","toolCallId":"c","toolName":"t","reason":"r"}}
-            6   {"type":"tool-approval-request","approvalId":"p","toolCallId":"c"}
-            7   {"type":"tool-approval-request","approvalId":"p","toolCallId":"c","isAutomatic":true,"signature":"s"}
+            5     {"type":"data-tool-approval","id":"p","data":{"approvalId":"p","toolCallId":"c","toolName":"t"}}
+            6 7   {"type":"tool-approval-request","approvalId":"p","toolCallId":"c"}
+            5     {"type":"data-tool-approval","id":"p","data":{"approvalId":"p","toolCallId":"c","toolName":"t","reason":"r"}}
+            6     {"type":"tool-approval-request","approvalId":"p","toolCallId":"c"}
+            6.0.202 {"type":"tool-approval-request","approvalId":"p","toolCallId":"c","signature":"s"}
+            7     {"type":"tool-approval-request","approvalId":"p","toolCallId":"c","isAutomatic":true,"signature":"s"}
             7.0.82 {"type":"tool-approval-request","approvalId":"p","toolCallId":"c","reason":"r","isAutomatic":true,"signature":"s"}
-            56  -
-            7   {"type":"tool-approval-response","approvalId":"p","approved":false,"reason":"r"}
-            5   {"type":"tool-output-error","toolCallId":"c","errorText":"Denied: r","dynamic":true}
-            67  {"type":"tool-output-denied","toolCallId":"c"}
-            5   {"type":"tool-output-error","toolCallId":"c","errorText":"Denied: the call was not approved."}
-            67  {"type":"tool-output-denied","toolCallId":"c"}
+            7.0.87 {"type":"tool-approval-request","approvalId":"p","toolCallId":"c","approvalDescriptor":1,"reason":"r","isAutomatic":true,"signature":"s"}
+            7.0.113 {"type":"tool-approval-request","approvalId":"p","toolCallId":"c","approvalDescriptor":1,"inputSchemaInput":2,"reason":"r","isAutomatic":true,"signature":"s"}
+            5 6   -
+            7     {"type":"tool-approval-response","approvalId":"p","approved":false,"reason":"r"}
+            5     {"type":"tool-output-error","toolCallId":"c","errorText":"Denied: r","dynamic":true}
+            6 7   {"type":"tool-output-denied","toolCallId":"c"}
+            5     {"type":"tool-output-error","toolCallId":"c","errorText":"Denied: the call was not approved."}
+            6 7   {"type":"tool-output-denied","toolCallId":"c"}
         "#]],
     );
 }
@@ -218,6 +236,7 @@ fn profiles_that_differ_get_frames_of_their_own() {
     let frames = encode(&RunId::new("r"), 1, &request);
     assert_ne!(frames.get(Profile::V5), frames.get(Profile::V6));
     assert_eq!(frames.get(Profile::V6), frames.get(Profile::V7));
+    assert_eq!(frames.to_record(), request.to_record());
 
     let response = chunk(&json!({"type": "tool-approval-response", "approvalId": "p", "approved": true}));
     let frames = encode(&RunId::new("r"), 1, &response);

@@ -3,6 +3,8 @@
 mod approvals;
 mod broken_inputs;
 
+use std::sync::LazyLock;
+
 use fermata_protocol::{Profile, UiChunk};
 use serde_json::{Value, json};
 
@@ -26,12 +28,23 @@ pub enum Event {
     },
 }
 
-const ALL: &[Profile] = &Profile::ALL;
-const NEWEST: &[Profile] = &[Profile::V7, Profile::V7_0_82];
+/// The major versions, and releases that know more than those before them.
+static ALL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+    ["5", "5.0.277", "6", "6.0.326", "7", "7.0.70", "7.0.82", "7.0.149", "7.0.173"]
+        .into_iter()
+        .map(release)
+        .collect()
+});
+static NEWEST: LazyLock<Vec<Profile>> =
+    LazyLock::new(|| ALL.iter().copied().filter(|profile| profile.major() == 7).collect());
+
+fn release(version: &str) -> Profile {
+    Profile::of_version(version).unwrap()
+}
 
 fn transcript(name: &'static str, chunks: Vec<Value>) -> Transcript {
     let framed = [vec![json!({"type": "start", "messageId": "m1"})], chunks, vec![finish()]].concat();
-    Transcript { name, profiles: ALL, events: framed.iter().map(event).collect(), errors: &[] }
+    Transcript { name, profiles: &ALL, events: framed.iter().map(event).collect(), errors: &[] }
 }
 
 /// The last chunk. It has metadata, as in every run, because a client would not show an empty last step otherwise.
@@ -296,7 +309,7 @@ fn of_version_7() -> Vec<Transcript> {
         ]
         .concat(),
     );
-    reset.profiles = NEWEST;
+    reset.profiles = &NEWEST;
     let mut responded = transcript("a decision that clients are sent", step([
         streamed("b", "t", &["{\"x\":"]),
         vec![
@@ -309,7 +322,7 @@ fn of_version_7() -> Vec<Transcript> {
         ],
     ]
     .concat()));
-    responded.profiles = NEWEST;
+    responded.profiles = &NEWEST;
     let text_input = transcript(
         "an input that is plain text",
         step(vec![

@@ -188,7 +188,7 @@ impl Value for Profile {
 
     fn show(&self) -> Option<String> {
         match self.release() {
-            Some(release) => quoted(release),
+            Some(release) => quoted(&release),
             None => Some(self.major().to_string()),
         }
     }

@@ -18,7 +18,7 @@ pub fn all() -> Vec<Transcript> {
     // Versions 5 and 6 show no input at all for these texts.
     let newest = [escaping, ["[}", "[é", "[\"\\u12"].map(str::to_owned).to_vec()].concat();
     let mut newest = transcript("inputs that older versions cannot read", inputs_of(newest));
-    newest.profiles = NEWEST;
+    newest.profiles = &NEWEST;
     vec![
         transcript("inputs cut anywhere", inputs_of(cuts)),
         transcript("inputs that are no JSON", inputs_of(broken)),
