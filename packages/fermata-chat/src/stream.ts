@@ -98,10 +98,11 @@ class RunReader {
         const events = (rest + decoder.decode(piece.value, { stream: true })).split('\n\n');
         rest = events.pop() ?? '';
         for (const event of events) {
+          if (!this.#belongs(event)) return;
           const chunk = this.#take(event);
           if (this.#signal.aborted) return;
+          // After the last chunk the server ends the connection, which can then be used again.
           if (chunk !== undefined) yield chunk;
-          if (this.isOver && chunk === undefined) return;
         }
       }
     } finally {
@@ -110,16 +111,20 @@ class RunReader {
     }
   }
 
-  #take(event: string): UIMessageChunk | undefined {
+  /** Notes where the event stands; false if the connection has come to belong to another run. */
+  #belongs(event: string): boolean {
     const id = /^id: ?(.*)$/m.exec(event)?.[1];
     const [run, number] = id?.split(':') ?? [];
     this.#run ??= run;
     if (run !== undefined && run !== this.#run) {
-      // The connection has come to belong to another run.
       this.isOver = true;
-      return undefined;
+      return false;
     }
     if (number !== undefined && !number.includes('.')) this.position = id;
+    return true;
+  }
+
+  #take(event: string): UIMessageChunk | undefined {
     const data = /^data: ?(.*)$/m.exec(event)?.[1];
     if (data === undefined) return undefined;
     if (data === '[DONE]') {
