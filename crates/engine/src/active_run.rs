@@ -33,7 +33,7 @@ use crate::{
     answer_batch::{AnswerBatch, RunPin},
     model::{ModelError, ModelEvent},
     record::Record,
-    run::{Ending, Event, Next, Phase, Run, shutting_down},
+    run::{Ending, Event, Next, Phase, Run, interrupted, shutting_down},
     run_log::Writer,
     services::{OpenRun, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
@@ -305,8 +305,13 @@ impl ActiveRun {
 
     /// Sends the readers away because the server ends. They come back to another instance, or after the next start.
     pub async fn shut_down(&mut self) -> Result<(), StoreError> {
-        self.log.leave(shutting_down());
-        if self.run.is_waiting() || self.attempts == 0 {
+        if self.run.is_waiting() {
+            // A client does not post an interrupted message again, not even when a call of it is answered.
+            self.log.leave(shutting_down());
+            return Ok(());
+        }
+        self.log.leave(interrupted());
+        if self.attempts == 0 {
             return Ok(());
         }
         // The run at work has done this process no harm: the end comes from outside, and is not counted against the run.

@@ -44,7 +44,7 @@ pub(crate) use answers::AnswerSource;
 pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
-pub(crate) use ending::{Ending, detach_chunks, shutting_down};
+pub(crate) use ending::{Ending, detach_chunks, interrupted, shutting_down};
 pub(crate) use event::Event;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
 use validation::ValidAnswers;

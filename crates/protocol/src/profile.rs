@@ -120,12 +120,6 @@ impl Profile {
     pub fn can_reset_step(self) -> bool {
         since::RESET_STEP.includes(self)
     }
-
-    /// Returns whether a stream can end with the finish reason `interrupted`: the message is not whole, nothing failed, and the
-    /// client must not post again.
-    pub fn can_be_interrupted(self) -> bool {
-        since::FINISH_INTERRUPTED.includes(self)
-    }
 }
 
 /// Reads a version. Returns `None` if it is not of a form that [`Profile::of_version`] accepts.

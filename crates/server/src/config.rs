@@ -169,7 +169,7 @@ settings! {
         over "the record of the decision is deleted";
     /// How long runs that are at work may go on when the server is told to end; those that wait are saved and let go at once.
     drain: Duration = "10s", "FERMATA_DRAIN",
-        over "a run that is still at work ends its streams with `error` and goes on at another instance, or after the next start";
+        over "a run that is still at work ends its streams with `error`, or `interrupted` if the client knows it, and goes on at another instance, or after the next start";
     /// AI SDK version served where a request names none: 5, 6, 7, or a whole version such as 7.0.173.
     client: Profile = "6", "FERMATA_CLIENT";
     /// Who may use the server: none (everybody who reaches it), or whoever proves who they are by a token, by a JSON Web Token (jwt), or

@@ -133,7 +133,8 @@ class RunReader {
     }
     const chunk = JSON.parse(data) as UIMessageChunk;
     if (chunk.type === 'finish' || chunk.type === 'error') {
-      this.isWhole = true;
+      // A run that was interrupted goes on elsewhere, or after the next start of its server.
+      this.isWhole = !('finishReason' in chunk && (chunk.finishReason as string) === 'interrupted');
       this.isOver = true;
     }
     return chunk;

@@ -23,6 +23,26 @@ function isSince(release: string): boolean {
   return major === sinceMajor && Number(patch) >= Number(sincePatch);
 }
 
+test.runIf(isSince('7.0.149'))(
+  'an answer that was interrupted goes on, and the page shows no error',
+  async () => {
+    world = await World.create({ FERMATA_DRAIN: '0s' });
+    world.model.script(async (pen) => {
+      pen.says('Once ', 'upon ');
+      await pen.gone;
+    }, says('Once upon a time.'));
+    const tab = world.tab();
+    tab.say('tell');
+    await tab.reads('upon');
+    await world.server.end();
+    await world.server.start();
+    await tab.reads('Once upon a time.');
+    await world.agrees(tab);
+    expect(tab.errors).toEqual([]);
+    expect(tab.words).toBe('tellOnce upon a time.');
+  },
+);
+
 test('a question has what the version knows: the schema of the input, for a form to edit it', async () => {
   world = await World.create();
   world.model.script(

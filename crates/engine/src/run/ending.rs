@@ -91,7 +91,12 @@ pub(crate) fn detach_chunks() -> Vec<UiChunk> {
     ]
 }
 
-/// Returns the last chunks for readers of a server that ends. Clients come back, and none posts by itself.
+/// Returns the last chunk for readers of a server that ends while it works on their run. Clients that know it show no error.
+pub(crate) fn interrupted() -> Vec<UiChunk> {
+    vec![UiChunk::Finish { finish_reason: Some(FinishReason::Interrupted), message_metadata: None }]
+}
+
+/// Returns the last chunks for other readers of a server that ends. Clients come back, and none posts by itself.
 pub(crate) fn shutting_down() -> Vec<UiChunk> {
     vec![UiChunk::Error {
         error_text: "The server is shutting down. Load the chat again in a moment.".into(),

@@ -9,6 +9,9 @@ use std::borrow::Cow;
 use super::{DATA_TOOL_APPROVAL, Profile, approval_data, denial_text_of, since};
 use crate::{DataChunk, FinishReason, UiChunk};
 
+/// The error in place of a finish reason that the client does not know.
+const INTERRUPTED: &str = "The answer was interrupted. Load the chat again in a moment.";
+
 /// Returns the chunk as this profile may see it, or `None` if it must not be sent.
 pub(super) fn client_view(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, UiChunk>> {
     if is_unknown(profile, chunk) {
@@ -19,17 +22,17 @@ pub(super) fn client_view(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, U
     {
         return Some(Cow::Owned(chunk));
     }
-    let is_unknown_reason =
-        matches!(chunk, UiChunk::Finish { finish_reason: Some(FinishReason::Interrupted), .. })
-            && !profile.can_be_interrupted();
-    if !is_unknown_reason && !has_unknown_fields(profile, chunk) {
+    if let UiChunk::Finish { finish_reason: Some(FinishReason::Interrupted), .. } = chunk
+        && !since::FINISH_INTERRUPTED.includes(profile)
+    {
+        // Any other reason would have the client take the message for whole, and perhaps post it again.
+        return Some(Cow::Owned(UiChunk::Error { error_text: INTERRUPTED.to_owned() }));
+    }
+    if !has_unknown_fields(profile, chunk) {
         return Some(Cow::Borrowed(chunk));
     }
     let mut chunk = chunk.clone();
     drop_unknown_fields(profile, &mut chunk);
-    if is_unknown_reason && let UiChunk::Finish { finish_reason: Some(reason), .. } = &mut chunk {
-        *reason = FinishReason::Other;
-    }
     Some(Cow::Owned(chunk))
 }
 

@@ -71,8 +71,7 @@ fn chunks_that_frame_a_message() {
             5 6 7 {"type":"message-metadata","messageMetadata":{"a":1}}
             5     {"type":"finish","messageMetadata":{}}
             5.0.92 6 7 {"type":"finish","finishReason":"tool-calls","messageMetadata":{}}
-            5     {"type":"finish"}
-            5.0.92 6 7 {"type":"finish","finishReason":"other"}
+            5 6 7 {"type":"error","errorText":"The answer was interrupted. Load the chat again in a moment."}
             7.0.149 {"type":"finish","finishReason":"interrupted"}
             5 6   {"type":"abort"}
             5.0.217 6.0.15 7 {"type":"abort","reason":"stopped"}

@@ -38,6 +38,9 @@ static ALL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
 static NEWEST: LazyLock<Vec<Profile>> =
     LazyLock::new(|| ALL.iter().copied().filter(|profile| profile.major() == 7).collect());
 
+static INTERRUPTIBLE: LazyLock<Vec<Profile>> =
+    LazyLock::new(|| ["7.0.149", "7.0.173"].into_iter().map(release).collect());
+
 fn release(version: &str) -> Profile {
     Profile::of_version(version).unwrap()
 }
@@ -138,8 +141,13 @@ fn texts() -> Vec<Transcript> {
     );
     metadata.events.pop();
     metadata.events.push(event(&json!({
-        "type": "finish", "finishReason": "interrupted", "messageMetadata": {"a": {"e": null}, "d": {"f": true}},
+        "type": "finish", "finishReason": "length", "messageMetadata": {"a": {"e": null}, "d": {"f": true}},
     })));
+    // Other clients are told an error instead.
+    let mut interrupted = transcript("an answer that is interrupted", step(says("t", "hi")));
+    interrupted.profiles = &INTERRUPTIBLE;
+    interrupted.events.pop();
+    interrupted.events.push(event(&json!({"type": "finish", "finishReason": "interrupted"})));
     let mut error = transcript("an error keeps what came", step(says("t", "hi")));
     error.events.pop();
     error.events.push(event(&json!({"type": "error", "errorText": "The model failed."})));
@@ -191,6 +199,7 @@ fn texts() -> Vec<Transcript> {
         ]
         .concat()),
         metadata,
+        interrupted,
         error,
     ]
 }
