@@ -1,13 +1,14 @@
 // Fermata's runtime for assistant-ui: its threads are the chats of the server.
 //
-//   import { AssistantRuntimeProvider } from '@assistant-ui/react';
+//   import { AssistantRuntimeProvider, AuiConfig, Tools } from '@assistant-ui/react';
 //   import { useFermataRuntime } from 'fermata-chat/assistant-ui';
+//
+//   const config = AuiConfig({ tools: Tools({ toolkit }) });
 //
 //   function App() {
 //     const runtime = useFermataRuntime();
 //     return (
-//       <AssistantRuntimeProvider runtime={runtime}>
-//         <MyTools />                                        // useAssistantTool, or a toolkit: register them here
+//       <AssistantRuntimeProvider runtime={runtime} config={config}>
 //         <ThreadList />
 //         <Thread />
 //       </AssistantRuntimeProvider>
