@@ -1,2 +1,0 @@
-export declare const AI_VERSION: string;
-//# sourceMappingURL=version.d.ts.map
