@@ -134,7 +134,7 @@ impl Writer {
         let log = self.log.lock();
         let mut unsaved = log.entries[self.saved..].iter().chain(&self.staged).peekable();
         let first = unsaved.peek().map_or(Position::START.next(), |entry| entry.position);
-        (first, unsaved.map(Entry::to_record).collect())
+        (first, unsaved.map(|entry| entry.frames.to_record()).collect())
     }
 
     /// As [`Writer::unsaved`], for a log that ends: consecutive deltas of a text are joined, because they will not be streamed again. A
@@ -259,7 +259,7 @@ impl RunLog {
                     if size >= BATCH_BYTES {
                         break;
                     }
-                    let text = entry.to_record();
+                    let text = entry.frames.to_record();
                     size += text.len();
                     batch.push((entry.position, text));
                 }
@@ -329,13 +329,5 @@ impl Entries {
             Some(detachment) => Some(LogEnd::Closed(detachment.last.clone())),
             None => self.ending.clone(),
         }
-    }
-}
-
-// === impl Entry ===
-
-impl Entry {
-    fn to_record(&self) -> String {
-        self.frames.to_record()
     }
 }

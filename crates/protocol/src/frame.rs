@@ -40,7 +40,7 @@ pub struct SplitChunk {
 
 /// Encodes the chunk at position `seq` (counted from 1) of the run's log.
 pub fn encode(run: &RunId, seq: u64, chunk: &UiChunk) -> Frames {
-    if Profile::are_all_sent(chunk) {
+    if Profile::all_are_sent(chunk) {
         return Frames::Same(frame(&EventIdText { run, seq, ephemeral: None }, chunk));
     }
     Frames::Split(Box::new(SplitChunk { id: EventId { run: run.clone(), seq }, chunk: chunk.clone() }))

@@ -79,7 +79,7 @@ impl Profile {
     }
 
     /// Returns whether the clients of every version are sent the chunk as it is.
-    pub(crate) fn are_all_sent(chunk: &UiChunk) -> bool {
+    pub(crate) fn all_are_sent(chunk: &UiChunk) -> bool {
         chunk::is_for_all(chunk)
     }
 

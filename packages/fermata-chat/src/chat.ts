@@ -365,7 +365,7 @@ export class ChatFollower {
     const abort = new AbortController();
     this.#opening = { request, abort };
     try {
-      const body = await this.#transport.open(this.#id, request, abort.signal);
+      const body = await this.#transport.open(this.#id, undefined, request, abort.signal);
       const { phase } = this.#state;
       if (phase.name !== 'following' || phase.request !== request) {
         void body?.cancel().catch(() => undefined);

@@ -143,16 +143,11 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     const request = prepared?.request ?? this.#begin();
     const reading = prepared?.abort ?? new AbortController();
     follow(abortSignal, reading);
-    const body = prepared?.body ?? (await this.#open(chatId, undefined, request, reading.signal));
+    const body = prepared?.body ?? (await this.open(chatId, undefined, request, reading.signal));
     if (body === undefined) return null;
     this.known.add(chatId);
     this.#on(request, { type: 'resumed' });
     return this.#read(chatId, request, reading, body);
-  }
-
-  /** Asks for the stream of a chat's open run. */
-  open(chatId: string, request: number, signal: AbortSignal) {
-    return this.#open(chatId, undefined, request, signal);
   }
 
   /** Ends the reading of a stream. */
@@ -174,7 +169,8 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     this.#observer?.on(request, event);
   }
 
-  #open(chatId: string, position: string | undefined, request: number, signal: AbortSignal) {
+  /** Asks for the stream of a chat's open run, from its beginning or after a position. */
+  open(chatId: string, position: string | undefined, request: number, signal: AbortSignal) {
     return this.server.openStream(chatId, position, signal, () => {
       this.#on(request, { type: 'retrying' });
     });
@@ -191,7 +187,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       first,
       abort,
       silence: this.#options.silence ?? SILENCE,
-      reopen: (position) => this.#open(chatId, position, request, abort.signal),
+      reopen: (position) => this.open(chatId, position, request, abort.signal),
       on: (event) => {
         if (event.type === 'ended') this.#reading.delete(request);
         this.#on(request, event);

@@ -87,7 +87,7 @@ pub(crate) enum SteeringPart {
     File { media_type: String, url: String, filename: Option<String> },
 }
 
-/// Whether a text is still being written.
+/// The state of a text, which says if it is still being written.
 #[derive(ToSchema)]
 #[serde(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "it is read by the description only")]
@@ -160,7 +160,7 @@ enum ToolPartState {
     OutputAvailable {
         input: Value,
         output: Value,
-        /// Whether another output follows.
+        /// True if another output follows.
         preliminary: Option<bool>,
         approval: Option<Approval>,
     },

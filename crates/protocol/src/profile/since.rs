@@ -12,7 +12,7 @@ pub(crate) struct Since {
     v5: Option<u32>,
     v6: Option<u32>,
     v7: Option<u32>,
-    /// Whether a client that names only its major version counts as one of its newest releases.
+    /// True if a client that names only its major version counts as one of its newest releases.
     is_usual: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::{ApprovalId, ChatId, ElicitationId, ToolCallId};
 
 /// What an answer can say, one of them.
 const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
-/// What a whole body is called in an error that concerns no field.
+/// The name of a whole body in an error that concerns no field.
 const WHOLE: &str = "The answer";
 
 /// One answer, or several as `answers`, which are taken together or not at all. Unknown fields are ignored.
@@ -47,22 +47,22 @@ pub struct AnswersRequest {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnswerRequest {
-    /// Which call.
+    /// The call that is answered.
     #[serde(default, deserialize_with = "words")]
     #[schema(min_length = 1)]
     tool_call_id: Option<String>,
     /// The older name of `toolCallId`.
     #[serde(rename = "tool_call_id", default, deserialize_with = "words")]
     snake_tool_call_id: Option<String>,
-    /// Which question, for a decision.
+    /// The question that is answered, for a decision.
     #[serde(default, deserialize_with = "words")]
     #[schema(min_length = 1)]
     approval_id: Option<String>,
-    /// Which question of a running tool, for an `action`.
+    /// The question of a running tool that is answered, for an `action`.
     #[serde(default, deserialize_with = "words")]
     #[schema(min_length = 1)]
     elicitation_id: Option<String>,
-    /// What came out of the call; any JSON.
+    /// The result of the call, which is any JSON.
     #[serde(default, deserialize_with = "any_value")]
     output: Option<Value>,
     /// The older name of `output`.

@@ -240,15 +240,17 @@ impl TryFrom<MessageRequest> for PostedMessage {
         };
         let parts: Vec<UiPart> = parts.into_iter().map(|PostedPart(part)| part).collect();
         // What a person says and shows must not be lost in silence.
-        for (at, part) in parts.iter().enumerate().filter(|_| role == Role::User) {
-            let UiPart::Unknown(unread) = part else { continue };
-            let should = match unread.get("type").and_then(Value::as_str) {
-                Some("text" | "input_text") => "`text`, a string",
-                Some("file") => "`mediaType` and `url`, both strings",
-                Some("image_url" | "input_image") => "`image_url`, a URL or an object with a `url`",
-                Some(_) | None => continue,
-            };
-            return Err(format!(".{name}[{at}] cannot be read; it must have {should}."));
+        if role == Role::User {
+            for (at, part) in parts.iter().enumerate() {
+                let UiPart::Unknown(unread) = part else { continue };
+                let should = match unread.get("type").and_then(Value::as_str) {
+                    Some("text" | "input_text") => "`text`, a string",
+                    Some("file") => "`mediaType` and `url`, both strings",
+                    Some("image_url" | "input_image") => "`image_url`, a URL or an object with a `url`",
+                    Some(_) | None => continue,
+                };
+                return Err(format!(".{name}[{at}] cannot be read; it must have {should}."));
+            }
         }
         Ok(Self { id: posted.id, role, metadata: posted.metadata, parts })
     }

@@ -208,7 +208,7 @@ fn enter(scene: &Scene, said: &str, tools: &[ModelTool], scope: &Scope) -> Optio
         }
     }
     let mut said = scene.say.iter().chain(&scene.reasoning);
-    said.all(|text| scope.render(text.pick(scope.language)).is_some()).then_some(scope)
+    if said.all(|text| scope.render(text.pick(scope.language)).is_some()) { Some(scope) } else { None }
 }
 
 /// Returns the answer of a scene before its calls have results.
