@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, fmt, num::NonZeroUsize, time::Duration};
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 /// The configuration of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -20,7 +23,8 @@ pub struct ServerConfig {
 }
 
 /// The calls that one process of a server serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Processes {
     /// The calls of all owners. After the first elicitation without an origin, only those of one chat at a time.
     Shared,

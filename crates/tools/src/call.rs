@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fermata_protocol::{AnswerKind, ApprovalId, ElicitAction, ElicitationId, ToolCallId};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ mod answer;
 mod state;
 
 /// The kind of party that runs a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunBy {
     /// This server's process.

@@ -1,9 +1,10 @@
 //! A policy's decision about a call.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The outcome of a policy for a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
     /// The call runs without approval.
@@ -40,4 +41,17 @@ pub enum DecisionSource {
     Chain,
     /// A person's earlier "always" in the chat.
     Always,
+}
+
+// === impl Decision ===
+
+impl Decision {
+    /// Returns the name that settings and saved decisions use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
 }

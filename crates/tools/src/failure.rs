@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The type of a failure. Saved calls, spans (`error.type`) and settings use its name.
@@ -29,7 +30,7 @@ pub enum ErrorType {
 }
 
 /// The reaction to a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorStrategy {
     /// Retry at most [`MAX_RETRIES`] times, then behave like [`ErrorStrategy::GoOn`]. A call is retried only if its tool is repeatable.

@@ -1,5 +1,6 @@
 //! The policy that decides whether a call runs, is denied, or needs a person's approval.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use crate::{DecisionSource, Owner, PolicyDecision, ToolSpec};
 mod rules;
 
 /// The condition under which the calls of a step may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GateMode {
     /// A call runs once all calls of the step are decided.
@@ -21,7 +22,7 @@ pub enum GateMode {
 }
 
 /// The treatment of calls that the model makes after it has seen a tool's result, which may contain injected instructions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChainMode {
     /// The policy decides about them like about any other call.
@@ -32,7 +33,7 @@ pub enum ChainMode {
 }
 
 /// The setting that says whether people are asked for approval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalMode {
     /// People are asked if the policy says so.
