@@ -79,7 +79,7 @@ impl BodyLimits {
         Self {
             bytes: config.max_body.0,
             nodes: config.max_json_nodes.get(),
-            depth: config.max_json_depth.get(),
+            depth: config.max_json_depth.0.get(),
             timeout: config.body_timeout.0,
             memory: BodyMemory::new(config.max_body_memory.0),
         }

@@ -88,7 +88,8 @@ fn read_settings() -> Result<Invocation, ConfigError> {
 
 /// Returns a warning for each variable that looks like a setting and is none.
 fn warnings() -> Vec<String> {
-    warnings_of_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    warnings_of_variables(std::env::vars_os().map(|(name, value)| (text(name), text(value))))
 }
 
 /// Writes a report to the standard output. It is not an error if the reader closes the pipe.

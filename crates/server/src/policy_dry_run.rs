@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     app::note_limits,
-    config::{Config, TestedCall, Word, WrittenRule},
+    config::{Config, TestedCall, WrittenRule},
     tools,
 };
 
@@ -144,7 +144,7 @@ fn describe(condition: &Condition) -> String {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "decision: {}", self.policy_decision.decision.word())?;
+        writeln!(f, "decision: {}", self.policy_decision.decision.as_str())?;
         match self.policy_decision.by {
             DecisionSource::Auto => {
                 writeln!(f, "by: approval = \"auto\", without which the call would be asked about")?;

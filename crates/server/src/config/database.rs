@@ -3,9 +3,11 @@
 
 use std::fmt;
 
+use schemars::Schema;
+
 use super::{
     url::Url,
-    value::{Value, quoted},
+    value::{Value, text_schema},
 };
 
 /// A SQLite file, as `sqlite://fermata.db`, or a PostgreSQL database, as `postgres://user:password@host/database`.
@@ -43,6 +45,10 @@ impl From<&str> for DatabaseUrl {
 }
 
 impl Value for DatabaseUrl {
+    fn name() -> String {
+        "URL".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         let url = Self::from(text.trim());
         if url.is_postgres() {
@@ -55,8 +61,12 @@ impl Value for DatabaseUrl {
         Ok(url)
     }
 
-    fn show(&self) -> Option<String> {
-        quoted(&self.masked())
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.masked().into())
+    }
+
+    fn schema() -> Schema {
+        text_schema()
     }
 }
 
@@ -76,6 +86,10 @@ impl RedisUrl {
 }
 
 impl Value for RedisUrl {
+    fn name() -> String {
+        "URL".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if !has_scheme(text, &["redis", "rediss"]) {
@@ -87,8 +101,12 @@ impl Value for RedisUrl {
         Ok(Self(text.into()))
     }
 
-    fn show(&self) -> Option<String> {
-        quoted(&Url::masked(&self.0))
+    fn show(&self) -> Option<toml::Value> {
+        Some(Url::masked(&self.0).into())
+    }
+
+    fn schema() -> Schema {
+        text_schema()
     }
 }
 

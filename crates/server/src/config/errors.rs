@@ -1,42 +1,62 @@
 //! `[errors]`: what follows a failure, by its type.
 
-use std::fmt;
+use fermata_tools::{ErrorPolicy, ErrorStrategy, ErrorType};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use fermata_tools::{ErrorPolicy, ErrorType};
-
-use super::{
-    entry::{Entry, Fault},
-    word::Word,
-};
-
-/// The types that can be set. What somebody said no to or gave up is no failure: nothing is to be mended.
-const SETTABLE: [ErrorType; 7] = [
-    ErrorType::RateLimit,
-    ErrorType::Auth,
-    ErrorType::Network,
-    ErrorType::Timeout,
-    ErrorType::EmptyResult,
-    ErrorType::InvalidFormat,
-    ErrorType::Internal,
-];
-
-/// The table as it is in force, defaults and all.
-pub(super) struct InForce<'a>(pub(super) &'a ErrorPolicy);
-
-/// Reads the table; what it leaves out keeps its default.
-pub(super) fn read(table: &Entry<'_>) -> Result<ErrorPolicy, Fault> {
-    let mut error_policy = ErrorPolicy::default();
-    for entry in table.entries_among(&SETTABLE.map(ErrorType::as_str))? {
-        if let Some(error_type) = SETTABLE.into_iter().find(|known| known.as_str() == entry.name) {
-            error_policy = error_policy.with(error_type, entry.read()?);
-        }
-    }
-    Ok(error_policy)
+/// The strategies for the types that can be set. A denial and a cancellation are decisions of people, so nothing follows them.
+#[derive(Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "Errors")]
+pub(super) struct ErrorsTable {
+    /// The other side refused because of too many requests. Default: retry.
+    rate_limit: Option<ErrorStrategy>,
+    /// The credentials are missing, wrong or insufficient. Default: ask_person.
+    auth: Option<ErrorStrategy>,
+    /// There was no connection, or it broke. Default: retry.
+    network: Option<ErrorStrategy>,
+    /// The time limit was exceeded. Default: retry.
+    timeout: Option<ErrorStrategy>,
+    /// The operation succeeded without any result. Default: go_on.
+    empty_result: Option<ErrorStrategy>,
+    /// The input or the output does not have the required form. Default: go_on.
+    invalid_format: Option<ErrorStrategy>,
+    /// Anything else. Default: go_on.
+    internal: Option<ErrorStrategy>,
 }
 
-impl fmt::Display for InForce<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "[errors]")?;
-        SETTABLE.iter().try_for_each(|known| writeln!(f, "{known} = \"{}\"", self.0.of(*known).word()))
+impl From<ErrorsTable> for ErrorPolicy {
+    fn from(table: ErrorsTable) -> Self {
+        let strategies = [
+            (ErrorType::RateLimit, table.rate_limit),
+            (ErrorType::Auth, table.auth),
+            (ErrorType::Network, table.network),
+            (ErrorType::Timeout, table.timeout),
+            (ErrorType::EmptyResult, table.empty_result),
+            (ErrorType::InvalidFormat, table.invalid_format),
+            (ErrorType::Internal, table.internal),
+        ];
+        let mut policy = Self::default();
+        for (error_type, strategy) in strategies {
+            if let Some(strategy) = strategy {
+                policy = policy.with(error_type, strategy);
+            }
+        }
+        policy
+    }
+}
+
+impl From<&ErrorPolicy> for ErrorsTable {
+    fn from(policy: &ErrorPolicy) -> Self {
+        let of = |error_type| Some(policy.of(error_type));
+        Self {
+            rate_limit: of(ErrorType::RateLimit),
+            auth: of(ErrorType::Auth),
+            network: of(ErrorType::Network),
+            timeout: of(ErrorType::Timeout),
+            empty_result: of(ErrorType::EmptyResult),
+            invalid_format: of(ErrorType::InvalidFormat),
+            internal: of(ErrorType::Internal),
+        }
     }
 }

@@ -1,31 +1,80 @@
-//! `fermata.toml`: settings as texts by key, each with its line, and the tables.
+//! `fermata.toml`: its settings as texts by key, its tables, and the line of each.
 //!
-//! A setting becomes text here; what a text means is the setting's own affair, wherever the text stood.
+//! A setting stays a text here, because a variable or an option may stand in its place. `${NAME}` in a string is replaced from the
+//! environment. Nothing that is shown, neither by `Debug` nor by [`Written`] nor in an error, has what the environment holds.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use toml::de::DeTable;
+use fermata_mcp::ServerConfig;
+use fermata_tools::{ErrorPolicy, Pattern, ToolSettings};
+use serde::{Deserialize, de::DeserializeOwned};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, ValueDeserializer},
+};
 
 use super::{
     ConfigError, SETTINGS,
-    entry::{Entry, Fault, Variables},
-    tables::{TABLES, Tables},
+    errors::ErrorsTable,
+    fault::{Fault, nearest, reworded},
+    mcp::{self, ServerTable},
+    policy::{RuleTable, WrittenRule, join_paths},
+    text::Text,
+    tools::ToolsTable,
+    written::{Written, toml_key},
 };
 
-/// Where the file is looked for when nobody names one.
+/// The path of the file if nobody names one.
 const DEFAULT_PATH: &str = "fermata.toml";
+/// The names of the tables.
+const TABLES: [&str; 4] = ["policy", "tools", "mcp", "errors"];
 
-/// What a file says; nothing, where there is no file.
+/// The environment.
+pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The content of a file. It is empty if there is no file.
 #[derive(Debug, Default)]
 pub(super) struct File {
-    /// Where it is, if it is.
+    /// The path of the file, if there is one.
     pub(super) path: Option<String>,
-    texts: BTreeMap<String, (String, String)>,
+    /// The settings by key.
+    pub(super) settings: BTreeMap<String, Placed>,
     pub(super) tables: Tables,
 }
 
+/// The text of a setting, and its place as `file:line`.
+#[derive(Clone)]
+pub(super) struct Placed {
+    pub(super) text: String,
+    pub(super) place: String,
+}
+
+/// The tables of a file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tables {
+    /// The rules, in their order.
+    pub(super) policy: Vec<WrittenRule>,
+    /// The settings of tools, in their order.
+    pub(super) tools: Vec<(Pattern, ToolSettings)>,
+    /// The MCP servers, by name.
+    pub(super) mcp: BTreeMap<String, ServerConfig>,
+    /// The strategies for failures, defaults included.
+    pub(super) errors: ErrorPolicy,
+    /// All tables but `errors`, as they are written.
+    pub(super) written: Vec<Written>,
+}
+
+/// The text of a file with what is needed to read it.
+struct Source<'a> {
+    path: &'a str,
+    text: &'a str,
+    variables: Variables<'a>,
+}
+
+// === impl File ===
+
 impl File {
-    /// Reads the named file, or the usual one where there is one.
+    /// Reads the named file, or the default one if it exists.
     pub(super) fn open(named: Option<&str>, variables: Variables<'_>) -> Result<Self, ConfigError> {
         let path = named.unwrap_or(DEFAULT_PATH);
         match std::fs::read_to_string(path) {
@@ -39,35 +88,192 @@ impl File {
 
     /// Reads the text of a file.
     pub(super) fn parse(path: &str, text: &str, variables: Variables<'_>) -> Result<Self, ConfigError> {
-        let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-        let place = |at: usize| format!("{path}:{}", line(at));
-        let bad = |fault: Fault| ConfigError::Bad(format!("{}: {}", place(fault.at), fault.reason));
-        let table = DeTable::parse(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            bad(Fault { at, reason: error.message().trim().replace('\n', ", ") })
+        let source = Source { path, text, variables };
+        source
+            .read()
+            .map_err(|fault| ConfigError::Bad(format!("{}: {}", source.place(fault.at), fault.reason)))
+    }
+}
+
+// === impl Source ===
+
+impl Source<'_> {
+    fn read(&self) -> Result<File, Fault> {
+        let table = DeTable::parse(self.text).map_err(|error| Fault {
+            at: error.span().map_or(0, |span| span.start),
+            reason: error.message().trim().replace('\n', ", "),
         })?;
-        let mut file = Self { path: Some(path.to_owned()), ..Self::default() };
-        for entry in Entry::all(table.get_ref(), variables) {
-            file.take(&entry, &place).map_err(bad)?;
+        let mut file = File { path: Some(self.path.to_owned()), ..File::default() };
+        for (key, value) in table.into_inner() {
+            let name = key.get_ref().as_ref();
+            if SETTINGS.iter().any(|setting| setting.key == name) {
+                let place = self.place(start(key.span().start, &value));
+                let Text(text) = self.deserialize(name, value)?;
+                file.settings.insert(name.to_owned(), Placed { text, place });
+            } else {
+                match (name, value.get_ref()) {
+                    ("policy" | "tools" | "mcp" | "errors", _) => {
+                        self.read_table(name, value, &mut file.tables)?
+                    }
+                    _ => return Err(Fault { at: key.span().start, reason: unknown_key(name) }),
+                }
+            }
         }
         Ok(file)
     }
 
-    fn take(&mut self, entry: &Entry<'_>, place: &dyn Fn(usize) -> String) -> Result<(), Fault> {
-        let keys: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
-        if keys.contains(&entry.name) {
-            self.texts.insert(entry.name.to_owned(), (entry.text()?, place(entry.at())));
-            Ok(())
-        } else if TABLES.contains(&entry.name) {
-            self.tables.read(entry, place)
-        } else {
-            let keys: Vec<&str> = keys.into_iter().chain(TABLES).collect();
-            Err(entry.unknown(&keys, "; fermata --help lists all keys"))
+    fn read_table(&self, name: &str, value: Spanned<DeValue<'_>>, tables: &mut Tables) -> Result<(), Fault> {
+        let at = value.span().start;
+        match (name, value.into_inner()) {
+            ("policy", DeValue::Array(rules)) => {
+                for mut rule in rules {
+                    if let DeValue::Table(table) = rule.get_mut() {
+                        join_paths(table)?;
+                    }
+                    let written = self.written("[[policy]]".into(), &rule, |_| {});
+                    let rule: RuleTable = self.deserialize("policy", rule)?;
+                    tables.policy.push(WrittenRule { rule: rule.into(), written: written.clone() });
+                    tables.written.push(written);
+                }
+            }
+            ("tools", DeValue::Table(globs)) => {
+                for (glob, settings) in globs {
+                    let glob = glob.into_inner();
+                    let header = format!("[tools.{}]", toml_key(&glob));
+                    tables.written.push(self.written(header, &settings, |_| {}));
+                    let settings: ToolsTable = self.deserialize(&glob, settings)?;
+                    tables.tools.push((Pattern::new(&glob), settings.into()));
+                }
+            }
+            ("mcp", DeValue::Table(servers)) => {
+                for (name, server) in servers {
+                    let at = start(name.span().start, &server);
+                    let name = name.into_inner();
+                    mcp::check_name(&name).map_err(|reason| Fault { at, reason })?;
+                    tables.written.push(self.written(format!("[mcp.{name}]"), &server, mcp::mask));
+                    let with_spans = server.clone();
+                    let server: ServerTable = self.deserialize(&name, server)?;
+                    let server =
+                        server.try_into().map_err(|(key, reason)| match key_place(&with_spans, key) {
+                            Some(at) => Fault { at, reason: format!("{key}: {reason}") },
+                            None => Fault { at, reason: format!("{name}: {reason}") },
+                        })?;
+                    tables.mcp.insert(name.into_owned(), server);
+                }
+            }
+            ("errors", errors @ DeValue::Table(_)) => {
+                let errors: ErrorsTable = self.deserialize("errors", Spanned::new(at..at, errors))?;
+                tables.errors = errors.into();
+            }
+            ("policy", _) => {
+                return Err(Fault { at, reason: "policy: write each rule as [[policy]]".into() });
+            }
+            (name, _) => return Err(Fault { at, reason: format!("{name}: must be a table") }),
+        }
+        Ok(())
+    }
+
+    /// Reads the value of a key, with the variables that its strings name.
+    fn deserialize<T: DeserializeOwned>(
+        &self,
+        key: &str,
+        mut value: Spanned<DeValue<'_>>,
+    ) -> Result<T, Fault> {
+        let at = value.span().start;
+        self.expand(key, &mut value)?;
+        let with_spans = value.clone();
+        T::deserialize(ValueDeserializer::from(value)).map_err(|error| {
+            let at = error.span().map_or(at, |span| span.start);
+            Fault { at, reason: reworded(error.message(), innermost_key(key, &with_spans, at)) }
+        })
+    }
+
+    /// Replaces every `${NAME}` in the strings of a value.
+    fn expand(&self, key: &str, value: &mut Spanned<DeValue<'_>>) -> Result<(), Fault> {
+        let at = value.span().start;
+        match value.get_mut() {
+            DeValue::String(text) => {
+                let mut expanded = String::new();
+                let mut rest: &str = text;
+                while let Some((before, after)) = rest.split_once("${") {
+                    let (name, behind) = after
+                        .split_once('}')
+                        .ok_or_else(|| Fault { at, reason: format!("{key}: a ${{ has no }}") })?;
+                    let variable = (self.variables)(name).ok_or_else(|| Fault {
+                        at,
+                        reason: format!("{key}: the environment variable {name} is not set"),
+                    })?;
+                    expanded.push_str(before);
+                    expanded.push_str(&variable);
+                    rest = behind;
+                }
+                expanded.push_str(rest);
+                *text = expanded.into();
+                Ok(())
+            }
+            DeValue::Array(elements) => elements.iter_mut().try_for_each(|element| self.expand(key, element)),
+            DeValue::Table(table) => {
+                table.iter_mut().try_for_each(|(key, value)| self.expand(key.get_ref(), value))
+            }
+            DeValue::Datetime(_) => {
+                Err(Fault { at, reason: format!("{key}: a date or time must be a string, in quotes") })
+            }
+            DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => Ok(()),
         }
     }
 
-    /// A setting's text, and its place as `file:line`.
-    pub(super) fn get(&self, key: &str) -> Option<(String, String)> {
-        self.texts.get(key).cloned()
+    /// Returns a table for reports. Its strings keep the names of their variables.
+    fn written(
+        &self,
+        header: String,
+        value: &Spanned<DeValue<'_>>,
+        mask: impl Fn(&mut toml::Table),
+    ) -> Written {
+        let mut table = toml::Table::deserialize(ValueDeserializer::from(value.clone())).unwrap_or_default();
+        mask(&mut table);
+        let lines = table.iter().map(|(key, value)| (toml_key(key), value.to_string())).collect();
+        Written { header, place: self.place(value.span().start), lines }
+    }
+
+    fn place(&self, at: usize) -> String {
+        let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+        format!("{}:{line}", self.path)
+    }
+}
+
+/// Returns where a key of a table is, if the table has it.
+fn key_place(table: &Spanned<DeValue<'_>>, key: &str) -> Option<usize> {
+    let DeValue::Table(table) = table.get_ref() else { return None };
+    table.keys().find(|known| known.get_ref() == key).map(|key| key.span().start)
+}
+
+/// Returns where a value begins. A table that dots in keys have made begins at its key.
+fn start(key: usize, value: &Spanned<DeValue<'_>>) -> usize {
+    let span = value.span();
+    if span.is_empty() { key } else { span.start }
+}
+
+/// Returns the key of the smallest value that the place is in.
+fn innermost_key<'v>(key: &'v str, value: &'v Spanned<DeValue<'_>>, at: usize) -> &'v str {
+    let entries: Vec<(&str, &Spanned<DeValue<'_>>)> = match value.get_ref() {
+        DeValue::Table(table) => table.iter().map(|(key, value)| (key.get_ref().as_ref(), value)).collect(),
+        DeValue::Array(elements) => elements.iter().map(|element| (key, element)).collect(),
+        _ => Vec::new(),
+    };
+    let inner = entries.into_iter().find(|(_, value)| value.span().contains(&at));
+    inner.map_or(key, |(key, value)| innermost_key(key, value, at))
+}
+
+fn unknown_key(name: &str) -> String {
+    let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).chain(TABLES).collect();
+    match nearest(name, &known) {
+        Some(meant) => format!("unknown key {name}; did you mean {meant}?"),
+        None => format!("unknown key {name}; fermata --help lists all keys"),
+    }
+}
+
+impl fmt::Debug for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)
     }
 }

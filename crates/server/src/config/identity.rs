@@ -1,43 +1,38 @@
-//! How owners are told apart, and that what is set about it goes together.
+//! The settings about owners: how they are told apart.
 //!
 //! Invariant: no combination of settings leaves a server open that was meant to ask people who they are.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderName, Uri, header};
-use secrecy::ExposeSecret;
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Config,
-    value::{Value, quoted},
-    word::Word,
+    value::{Value, text_schema},
 };
 
-/// Whether owners are told apart, and by what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How owners are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum AuthKind {
-    /// Nobody is asked who they are.
+    /// They are not: everybody is the same owner.
     None,
-    /// A bearer token names the owner.
+    /// By bearer tokens.
     Token,
-    /// A JSON Web Token does.
+    /// By JSON Web Tokens.
     Jwt,
-    /// A header of the proxy in front does.
+    /// By a header of the proxy in front.
     Header,
 }
 
-/// The name of the header in which a proxy says who asks.
+/// The name of the header in which a proxy names the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserHeader(pub HeaderName);
 
-/// A shorter secret than the hash that it keys is easier to guess than what it protects (RFC 7518, 3.2).
-const SHORTEST_SECRET: usize = 32;
-
-impl Word for AuthKind {
-    const KIND: &'static str = "a way to tell owners apart";
-    const ALL: &'static [Self] = &[Self::None, Self::Token, Self::Jwt, Self::Header];
-
-    fn word(self) -> &'static str {
+impl AuthKind {
+    fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Token => "token",
@@ -48,6 +43,10 @@ impl Word for AuthKind {
 }
 
 impl Value for UserHeader {
+    fn name() -> String {
+        "HEADER".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         let name: HeaderName =
             text.trim().parse().map_err(|_| format!("{text:?} is not the name of a header"))?;
@@ -60,14 +59,18 @@ impl Value for UserHeader {
         Ok(Self(name))
     }
 
-    fn show(&self) -> Option<String> {
-        quoted(self.0.as_str())
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.0.as_str().into())
+    }
+
+    fn schema() -> Schema {
+        text_schema()
     }
 }
 
-/// What does not go together: the key, and words about it.
+/// Checks that the settings go together. The error has the key of a setting, and what is wrong with it.
 pub(super) fn check(config: &Config) -> Result<(), (&'static str, String)> {
-    let auth = config.auth.word();
+    let auth = config.auth.as_str();
     if config.auth != AuthKind::Token && !config.tokens.is_empty() {
         let words = format!(
             "there are tokens but auth is {auth}, so nobody would be asked for one; set auth to token"
@@ -130,15 +133,11 @@ fn check_jwt(config: &Config) -> Result<(), (&'static str, String)> {
              machine alone"
                 .into(),
         )),
-        (None, Some(secret)) if secret.0.expose_secret().len() < SHORTEST_SECRET => Err((
-            "jwt_secret",
-            format!("it is shorter than {SHORTEST_SECRET} bytes and could be guessed; make one with: openssl rand -hex 32"),
-        )),
         (Some(_), None) | (None, Some(_)) => Ok(()),
     }
 }
 
-/// Whether nobody in between can change what is fetched.
+/// Returns whether nobody between here and the URL's host can change what is fetched.
 fn is_safe(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else { return false };
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');

@@ -1,146 +1,171 @@
-//! `[mcp.<name>]`: an MCP server, as a program or at a URL. What is done with it is not known here.
+//! `[mcp.<name>]`: an MCP server, as a program or at a URL. This module does not know what is done with it.
 
-use std::{collections::BTreeMap, num::NonZeroUsize};
-
-use axum::http::{HeaderName, HeaderValue};
-use fermata_mcp::{ServerConfig, Transport};
-use toml::de::DeValue;
-
-use super::{
-    entry::{Entry, Fault, shown_key, shown_text},
-    url::Url,
-    value::{Duration, Value},
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    num::NonZeroUsize,
 };
 
-/// Names of tools have at most 64 characters, and the server's own names need some of them.
-const LONGEST_NAME: usize = 32;
-/// What stands between the names of server and tool.
-const BETWEEN: &str = "__";
+use axum::http::{HeaderName, HeaderValue};
+use fermata_mcp::{Processes, ServerConfig, Transport};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// The keys of a server.
-const KEYS: [&str; 9] = [
-    "command",
-    "args",
-    "env",
-    "processes",
-    "max_processes",
-    "idle_timeout",
-    "url",
-    "headers",
-    "trust_annotations",
-];
+use super::{
+    text::NonEmpty,
+    url::Url,
+    value::{self, Duration},
+};
 
-/// Reads a server.
-pub(super) fn read(server: &Entry<'_>) -> Result<ServerConfig, Fault> {
-    check_name(server)?;
-    let (mut command, mut args, mut env) = (None, Vec::new(), BTreeMap::new());
-    let (mut url, mut headers) = (None, BTreeMap::new());
-    let entries = server.entries_among(&KEYS)?;
-    for entry in &entries {
-        match entry.name {
-            "command" => command = Some(entry.words()?),
-            "args" => args = strings(entry)?,
-            "env" => env = variables(entry)?,
-            "url" => url = Some(Url::exact(&entry.string()?).map_err(|reason| entry.fault(reason))?.0),
-            "headers" => headers = headers_of(entry)?,
-            _ => {}
-        }
-    }
-    let stray = |keys: &[&str], with: &str| {
-        let stray = entries.iter().find(|entry| keys.contains(&entry.name));
-        stray.map(|entry| entry.key_fault(format!("{} goes with {with}", entry.name)))
-    };
-    let of_programs = ["args", "env", "processes", "max_processes", "idle_timeout"];
-    let transport = match (command, url) {
-        (Some(command), None) => match stray(&["headers"], "url") {
-            None => Transport::Program { command, args, env },
-            Some(fault) => return Err(fault),
-        },
-        (None, Some(url)) => match stray(&of_programs, "command") {
-            None => Transport::Http { url, headers },
-            Some(fault) => return Err(fault),
-        },
-        (Some(_), Some(_)) => return Err(server.fault("has both command and url; use one of them")),
-        (None, None) => return Err(server.fault("needs command or url")),
-    };
-    let mut config = ServerConfig::new(transport);
-    for entry in &entries {
-        match entry.name {
-            "processes" => config.processes = Some(entry.read()?),
-            "max_processes" => config.max_processes = number(entry)?,
-            "idle_timeout" => config.idle_timeout = entry.read::<Duration>()?.0,
-            "trust_annotations" => config.trust_annotations = entry.truth()?,
-            _ => {}
-        }
-    }
-    Ok(config)
+/// A server as a table of the file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "McpServer")]
+pub(super) struct ServerTable {
+    /// The program, which speaks MCP over its standard input and output. A server has either this or url.
+    command: Option<NonEmpty>,
+    /// The arguments of the program.
+    args: Option<Vec<String>>,
+    /// The environment of the program, besides a few variables such as PATH and HOME.
+    env: Option<BTreeMap<String, String>>,
+    /// Whose calls one process of the program serves. By default those of everybody, until it asks a question without saying of
+    /// which call.
+    processes: Option<Processes>,
+    /// How many processes there may be, besides the one that lists the tools.
+    #[serde(default, deserialize_with = "value::deserialize")]
+    #[schemars(with = "Option<NonZeroUsize>")]
+    max_processes: Option<NonZeroUsize>,
+    /// How long a process lives that no call uses.
+    #[serde(default, deserialize_with = "value::deserialize")]
+    #[schemars(with = "Option<String>")]
+    idle_timeout: Option<Duration>,
+    /// The URL of a server that speaks streamable HTTP.
+    url: Option<String>,
+    /// The headers of every request to the URL.
+    headers: Option<BTreeMap<String, String>>,
+    /// Whether tools of which the server says that they only read are allowed without approval.
+    #[serde(default)]
+    trust_annotations: bool,
 }
 
-fn number(entry: &Entry<'_>) -> Result<NonZeroUsize, Fault> {
-    NonZeroUsize::read(&entry.text()?).map_err(|reason| entry.fault(reason))
-}
+/// The maximum length of a name. Names of tools have at most 64 characters, and the server's own names need some of them.
+const MAX_NAME: usize = 32;
+/// The text between the names of the server and of the tool.
+const SEPARATOR: &str = "__";
 
-/// What may be shown of it, as TOML: of the environment and the headers only the names, of arguments only how many there are, of
-/// a URL what [`Url::masked_with_path`] leaves.
-pub(super) fn shown(server: &Entry<'_>) -> Result<Vec<(String, String)>, Fault> {
-    let line = |entry: &Entry<'_>| {
-        let value = match (entry.name, entry.value()) {
-            ("env" | "headers", _) => entry.shown_without_values(),
-            ("args", DeValue::Array(args)) => {
-                format!("[{}]", vec![shown_text("(secret)"); args.len()].join(", "))
-            }
-            ("url", DeValue::String(url)) => shown_text(&Url::masked_with_path(url)),
-            _ => entry.shown(),
-        };
-        (shown_key(entry.name), value)
-    };
-    Ok(server.entries()?.iter().map(line).collect())
-}
-
-fn check_name(server: &Entry<'_>) -> Result<(), Fault> {
+/// Checks the name of a server.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
     let fit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    let name = server.name;
-    if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(fit) {
-        return Err(server.key_fault(format!(
-            "the name {name:?} must be 1 to {LONGEST_NAME} characters of A-Z, a-z, 0-9, '_' and '-', because the names of its \
-             tools begin with it"
-        )));
+    if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(fit) {
+        return Err(format!(
+            "the name {name:?} must be 1 to {MAX_NAME} characters of A-Z, a-z, 0-9, '_' and '-', because the names of its tools \
+             begin with it"
+        ));
     }
-    if name.contains(BETWEEN) {
-        return Err(server.key_fault(format!(
-            "the name {name:?} must not have {BETWEEN} in it, which ends the server's part in the names of its tools"
-        )));
+    if name.contains(SEPARATOR) {
+        return Err(format!(
+            "the name {name:?} must not have {SEPARATOR} in it, which separates it from the names of its tools"
+        ));
     }
     Ok(())
 }
 
-fn strings(entry: &Entry<'_>) -> Result<Vec<String>, Fault> {
-    entry.elements("must be a list of strings")?.iter().map(Entry::string).collect()
-}
-
-fn variables(table: &Entry<'_>) -> Result<BTreeMap<String, String>, Fault> {
-    let variable = |entry: Entry<'_>| {
-        let value = entry.string()?;
-        if entry.name.is_empty() || entry.name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(entry.key_fault(format!("{:?} cannot stand in an environment", entry.name)));
-        }
-        Ok((entry.name.to_owned(), value))
-    };
-    table.entries()?.into_iter().map(variable).collect()
-}
-
-fn headers_of(table: &Entry<'_>) -> Result<BTreeMap<String, String>, Fault> {
-    let mut headers = BTreeMap::new();
-    for entry in table.entries()? {
-        let value = entry.string()?;
-        let name = HeaderName::try_from(entry.name)
-            .map_err(|_| entry.key_fault(format!("{:?} is not the name of a header", entry.name)))?;
-        if HeaderValue::try_from(&value).is_err() {
-            return Err(entry.fault("has characters that a header cannot carry"));
-        }
-        if headers.insert(name.as_str().to_owned(), value).is_some() {
-            return Err(entry.key_fault(format!("the header {name} is there twice")));
+/// Hides what may be a secret: the values of the environment and of headers, all arguments, and parts of the URL.
+pub(super) fn mask(server: &mut toml::Table) {
+    for (key, value) in server.iter_mut() {
+        match (key.as_str(), value) {
+            ("env" | "headers", toml::Value::Table(values)) => {
+                values.iter_mut().for_each(|(_, value)| hide(value))
+            }
+            ("args", toml::Value::Array(args)) => args.iter_mut().for_each(hide),
+            ("url", toml::Value::String(url)) => *url = Url::masked_with_path(url),
+            ("env" | "headers" | "args", value) => hide(value),
+            _ => {}
         }
     }
-    Ok(headers)
+}
+
+fn hide(value: &mut toml::Value) {
+    *value = "(secret)".into();
+}
+
+// === impl ServerTable ===
+
+impl TryFrom<ServerTable> for ServerConfig {
+    /// The key that is wrong, or "" for the table, and the reason.
+    type Error = (&'static str, String);
+
+    fn try_from(table: ServerTable) -> Result<Self, Self::Error> {
+        let ServerTable {
+            command,
+            args,
+            env,
+            processes,
+            max_processes,
+            idle_timeout,
+            url,
+            headers,
+            trust_annotations,
+        } = table;
+        let of_programs = [
+            ("args", args.is_some()),
+            ("env", env.is_some()),
+            ("processes", processes.is_some()),
+            ("max_processes", max_processes.is_some()),
+            ("idle_timeout", idle_timeout.is_some()),
+        ];
+        let transport = match (command, url) {
+            (Some(_), Some(_)) => return Err(("", "has both command and url; use one of them".into())),
+            (None, None) => return Err(("", "needs command or url".into())),
+            (Some(_), None) if headers.is_some() => return Err(("headers", "goes with url".into())),
+            (Some(NonEmpty(command)), None) => Transport::Program {
+                command,
+                args: args.unwrap_or_default(),
+                env: checked_environment(env.unwrap_or_default()).map_err(|reason| ("env", reason))?,
+            },
+            (None, Some(url)) => {
+                if let Some((key, _)) = of_programs.into_iter().find(|(_, is_set)| *is_set) {
+                    return Err((key, "goes with command".into()));
+                }
+                let Url(url) = Url::exact(&url).map_err(|reason| ("url", reason))?;
+                let headers =
+                    checked_headers(headers.unwrap_or_default()).map_err(|reason| ("headers", reason))?;
+                Transport::Http { url, headers }
+            }
+        };
+        let defaults = Self::new(transport);
+        Ok(Self {
+            processes,
+            max_processes: max_processes.unwrap_or(defaults.max_processes),
+            idle_timeout: idle_timeout.map_or(defaults.idle_timeout, |Duration(time)| time),
+            trust_annotations,
+            ..defaults
+        })
+    }
+}
+
+fn checked_environment(variables: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    let is_wrong = |(name, value): &(&String, &String)| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+    };
+    match variables.iter().find(is_wrong) {
+        Some((name, _)) => Err(format!("{name:?} cannot be in an environment")),
+        None => Ok(variables),
+    }
+}
+
+/// Returns the headers with their names in lower case.
+fn checked_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    let mut checked = BTreeMap::new();
+    for (name, value) in headers {
+        let header =
+            HeaderName::try_from(&name).map_err(|_| format!("{name:?} is not the name of a header"))?;
+        if HeaderValue::try_from(&value).is_err() {
+            return Err(format!("{name} has characters that a header cannot carry"));
+        }
+        match checked.entry(header.as_str().to_owned()) {
+            Entry::Vacant(entry) => entry.insert(value),
+            Entry::Occupied(_) => return Err(format!("{header} is there twice")),
+        };
+    }
+    Ok(checked)
 }

@@ -1,149 +1,372 @@
-//! `[[policy]]`: one rule about calls.
+//! `[[policy]]`: the rules about calls.
 
-use fermata_tools::{Decimal, Folder, HostPattern, Matcher, Pattern, Rule, TextRegex};
-use toml::de::DeValue;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use super::entry::{Entry, Fault};
+use fermata_tools::{Decimal, Decision, Folder, HostPattern, Matcher, Pattern, Rule, RunBy, TextRegex};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use toml::{
+    Spanned,
+    de::{DeString, DeTable, DeValue},
+};
 
-/// The keys of a table that says what a field must be like. They are never names of fields.
-const MATCHERS: [&str; 7] = ["under", "host", "one_of", "min", "max", "regex", "not"];
+use super::{
+    fault::{Fault, nearest},
+    text::NonEmpty,
+    written::Written,
+};
 
-/// Reads a rule.
-pub(super) fn read(rule: &Entry<'_>) -> Result<Rule, Fault> {
-    let (mut tool, mut from, mut owner, mut decision, mut reason) = (None, None, None, None, None);
-    let mut always = false;
-    let mut input = Vec::new();
-    for entry in rule.entries_among(&["tool", "from", "owner", "input", "decision", "reason", "always"])? {
-        match entry.name {
-            "tool" => tool = Some(Pattern::new(&entry.words()?)),
-            "from" => from = Some(entry.read()?),
-            "owner" => owner = Some(Pattern::new(&entry.words()?)),
-            "decision" => decision = Some(entry.read()?),
-            "reason" => reason = Some(entry.words()?),
-            "always" => always = entry.truth()?,
-            _ => read_fields(&entry, "", &mut input)?,
-        }
-    }
-    let decision =
-        decision.ok_or_else(|| rule.fault("a rule needs decision = \"allow\", \"ask\" or \"deny\""))?;
-    Ok(Rule { tool, from, owner, input, decision, reason, always })
+/// A rule and the place where it stands.
+#[derive(Clone)]
+pub struct WrittenRule {
+    /// The rule. Its texts may be secrets of the environment.
+    pub rule: Rule,
+    /// The rule as it is written in the file.
+    pub written: Written,
 }
 
-/// Takes what a table says of fields. A table in it is what a field must be like, or, if it was made by dots in a key, more of a path.
-fn read_fields(table: &Entry<'_>, above: &str, fields: &mut Vec<(String, Matcher)>) -> Result<(), Fault> {
-    let entries = table.entries()?;
-    if entries.is_empty() {
-        return Err(table.fault("names no field"));
+/// A rule as a table of the file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "Rule")]
+pub(super) struct RuleTable {
+    /// The tools, as a glob over the name. If this is left out, the rule is about all tools.
+    tool: Option<NonEmpty>,
+    /// Who runs the tools.
+    from: Option<RunBy>,
+    /// The owners of the chats, as a glob.
+    owner: Option<NonEmpty>,
+    /// Conditions on the input, by the path of a field. All of them must be met.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, Field>")]
+    input: Fields,
+    /// The decision about calls that match.
+    decision: Decision,
+    /// The reason for the decision, which the model and the person are told.
+    reason: Option<NonEmpty>,
+    /// Whether a person's "always" answers this rule if it asks.
+    #[serde(default)]
+    always: bool,
+}
+
+/// The conditions of a rule, in the order in which they are written.
+#[derive(Default)]
+struct Fields(Vec<(String, Matcher)>);
+
+struct FieldsVisitor;
+
+/// A condition on one field: a glob, a number, `true`, `false`, or a table of matchers.
+struct Field(Matcher);
+
+struct FieldVisitor;
+
+/// Matchers of a field. If there are several, all of them must match.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "Matcher")]
+struct MatcherTable {
+    /// The absolute path of a folder: the field is a path in it.
+    under: Option<String>,
+    /// The field is a URL with this host; `*.example.com` is every host below example.com.
+    host: Option<String>,
+    /// At least one of these matches.
+    one_of: Option<Vec<Field>>,
+    /// The field is a number, and at least this.
+    #[schemars(with = "Option<f64>")]
+    min: Option<Number>,
+    /// The field is a number, and at most this.
+    #[schemars(with = "Option<f64>")]
+    max: Option<Number>,
+    /// A match of this regular expression is in the field.
+    regex: Option<String>,
+    /// This does not match.
+    not: Option<Box<Field>>,
+}
+
+/// The keys of a [`MatcherTable`]. Fields of an input that have these names are written in quotes.
+const MATCHERS: [&str; 7] = ["under", "host", "one_of", "min", "max", "regex", "not"];
+
+/// A bound.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "must be a number")]
+enum Number {
+    Integer(i128),
+    Float(f64),
+}
+
+// === impl WrittenRule ===
+
+impl WrittenRule {
+    /// Returns warnings about conditions that probably allow more than they are meant to, each with its place.
+    pub fn warnings(&self) -> Vec<String> {
+        if self.rule.decision != Decision::Allow {
+            return Vec::new();
+        }
+        let risky = self.rule.input.iter().filter_map(|(path, matcher)| Some((path, risk(path, matcher)?)));
+        risky.map(|(path, risk)| format!("{}: {path}: {risk}", self.written.place)).collect()
     }
-    for entry in entries {
-        let path = if above.is_empty() { entry.name.to_owned() } else { format!("{above}.{}", entry.name) };
-        if goes_on_with_path(&entry) {
-            read_fields(&entry, &path, fields)?;
-        } else {
-            fields.push((path, matcher(&entry)?));
+}
+
+impl fmt::Debug for WrittenRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.written.fmt(f)
+    }
+}
+
+/// Returns the reason for which a condition is too weak to allow calls by it, if there is one.
+fn risk(path: &str, matcher: &Matcher) -> Option<String> {
+    match matcher {
+        Matcher::Glob(glob) => {
+            let glob = glob.to_string();
+            if !glob.contains(['*', '?']) {
+                None
+            } else if looks_like_url(path, &glob) {
+                Some(format!(
+                    "the glob {glob:?} also allows other hosts, such as https://docs.example.com.evil.com for https://docs.example.com*; use \
+                     {{ host = \"docs.example.com\" }}"
+                ))
+            } else if looks_like_path(path, &glob) {
+                Some(format!(
+                    "the glob {glob:?} also allows paths that lead out with \"..\"; use {{ under = \"/srv/safe\" }}"
+                ))
+            } else {
+                None
+            }
+        }
+        Matcher::OneOf(matchers) | Matcher::All(matchers) => {
+            matchers.iter().find_map(|matcher| risk(path, matcher))
+        }
+        Matcher::Not(_) => Some(
+            "it allows everything but what it names, and something may be forgotten; name what is allowed instead".into(),
+        ),
+        Matcher::Literal(_)
+        | Matcher::Under(_)
+        | Matcher::Host(_)
+        | Matcher::Between { .. }
+        | Matcher::Regex(_) => None,
+    }
+}
+
+fn looks_like_url(path: &str, glob: &str) -> bool {
+    glob.contains("://") || ends_with_word(path, &["url", "uri", "href", "link", "host", "endpoint"])
+}
+
+fn looks_like_path(path: &str, glob: &str) -> bool {
+    glob.contains(['/', '\\'])
+        || ends_with_word(path, &["path", "file", "filename", "dir", "directory", "folder"])
+}
+
+/// Returns whether one of the words in the last name of a path ends with one of these words, in the singular or the plural.
+fn ends_with_word(path: &str, wanted: &[&str]) -> bool {
+    let name = path.rsplit('.').next().unwrap_or(path).to_ascii_lowercase();
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| {
+        wanted.iter().any(|wanted| {
+            word.ends_with(wanted) || word.strip_suffix('s').is_some_and(|word| word.ends_with(wanted))
+        })
+    })
+}
+
+// === impl RuleTable ===
+
+impl From<RuleTable> for Rule {
+    fn from(table: RuleTable) -> Self {
+        let RuleTable { tool, from, owner, input: Fields(input), decision, reason, always } = table;
+        let pattern = |NonEmpty(glob): NonEmpty| Pattern::new(&glob);
+        Self {
+            tool: tool.map(pattern),
+            from,
+            owner: owner.map(pattern),
+            input,
+            decision,
+            reason: reason.map(|NonEmpty(reason)| reason),
+            always,
         }
     }
+}
+
+/// Rewrites the tables that dots in a key have made, such as `input.to.name = "b*"`, to keys that are paths, `"to.name" = "b*"`, so
+/// that every table left in `input` is a table of matchers.
+pub(super) fn join_paths<'i>(rule: &mut DeTable<'i>) -> Result<(), Fault> {
+    let input = rule.iter_mut().find(|(key, _)| key.get_ref() == "input");
+    let Some(DeValue::Table(input)) = input.map(|(_, value)| value.get_mut()) else { return Ok(()) };
+    let mut fields = DeTable::new();
+    let mut queue: Vec<_> = std::mem::take(input).into_iter().rev().collect();
+    while let Some((key, value)) = queue.pop() {
+        let (key_span, value_span) = (key.span(), value.span());
+        match value.into_inner() {
+            DeValue::Table(table) if !has_matcher(&table) => {
+                let path = key.get_ref();
+                // The span of a table that dots have made is that of its key, and a table in braces begins behind its key.
+                if value_span.start == key_span.start {
+                    let join = |(name, value): (Spanned<DeString<'i>>, Spanned<DeValue<'i>>)| {
+                        (Spanned::new(name.span(), format!("{path}.{}", name.get_ref()).into()), value)
+                    };
+                    queue.extend(table.into_iter().map(join).rev());
+                } else if let Some(name) = first_stranger(&table) {
+                    let matchers = MATCHERS.join(", ");
+                    let reason = format!(
+                        "{path}: unknown key {name}; a matcher is one of {matchers}, and a field in a field is written with dots, as \
+                         \"{path}.{name}\""
+                    );
+                    return Err(Fault { at: value_span.start, reason });
+                } else {
+                    fields.insert(key, Spanned::new(value_span, DeValue::Table(table)));
+                }
+            }
+            value => {
+                fields.insert(key, Spanned::new(value_span, value));
+            }
+        }
+    }
+    *input = fields;
     Ok(())
 }
 
-/// Whether the entry is a table made by dots in a key that says nothing about its field: `to.name = "b*"`.
-fn goes_on_with_path(entry: &Entry<'_>) -> bool {
-    let DeValue::Table(table) = entry.value() else { return false };
-    entry.is_dotted() && !table.keys().any(|key| MATCHERS.contains(&key.get_ref().as_ref()))
+fn has_matcher(table: &DeTable<'_>) -> bool {
+    table.keys().any(|key| MATCHERS.contains(&key.get_ref().as_ref()))
 }
 
-/// What a field must be like: a glob, a literal, or a table of matchers, all of which count.
-fn matcher(entry: &Entry<'_>) -> Result<Matcher, Fault> {
-    let DeValue::Table(_) = entry.value() else { return glob(entry) };
-    let mut matchers = Vec::new();
-    let (mut min, mut max) = (None, None);
-    for entry in entries_of_matcher(entry)? {
-        match entry.name {
-            "under" => {
-                matchers.push(Matcher::Under(Folder::new(&entry.words()?).map_err(|bad| entry.fault(bad))?))
+/// Returns the first key that is not even similar to the name of a matcher.
+fn first_stranger<'t>(table: &'t DeTable<'_>) -> Option<&'t str> {
+    table.keys().map(|key| key.get_ref().as_ref()).find(|name| nearest(name, &MATCHERS).is_none())
+}
+
+// === impl Fields ===
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Fields, A::Error> {
+        let mut fields = Vec::new();
+        while let Some((path, Field(matcher))) = entries.next_entry()? {
+            fields.push((path, matcher));
+        }
+        if fields.is_empty() { Err(A::Error::custom("names no field")) } else { Ok(Fields(fields)) }
+    }
+}
+
+// === impl Field ===
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FieldVisitor)
+    }
+}
+
+impl JsonSchema for Field {
+    fn schema_name() -> Cow<'static, str> {
+        "Field".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let matcher = generator.subschema_for::<MatcherTable>();
+        json_schema!({"anyOf": [{"type": ["string", "number", "boolean"]}, matcher]})
+    }
+}
+
+impl<'de> Visitor<'de> for FieldVisitor {
+    type Value = Field;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a glob in quotes, a number, true, false, or a matcher")
+    }
+
+    fn visit_str<E>(self, glob: &str) -> Result<Field, E> {
+        Ok(Field(Matcher::Glob(Pattern::new(glob))))
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Field, E> {
+        Ok(Field(Matcher::Literal(truth.to_string())))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Field, E> {
+        Ok(Field(Matcher::Literal(number.to_string())))
+    }
+
+    fn visit_i128<E>(self, number: i128) -> Result<Field, E> {
+        Ok(Field(Matcher::Literal(number.to_string())))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Field, E> {
+        match serde_json::Number::from_f64(number) {
+            Some(number) => Ok(Field(Matcher::Literal(number.to_string()))),
+            None => Err(E::custom("must be a finite number")),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Field, A::Error> {
+        let table = MatcherTable::deserialize(MapAccessDeserializer::new(entries))?;
+        table.matcher().map(Field).map_err(A::Error::custom)
+    }
+}
+
+// === impl MatcherTable ===
+
+impl MatcherTable {
+    fn matcher(self) -> Result<Matcher, String> {
+        let Self { under, host, one_of, min, max, regex, not } = self;
+        let mut matchers = Vec::new();
+        if let Some(folder) = under {
+            matchers.push(Matcher::Under(Folder::new(&folder).map_err(|fault| format!("under: {fault}"))?));
+        }
+        if let Some(host) = host {
+            matchers.push(Matcher::Host(HostPattern::new(&host).map_err(|fault| format!("host: {fault}"))?));
+        }
+        if let Some(regex) = regex {
+            matchers.push(Matcher::Regex(TextRegex::new(&regex).map_err(|fault| format!("regex: {fault}"))?));
+        }
+        match one_of {
+            Some(fields) if fields.is_empty() => return Err("one_of: must not be empty".into()),
+            Some(fields) => {
+                matchers.push(Matcher::OneOf(fields.into_iter().map(|Field(field)| field).collect()))
             }
-            "host" => matchers
-                .push(Matcher::Host(HostPattern::new(&entry.words()?).map_err(|bad| entry.fault(bad))?)),
-            "regex" => matchers
-                .push(Matcher::Regex(TextRegex::new(&entry.words()?).map_err(|bad| entry.fault(bad))?)),
-            "one_of" => matchers.push(one_of(&entry)?),
-            "min" => min = Some(number(&entry)?),
-            "max" => max = Some(number(&entry)?),
-            _ => matchers.push(Matcher::Not(Box::new(matcher(&entry)?))),
+            None => {}
         }
-    }
-    if let (Some(min), Some(max)) = (&min, &max)
-        && min > max
-    {
-        return Err(entry.fault("min is above max, so that no number could match"));
-    }
-    if min.is_some() || max.is_some() {
-        matchers.push(Matcher::Between { min, max });
-    }
-    Ok(if matchers.len() == 1 { matchers.remove(0) } else { Matcher::All(matchers) })
-}
-
-/// The entries of a table of matchers; a table that is none probably was to be a path.
-fn entries_of_matcher<'a>(entry: &Entry<'a>) -> Result<Vec<Entry<'a>>, Fault> {
-    let entries = entry.entries()?;
-    if entries.is_empty() {
-        return Err(entry.fault(
-            "says nothing about the field; write a glob, or a matcher such as { under = \"/srv/safe\" }",
-        ));
-    }
-    match entries.iter().find(|entry| !MATCHERS.contains(&entry.name)) {
-        None => Ok(entries),
-        Some(stranger) => Err(stranger.unknown(
-            &MATCHERS,
-            &format!(
-                "; a matcher is one of {}, and a field in a field is written with dots, as \"{}.{}\"",
-                MATCHERS.join(", "),
-                entry.name,
-                stranger.name
+        if let Some(field) = not {
+            matchers.push(Matcher::Not(Box::new(field.0)));
+        }
+        let (min, max) = (min.map(Decimal::try_from).transpose()?, max.map(Decimal::try_from).transpose()?);
+        if let (Some(min), Some(max)) = (&min, &max)
+            && min > max
+        {
+            return Err("min is above max, so that no number could match".into());
+        }
+        if min.is_some() || max.is_some() {
+            matchers.push(Matcher::Between { min, max });
+        }
+        match matchers.len() {
+            0 => Err(
+                "says nothing about the field; write a glob, or a matcher such as { under = \"/srv/safe\" }"
+                    .into(),
             ),
-        )),
-    }
-}
-
-fn one_of(entry: &Entry<'_>) -> Result<Matcher, Fault> {
-    let elements = entry.elements("must be a list, such as [\"a\", \"b\"]")?;
-    if elements.is_empty() {
-        return Err(entry.fault("must not be empty"));
-    }
-    elements.iter().map(matcher).collect::<Result<_, _>>().map(Matcher::OneOf)
-}
-
-fn number(entry: &Entry<'_>) -> Result<Decimal, Fault> {
-    let literal = match entry.value() {
-        DeValue::Integer(_) | DeValue::Float(_) => literal(entry.value()),
-        _ => None,
-    };
-    literal.and_then(|number| Decimal::parse(&number)).ok_or_else(|| entry.fault("must be a number"))
-}
-
-/// A glob, or a number or a truth value.
-fn glob(entry: &Entry<'_>) -> Result<Matcher, Fault> {
-    if let DeValue::String(_) = entry.value() {
-        return entry.string().map(|glob| Matcher::Glob(Pattern::new(&glob)));
-    }
-    literal(entry.value())
-        .map(Matcher::Literal)
-        .ok_or_else(|| entry.fault("must be a glob in quotes, a number, true, false, or a matcher"))
-}
-
-/// A number or a truth value as JSON has it.
-fn literal(value: &DeValue<'_>) -> Option<String> {
-    match value {
-        DeValue::Boolean(truth) => Some(truth.to_string()),
-        DeValue::Integer(number) => {
-            i128::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number.to_string())
+            1 => Ok(matchers.remove(0)),
+            _ => Ok(Matcher::All(matchers)),
         }
-        DeValue::Float(number) => number
-            .as_str()
-            .parse()
-            .ok()
-            .and_then(serde_json::Number::from_f64)
-            .map(|number| number.to_string()),
-        DeValue::String(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+    }
+}
+
+impl TryFrom<Number> for Decimal {
+    type Error = &'static str;
+
+    fn try_from(number: Number) -> Result<Self, Self::Error> {
+        let text = match number {
+            Number::Integer(number) => number.to_string(),
+            Number::Float(number) => number.to_string(),
+        };
+        Self::parse(&text).ok_or("must be a finite number")
     }
 }

@@ -5,13 +5,11 @@ mod identity;
 mod limits;
 mod tables;
 
+use fermata_engine::{FileUrls, Hold};
+use fermata_protocol::Profile;
 use secrecy::ExposeSecret;
 
-use super::{
-    file::File,
-    invocation::{Report, command},
-    *,
-};
+use super::{command::command, file::File, report::Report, *};
 
 fn read(arguments: &[&str], variables: &[(&str, &str)], toml: &str) -> Result<(Config, String), String> {
     let options = command()
@@ -319,12 +317,19 @@ fn an_address_may_leave_the_port_to_the_platform() {
 #[test]
 fn a_variable_that_is_no_setting_is_warned_of() {
     let names =
-        ["FERMATA_MAX_STPES", "FERMATA_HOLD", "FERMATA_CONFIG", "FERMATA_ZZZZZZ", "PATH", "OPENAI_API_KEY"];
-    let warnings = warnings_of_variables(names.map(str::to_owned));
+        ["FERMATA_MAX_STPES", "FERMATA_HOLD", "FERMATA_CONFIG", "FERMATA_ZZZZZZ", "FERMATA_PORT", "PATH"];
+    let of_service = [
+        ("FERMATA_PORT", "tcp://10.0.0.1:3000"),
+        ("FERMATA_PORT_3000_TCP_ADDR", "10.0.0.1"),
+        ("FERMATA_SERVICE_HOST", "10.0.0.1"),
+    ];
+    let variables = names.map(|name| (name, "1")).into_iter().chain(of_service);
+    let warnings = warnings_of_variables(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
     assert_eq!(
         warnings,
         [
             "FERMATA_MAX_STPES is set, but there is no such setting; did you mean FERMATA_MAX_STEPS?",
+            "FERMATA_PORT is set, but there is no such setting; did you mean PORT?",
             "FERMATA_ZZZZZZ is set, but there is no such setting",
         ]
     );

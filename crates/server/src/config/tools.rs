@@ -1,50 +1,97 @@
 //! `[tools."glob"]`: what is set for tools by name.
 
-use fermata_tools::{Resource, ResourcePart, ToolSettings};
-use toml::de::DeValue;
+use std::{borrow::Cow, fmt};
 
-use super::{
-    entry::{Entry, Fault},
-    value::Duration,
+use fermata_tools::{Resource, ResourcePart, ToolSettings};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-/// Reads the settings of the tools under one glob.
-pub(super) fn read(tools: &Entry<'_>) -> Result<ToolSettings, Fault> {
-    let mut settings = ToolSettings::default();
-    for entry in tools.entries_among(&["resource", "timeout", "repeatable"])? {
-        match entry.name {
-            "resource" => settings.resource = Some(resource(&entry)?),
-            "timeout" => settings.timeout = Some(timeout(&entry)?),
-            _ => settings.repeatable = Some(entry.truth()?),
+use super::{
+    text::NonEmpty,
+    value::{self, NonZeroDuration},
+};
+
+/// The settings of the tools under one glob.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "Tools")]
+pub(super) struct ToolsTable {
+    /// The resource that a call uses: of the calls that share one, one runs at a time.
+    resource: Option<ResourceName>,
+    /// How long a call may run, in place of tool_timeout.
+    #[serde(default, deserialize_with = "value::deserialize")]
+    #[schemars(with = "Option<String>")]
+    timeout: Option<NonZeroDuration>,
+    /// Whether it does no harm if a call that failed, or was cut off, runs again.
+    repeatable: Option<bool>,
+}
+
+/// The name of a resource, or the field of the input that has it.
+struct ResourceName(Resource);
+
+struct ResourceVisitor;
+
+/// A resource whose name is in the input.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "Resource")]
+struct ResourceTable {
+    /// The path of the field.
+    input: NonEmpty,
+    /// The part of the field's value that names the resource.
+    part: Option<ResourcePart>,
+}
+
+impl From<ToolsTable> for ToolSettings {
+    fn from(table: ToolsTable) -> Self {
+        let ToolsTable { resource, timeout, repeatable } = table;
+        Self {
+            resource: resource.map(|ResourceName(resource)| resource),
+            timeout: timeout.map(|NonZeroDuration(timeout)| timeout),
+            repeatable,
         }
     }
-    Ok(settings)
 }
 
-fn timeout(entry: &Entry<'_>) -> Result<std::time::Duration, Fault> {
-    let Duration(timeout) = entry.read()?;
-    if timeout.is_zero() { Err(entry.fault("no call can run for no time")) } else { Ok(timeout) }
+impl<'de> Deserialize<'de> for ResourceName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ResourceVisitor).map(Self)
+    }
 }
 
-/// A name, or the field of the input that has it.
-fn resource(entry: &Entry<'_>) -> Result<Resource, Fault> {
-    match entry.value() {
-        DeValue::String(_) => entry.words().map(Resource::named),
-        DeValue::Table(_) => {
-            let (mut field, mut part) = (None, ResourcePart::Whole);
-            for entry in entry.entries_among(&["input", "part"])? {
-                match entry.name {
-                    "input" => field = Some(entry.words()?),
-                    _ => part = entry.read()?,
-                }
-            }
-            let field = field.ok_or_else(|| entry.fault("needs input = \"the field that names it\""))?;
-            Ok(Resource::Input { field, part })
-        }
-        DeValue::Integer(_)
-        | DeValue::Float(_)
-        | DeValue::Boolean(_)
-        | DeValue::Datetime(_)
-        | DeValue::Array(_) => Err(entry.fault("must be a name or { input = \"field\" }")),
+impl<'de> Visitor<'de> for ResourceVisitor {
+    type Value = Resource;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name or { input = \"field\" }")
+    }
+
+    fn visit_string<E: Error>(self, name: String) -> Result<Resource, E> {
+        let NonEmpty(name) = name.try_into().map_err(E::custom)?;
+        Ok(Resource::named(name))
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Resource, E> {
+        self.visit_string(name.to_owned())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Resource, A::Error> {
+        let ResourceTable { input: NonEmpty(field), part } =
+            ResourceTable::deserialize(MapAccessDeserializer::new(entries))?;
+        Ok(Resource::Input { field, part: part.unwrap_or(ResourcePart::Whole) })
+    }
+}
+
+impl JsonSchema for ResourceName {
+    fn schema_name() -> Cow<'static, str> {
+        "ResourceName".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let table = generator.subschema_for::<ResourceTable>();
+        json_schema!({"anyOf": [{"type": "string", "minLength": 1}, table]})
     }
 }

@@ -4,7 +4,9 @@ use std::fmt;
 
 use axum::http::Uri;
 
-use super::value::{Value, quoted};
+use schemars::Schema;
+
+use super::value::{Value, text_schema};
 
 /// An `http:` or `https:` URL.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,12 +57,20 @@ impl Url {
 }
 
 impl Value for Url {
+    fn name() -> String {
+        "URL".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         Self::exact(text.trim().trim_end_matches('/'))
     }
 
-    fn show(&self) -> Option<String> {
-        quoted(&Self::masked(&self.0))
+    fn show(&self) -> Option<toml::Value> {
+        Some(Self::masked(&self.0).into())
+    }
+
+    fn schema() -> Schema {
+        text_schema()
     }
 }
 

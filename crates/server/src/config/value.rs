@@ -1,246 +1,349 @@
-//! The kinds of values that settings have, read from text and shown as TOML.
+//! The kinds of values that settings have: read from text, shown as TOML, described by a JSON Schema.
+//!
+//! A value is read from the same text wherever it is set, because a variable and an option have nothing else. No error repeats a
+//! secret.
 
 use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
     num::{NonZeroU32, NonZeroUsize},
     ops::Deref,
     str::FromStr,
 };
 
+use bytesize::ByteSize;
 use fermata_engine::{FileUrls, Hold, file_urls::parse_host};
 use fermata_protocol::Profile;
-use fermata_store::ClusterKey;
-use ipnet::IpNet;
-use secrecy::{ExposeSecret, SecretString};
+use schemars::{JsonSchema, Schema, json_schema};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Error as _, IntoDeserializer, value::Error},
+};
 
-use crate::{owner::read_owner, quote::shortened};
+use super::text::Text;
+use crate::quote::shortened;
 
 /// A kind of value.
 pub(super) trait Value: Sized {
-    /// Whether it is a size, a number or a time, so that there is something over it.
+    /// `true` if it is a size, a number or a time, which can be exceeded.
     const IS_MEASURE: bool = false;
 
-    /// Reads it; the error says what it should be, and never repeats a secret.
+    /// Returns its name in `--help`, such as `TIME`.
+    fn name() -> String;
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// Returns an error that says what the text should be.
     fn read(text: &str) -> Result<Self, String>;
 
-    /// What shows it in a report; `None` where nothing is set.
-    fn show(&self) -> Option<String>;
+    /// Returns the value for a report, without secrets; `None` if nothing is set.
+    fn show(&self) -> Option<toml::Value>;
 
-    /// What stands for it where nothing is set and there is no default.
-    fn absent() -> Option<Self> {
+    /// Returns the JSON Schema of the value in the file.
+    fn schema() -> Schema;
+
+    /// Returns the value of a setting that is not set and has no default, if there may be such a setting.
+    fn unset() -> Option<Self> {
         None
     }
 }
 
-/// An address to listen on, and a port if it names one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// The address.
-    pub ip: IpAddr,
-    /// The port.
-    pub port: Option<u16>,
-}
+/// An enum without data whose variants are words: serde names them, and their docs explain them in the JSON Schema.
+pub(super) trait Word: Copy + DeserializeOwned + Serialize + JsonSchema {}
 
-/// A span of time of at most ten years, written as `30s`, `5m` or `24h`.
+/// A time of at most ten years, such as `30s`, `5m` or `24h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duration(pub std::time::Duration);
 
-/// A number of bytes, written as `10MB`, `64KiB` or a plain number.
+/// A time like [`Duration`], and longer than none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NonZeroDuration(pub std::time::Duration);
+
+/// A number of bytes, such as `10MB`, `64KiB` or a plain number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub usize);
 
-/// Something that is shown to nobody.
-#[derive(Clone, Debug)]
-pub struct Secret(pub SecretString);
+/// A number from 1 to a maximum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpTo<const MAX: usize>(pub NonZeroUsize);
 
-/// An owner and what proves it.
-#[derive(Clone, Debug)]
-pub struct Token {
-    /// Who.
-    pub owner: String,
-    /// The proof.
-    pub secret: SecretString,
-}
-
-/// The origin of a web page: scheme, host and port, in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin(String);
-
-/// A host's name in lower case, with a port where only that port is meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostName(String);
-
-/// Several values, separated by commas.
+/// Several values: a list in the file, and separated by commas elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct List<T>(pub Vec<T>);
 
-/// A shorter token could be guessed.
-pub(super) const SHORTEST_TOKEN: usize = 16;
-/// Further away than this, adding the span to a clock's time could leave what the clock can say.
+/// The longest time. With a longer one, the sum with the time of day could leave what a clock can show.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-pub(super) fn quoted(text: &str) -> Option<String> {
-    Some(toml::Value::from(text).to_string())
+/// Reads a value in a table of the file, for `#[serde(deserialize_with)]`.
+pub(super) fn deserialize<'de, T: Value, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    let Text(text) = Text::deserialize(deserializer)?;
+    T::read(&text).map_err(D::Error::custom)
+}
+
+/// Returns the JSON Schema of a value that is not a string. A string may stand in its place if it names a variable.
+pub(super) fn or_variable(schema: Schema) -> Schema {
+    json_schema!({"anyOf": [schema, {"type": "string", "pattern": "\\$\\{.+\\}"}]})
+}
+
+/// Returns the JSON Schema of a value that is written as a string.
+pub(super) fn text_schema() -> Schema {
+    json_schema!({"type": "string"})
 }
 
 fn parsed<T: FromStr>(text: &str, form: &str) -> Result<T, String> {
     text.trim().parse().map_err(|_| format!("{text:?} is not {form}"))
 }
 
-impl Value for SocketAddr {
-    fn read(text: &str) -> Result<Self, String> {
-        parsed(text, "an address with a port, such as 127.0.0.1:3000")
-    }
-
-    fn show(&self) -> Option<String> {
-        quoted(&self.to_string())
-    }
+fn whole_number<T: FromStr>(text: &str) -> Result<T, String> {
+    parsed(text, "a whole number above zero")
 }
 
-impl Value for Address {
-    fn read(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        let (host, port) = match text.rsplit_once(':') {
-            // The colons of an IPv6 address are no sign of a port unless it is in brackets.
-            Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
-            _ => (text, None),
-        };
-        let wrong = || {
-            format!(
-                "{text:?} is not an address; write it as 127.0.0.1:3000, [::1]:3000, 0.0.0.0 or localhost:3000"
-            )
-        };
-        let ip = match host {
-            "localhost" => Ipv4Addr::LOCALHOST.into(),
-            host => host.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| wrong())?,
-        };
-        let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
-        Ok(Self { ip, port })
+fn number_schema(minimum: u32, maximum: Option<usize>) -> Schema {
+    let mut schema = json_schema!({"type": "integer", "minimum": minimum});
+    if let Some(maximum) = maximum {
+        schema.insert("maximum".into(), maximum.into());
     }
+    or_variable(schema)
+}
 
-    fn show(&self) -> Option<String> {
-        match self.port {
-            Some(port) => quoted(&SocketAddr::new(self.ip, port).to_string()),
-            None => quoted(&self.ip.to_string()),
-        }
-    }
+fn integer(number: usize) -> Option<toml::Value> {
+    i64::try_from(number).ok().map(toml::Value::from)
 }
 
 impl Value for u16 {
+    fn name() -> String {
+        "PORT".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         parsed(text, "a port, from 0 to 65535")
     }
 
-    fn show(&self) -> Option<String> {
-        Some(self.to_string())
+    fn show(&self) -> Option<toml::Value> {
+        integer((*self).into())
+    }
+
+    fn schema() -> Schema {
+        number_schema(0, Some(Self::MAX.into()))
     }
 }
 
 impl Value for bool {
+    fn name() -> String {
+        "true|false".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         parsed(text, "true or false")
     }
 
-    fn show(&self) -> Option<String> {
-        Some(self.to_string())
+    fn show(&self) -> Option<toml::Value> {
+        Some((*self).into())
+    }
+
+    fn schema() -> Schema {
+        or_variable(json_schema!({"type": "boolean"}))
     }
 }
 
 impl Value for NonZeroUsize {
     const IS_MEASURE: bool = true;
 
-    fn read(text: &str) -> Result<Self, String> {
-        parsed(text, "a whole number above zero")
+    fn name() -> String {
+        "NUMBER".into()
     }
 
-    fn show(&self) -> Option<String> {
-        Some(self.to_string())
+    fn read(text: &str) -> Result<Self, String> {
+        whole_number(text)
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        integer(self.get())
+    }
+
+    fn schema() -> Schema {
+        number_schema(1, None)
     }
 }
 
 impl Value for NonZeroU32 {
     const IS_MEASURE: bool = true;
 
-    fn read(text: &str) -> Result<Self, String> {
-        parsed(text, "a whole number above zero")
+    fn name() -> String {
+        "NUMBER".into()
     }
 
-    fn show(&self) -> Option<String> {
-        Some(self.to_string())
+    fn read(text: &str) -> Result<Self, String> {
+        whole_number(text)
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.get().into())
+    }
+
+    fn schema() -> Schema {
+        number_schema(1, None)
+    }
+}
+
+impl<const MAX: usize> Value for UpTo<MAX> {
+    const IS_MEASURE: bool = true;
+
+    fn name() -> String {
+        "NUMBER".into()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let number: NonZeroUsize = whole_number(text)?;
+        if number.get() > MAX { Err(format!("the maximum is {MAX}")) } else { Ok(Self(number)) }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        self.0.show()
+    }
+
+    fn schema() -> Schema {
+        number_schema(1, Some(MAX))
     }
 }
 
 impl Value for String {
+    fn name() -> String {
+        "TEXT".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         Ok(text.into())
     }
 
-    fn show(&self) -> Option<String> {
-        quoted(self)
-    }
-}
-
-impl Value for Profile {
-    fn read(text: &str) -> Result<Self, String> {
-        Self::of_version(text.trim())
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.as_str().into())
     }
 
-    fn show(&self) -> Option<String> {
-        match self.release() {
-            Some(release) => quoted(&release),
-            None => Some(self.major().to_string()),
-        }
-    }
-}
-
-impl Value for FileUrls {
-    fn read(text: &str) -> Result<Self, String> {
-        match text.trim() {
-            "data" => Ok(Self::Data),
-            "https" => Ok(Self::Https),
-            hosts => {
-                let wrong = |host: &str| {
-                    format!(
-                        "{host:?} is not the name of a host; use data, https, or hosts such as cdn.example.com"
-                    )
-                };
-                let hosts: Vec<&str> =
-                    hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
-                if hosts.is_empty() {
-                    return Err("there is nothing; use data, https, or hosts such as cdn.example.com".into());
-                }
-                let hosts = hosts.into_iter().map(|host| parse_host(host).ok_or_else(|| wrong(host)));
-                hosts.collect::<Result<_, _>>().map(Self::Hosts)
-            }
-        }
-    }
-
-    fn show(&self) -> Option<String> {
-        match self {
-            Self::Data => quoted("data"),
-            Self::Https => quoted("https"),
-            Self::Hosts(hosts) => {
-                let hosts: Vec<String> = hosts.iter().filter_map(|host| quoted(host)).collect();
-                Some(format!("[{}]", hosts.join(", ")))
-            }
-        }
+    fn schema() -> Schema {
+        text_schema()
     }
 }
 
 impl<T: Value> Value for Option<T> {
     const IS_MEASURE: bool = T::IS_MEASURE;
 
+    fn name() -> String {
+        T::name()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         T::read(text).map(Some)
     }
 
-    fn show(&self) -> Option<String> {
+    fn show(&self) -> Option<toml::Value> {
         self.as_ref().and_then(T::show)
     }
 
-    fn absent() -> Option<Self> {
+    fn schema() -> Schema {
+        T::schema()
+    }
+
+    fn unset() -> Option<Self> {
         Some(None)
+    }
+}
+
+impl Value for Profile {
+    fn name() -> String {
+        "VERSION".into()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        Self::of_version(text.trim())
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        match self.release() {
+            Some(release) => Some(release.into()),
+            None => integer(self.major().into()),
+        }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"anyOf": [{"enum": [5, 6, 7]}, {"type": "string"}]})
+    }
+}
+
+impl Value for FileUrls {
+    fn name() -> String {
+        "data|https|HOST,…".into()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "data" => Ok(Self::Data),
+            "https" => Ok(Self::Https),
+            hosts => {
+                let hosts: Vec<&str> =
+                    hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+                if hosts.is_empty() {
+                    return Err("there is nothing; use data, https, or hosts such as cdn.example.com".into());
+                }
+                let read = |host: &str| {
+                    parse_host(host).ok_or_else(|| {
+                        format!(
+                            "{host:?} is not the name of a host; use data, https, or hosts such as cdn.example.com"
+                        )
+                    })
+                };
+                hosts.into_iter().map(read).collect::<Result<_, _>>().map(Self::Hosts)
+            }
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        match self {
+            Self::Data => Some("data".into()),
+            Self::Https => Some("https".into()),
+            Self::Hosts(hosts) => Some(hosts.clone().into()),
+        }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+    }
+}
+
+// === impl Word ===
+
+impl<T: Word> Value for T {
+    fn name() -> String {
+        words::<T>().join("|")
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        T::deserialize(text.trim().into_deserializer())
+            .map_err(|_: Error| format!("{text:?} is not known; use {}", either(&words::<T>())))
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        toml::Value::try_from(self).ok()
+    }
+
+    fn schema() -> Schema {
+        schemars::schema_for!(T)
+    }
+}
+
+/// Returns the words for an enum's variants, in their order.
+pub(super) fn words<T: Word>() -> Vec<String> {
+    let schema = schemars::schema_for!(T);
+    let variants = schema.get("oneOf").and_then(|variants| variants.as_array());
+    let word = |variant: &serde_json::Value| variant["const"].as_str().map(str::to_owned);
+    variants.into_iter().flatten().filter_map(word).collect()
+}
+
+/// Writes `a, b or c`.
+pub(super) fn either(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        words => words.concat(),
     }
 }
 
@@ -255,62 +358,108 @@ impl<T> Deref for List<T> {
 }
 
 impl<T: Value> Value for List<T> {
+    fn name() -> String {
+        format!("{},…", T::name())
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
         items.map(T::read).collect::<Result<_, _>>().map(Self)
     }
 
-    fn show(&self) -> Option<String> {
-        let items: Vec<String> = self.0.iter().filter_map(T::show).collect();
-        Some(format!("[{}]", items.join(", ")))
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.0.iter().filter_map(T::show).collect::<Vec<_>>().into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"anyOf": [{"type": "array", "items": T::schema()}, {"type": "string"}]})
     }
 }
 
 // === impl Duration ===
 
 impl Duration {
-    /// Reads a span of time.
+    /// Reads a time.
     ///
     /// # Errors
-    /// What it should look like.
+    /// Returns an error that says what the text should be.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // Clients send spans too, and need not have all of theirs repeated.
+        // Clients send times, too, and an error does not repeat all of a long text.
         let shown = shortened(text);
-        let span = humantime::parse_duration(text.trim())
+        let time = humantime::parse_duration(text.trim())
             .map_err(|_| format!("{shown} is not a time; write it as 30s, 5m or 24h"))?;
-        if span > LONGEST { Err(format!("{shown} is more than ten years")) } else { Ok(Self(span)) }
+        if time > LONGEST { Err(format!("{shown} is more than ten years")) } else { Ok(Self(time)) }
     }
 }
 
 impl Value for Duration {
     const IS_MEASURE: bool = true;
 
+    fn name() -> String {
+        "TIME".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }
 
-    fn show(&self) -> Option<String> {
-        quoted(&humantime::format_duration(self.0).to_string())
+    fn show(&self) -> Option<toml::Value> {
+        Some(humantime::format_duration(self.0).to_string().into())
+    }
+
+    fn schema() -> Schema {
+        text_schema()
     }
 }
 
-// === impl Hold ===
+impl Value for NonZeroDuration {
+    const IS_MEASURE: bool = true;
+
+    fn name() -> String {
+        Duration::name()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let Duration(time) = Duration::parse(text)?;
+        if time.is_zero() {
+            Err(format!("{text:?} is too short; use more than 0s, or leave the key out"))
+        } else {
+            Ok(Self(time))
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Duration(self.0).show()
+    }
+
+    fn schema() -> Schema {
+        text_schema()
+    }
+}
 
 impl Value for Hold {
     const IS_MEASURE: bool = true;
 
+    fn name() -> String {
+        "auto|TIME".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
-        match text {
+        match text.trim() {
             "auto" => Ok(Self::Auto),
             text => Ok(Self::For(Duration::parse(text)?.0)),
         }
     }
 
-    fn show(&self) -> Option<String> {
+    fn show(&self) -> Option<toml::Value> {
         match self {
-            Self::Auto => quoted("auto"),
+            Self::Auto => Some("auto".into()),
             Self::For(hold) => Duration(*hold).show(),
         }
+    }
+
+    fn schema() -> Schema {
+        text_schema()
     }
 }
 
@@ -319,179 +468,25 @@ impl Value for Hold {
 impl Value for Size {
     const IS_MEASURE: bool = true;
 
+    fn name() -> String {
+        "SIZE".into()
+    }
+
     fn read(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a size; write it as 10MB, 64KiB or a number of bytes");
-        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (digits, unit) = text.split_at(end);
-        let factor: usize = match unit.trim().to_ascii_lowercase().as_str() {
-            "" | "b" => 1,
-            "kb" => 1000,
-            "kib" => 1 << 10,
-            "mb" => 1_000_000,
-            "mib" => 1 << 20,
-            "gb" => 1_000_000_000,
-            "gib" => 1 << 30,
-            _ => return Err(wrong()),
-        };
-        let number: usize = digits.parse().map_err(|_| wrong())?;
-        number.checked_mul(factor).filter(|bytes| *bytes > 0).map(Self).ok_or_else(wrong)
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(self.0.to_string())
-    }
-}
-
-// === impl Secret ===
-
-impl PartialEq for Secret {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.expose_secret() == other.0.expose_secret()
-    }
-}
-
-impl Value for Secret {
-    fn read(text: &str) -> Result<Self, String> {
-        Ok(Self(text.into()))
-    }
-
-    fn show(&self) -> Option<String> {
-        quoted("(secret)")
-    }
-}
-
-impl Value for ClusterKey {
-    fn read(text: &str) -> Result<Self, String> {
-        Self::parse(text).map_err(|error| error.to_string())
-    }
-
-    fn show(&self) -> Option<String> {
-        quoted("(secret)")
-    }
-}
-
-// === impl Token ===
-
-impl PartialEq for Token {
-    fn eq(&self, other: &Self) -> bool {
-        self.owner == other.owner && self.secret.expose_secret() == other.secret.expose_secret()
-    }
-}
-
-impl Value for Token {
-    fn read(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some((owner, secret)) if !owner.trim().is_empty() && !secret.trim().is_empty() => {
-                let (owner, secret) = (owner.trim(), secret.trim());
-                let length = secret.chars().count();
-                if length < SHORTEST_TOKEN {
-                    return Err(format!(
-                        "the token of {owner} has {length} characters and could be guessed; it needs at least {SHORTEST_TOKEN}, such as \
-                         those of: openssl rand -hex 24"
-                    ));
-                }
-                let owner = read_owner(owner).map_err(|fault| format!("the name of an owner {fault}"))?;
-                Ok(Self { owner: owner.as_str().into(), secret: secret.into() })
-            }
-            Some(_) | None => Err("each entry must be owner:token".into()),
+        let bytes = ByteSize::from_str(text.trim()).ok().and_then(|size| usize::try_from(size.as_u64()).ok());
+        match bytes {
+            Some(bytes) if bytes > 0 => Ok(Self(bytes)),
+            Some(_) | None => Err(format!(
+                "{text:?} is not a size; write it as 10MB, 64KiB or a number of bytes above zero"
+            )),
         }
     }
 
-    fn show(&self) -> Option<String> {
-        quoted(&format!("{}:(secret)", self.owner))
-    }
-}
-
-impl Value for IpNet {
-    fn read(text: &str) -> Result<Self, String> {
-        let network = match text.parse::<IpAddr>() {
-            Ok(address) => Self::from(address.to_canonical()),
-            Err(_) => text.parse().map_err(|_| {
-                format!("{text:?} is neither an address nor a network, such as 10.0.0.7 or 10.0.0.0/8")
-            })?,
-        };
-        if network.prefix_len() == 0 {
-            return Err(format!("{text:?} is everybody; name the addresses of your proxies"));
-        }
-        Ok(network)
+    fn show(&self) -> Option<toml::Value> {
+        integer(self.0)
     }
 
-    fn show(&self) -> Option<String> {
-        quoted(&self.to_string())
-    }
-}
-
-// === impl Origin ===
-
-impl Origin {
-    /// Reads an origin as a browser sends it.
-    pub fn parse(text: &str) -> Option<Self> {
-        let uri: axum::http::Uri = text.trim().parse().ok()?;
-        let bare = uri.path() == "/" && uri.query().is_none() && !text.ends_with('?');
-        let scheme = uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"))?;
-        let authority = uri.authority().filter(|authority| bare && !authority.as_str().contains('@'))?;
-        Some(Self(format!("{scheme}://{authority}").to_ascii_lowercase()))
-    }
-
-    /// The whole, as a browser sends it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Host and port, as a `Host` header has them.
-    pub fn authority(&self) -> &str {
-        self.0.split_once("://").map_or("", |(_, authority)| authority)
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Value for Origin {
-    fn read(text: &str) -> Result<Self, String> {
-        Self::parse(text)
-            .ok_or_else(|| format!("{text:?} is not an origin; write it as https://app.example.com"))
-    }
-
-    fn show(&self) -> Option<String> {
-        quoted(&self.0)
-    }
-}
-
-// === impl HostName ===
-
-impl HostName {
-    /// Reads a name, with a port or without.
-    pub fn parse(text: &str) -> Option<Self> {
-        let authority: axum::http::uri::Authority = text.trim().parse().ok()?;
-        let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
-        let is_name = !authority.host().is_empty() && authority.as_str().bytes().all(fit);
-        is_name.then(|| Self(authority.as_str().to_ascii_lowercase()))
-    }
-
-    /// Whether a `Host` header names it.
-    pub fn is_named_by(&self, host: &str) -> bool {
-        let name = match (self.0.contains(':'), host.rsplit_once(':')) {
-            (false, Some((name, _port))) => name,
-            (true, _) | (false, None) => host,
-        };
-        name.eq_ignore_ascii_case(&self.0)
-    }
-}
-
-impl Value for HostName {
-    fn read(text: &str) -> Result<Self, String> {
-        Self::parse(text).ok_or_else(|| {
-            format!(
-                "{text:?} is not the name of a host; write it as chat.example.com or chat.example.com:8443"
-            )
-        })
-    }
-
-    fn show(&self) -> Option<String> {
-        quoted(&self.0)
+    fn schema() -> Schema {
+        json_schema!({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]})
     }
 }

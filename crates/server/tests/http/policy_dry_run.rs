@@ -193,8 +193,8 @@ fn a_file_can_be_named_before_and_behind_the_subcommand() {
 #[test]
 fn an_input_that_is_no_json_is_a_wrong_command_line() {
     for (toml, input, status, words) in [
-        ("", "{title: 1}", 2, "no JSON"),
-        ("", "", 2, "no JSON"),
+        ("", "{title: 1}", 2, "not JSON"),
+        ("", "", 2, "not JSON"),
         ("x = 1", "{}", 1, "fermata.toml:1: unknown key x"),
     ] {
         let (output, _) = run(toml, &["policy", "test", "write_note", input]);

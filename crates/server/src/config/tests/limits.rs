@@ -20,9 +20,8 @@ These are the settings that bound what clients, pages, models and tools may send
 
 fn row(setting: &Setting) -> Option<String> {
     let over = setting.over?;
-    let about: Vec<&str> = setting.about.iter().map(|line| line.trim()).collect();
     let default = setting.default.map_or_else(|| "none".to_owned(), |default| format!("`{default}`"));
-    let (key, about) = (setting.key, about.join(" "));
+    let Setting { key, about, .. } = setting;
     Some(format!("| `{key}`<br>{about} | {default} | {over} |\n"))
 }
 

@@ -2,7 +2,8 @@
 
 use fermata_mcp::{Processes, ServerConfig, Transport};
 use fermata_tools::{
-    Decision, DecisionSource, ErrorStrategy, ErrorType, Owner, Resource, ResourcePart, RunBy, ToolSpec,
+    ApprovalMode, ChainMode, Decision, DecisionSource, ErrorPolicy, ErrorStrategy, ErrorType, GateMode,
+    Owner, Resource, ResourcePart, RunBy, ToolSettings, ToolSpec,
 };
 use serde_json::json;
 
@@ -53,8 +54,7 @@ fn modes_are_settings_like_any_other() {
     assert!(report.contains("chain = \"ask\"  # FERMATA_CHAIN\n"), "{report}");
     assert_eq!(policy_decision(&config, "x", &json!({})), (Decision::Allow, DecisionSource::Auto));
     assert!(
-        error(&[("FERMATA_GATE", "open")], "")
-            .contains("\"open\" is not a kind of gate; use step or progressive")
+        error(&[("FERMATA_GATE", "open")], "").contains("\"open\" is not known; use step or progressive")
     );
 }
 
@@ -284,6 +284,64 @@ fn tables_are_reported_as_a_file_without_secrets() {
     assert_eq!(again.policy[0].rule, config.policy[0].rule);
     assert_eq!((again.tools, again.error_policy), (config.tools, config.error_policy));
     assert_eq!(again.mcp.keys().collect::<Vec<_>>(), config.mcp.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn rules_about_fields_within_fields_are_reported_so_that_they_can_be_read_again() {
+    let rule =
+        "[[policy]]\ndecision = \"deny\"\ninput.to.name = \"b*\"\ninput.to.n.min = 16\ninput.title = \"x\"\n";
+    let (config, report) = read(&[], &[], rule).expect("good settings");
+    assert!(
+        report.contains("input = { \"to.name\" = \"b*\", \"to.n\" = { min = 16 }, title = \"x\" }"),
+        "{report}"
+    );
+    let (again, _) = read(&[], &[], &report).expect("the report can be used");
+    assert_eq!(again.policy[0].rule, config.policy[0].rule);
+}
+
+#[test]
+fn an_error_about_a_table_names_the_key_and_not_the_value() {
+    let variables = [("TOKEN", "hush")];
+    for (toml, words) in [
+        (
+            "[mcp.x]\ncommand = \"c\"\nargs = \"--key=${TOKEN}, expected by hush\"\n",
+            "fermata.toml:3: args: must be a list",
+        ),
+        ("[mcp.x]\ncommand = \"c\"\nenv = \"hush\"\n", "fermata.toml:3: env: must be a table"),
+        ("[mcp.x]\ncommand = \"c\"\nenv = { A = 5 }\n", "fermata.toml:3: A: must be a string"),
+        (
+            "[mcp.x]\ncommand = \"c\"\ntrust_annotations = \"hush\"\n",
+            "fermata.toml:3: trust_annotations: must be true or false",
+        ),
+        (
+            "[mcp.x]\ncommand = \"c\"\nmax_processes = 0\n",
+            "fermata.toml:3: max_processes: \"0\" is not a whole number above zero",
+        ),
+        ("[mcp.x]\ncommand = \"\"\n", "fermata.toml:2: command: must not be empty"),
+        ("[mcp.x]\nargs = []\n", "fermata.toml:1: x: needs command or url"),
+        ("[mcp.x]\nurl = \"http://h\"\nargs = []\n", "fermata.toml:3: args: goes with command"),
+        ("[mcp.x]\nurl = \"hush\"\n", "fermata.toml:2: url: it must be a URL"),
+        ("[mcp.x__y]\ncommand = \"c\"\n", "must not have __ in it"),
+        ("[mcp]\nx = 5\n", "fermata.toml:2: x: must be a table"),
+        ("[tools.a]\ntimeout = \"0s\"\n", "fermata.toml:2: timeout: \"0s\" is too short"),
+        ("[tools.a]\nresource = \"\"\n", "fermata.toml:2: resource: must not be empty"),
+        (
+            "[tools.a]\nresource = { input = \"x\", part = \"port\" }\n",
+            "fermata.toml:2: part: \"port\" is not known; use whole or host",
+        ),
+        ("[tools.a]\nrepeatble = true\n", "fermata.toml:2: unknown key repeatble; did you mean repeatable?"),
+        ("[[policy]]\ntool = \"x\"\n", "fermata.toml:1: policy: decision is missing"),
+        (
+            "[[policy]]\ndecision = \"no\"\n",
+            "fermata.toml:2: decision: \"no\" is not known; use allow, ask or deny",
+        ),
+        ("policy = 5\n", "fermata.toml:1: policy: write each rule as [[policy]]"),
+        ("[errors]\ndenied = \"retry\"\n", "fermata.toml:2: unknown key denied; use rate_limit, auth,"),
+    ] {
+        let error = error(&variables, toml);
+        assert!(error.contains(words) && !error.contains("hush"), "{toml}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
 }
 
 /// What the example has behind a `#` although it is no sentence.

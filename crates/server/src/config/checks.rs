@@ -1,0 +1,87 @@
+//! The settings that depend on each other: defaults that follow from other settings, and combinations that are refused.
+
+use std::num::NonZeroUsize;
+
+use fermata_providers::BuildError;
+use secrecy::ExposeSecret;
+
+use super::{
+    Config, ConfigError,
+    identity::{self, AuthKind},
+    secret::Token,
+    sources::Sources,
+    value::Size,
+};
+
+/// The default of `runs_per_owner` if owners are told apart.
+const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
+/// The default of `readers_per_owner` if owners are told apart.
+const READERS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(256);
+/// The default of `chats_per_owner` if owners are told apart.
+const CHATS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(10_000);
+/// The default of `bytes_per_owner` if owners are told apart.
+const BYTES_PER_OWNER: Size = Size(2_000_000_000);
+
+// === impl Config ===
+
+impl Config {
+    /// Reads all settings and checks that they go together.
+    pub(super) fn read(sources: &Sources<'_>) -> Result<Self, ConfigError> {
+        Self::collect(sources)?.resolved().checked(sources)
+    }
+
+    /// Sets the defaults that depend on other settings.
+    fn resolved(self) -> Self {
+        let auth = match self.auth {
+            AuthKind::None if self.user_header.is_some() => AuthKind::Header,
+            auth => auth,
+        };
+        match auth {
+            AuthKind::None => Self { auth, ..self },
+            AuthKind::Token | AuthKind::Jwt | AuthKind::Header => Self {
+                auth,
+                runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER),
+                readers_per_owner: self.readers_per_owner.or(READERS_PER_OWNER),
+                chats_per_owner: self.chats_per_owner.or(CHATS_PER_OWNER),
+                bytes_per_owner: self.bytes_per_owner.or(Some(BYTES_PER_OWNER)),
+                ..self
+            },
+        }
+    }
+
+    /// Returns the settings if they go together.
+    fn checked(self, sources: &Sources<'_>) -> Result<Self, ConfigError> {
+        let fault =
+            |key: &str, words: &str| Err(ConfigError::Bad(format!("{}: {words}", sources.place(key))));
+        if let Err(error) = self.provider() {
+            let key = if matches!(error, BuildError::Scenes(_)) { "demo_scenes" } else { "model" };
+            return fault(key, &error.to_string());
+        }
+        if self.redis_url.is_some() && !self.database_url.is_postgres() {
+            return fault(
+                "redis_url",
+                "Redis is for instances that share a PostgreSQL database, and the database is a SQLite file; set DATABASE_URL \
+                 to postgres://user:password@host/database, or leave out REDIS_URL",
+            );
+        }
+        if let Some(owners) = shared_token(&self.tokens) {
+            return fault(
+                "tokens",
+                &format!("{owners} have the same token; give each owner one of their own"),
+            );
+        }
+        if let Err((key, words)) = identity::check(&self) {
+            return fault(key, &words);
+        }
+        Ok(self)
+    }
+}
+
+/// Returns the names of two owners that have the same token, if there are any.
+fn shared_token(tokens: &[Token]) -> Option<String> {
+    let same = |one: &Token, other: &Token| one.secret.expose_secret() == other.secret.expose_secret();
+    tokens.iter().enumerate().find_map(|(place, token)| {
+        let other = tokens[..place].iter().find(|other| other.owner != token.owner && same(other, token))?;
+        Some(format!("{} and {}", other.owner, token.owner))
+    })
+}

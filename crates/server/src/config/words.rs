@@ -1,0 +1,24 @@
+//! The settings and the keys of tables that are one of a few words.
+
+use fermata_tools::{ApprovalMode, ChainMode, GateMode, RunBy};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{identity::AuthKind, value::Word};
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// An object in each line, for programs.
+    Json,
+}
+
+impl Word for LogFormat {}
+impl Word for AuthKind {}
+impl Word for ApprovalMode {}
+impl Word for GateMode {}
+impl Word for ChainMode {}
+impl Word for RunBy {}
