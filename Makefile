@@ -146,8 +146,9 @@ archive: NAME = fermata-$(VERSION)-$(HOST)
 archive: require-cargo demo
 	cargo build --release --locked -p fermata-server
 	rm -rf $(TARGET_DIR)/archive
-	mkdir -p $(TARGET_DIR)/archive/$(NAME)
+	mkdir -p $(TARGET_DIR)/archive/$(NAME)/docs
 	cp $(TARGET_DIR)/release/fermata README.md CHANGELOG.md LICENSE-* fermata.example.toml $(TARGET_DIR)/archive/$(NAME)
+	cp docs/fermata.schema.json $(TARGET_DIR)/archive/$(NAME)/docs
 	cd $(TARGET_DIR)/archive && tar -czf $(NAME).tar.gz $(NAME) && rm -r $(NAME)
 	cd $(TARGET_DIR)/archive && { sha256sum $(NAME).tar.gz 2>/dev/null || shasum -a 256 $(NAME).tar.gz; } > $(NAME).tar.gz.sha256
 

@@ -15,6 +15,7 @@ mod mcp;
 mod network;
 mod policy;
 mod report;
+mod schema;
 mod secret;
 mod sources;
 mod text;
@@ -46,6 +47,7 @@ pub use self::{
     identity::{AuthKind, UserHeader},
     network::{Address, HostName, Origin},
     policy::WrittenRule,
+    schema::file_schema,
     secret::{Secret, Token},
     sources::warnings_of_variables,
     url::Url,

@@ -74,6 +74,7 @@ fn start() -> anyhow::Result<()> {
             }
             print(&report)
         }
+        Invocation::Schema(schema) => print(&schema),
         Invocation::TestPolicy(config, call) => {
             print(&runtime()?.block_on(policy_dry_run::report(&config, &call))?)
         }

@@ -89,6 +89,7 @@ impl Reloader {
         let config = match (self.read)()? {
             Invocation::Serve(config) => *config,
             Invocation::Check(_)
+            | Invocation::Schema(_)
             | Invocation::TestPolicy(..)
             | Invocation::Migrate(_)
             | Invocation::Health(_) => return Err(ReloadError::NotServing),

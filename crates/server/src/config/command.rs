@@ -10,6 +10,7 @@ use super::{
     Config, ConfigError, SETTINGS, Setting,
     file::{File, Variables},
     report::Report,
+    schema::file_schema,
     sources::Sources,
     value::{Value, words},
 };
@@ -21,6 +22,8 @@ pub enum Invocation {
     Serve(Box<Config>),
     /// Print this report of the settings in force, and exit.
     Check(String),
+    /// Print this JSON Schema of the file, and exit.
+    Schema(String),
     /// Print what the rules decide about a call, and exit.
     TestPolicy(Box<Config>, TestedCall),
     /// Bring the database up to date, and exit.
@@ -46,6 +49,7 @@ const POLICY: &str = "policy";
 const TEST: &str = "test";
 const MIGRATE: &str = "migrate";
 const HEALTH: &str = "health";
+const SCHEMA: &str = "schema";
 
 // === impl Invocation ===
 
@@ -59,6 +63,9 @@ impl Invocation {
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let options = command().try_get_matches_from(arguments)?;
+        if options.subcommand_name() == Some(SCHEMA) {
+            return Ok(Self::Schema(format!("{:#}\n", file_schema())));
+        }
         let set = |name: &str| environment(name).filter(|value| !value.is_empty());
         let sources = Sources { options: &options, variables: &set, file: open_file(&options, &set)? };
         let config = Config::read(&sources)?;
@@ -117,6 +124,9 @@ pub(super) fn command() -> Command {
         .subcommand(Command::new(HEALTH).about(
             "Ask the server at the address of these settings whether it can serve; the exit status is 0 if it can, and otherwise 1",
         ))
+        .subcommand(
+            Command::new(SCHEMA).about("Print the JSON Schema of the file, with which editors complete and check it"),
+        )
 }
 
 fn policy() -> Command {

@@ -3,6 +3,7 @@
 mod database;
 mod identity;
 mod limits;
+mod schema;
 mod tables;
 
 use fermata_engine::{FileUrls, Hold};

@@ -345,7 +345,7 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
 }
 
 /// What the example has behind a `#` although it is no sentence.
-fn uncommented(example: &str) -> String {
+pub(super) fn uncommented(example: &str) -> String {
     let code = |line: &str| {
         let key = line.split(" = ").next().filter(|key| *key != line);
         line.starts_with('[')

@@ -1,0 +1,54 @@
+//! The JSON Schema of `fermata.toml`, with which editors complete, explain and check it.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::{SETTINGS, Setting, errors::ErrorsTable, mcp::ServerTable, policy::RuleTable, tools::ToolsTable};
+
+/// The tables of the file.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(
+    dead_code,
+    reason = "it describes the file, which is read table by table, because each has a place of its own"
+)]
+struct Tables {
+    /// The rules about calls. The first that matches decides; if none does, the tool's own default counts.
+    policy: Option<Vec<RuleTable>>,
+    /// Settings for tools, by a glob over the name. If several match, the last one counts.
+    tools: Option<BTreeMap<String, ToolsTable>>,
+    /// The MCP servers, by name.
+    mcp: Option<BTreeMap<String, ServerTable>>,
+    /// What follows a failure, by its type.
+    errors: Option<ErrorsTable>,
+}
+
+/// Returns the JSON Schema of the file, in draft 7, which editors of TOML know.
+pub fn file_schema() -> Value {
+    let mut schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<Tables>();
+    let mut properties: Map<String, Value> = SETTINGS.iter().map(property).collect();
+    if let Some(Value::Object(tables)) = schema.remove("properties") {
+        properties.extend(tables);
+    }
+    schema.insert("title".into(), json!("The settings of Fermata"));
+    schema.insert("description".into(), json!("fermata.toml; every key may be left out."));
+    schema.insert("properties".into(), Value::Object(properties));
+    schema.to_value()
+}
+
+/// Returns a setting's key and its schema.
+fn property(setting: &Setting) -> (String, Value) {
+    let mut schema = (setting.schema)();
+    // The schema of a value that stands alone names its draft and its type.
+    schema.remove("$schema");
+    schema.remove("title");
+    let mut description = setting.about.to_owned();
+    if let Some(default) = setting.default.filter(|default| !default.is_empty()) {
+        description += &format!(" Default: {default}.");
+    }
+    description += &format!(" Variable: {}.", setting.variable);
+    schema.insert("description".into(), description.into());
+    (setting.key.to_owned(), schema.to_value())
+}
