@@ -8,6 +8,7 @@
 
 mod activity;
 mod answers;
+mod call_status;
 mod closing;
 mod effects;
 mod elicit;
@@ -31,7 +32,7 @@ use std::{
 };
 
 use fermata_protocol::{
-    AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, ToolCallId, ToolChoice, UiChunk,
+    AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, Show, ToolCallId, ToolChoice, UiChunk,
     UiMessage,
 };
 use fermata_tools::{Call, CallState, Grants, Owner, Policy, Toolbox};
@@ -41,6 +42,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
 pub(crate) use answers::AnswerSource;
+use call_status::CallStatus;
 pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
@@ -69,6 +71,8 @@ pub(crate) struct Run {
     awaiting_tools: BTreeMap<ToolCallId, Timestamp>,
     /// The position in the log at which each call got its outcome.
     settled_at: HashMap<ToolCallId, Position>,
+    /// The newest `data-call` about each call, by its index in `calls`. It is never saved, because clients may be told again.
+    shown_calls: BTreeMap<usize, CallStatus>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
     open_step: streaming::OpenStep,
 }
@@ -100,6 +104,9 @@ pub(crate) struct RunState {
     #[serde(rename = "seq")]
     pub position: Position,
     pub usage: Option<Usage>,
+    /// The data chunks that the client asked for.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub show: BTreeSet<Show>,
     #[serde(rename = "marks")]
     pub checkpoints: Vec<Checkpoint>,
     #[serde(flatten)]
@@ -143,6 +150,7 @@ pub(crate) struct RunRequest {
     pub system: Option<String>,
     pub call_settings: Map<String, Value>,
     pub tool_choice: Option<ToolChoice>,
+    pub show: BTreeSet<Show>,
 }
 
 /// A run as it was saved.
@@ -207,6 +215,7 @@ impl Run {
             step: 0,
             position: Position::START,
             usage: None,
+            show: request.show,
             checkpoints: Vec::new(),
             activity: Activity::Working,
             texts: 0,
@@ -222,6 +231,7 @@ impl Run {
             awaiting_retry: BTreeSet::new(),
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
+            shown_calls: BTreeMap::new(),
             open_step: streaming::OpenStep::default(),
         }
     }
@@ -243,6 +253,7 @@ impl Run {
             awaiting_retry: BTreeSet::new(),
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
+            shown_calls: BTreeMap::new(),
             open_step: streaming::OpenStep::default(),
         };
         for (position, chunk) in &log {

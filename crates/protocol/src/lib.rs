@@ -22,6 +22,6 @@ pub use profile::{Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
     Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, ChatBody, ChatRequest, ClientOptions,
-    ElicitAction, Measure, NODE_BYTES, Posted, PostedMessage, PostedTool, RequestError, ToolChoice,
+    ElicitAction, Measure, NODE_BYTES, Posted, PostedMessage, PostedTool, RequestError, Show, ToolChoice,
     ToolResultBody, ToolResultRequest, Trigger, measure,
 };

@@ -19,6 +19,8 @@ pub use self::{
     chat::ChatRequest,
     json::{BodyError, Measure, NODE_BYTES, Posted, measure},
 };
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -115,6 +117,17 @@ pub struct ClientOptions {
     /// Whether the post is only for a chat that the server has, because it does not carry the history that a new one would begin with.
     #[serde(default)]
     pub exists: bool,
+    /// The data chunks that the client asks for.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub show: BTreeSet<Show>,
+}
+
+/// A kind of data chunk that only clients are sent that ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Show {
+    /// `data-call`, whenever the state of a call changes.
+    Call,
 }
 
 /// `POST /chat/tool-result`.

@@ -150,10 +150,11 @@ impl ActiveRun {
         // The reader is opened first, because the answers may be the end of the run.
         let start = Start { after: reconciliation.after, prologue: reconciliation.prologue };
         let following = self.follow(self.log.read(profile, start));
-        // The post brings its own hold and client version; the run's other settings stay.
+        // The post brings its own client version, hold and wishes; the run's other settings stay.
         self.record.profile = profile;
         self.unsaved.push(Change::Posted { profile });
-        self.apply(Event::Followed { profile, hold }).await?;
+        let show = submission.body.fermata.show.clone();
+        self.apply(Event::Followed { profile, hold, show }).await?;
         self.answer(&answers, AnswerSource::InMessage, submission.address).await.map_err(
             |error| match error {
                 AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),

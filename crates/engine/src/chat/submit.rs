@@ -165,6 +165,7 @@ impl ChatActor {
             system: body.system.clone(),
             call_settings: services.settings.limits.capped(&body.call_settings),
             tool_choice: body.tool_choice.clone(),
+            show: body.fermata.show.clone(),
         };
         let run = Run::new(request, services.clock.now());
         let mut changes = Vec::new();

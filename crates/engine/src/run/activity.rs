@@ -1,8 +1,8 @@
 //! The activity of a run: it works, it waits, or it waits without readers.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use fermata_protocol::Profile;
+use fermata_protocol::{Profile, Show};
 use fermata_tools::{Call, CallState};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -91,10 +91,17 @@ impl Run {
         }
     }
 
-    /// Notes that a client continues to read with a version and a hold of its own. The hold begins anew.
-    pub(super) fn on_followed(&mut self, profile: Profile, hold: Duration, context: &Context<'_>) {
+    /// Notes that a client continues to read with a version, a hold and wishes of its own. The hold begins anew.
+    pub(super) fn on_followed(
+        &mut self,
+        profile: Profile,
+        hold: Duration,
+        show: BTreeSet<Show>,
+        context: &Context<'_>,
+    ) {
         self.state.profile = profile;
         self.state.hold = hold;
+        self.state.show = show;
         self.state.activity = match self.state.activity {
             Activity::Working => Activity::Working,
             Activity::Waiting { .. } | Activity::Detached { .. } => Activity::Waiting { since: context.now },
@@ -116,6 +123,7 @@ impl Deciding<'_> {
             Phase::Deciding | Phase::Streaming | Phase::Over => {}
         }
         self.complete_step_if_settled();
+        self.show_calls();
         let is_waiting = self.run.is_waiting();
         if self.effects.after.publish.is_empty() || self.effects.after.publishes_lasting_chunks() {
             self.run.note_checkpoint(is_waiting);

@@ -29,7 +29,7 @@ impl Run {
 impl Deciding<'_> {
     /// Ends the run because the model completed its answer, or because the answer was cut off and every call of it has its outcome.
     pub(super) fn finish(&mut self, reason: FinishReason) {
-        self.publish(UiChunk::FinishStep);
+        self.finish_step();
         self.end_in_a_step_without_calls();
         self.publish_finish(reason);
         self.close(Ending::Finished(reason));
@@ -43,7 +43,7 @@ impl Deciding<'_> {
         self.close_part();
         self.abandon_arguments();
         self.cancel_open_calls(&ending);
-        self.publish(UiChunk::FinishStep);
+        self.finish_step();
         let error_text = match &ending {
             Ending::Failed(error) if self.context.shows_model_errors => {
                 Some(format!("{} The cause: {error}", error.public()))

@@ -1,8 +1,8 @@
 //! Everything that can happen to a run, and [`Run::apply`], the only way to change one.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use fermata_protocol::{Answer, ElicitationId, Profile, ToolCallId, UiChunk};
+use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk};
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
 use serde_json::Value;
 
@@ -50,8 +50,8 @@ pub(crate) enum Event {
     QuestionTimedOut,
     /// The readers have been held as long as they may.
     HoldEnded,
-    /// A client continues to read with a version and a hold of its own.
-    Followed { profile: Profile, hold: Duration },
+    /// A client continues to read with a version, a hold and wishes of its own.
+    Followed { profile: Profile, hold: Duration, show: BTreeSet<Show> },
     /// The user has continued the conversation without the run. These outputs came with the new message.
     Superseded(Vec<Answer>),
     /// The run has to end.
@@ -133,7 +133,9 @@ impl Deciding<'_> {
             Event::ToolsTimedOut => self.on_tools_timed_out(),
             Event::QuestionTimedOut => self.on_question_timed_out(),
             Event::HoldEnded => self.on_hold_ended(),
-            Event::Followed { profile, hold } => self.run.on_followed(profile, hold, self.context),
+            Event::Followed { profile, hold, show } => {
+                self.run.on_followed(profile, hold, show, self.context);
+            }
             Event::Superseded(outputs) => self.on_superseded(&outputs),
             Event::Ended(ending) => self.end_run(ending),
         }

@@ -4,6 +4,7 @@ mod activity;
 mod always;
 mod answers;
 mod bench;
+mod call_status;
 mod closing;
 mod cut_off;
 mod elicitations;
@@ -27,7 +28,8 @@ use std::{
 use async_trait::async_trait;
 use expect_test::{Expect, expect};
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, FinishReason, MessageId, PostedTool, Profile, RunId, UiChunk,
+    Answer, AnswerKind, AnswerTarget, DataChunk, FinishReason, MessageId, PostedTool, Profile, RunId, Show,
+    UiChunk,
 };
 use fermata_tools::{
     AuditEvent, CallContext, Check, Checker, Decision, DecisionSource, DefaultPolicy, Elicitation, GateMode,
@@ -88,6 +90,7 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
         system: None,
         call_settings: Map::new(),
         tool_choice: None,
+        show: BTreeSet::new(),
     }
 }
 

@@ -241,7 +241,7 @@ impl Deciding<'_> {
         if bytes > limit {
             return self.end_run(Ending::ChatLimit { bytes, limit });
         }
-        self.publish(UiChunk::FinishStep);
+        self.finish_step();
         self.begin_step();
     }
 

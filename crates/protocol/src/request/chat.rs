@@ -1,6 +1,6 @@
 //! Reads `POST /api/chat`.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde::{
     Deserialize,
@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    BodyError, ChatBody, ClientOptions, Posted, PostedMessage, RequestError, ToolChoice, Trigger,
+    BodyError, ChatBody, ClientOptions, Posted, PostedMessage, RequestError, Show, ToolChoice, Trigger,
     json::known_fields,
     openai,
     read::{chat_id, message_id, names, read, words, wrong},
@@ -147,6 +147,9 @@ pub struct FermataOptions {
     hold: Option<String>,
     /// Only for a chat that the server has: one that it does not have is 404 instead of a new one. For a post that carries no history.
     exists: Option<bool>,
+    /// The transient data chunks to send besides the message: `call` is `data-call` with the state of a call whenever it changes.
+    #[schema(example = json!(["call"]))]
+    show: Option<BTreeSet<Show>>,
 }
 
 /// A part as clients post it, in the AI SDK's form or in OpenAI's.
@@ -208,6 +211,7 @@ impl ChatBody {
                 client: fermata.client,
                 hold: fermata.hold,
                 exists: fermata.exists.unwrap_or_default(),
+                show: fermata.show.unwrap_or_default(),
             },
         })
     }

@@ -82,11 +82,15 @@ fn options_of_fermata_that_nobody_reads_are_refused() {
         [
             chat(json!({"fermata": {"clinet": 6}})),
             chat(json!({"fermata": {"hold": "1s", "plan": true}})),
-            chat(json!({"fermata": {"client": 6, "hold": "1s", "exists": false}})),
+            chat(json!({"fermata": {"show": ["cal"]}})),
+            chat(json!({"fermata": {"show": "call"}})),
+            chat(json!({"fermata": {"client": 6, "hold": "1s", "exists": false, "show": ["call"]}})),
         ],
         expect![[r#"
-            `fermata.clinet` is no known name; the known ones are: client, hold, exists.
-            `fermata.plan` is no known name; the known ones are: client, hold, exists.
+            `fermata.clinet` is no known name; the known ones are: client, hold, exists, show.
+            `fermata.plan` is no known name; the known ones are: client, hold, exists, show.
+            `fermata.show[0]` is "cal"; it must be "call".
+            `fermata.show` is "call"; it must be a list.
             TAKEN
         "#]],
     );

@@ -144,7 +144,10 @@ fn the_state_of_a_run_is_saved_in_the_form_of_earlier_versions() {
 fn half_a_step_is_never_saved() {
     let mut play = Play::new();
     play.receive(ModelEvent::CallStart { key: 0, tool: "time".into() });
-    play.apply("followed", Event::Followed { profile: Profile::V5, hold: Duration::ZERO });
+    play.apply(
+        "followed",
+        Event::Followed { profile: Profile::V5, hold: Duration::ZERO, show: BTreeSet::new() },
+    );
     assert!(play.effects.commit.is_empty());
     let context = play.scene.context(play.now);
     let mut effects = play.run.apply(Event::Model(vec![finished()]), &context);

@@ -59,6 +59,9 @@ impl Facts {
         assert!(asked.is_disjoint(&self.done), "a question that is done waits again");
         assert_eq!(pending_in(&run.snapshot()), asked, "the questions shown are those that wait");
         assert_eq!(fold(&live.log, run).snapshot(), run.snapshot(), "readers see the run's message");
+        for call in run.step_calls() {
+            assert_eq!(shown_state(&live.log, &call.id), Some(json!(call.state().name())), "{call:?}");
+        }
     }
 
     /// Each open call is settled by exactly one thing that it waits for.
@@ -234,6 +237,16 @@ pub(super) fn fold(log: &[(Position, UiChunk)], run: &Run) -> Assembler {
         }
     }
     reader
+}
+
+/// Returns the state of a call as clients were told last.
+fn shown_state(log: &[(Position, UiChunk)], id: &ToolCallId) -> Option<Value> {
+    log.iter().rev().find_map(|(_, chunk)| match chunk {
+        UiChunk::Data(data) if data.kind == "data-call" && data.data["toolCallId"] == json!(id) => {
+            Some(data.data["state"].clone())
+        }
+        _ => None,
+    })
 }
 
 /// Returns the questions that a message shows as pending.

@@ -199,7 +199,8 @@ impl World {
                 self.keep_time();
             }
             Move::Follows { profile } if self.live.is_some() => {
-                self.apply(Event::Followed { profile, hold: Duration::from_secs(60) });
+                let show = [Show::Call].into();
+                self.apply(Event::Followed { profile, hold: Duration::from_secs(60), show });
             }
             Move::Follows { .. } => {}
             Move::ReaderReconnects => self.reader_reconnects(),

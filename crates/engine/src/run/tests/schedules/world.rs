@@ -415,7 +415,7 @@ fn source(event: &Event) -> &'static str {
 }
 
 fn request() -> RunRequest {
-    run_request(POSTED.into_iter().map(posted).collect())
+    RunRequest { show: [Show::Call].into(), ..run_request(POSTED.into_iter().map(posted).collect()) }
 }
 
 /// Returns the tools without one of [`OWN`].
