@@ -97,6 +97,21 @@ scenario('after Last-Event-ID comes what comes after it', {}, async (world) => {
   assert.ok(!ids.includes(''));
 });
 
+scenario('after Last-Event-ID comes the rest of a run that is over', {}, async (world) => {
+  world.model.script(says('Once ', 'upon ', 'a time.'));
+  const whole = await world.post('tell me');
+  await whole.toEnd();
+  const middle = whole.events.findIndex((event) => event.chunk.type === 'text-start');
+  const rest = await world.follow({ 'last-event-id': whole.events[middle]?.id ?? '' });
+  await rest.toEnd();
+  assert.ok(rest.done);
+  assert.deepEqual(merged(rest.chunks), merged(whole.chunks.slice(middle + 1)));
+  for (const id of [whole.events.at(-1)?.id ?? '', 'run_unknown:1']) {
+    const nothing = await world.follow({ 'last-event-id': id });
+    assert.equal(nothing.status, 204);
+  }
+});
+
 scenario('a reader that goes away ends nothing', {}, async (world) => {
   const rest = gate();
   world.model.script(async (pen) => {

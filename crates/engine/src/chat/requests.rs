@@ -1,14 +1,19 @@
 //! The requests to a chat, except posts.
 
-use fermata_protocol::{Answer as CallAnswer, AnswerKind, AnswerTarget, ElicitationId};
+use std::sync::Arc;
+
+use fermata_protocol::{
+    Answer as CallAnswer, AnswerKind, AnswerTarget, ChatId, ElicitationId, Profile, RunId, UiChunk,
+};
 use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError,
+    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
     active_run::read_chunks,
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     errors::RequestError,
+    position::Position,
     request::{Delete, EndGrant, Grants, Rejoin, Resume, Stop, View},
     run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
     run_log::Writer,
@@ -43,7 +48,16 @@ impl Handle for FindAnswered {
 impl Handle for Resume {
     async fn handle(&self, actor: &mut ChatActor) -> Result<Option<Following>, ReadError> {
         actor.activate().await?;
-        let ChatState::Active(active) = &mut actor.state else { return Ok(None) };
+        let ChatState::Active(active) = &mut actor.state else {
+            // The run may have ended while the client was not connected.
+            let (Some(record), Some(event)) = (actor.record(), &self.after) else { return Ok(None) };
+            let (chat, profile, position) = (record.chat.clone(), record.profile, Position::from(event.seq));
+            let log = finished_log(&actor.services.store, &chat, &event.run).await?.unwrap_or_default();
+            if log.last().is_none_or(|(last, _)| *last <= position) {
+                return Ok(None);
+            }
+            return Ok(read_finished(&chat, &event.run, &log, position, profile));
+        };
         active.claim().await?;
         if active.run.is_detached() {
             // Clients take such a run for one that is not open: its message is among the chat's, and their answer opens it again.
@@ -62,15 +76,9 @@ impl Handle for Rejoin {
         let active = match &mut actor.state {
             ChatState::Active(active) if active.run.id == self.run => active,
             _ => {
-                // The log of a run that is over is kept for a while.
-                let (chat, run) = (&actor.mailbox.chat, &self.run);
-                let finished = actor.services.store.finished_log(chat, run).await?;
-                let Some(chunks) = finished else { return Ok(None) };
-                let mut log = Writer::restore(run.clone(), &read_chunks(&chunks)?);
-                log.end(Vec::new());
-                let Some(start) = log.log().resume_after(profile, position) else { return Ok(None) };
-                let reader = log.read(profile, start);
-                return Ok(Some(Following { chat: chat.clone(), run: run.clone(), reader }));
+                let chat = &actor.mailbox.chat;
+                let log = finished_log(&actor.services.store, chat, &self.run).await?;
+                return Ok(log.and_then(|log| read_finished(chat, &self.run, &log, position, profile)));
             }
         };
         active.claim().await?;
@@ -349,4 +357,31 @@ impl From<Rejected> for AnswerError {
             },
         }
     }
+}
+
+/// Returns the log of a run that is over. It is kept for a while.
+async fn finished_log(
+    store: &Arc<dyn Store>,
+    chat: &ChatId,
+    run: &RunId,
+) -> Result<Option<Vec<(Position, UiChunk)>>, ReadError> {
+    match store.finished_log(chat, run).await? {
+        Some(chunks) => Ok(Some(read_chunks(&chunks)?)),
+        None => Ok(None),
+    }
+}
+
+/// Returns a reader of a run that is over, from a position on; `None` if the profile cannot continue there.
+fn read_finished(
+    chat: &ChatId,
+    run: &RunId,
+    log: &[(Position, UiChunk)],
+    position: Position,
+    profile: Profile,
+) -> Option<Following> {
+    let mut log = Writer::restore(run.clone(), log);
+    log.end(Vec::new());
+    let start = log.log().resume_after(profile, position)?;
+    let reader = log.read(profile, start);
+    Some(Following { chat: chat.clone(), run: run.clone(), reader })
 }

@@ -52,7 +52,8 @@ pub async fn post(
 
 /// Follows the open run.
 ///
-/// The stream begins at the start of the run, or after the event that `Last-Event-ID` names, and then continues live.
+/// The stream begins at the start of the run, or after the event that `Last-Event-ID` names, and then continues live. For two minutes after
+/// the end of a run, a client that names one of its events is sent the rest.
 #[utoipa::path(get, path = "/api/chat/{id}/stream", operation_id = "followChat", tag = "chat",
     params(
         ("id" = String, Path, description = "The chat's id"),
@@ -60,7 +61,7 @@ pub async fn post(
     ),
     responses(
         EventStream,
-        (status = 204, description = "No run is open, or the chat is unknown"),
+        (status = 204, description = "No run is open and nothing of the named run is left to send, or the chat is unknown"),
         refusals::Any,
         (status = 429, description = "`too_many_readers`: wait for one to end; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
             headers(("retry-after" = u32, description = "Seconds"))),
