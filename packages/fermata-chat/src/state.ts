@@ -26,7 +26,8 @@
 // | reading, …   | ended                    | idle                  |                                                 |
 // | any          | failed, as a refusal     |                       | tells the page                                  |
 // | any          | failed                   | loading (recovering)  | asks what became of the run; three times        |
-// | loading (recovering) | loaded, run goes on | as when loading    | the page is told nothing                        |
+// | loading (recovering) | loaded, run goes on, | as when loading   | the page is told nothing                        |
+// |              | waits, or is finished    |                       |                                                 |
 // | loading (recovering) | loaded, not loaded | idle                | tells the page                                  |
 // | failing      | shown                    | idle                  |                                                 |
 // | any          | stop was not heard       | stale                 | ends what is read, and follows the run again    |
@@ -228,7 +229,8 @@ function load(state: State, request: number, record: ChatRecord, context: Contex
   if (phase.name !== 'loading' || phase.request !== request) return [state, []];
   const draft = state.draft && isDelivered(state.draft, record.messages) ? undefined : state.draft;
   if (phase.isOld) return [{ ...state, draft, phase: IDLE, isStale: true }, []];
-  if (phase.recovering && (draft !== undefined || (!record.open && record.pending.length === 0)))
+  const hasFailed = !record.open && record.pending.length === 0 && !isFinished(record);
+  if (phase.recovering && (draft !== undefined || hasFailed))
     return [{ ...state, draft, phase: IDLE }, [{ type: 'tellPage', error: phase.recovering }]];
   if (!record.open) {
     const show: Action = { type: 'show', record };
@@ -240,6 +242,12 @@ function load(state: State, request: number, record: ChatRecord, context: Contex
   if (context.status === 'error' && draft !== undefined) return showDraft(state, draft);
   const following: Phase = { name: 'following', request, record, isRetrying: phase.isRetrying };
   return [{ ...state, draft, phase: following }, [{ type: 'openStream', request }]];
+}
+
+/** Whether the last run came to its proper end elsewhere: only such an end gives a message its metadata. */
+function isFinished({ messages }: ChatRecord): boolean {
+  const last = messages.at(-1);
+  return last?.role === 'assistant' && last.metadata !== undefined;
 }
 
 function showDraft(state: State, draft: Draft): [State, Action[]] {

@@ -351,6 +351,23 @@ test('a failed run that goes on is followed, and the page is told nothing', () =
   `);
 });
 
+test('a run that was interrupted and is finished by now is shown, and the page is told nothing', () => {
+  const answer: UIMessage = { id: 'a1', role: 'assistant', parts: [], metadata: { durationMs: 1 } };
+  const finished: ChatRecord = { ...RECORD, messages: [...RECORD.messages, answer] };
+  expect(
+    play([
+      { status: 'error' },
+      { type: 'failed', error: FAILURE },
+      { type: 'loaded', request: 101, record: finished },
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "failed → loading (recovering) reconnecting: load 101",
+      "loaded 101 → idle: show",
+    ]
+  `);
+});
+
 test('a failed run that is over is told, and nothing is asked for without end', () => {
   const failed: Event = { type: 'failed', error: FAILURE };
   expect(
