@@ -17,6 +17,7 @@ const ORDER = [
   'outbox',
   'parts',
   'tools',
+  'calls',
   'state',
   'chat',
   'index',

@@ -3,6 +3,7 @@
 // What is to be done is decided in `state.ts`; this does it.
 
 import type { AbstractChat, ChatInit, UIMessage } from 'ai';
+import { CallStatuses, type CallStatus } from './calls.js';
 import { withDraft } from './outbox.js';
 import { hasOpenCall, isOpen, isToolPart, lastStepOf, toolNameOf, type ToolPart } from './parts.js';
 import { FermataError, isSettledElsewhere, pause, retry } from './server.js';
@@ -64,11 +65,15 @@ export interface FermataChat {
   /** Ends the run, also one that only waits. Rejects if the server cannot be told; the run is then followed again. */
   stop: () => Promise<void>;
   readonly connection: Connection;
+  /** The state of a call on the server, and what it waits for; `undefined` if no stream has said so yet. */
+  callStatus: (toolCallId: string) => CallStatus | undefined;
+  /** Calls a function whenever the status of a call changes; returns what ends that. */
+  onCallStatus: (listener: () => void) => () => void;
 }
 
 /** The reply to an answer. */
 interface Answered {
-  calls: { toolCallId: string; state: string; waitingFor: string[] }[];
+  calls: { toolCallId: string; state: CallStatus['state']; waitingFor: string[] }[];
 }
 
 /** What the AI SDK's chat does by itself, and what only some versions have. */
@@ -96,6 +101,7 @@ export class ChatFollower {
   readonly #id: string;
   readonly #transport: FermataTransport;
   readonly #tools: ToolRunner;
+  readonly #calls = new CallStatuses();
   #chat!: AbstractChat<UIMessage>;
   #stock!: Stock;
   #onError: ((error: Error) => void) | undefined;
@@ -116,19 +122,22 @@ export class ChatFollower {
   constructor(options: FermataOptions, id: string) {
     this.#options = options;
     this.#id = id;
-    this.#transport = new FermataTransport(options, {
-      begin: () => ++this.#requests,
-      on: (request, what) => {
-        this.#dispatch({ type: 'request', request, what });
-        // The AI SDK has read the last chunk, and does what it does at an end before anything else.
-        if (what.type === 'ended' || what.type === 'refused') this.#settleSoon();
+    this.#transport = new FermataTransport(
+      { ...options, show: ['call'] },
+      {
+        begin: () => ++this.#requests,
+        on: (request, what) => {
+          this.#dispatch({ type: 'request', request, what });
+          // The AI SDK has read the last chunk, and does what it does at an end before anything else.
+          if (what.type === 'ended' || what.type === 'refused') this.#settleSoon();
+        },
+        prepared: () => {
+          const prepared = this.#prepared;
+          this.#prepared = undefined;
+          return prepared;
+        },
       },
-      prepared: () => {
-        const prepared = this.#prepared;
-        this.#prepared = undefined;
-        return prepared;
-      },
-    });
+    );
     this.#tools = new ToolRunner(this.#transport.server.api, id);
   }
 
@@ -145,6 +154,12 @@ export class ChatFollower {
         const { toolName, toolCallId, input } = toolCall;
         const { phase } = this.#state;
         this.#run(toolName, toolCallId, input, !(phase.name === 'reading' && phase.isFresh));
+      },
+      onData: (part) => {
+        if ((part.type as string) === 'data-call') {
+          const { toolCallId, ...status } = part.data as CallStatus & { toolCallId: string };
+          this.#calls.set(toolCallId, status);
+        } else given.onData?.(part);
       },
       onError: (error) => {
         this.#dispatch({ type: 'failed', error });
@@ -167,6 +182,8 @@ export class ChatFollower {
       addToolApprovalResponse: (response) => this.#addToolApprovalResponse(response),
       answerElicitation: (answer) => this.#answer({ ...answer }).then(() => undefined),
       stop: () => this.#stop(),
+      callStatus: this.#calls.get,
+      onCallStatus: this.#calls.subscribe,
     };
     const connection = { get: () => this.#connection };
     // The AI SDK has an older name for one of them.
@@ -426,6 +443,9 @@ export class ChatFollower {
         this.#dispatch({ type: 'answered' });
       });
       if (!this.#isBusy()) {
+        // No stream says so.
+        for (const { toolCallId, state, waitingFor } of answered.calls)
+          this.#calls.set(toolCallId, { state, ...(waitingFor.length > 0 && { waitsFor: 'gate' }) });
         this.#tellTabs();
         // What the AI SDK would go on with is no longer the last message.
         if (this.#chat.messages.at(-1)?.role === 'user') void this.#refresh();

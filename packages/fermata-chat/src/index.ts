@@ -5,6 +5,7 @@ import { ChatFollower, type FermataChat } from './chat.js';
 import { Server } from './server.js';
 import type { FermataOptions } from './transport.js';
 
+export type { CallStatus } from './calls.js';
 export type { ApprovalResponse, ElicitationAnswer, FermataChat, ToolOutput } from './chat.js';
 export { FermataError, type ServerOptions } from './server.js';
 export type { ChatRecord, Pending } from './state.js';

@@ -5,7 +5,7 @@
 import { Chat, useChat } from '@ai-sdk/react';
 import type { ChatInit, UIMessage } from 'ai';
 import { useEffect, useState, useSyncExternalStore } from 'react';
-import { fermata, type Connection, type FermataChat, type FermataOptions } from './index.js';
+import { fermata, type CallStatus, type Connection, type FermataChat, type FermataOptions } from './index.js';
 
 export * from './index.js';
 
@@ -92,7 +92,15 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
   const { chat } = session;
   const stock = useChat<MESSAGE>({ chat, ...(throttle !== undefined && { throttle }) });
   const connection = useSyncExternalStore(session.subscribe, session.connection, session.connection);
-  const { refresh, stop, addToolOutput, addToolApprovalResponse, answerElicitation } = chat;
+  const {
+    refresh,
+    stop,
+    addToolOutput,
+    addToolApprovalResponse,
+    answerElicitation,
+    callStatus,
+    onCallStatus,
+  } = chat;
   return {
     ...stock,
     chat,
@@ -102,5 +110,16 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     addToolOutput,
     addToolApprovalResponse,
     answerElicitation,
+    callStatus,
+    onCallStatus,
   };
+}
+
+/** The state of a call on the server, and what it waits for; `undefined` if no stream has said so yet. */
+export function useCallStatus(
+  chat: Pick<FermataChat, 'callStatus' | 'onCallStatus'>,
+  toolCallId: string,
+): CallStatus | undefined {
+  const status = () => chat.callStatus(toolCallId);
+  return useSyncExternalStore(chat.onCallStatus, status, status);
 }

@@ -25,6 +25,11 @@ export interface FermataOptions extends ServerOptions {
   client?: string | number;
   /** How long a stream stays open while calls wait, such as `30s`; the server's own setting by default. */
   hold?: string;
+  /**
+   * Transient data parts that `onData` is to get: `call` is `data-call`, the state of a call whenever it changes.
+   * A chat of `fermata()` asks for it by itself.
+   */
+  show?: 'call'[];
   /** More fields of every post: `system`, `toolChoice`, `callSettings`, … */
   body?: (chatId: string) => object;
   /** The page's tools, by name. */
@@ -210,8 +215,8 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
   }
 
   #fermata(): object {
-    const { client = AI_VERSION, hold } = this.#options;
-    return { client, ...(hold !== undefined && { hold }) };
+    const { client = AI_VERSION, hold, show } = this.#options;
+    return { client, ...(hold !== undefined && { hold }), ...(show !== undefined && { show }) };
   }
 }
 

@@ -52,6 +52,28 @@ test('an error is an answer, too', async () => {
   expect(tab.requests).toEqual([post, answer]);
 });
 
+test('a page knows how far a call is, and what it waits for', async () => {
+  world = await World.create();
+  world.model.script(
+    calls({ name: 'write_note', input: NOTE }, { name: 'current_time', input: {} }),
+    says('Written.'),
+  );
+  const tab = world.tab();
+  const heard: unknown[] = [];
+  let clock = '';
+  tab.chat.onCallStatus(() => heard.push(tab.chat.callStatus(clock)));
+  tab.say('write');
+  const id = await tab.isAsked('write_note');
+  clock = (await tab.shows('current_time', 'input-available')).toolCallId;
+  await until(() => tab.chat.callStatus(clock)?.waitsFor !== undefined, 'the status of the call');
+  expect(tab.chat.callStatus(clock)).toEqual({ state: 'scheduled', waitsFor: 'gate' });
+  await tab.chat.addToolApprovalResponse({ id, approved: true });
+  await tab.reads('Written.');
+  await world.agrees(tab);
+  expect(tab.chat.callStatus(clock)).toEqual({ state: 'success' });
+  expect(heard).toContainEqual({ state: 'executing' });
+});
+
 test('an approval and a denial go on in the stream that is open', async () => {
   world = await World.create();
   world.model.script(

@@ -19,6 +19,7 @@ import { memo, useEffect, useId, useRef, useState, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next';
 import { getToolName, type UIMessage } from 'ai';
 import type { FermataChat } from 'fermata-chat';
+import { useCallStatus } from 'fermata-chat/react';
 import { pageRuns, pageTool } from '../tools';
 import { isRecord } from '../tools/tool';
 import { ApprovalQuestion } from './ApprovalCard';
@@ -58,7 +59,8 @@ function Card({ part, chat, message, tools }: ToolCardProps) {
   const { t } = useTranslation('cards');
   const name = getToolName(part);
   const surroundings = { tools, pageRuns };
-  const state = callState(part, message, surroundings);
+  const status = useCallStatus(chat, part.toolCallId);
+  const state = callState(part, status, surroundings);
   const who = runBy(part, surroundings);
   const told = durationFrom(message, part.toolCallId);
   const duration = useDuration(part.toolCallId, state.name === 'running', isSettled(part), told);

@@ -1,9 +1,10 @@
-// How far a tool call is, in one word, told from its part and from the other calls of its step.
+// How far a tool call is, in one word, told from its part and from what the server says that it waits for.
 //
-// Knows nothing of React or of words on the screen. Invariant: the parts alone decide, so that a reload or
-// another tab shows the same as the page that was there all along.
+// Knows nothing of React or of words on the screen. A reload or another tab shows the same as the page that was
+// there all along, because the server tells each of them.
 
 import { getToolName, isToolUIPart, type DynamicToolUIPart, type ToolUIPart, type UIMessage } from 'ai';
+import type { CallStatus } from 'fermata-chat';
 
 export type AnyToolPart = ToolUIPart | DynamicToolUIPart;
 
@@ -56,18 +57,6 @@ export function runBy(part: AnyToolPart, { tools, pageRuns }: Surroundings): Run
   return tools === undefined ? 'server' : 'elsewhere';
 }
 
-/** The calls of the step that a call belongs to, in the model's order. */
-export function stepOf(message: UIMessage, toolCallId: string): AnyToolPart[] {
-  let step: AnyToolPart[] = [];
-  for (const part of message.parts) {
-    if (part.type === 'step-start') {
-      if (step.some((call) => call.toolCallId === toolCallId)) return step;
-      step = [];
-    } else if (isToolUIPart(part)) step.push(part);
-  }
-  return step;
-}
-
 /** The calls of a message's last step. */
 export function lastStep(message: UIMessage): AnyToolPart[] {
   const start = message.parts.findLastIndex((part) => part.type === 'step-start');
@@ -103,22 +92,16 @@ export function isSettled(part: AnyToolPart): boolean {
 export const isProgressive = (step: readonly AnyToolPart[]): boolean =>
   step.some(waitsForDecision) && step.some((part) => part.state === 'output-available');
 
-/** How far a call is. */
-export function callState(part: AnyToolPart, message: UIMessage, surroundings: Surroundings): CallState {
-  const step = stepOf(message, part.toolCallId);
-  const isHeld = step.some((other) => other !== part && waitsForDecision(other)) && !isProgressive(step);
+/**
+ * How far a call is. Its outcome is in its part; until then the server says what it waits for (`status`), and
+ * the part alone counts as long as no stream has said that.
+ */
+export function callState(
+  part: AnyToolPart,
+  status: CallStatus | undefined,
+  surroundings: Surroundings,
+): CallState {
   switch (part.state) {
-    case 'input-streaming':
-      // The gate comes after the model's last word, so where somebody is asked, this input is whole and only
-      // withheld.
-      return { name: isHeld ? 'waits-for-others' : 'preparing' };
-    case 'approval-requested':
-      return { name: 'waits-for-you' };
-    case 'approval-responded':
-      if (!part.approval.approved) return { name: 'denied' };
-      return isHeld ? { name: 'waits-for-others' } : atWork(part, step, surroundings);
-    case 'input-available':
-      return isHeld ? { name: 'waits-for-others' } : atWork(part, step, surroundings);
     case 'output-available':
       return { name: part.preliminary === true ? 'running' : 'done' };
     case 'output-error':
@@ -128,42 +111,40 @@ export function callState(part: AnyToolPart, message: UIMessage, surroundings: S
       return { name: CANCELLED.test(part.errorText) ? 'cancelled' : 'failed' };
     case 'output-denied':
       return { name: 'denied' };
+    case 'approval-requested':
+      return { name: 'waits-for-you' };
+    case 'approval-responded':
+      if (!part.approval.approved) return { name: 'denied' };
+      break;
+    case 'input-streaming':
+    case 'input-available':
+      break;
     default:
       return part satisfies never;
   }
-}
-
-function atWork(part: AnyToolPart, step: readonly AnyToolPart[], surroundings: Surroundings): CallState {
-  switch (runBy(part, surroundings)) {
+  switch (status?.waitsFor) {
+    case 'gate':
+      return { name: 'waits-for-others' };
+    case 'resource':
+      return { name: 'waits-for-resource', resource: status.resource ?? '' };
+    case 'person':
     case 'page':
-      // An approved browser call is run on its `tool-input-available`, which comes next.
-      if (part.state === 'approval-responded') return { name: 'running' };
-      return {
-        name: surroundings.pageRuns(getToolName(part)) === 'with-the-person' ? 'waits-for-you' : 'running',
-      };
-    case 'elsewhere':
-      return { name: 'waits-for-page' };
-    case 'server':
-    case 'mcp': {
-      const resource = lockedResource(part, step, surroundings.tools ?? []);
-      return resource === undefined ? { name: 'running' } : { name: 'waits-for-resource', resource };
-    }
+    case undefined:
+      return part.state === 'input-streaming' ? { name: 'preparing' } : atWork(part, surroundings);
   }
 }
 
-/** The resource that an earlier call of the step still has, where this call needs it, too. */
-function lockedResource(
-  part: AnyToolPart,
-  step: readonly AnyToolPart[],
-  tools: readonly ServerTool[],
-): string | undefined {
-  const resourceOf = (call: AnyToolPart) => tools.find((tool) => tool.name === getToolName(call))?.resource;
-  const resource = resourceOf(part);
-  if (resource === undefined) return undefined;
-  const place = step.findIndex((call) => call.toolCallId === part.toolCallId);
-  const isDenied = (call: AnyToolPart) => call.state === 'approval-responded' && !call.approval.approved;
-  const holder = step
-    .slice(0, place)
-    .find((call) => resourceOf(call) === resource && !isSettled(call) && !isDenied(call));
-  return holder && resource;
+function atWork(part: AnyToolPart, surroundings: Surroundings): CallState {
+  switch (runBy(part, surroundings)) {
+    case 'page': {
+      // An approved browser call is run on its `tool-input-available`, which comes next.
+      const asks = surroundings.pageRuns(getToolName(part)) === 'with-the-person';
+      return { name: asks && part.state !== 'approval-responded' ? 'waits-for-you' : 'running' };
+    }
+    case 'elsewhere':
+      return { name: 'waits-for-page' };
+    case 'server':
+    case 'mcp':
+      return { name: 'running' };
+  }
 }

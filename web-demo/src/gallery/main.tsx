@@ -11,7 +11,7 @@ import { ToolCard } from '../chat/ToolCard';
 import { resources } from '../i18n';
 import { FermataError, type FermataChat } from 'fermata-chat';
 import '../theme.css';
-import { elicitations, states, tools } from './states';
+import { elicitations, states, statuses, tools } from './states';
 
 const wishes = new URLSearchParams(location.search);
 
@@ -37,6 +37,8 @@ const chat: FermataChat = {
   addToolApprovalResponse: answer,
   answerElicitation: answer,
   stop: answer,
+  callStatus: (toolCallId) => statuses.get(toolCallId),
+  onCallStatus: () => () => undefined,
 };
 
 function Gallery() {

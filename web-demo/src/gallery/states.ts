@@ -1,6 +1,7 @@
 // A message for every state that a card can show.
 
 import type { UIMessage } from 'ai';
+import type { CallStatus } from 'fermata-chat';
 import type { ServerTool } from '../chat/toolState';
 
 type Part = UIMessage['parts'][number];
@@ -73,6 +74,15 @@ const mcp = (state: string, more: object = {}): Part =>
     input: { path: '/srv/files/report.csv' },
     ...more,
   }) as unknown as Part;
+
+/** What the server would say of the calls that wait. */
+export const statuses = new Map<string, CallStatus>();
+
+function waiting(part: Part, status: Omit<CallStatus, 'state'>): Part {
+  if ('toolCallId' in part) statuses.set(part.toolCallId, { state: 'scheduled', ...status });
+  return part;
+}
+
 const question = () => ({ approval: { id: `approval_${String(++made)}` } });
 
 function shown(what: string, ...parts: Part[]): Shown {
@@ -103,15 +113,18 @@ export const states: Shown[] = [
   shown('Waits for you', call('write_note', 'approval-requested', { input: note, ...question() })),
   shown(
     'The gate: one decided, two to go',
-    call('search_notes', 'input-available', { input: { query: 'milk' } }),
+    waiting(call('search_notes', 'input-available', { input: { query: 'milk' } }), { waitsFor: 'gate' }),
     call('write_note', 'approval-requested', { input: note, ...question() }),
     mcp('approval-requested', question()),
-    call('get_location', 'input-streaming'),
+    waiting(call('get_location', 'input-streaming'), { waitsFor: 'gate' }),
   ),
   shown(
     'One after the other',
     call('write_note', 'approval-responded', { input: note, approval: { id: 'a', approved: true } }),
-    call('search_notes', 'input-available', { input: { query: 'milk' } }),
+    waiting(call('search_notes', 'input-available', { input: { query: 'milk' } }), {
+      waitsFor: 'resource',
+      resource: 'notes',
+    }),
   ),
   shown(
     'Progress',

@@ -38,6 +38,8 @@ export function fakeChat() {
     addToolApprovalResponse: vi.fn<FermataChat['addToolApprovalResponse']>(() => Promise.resolve()),
     answerElicitation: vi.fn<FermataChat['answerElicitation']>(() => Promise.resolve()),
     stop: vi.fn<FermataChat['stop']>(() => Promise.resolve()),
+    callStatus: () => undefined,
+    onCallStatus: () => () => undefined,
   };
 }
 

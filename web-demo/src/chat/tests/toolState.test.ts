@@ -2,20 +2,18 @@
 
 import i18next from 'i18next';
 import { describe, expect, it } from 'vitest';
+import type { CallStatus } from 'fermata-chat';
 import type { AnyToolPart } from '../toolState';
 import { callState, isSettled, runBy } from '../toolState';
 import { pageRuns } from '../../tools';
 import { countGate } from '../Gate';
 import { stateWords } from '../ToolCard';
-import { call, messageOf, setUpPage, TOOLS } from './page';
+import { call, setUpPage, TOOLS } from './page';
 
 setUpPage();
 
-const words = (part: AnyToolPart, ...others: AnyToolPart[]) =>
-  stateWords(
-    callState(part, messageOf(...others, part), { tools: TOOLS, pageRuns }),
-    i18next.getFixedT('en', 'cards'),
-  );
+const words = (part: AnyToolPart, status?: CallStatus) =>
+  stateWords(callState(part, status, { tools: TOOLS, pageRuns }), i18next.getFixedT('en', 'cards'));
 
 const asked = call('other', 'write_note', 'approval-requested');
 const approved = { approval: { id: 'a', approved: true } };
@@ -55,35 +53,28 @@ describe('a call alone', () => {
   });
 });
 
-describe('a call beside others', () => {
-  it('waits for them while one is to be decided, wherever it would run', () => {
+describe('a call of which the server says what it waits for', () => {
+  const gate: CallStatus = { state: 'scheduled', waitsFor: 'gate' };
+
+  it('waits for the other calls of its step, wherever it would run', () => {
     const waits = 'Waits for the other calls of its step';
-    expect(words(call('a', 'search_notes', 'input-available'), asked)).toBe(waits);
-    expect(words(call('a', 'get_location', 'input-streaming'), asked)).toBe(waits);
-    expect(words(call('a', 'write_note', 'approval-responded', approved), asked)).toBe(waits);
+    expect(words(call('a', 'search_notes', 'input-available'), gate)).toBe(waits);
+    expect(words(call('a', 'get_location', 'input-streaming'), gate)).toBe(waits);
+    expect(words(call('a', 'write_note', 'approval-responded', approved), gate)).toBe(waits);
   });
 
-  it('runs beside one that waits where the gate lets each go by itself', () => {
-    const ran = call('done', 'files__read', 'output-available', { output: 1 });
-    expect(words(call('a', 'files__read', 'input-available'), asked, ran)).toBe('Running');
+  it('waits its turn for a resource', () => {
+    const queued: CallStatus = { state: 'scheduled', waitsFor: 'resource', resource: 'notes' };
+    expect(words(call('a', 'search_notes', 'input-available'), queued)).toBe('Waits its turn for notes');
   });
 
-  it('waits its turn for a resource that an earlier call has', () => {
-    const earlier = call('first', 'write_note', 'approval-responded', approved);
-    expect(words(call('a', 'search_notes', 'input-available'), earlier)).toBe('Waits its turn for notes');
+  it('runs once it waits for nothing', () => {
+    expect(words(call('a', 'search_notes', 'input-available'), { state: 'executing' })).toBe('Running');
   });
 
-  it('takes the resource when the earlier call is done, or was denied', () => {
-    const now = call('a', 'search_notes', 'input-available');
-    expect(words(now, call('first', 'write_note', 'output-available', { output: 1 }))).toBe('Running');
-    expect(words(now, call('first', 'write_note', 'approval-responded', refused))).toBe('Running');
-  });
-
-  it('does not wait for calls of an earlier step', () => {
-    const now = call('a', 'search_notes', 'input-available');
-    const message = messageOf(asked);
-    message.parts.push({ type: 'step-start' }, now);
-    expect(callState(now, message, { tools: TOOLS, pageRuns })).toEqual({ name: 'running' });
+  it('has its outcome from its part', () => {
+    expect(words(call('a', 'search_notes', 'output-available', { output: 1 }), gate)).toBe('Done');
+    expect(words(call('a', 'write_note', 'approval-responded', refused), gate)).toBe('Denied');
   });
 });
 

@@ -1,0 +1,34 @@
+// What the server says of each call: its state, and what it waits for (`data-call`). Knows nothing of parts.
+
+/** The state of a call on the server. */
+export interface CallStatus {
+  state: 'validating' | 'awaiting_approval' | 'scheduled' | 'executing' | 'success' | 'error' | 'cancelled';
+  /**
+   * What the call waits for: a person's decision or reply, the output of a page, the decisions about the other
+   * calls of its step, or a resource that another call uses.
+   */
+  waitsFor?: 'person' | 'page' | 'gate' | 'resource';
+  /** The name of the resource that the call waits for. */
+  resource?: string;
+}
+
+/** The newest status of each call of a chat. */
+export class CallStatuses {
+  readonly #statuses = new Map<string, CallStatus>();
+  readonly #listeners = new Set<() => void>();
+
+  get = (toolCallId: string): CallStatus | undefined => this.#statuses.get(toolCallId);
+
+  /** Calls a function whenever a status changes; returns what ends that. */
+  subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => {
+      this.#listeners.delete(listener);
+    };
+  };
+
+  set(toolCallId: string, status: CallStatus) {
+    this.#statuses.set(toolCallId, status);
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
