@@ -1,15 +1,15 @@
-// A text of the model as Markdown. Loaded lazily (see Text.tsx). Raw HTML is never rendered: react-markdown
-// shows it as text. Nothing that the text names is fetched: pictures are links (see Links.tsx).
+// A text of the model as Markdown. Loaded lazily (see Text.tsx). Raw HTML is never rendered, but shown as text.
+// Nothing that the text names is fetched: pictures are links (see Links.tsx).
 //
 // While a text grows, only its last block is parsed again, and what is missing at its end is completed.
 
-import { memo, type ComponentProps, type ReactNode } from 'react';
-import ReactMarkdown, { type Components } from 'react-markdown';
+import type { ReactNode } from 'react';
 import { harden } from 'rehype-harden';
 import remarkGfm from 'remark-gfm';
-import { blocksOf } from './blocks';
+import type { RemendOptions } from 'remend';
+import { Streamdown, type Components, type StreamdownProps } from 'streamdown';
 import { CodeBlock } from './CodeBlock';
-import { completed } from './growing';
+import { GROWING } from './growing';
 import { highlight } from './highlight';
 import { ExternalLink, PictureLink } from './Links';
 
@@ -21,7 +21,7 @@ const HARDEN = {
   linkBlockPolicy: 'text-only',
   imageBlockPolicy: 'text-only',
 } as const;
-const REHYPE: ComponentProps<typeof ReactMarkdown>['rehypePlugins'] = [[harden, HARDEN]];
+const REHYPE: NonNullable<StreamdownProps['rehypePlugins']> = [[harden, HARDEN]];
 
 const textOf = (children: ReactNode): string =>
   Array.isArray(children) ? children.map(textOf).join('') : typeof children === 'string' ? children : '';
@@ -45,7 +45,7 @@ const COMPONENTS: Components = {
         : children}
     </code>
   ),
-  table: ({ children }: ComponentProps<'table'>) => (
+  table: ({ children }) => (
     // A wide table scrolls by itself, also by keyboard.
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div className="table-scroll" tabIndex={0} role="group">
@@ -54,16 +54,48 @@ const COMPONENTS: Components = {
   ),
 };
 
-const Block = memo(({ text }: { text: string }) => (
-  <ReactMarkdown remarkPlugins={REMARK} rehypePlugins={REHYPE} components={COMPONENTS}>
-    {text}
-  </ReactMarkdown>
-));
-Block.displayName = 'Block';
+const REMEND: RemendOptions = { linkMode: 'text-only', handlers: GROWING };
+
+/** The page has a style of its own for these. */
+const PLAIN = [
+  'p',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'ul',
+  'ol',
+  'li',
+  'blockquote',
+  'hr',
+  'strong',
+  'em',
+  'del',
+  'thead',
+  'tbody',
+  'tr',
+  'th',
+  'td',
+  'section',
+  'sup',
+  'sub',
+  'input',
+] as const;
+const ALL_COMPONENTS: Components = { ...Object.fromEntries(PLAIN.map((tag) => [tag, tag])), ...COMPONENTS };
 
 export default function Markdown({ text, isGrowing = false }: { text: string; isGrowing?: boolean }) {
-  const blocks = blocksOf(text);
-  return blocks.map((block, place) => (
-    <Block key={place} text={isGrowing && place === blocks.length - 1 ? completed(block) : block} />
-  ));
+  return (
+    <Streamdown
+      className="contents"
+      components={ALL_COMPONENTS}
+      remarkPlugins={REMARK}
+      rehypePlugins={REHYPE}
+      parseIncompleteMarkdown={isGrowing}
+      remend={REMEND}
+    >
+      {text}
+    </Streamdown>
+  );
 }

@@ -1,20 +1,21 @@
-// The end of a Markdown text that is still being written, completed as it will probably go on, so that no
-// marks flash while it grows.
+// The end of a Markdown text that is still being written, besides what remend completes by itself: it is completed as it
+// will probably go on, so that no marks flash while it grows.
 
-import remend from 'remend';
+import type { RemendHandler } from 'remend';
 
-/** A table's head, and as much of the line below it as has come. */
-const HEAD = /^(\|[^\n]*)(?:\n([ :|-]*))?$/;
+/** A table's head at the end of a text, and as much of the line below it as has come. */
+const HEAD = /(?<=^|\n\n)(\|[^\n]*)(?:\n([ :|-]*))?$/;
 
 /** A head is one only with the line below it; until that has come, it would be shown as text with bars. */
-function completeTable(block: string): string {
-  const [, head, below = ''] = HEAD.exec(block) ?? [];
-  if (head === undefined) return block;
-  if (head === '|') return '';
+function completeTable(text: string): string {
+  const [whole = '', head, below = ''] = HEAD.exec(text) ?? [];
+  if (head === undefined) return text;
+  const before = text.slice(0, text.length - whole.length);
+  if (head === '|') return before;
   const columns = cellsOf(head).length;
   const rule = cellsOf(below);
   const isWhole = rule.length === columns && rule.every((cell) => /^ *:?-+:? *$/.test(cell));
-  return isWhole ? block : `${head}\n${'| --- '.repeat(columns)}|`;
+  return isWhole ? text : `${before}${head}\n${'| --- '.repeat(columns)}|`;
 }
 
 const cellsOf = (line: string): string[] =>
@@ -29,8 +30,10 @@ const MARKS = /[*_~`]+$/;
 /** A name in brackets, whose address is probably next. */
 const NAME = /\[[^[\]\n]*\]$/;
 
-/** The last block of a text that grows, completed. */
-export function completed(block: string): string {
-  const text = completeTable(block.trimEnd()).replace(MARKS, '');
-  return remend(NAME.test(text) ? `${text}(` : text, { linkMode: 'text-only' });
-}
+/** They come before those of remend, whose priorities are above zero. */
+export const GROWING: RemendHandler[] = [
+  { name: 'space at the end', priority: -4, handle: (text) => text.trimEnd() },
+  { name: 'head of a table', priority: -3, handle: completeTable },
+  { name: 'marks at the end', priority: -2, handle: (text) => text.replace(MARKS, '') },
+  { name: 'name of a link', priority: -1, handle: (text) => (NAME.test(text) ? `${text}(` : text) },
+];
