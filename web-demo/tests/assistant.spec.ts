@@ -66,15 +66,15 @@ test('a call is approved, denied with a reason, or edited', async ({ world, chat
   world.model.script(calls(change('one'), change('two'), change('three')), says('All done.'));
   await chat.say('change three things');
   const card = (place: number) => chat.card('hand__change').nth(place);
-  await expect(chat.gate).toContainText('0 of 3 decided');
+  await expect(chat.gate).toContainText('3 decisions left');
   await chat.press(card(0), 'Approve');
-  await expect(chat.gate).toContainText('1 of 3 decided');
+  await expect(chat.gate).toContainText('2 decisions left');
   await chat.press(card(1), 'Deny');
   await card(1)
     .getByRole('textbox', { name: /^Why not/ })
     .fill('Not that.');
   await chat.press(card(1), 'Deny');
-  await expect(chat.gate).toContainText('2 of 3 decided');
+  await expect(chat.gate).toContainText('1 decision left');
   expect(times(world.server, 'changed')).toBe(0);
   await chat.press(card(2), 'Edit');
   await card(2).getByRole('textbox', { name: /^key/i }).fill('four');
@@ -117,7 +117,7 @@ test('the tools of the page run, once', async ({ world, chat, context }) => {
   await chat.isInState(chat.card('get_location'), 'Done');
   await expect(chat.card('show_chart').getByRole('img', { name: /Cups a day/ })).toBeVisible();
   await chat.press(chat.card('ask_user'), 'Yes');
-  await chat.press(chat.card('create_record'), 'Keep it');
+  await chat.press(chat.card('create_record'), 'Save');
   await chat.hears('That was all.');
   await expect(chat.card('create_record')).toContainText('Kept in this browser');
   expect(world.model.requests).toHaveLength(4);
@@ -127,9 +127,9 @@ test('a reload while a call waits finds its card, and the card works', async ({ 
   world.model.script(calls(change('one')), says('Changed.'));
   await chat.say('change it');
   const card = chat.card('hand__change');
-  await chat.isInState(card, 'Waits for you');
+  await chat.isInState(card, 'Waiting for you');
   await chat.reload();
-  await chat.isInState(card, 'Waits for you');
+  await chat.isInState(card, 'Waiting for you');
   await chat.press(card, 'Approve');
   await chat.hears('Changed.');
   expect(times(world.server, 'changed')).toBe(1);
@@ -158,9 +158,9 @@ test('a chat is the same on both pages, and an answer on one closes the card on 
 }) => {
   world.model.script(calls(change('one')), says('Changed.'), says('Hello to both.'));
   await chat.say('change it');
-  await chat.isInState(chat.card('hand__change'), 'Waits for you');
+  await chat.isInState(chat.card('hand__change'), 'Waiting for you');
   const plain = await world.tab(chat.id, '/');
-  await plain.isInState(plain.card('hand__change'), 'Waits for you');
+  await plain.isInState(plain.card('hand__change'), 'Waiting for you');
   await plain.press(plain.card('hand__change'), 'Approve');
   for (const page of [plain, chat]) {
     await page.hears('Changed.');

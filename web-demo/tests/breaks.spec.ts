@@ -28,9 +28,9 @@ test('a reload while a call waits finds its card, and the card works', async ({ 
   world.model.script(calls(CHANGE), says('Changed.'));
   await chat.say('change it');
   const card = chat.card('hand__change');
-  await chat.isInState(card, 'Waits for you');
+  await chat.isInState(card, 'Waiting for you');
   await chat.reload();
-  await chat.isInState(card, 'Waits for you');
+  await chat.isInState(card, 'Waiting for you');
   await chat.press(card, 'Approve');
   await chat.hears('Changed.');
   await chat.isInState(card, 'Done');
@@ -43,7 +43,7 @@ test('a reload while a form of the page waits finds it again', async ({ world, c
     says('Tea it is.'),
   );
   await chat.say('ask me');
-  await chat.isInState(chat.card('ask_user'), 'Waits for you');
+  await chat.isInState(chat.card('ask_user'), 'Waiting for you');
   await chat.reload();
   await chat.press(chat.card('ask_user'), 'Yes');
   await chat.hears('Tea it is.');
@@ -52,9 +52,9 @@ test('a reload while a form of the page waits finds it again', async ({ world, c
 test('an answer in one tab closes the card in the other', async ({ world, chat }) => {
   world.model.script(calls(CHANGE), says('Changed.'));
   await chat.say('change it');
-  await chat.isInState(chat.card('hand__change'), 'Waits for you');
+  await chat.isInState(chat.card('hand__change'), 'Waiting for you');
   const other = await world.tab(chat.id);
-  await other.isInState(other.card('hand__change'), 'Waits for you');
+  await other.isInState(other.card('hand__change'), 'Waiting for you');
   await other.press(other.card('hand__change'), 'Approve');
   for (const tab of [other, chat]) {
     await tab.hears('Changed.');
@@ -102,7 +102,7 @@ test('a record that two tabs are asked for is written once', async ({ world, cha
   await chat.say('keep it');
   const other = await world.tab(chat.id);
   await expect(other.card('create_record')).toContainText('Keep this record');
-  await chat.press(chat.card('create_record'), 'Keep it');
+  await chat.press(chat.card('create_record'), 'Save');
   for (const tab of [chat, other]) {
     await tab.hears('Kept.');
     await expect(tab.card('create_record')).toContainText('Kept in this browser');
@@ -120,7 +120,7 @@ test.describe('past hold', () => {
     await chat.say('change it');
     await (await letGo).finished();
     const card = chat.card('hand__change');
-    await chat.isInState(card, 'Waits for you');
+    await chat.isInState(card, 'Waiting for you');
     await chat.press(card, 'Approve');
     await chat.hears('Changed.');
     await chat.isInState(card, 'Done');
@@ -134,7 +134,7 @@ test.describe('past hold', () => {
     world.model.script(calls(CHANGE), says('Changed.'));
     const letGo = chat.page.waitForResponse((response) => response.url().endsWith('/api/chat'));
     await chat.say('change it');
-    await chat.isInState(chat.card('hand__change'), 'Waits for you');
+    await chat.isInState(chat.card('hand__change'), 'Waiting for you');
     await context.setOffline(true);
     await expect(chat.banner('You are offline.')).toBeVisible();
     await (await letGo).finished().catch(() => null);
@@ -155,7 +155,7 @@ for (const [way, end] of [
     world.model.script(calls(CHANGE), says('Changed.'));
     await chat.say('change it');
     const card = chat.card('hand__change');
-    await chat.isInState(card, 'Waits for you');
+    await chat.isInState(card, 'Waiting for you');
     await end(world);
     await world.server.start();
     await expect(card.getByRole('button', { name: 'Approve' })).toBeEnabled();
@@ -170,12 +170,12 @@ test('a connection that breaks is shown, and taken up again', async ({ world, ch
   world.mayLog(FAILED_REQUEST);
   world.model.script(calls(CHANGE), says('Changed.'));
   await chat.say('change it');
-  await chat.isInState(chat.card('hand__change'), 'Waits for you');
+  await chat.isInState(chat.card('hand__change'), 'Waiting for you');
   await world.server.kill();
   await expect(chat.banner('The connection broke.')).toBeVisible();
   await world.server.start();
   await expect(chat.banner('The connection broke.')).toBeHidden();
-  await chat.isInState(chat.card('hand__change'), 'Waits for you');
+  await chat.isInState(chat.card('hand__change'), 'Waiting for you');
   await chat.press(chat.card('hand__change'), 'Approve');
   await chat.hears('Changed.');
 });
@@ -184,7 +184,7 @@ test('an answer that the network keeps back twice is given once', async ({ world
   world.mayLog(FAILED_REQUEST);
   world.model.script(calls(CHANGE), says('Changed.'));
   await chat.say('change it');
-  await chat.isInState(chat.card('hand__change'), 'Waits for you');
+  await chat.isInState(chat.card('hand__change'), 'Waiting for you');
   // The server takes the answer, but the page never hears of it.
   let lost = 0;
   await chat.page.route('**/chat/tool-result', async (route) => {
@@ -210,7 +210,7 @@ test('the second of two different answers is refused, and the page shows what ca
   const card = chat.card('hand__change');
   await chat.press(card, 'Deny');
   const other = await world.tab(chat.id);
-  await other.isInState(other.card('hand__change'), 'Waits for you');
+  await other.isInState(other.card('hand__change'), 'Waiting for you');
   // This tab does not hear of the other's answer before it gives its own.
   const held = gate();
   await chat.page.route('**/chat/tool-result', async (route) => {
@@ -235,7 +235,7 @@ test('a slow network only takes longer', async ({ world, chat, context }) => {
   world.model.script(calls(CHANGE), says('Changed.'));
   await chat.say('change it');
   const card = chat.card('hand__change');
-  await chat.isInState(card, 'Waits for you');
+  await chat.isInState(card, 'Waiting for you');
   await card.getByRole('button', { name: 'Approve' }).dblclick();
   await chat.hears('Changed.');
   await chat.isInState(card, 'Done');
@@ -246,7 +246,7 @@ test('a new message takes the place of a run that waits', async ({ world, chat }
   world.model.script(calls(CHANGE), says('Something else, then.'));
   await chat.say('change it');
   const card = chat.card('hand__change');
-  await chat.isInState(card, 'Waits for you');
+  await chat.isInState(card, 'Waiting for you');
   await chat.say('never mind');
   await chat.hears('Something else, then.');
   await expect(card.getByRole('button', { name: 'Approve' })).toHaveCount(0);
@@ -257,7 +257,7 @@ test('stop ends a run that waits', async ({ world, chat }) => {
   world.model.script(calls(CHANGE));
   await chat.say('change it');
   const card = chat.card('hand__change');
-  await chat.isInState(card, 'Waits for you');
+  await chat.isInState(card, 'Waiting for you');
   await chat.stop.click();
   await expect(card.getByRole('button', { name: 'Approve' })).toHaveCount(0);
   await chat.isAtRest();

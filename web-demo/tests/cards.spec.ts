@@ -67,7 +67,7 @@ test.describe('a call of an MCP server', () => {
     await chat.say('ask me');
     await expect(chat.question.getByRole('heading')).toHaveText('The MCP server “hand” asks:');
     await expect(chat.question.getByRole('blockquote')).toHaveText('Which color, Ann?');
-    await expect(chat.question).toContainText('Waits for you');
+    await expect(chat.question).toContainText('Waiting for you');
     await chat.question.getByRole('combobox').selectOption({ label: 'blue' });
     await chat.press(chat.question, 'Send');
     await expect(chat.question).toContainText('You answered');
@@ -99,7 +99,7 @@ test.describe('calls on one resource', () => {
     await chat.say('work twice');
     const [first, second] = [chat.card('hand__work').first(), chat.card('hand__work').last()];
     await chat.isInState(first, 'Running');
-    await chat.isInState(second, 'Waits its turn for the desk');
+    await chat.isInState(second, 'Waiting for the desk');
     letGo(world.server, 'one');
     await chat.isInState(second, 'Running');
     letGo(world.server, 'two');
@@ -112,7 +112,7 @@ test.describe('a call that waits for a decision', () => {
     world.model.script(writeNote('note'), says('Written.'));
     await chat.say('write it down');
     const card = chat.card('write_note');
-    await chat.isInState(card, 'Waits for you');
+    await chat.isInState(card, 'Waiting for you');
     await expect(card).toContainText(NOTE.body);
     await chat.press(card, 'Approve');
     await chat.isInState(card, 'Done');
@@ -128,7 +128,7 @@ test.describe('a call that waits for a decision', () => {
       says('Also written.'),
     );
     await chat.say('write it down');
-    await chat.press(chat.card('write_note'), 'Always');
+    await chat.press(chat.card('write_note'), 'Always allow in this chat');
     await chat.hears('Written.');
     await chat.isAtRest();
     await chat.say('and tea');
@@ -201,7 +201,7 @@ test.describe('a call that waits for a decision', () => {
       await title.fill('a secret');
       await chat.press(card, 'Approve with these changes');
       await expect(card.getByRole('alert')).toContainText('No secrets in notes.');
-      await chat.isInState(card, 'Waits for you');
+      await chat.isInState(card, 'Waiting for you');
       await title.fill('no such thing');
       await chat.press(card, 'Approve with these changes');
       await chat.isInState(card, 'Done');
@@ -226,12 +226,12 @@ test.describe('the gate', () => {
     world.model.script(calls(change('one'), change('two'), change('three')), says('All done.'));
     await chat.say('change three things');
     const card = (place: number) => chat.card('hand__change').nth(place);
-    await expect(chat.gate).toContainText('0 of 3 decided');
+    await expect(chat.gate).toContainText('3 decisions left');
     await chat.press(card(0), 'Approve');
-    await expect(chat.gate).toContainText('1 of 3 decided');
-    await chat.isInState(card(0), 'Waits for the other calls of its step');
+    await expect(chat.gate).toContainText('2 decisions left');
+    await chat.isInState(card(0), 'Waiting for the other calls of this step');
     await chat.press(card(1), 'Approve');
-    await expect(chat.gate).toContainText('2 of 3 decided');
+    await expect(chat.gate).toContainText('1 decision left');
     expect(times(world.server, 'changed')).toBe(0);
     await chat.press(card(2), 'Deny');
     await chat.press(card(2), 'Deny');
@@ -254,9 +254,9 @@ test.describe('the gate', () => {
       says('All done.'),
     );
     await chat.say('change one thing, look at another, and say where I am');
-    await expect(chat.gate).toContainText('2 of 3 decided');
-    await chat.isInState(chat.card('hand__look'), 'Waits for the other calls of its step');
-    await chat.isInState(chat.card('get_location'), 'Waits for the other calls of its step');
+    await expect(chat.gate).toContainText('1 decision left');
+    await chat.isInState(chat.card('hand__look'), 'Waiting for the other calls of this step');
+    await chat.isInState(chat.card('get_location'), 'Waiting for the other calls of this step');
     await chat.press(chat.card('hand__change'), 'Approve');
     await chat.hears('All done.');
     for (const tool of ['hand__change', 'hand__look', 'get_location'])
@@ -298,7 +298,7 @@ for (const { name, path } of PAGES) {
         says('Also written.'),
       );
       await chat.say('write it down');
-      await chat.press(chat.card('write_note'), 'Always');
+      await chat.press(chat.card('write_note'), 'Always allow in this chat');
       await chat.hears('Written.');
       await chat.isAtRest();
       await chat.page.getByRole('button', { name: 'Tools', exact: true }).click();
@@ -308,7 +308,7 @@ for (const { name, path } of PAGES) {
       await expect(grants).toBeHidden();
       await chat.page.keyboard.press('Escape');
       await chat.say('and tea');
-      await chat.isInState(chat.card('write_note').last(), 'Waits for you');
+      await chat.isInState(chat.card('write_note').last(), 'Waiting for you');
       await chat.press(chat.card('write_note').last(), 'Approve');
       await chat.hears('Also written.');
     });

@@ -39,7 +39,7 @@ test('a chat is forgotten, after a question', async ({ world, chat }) => {
 test('what waits in another chat is shown, and leads there', async ({ world, chat }) => {
   world.model.script(NOTE, says('Written.'));
   await chat.say('write it down');
-  await chat.isInState(chat.card('write_note'), 'Waits for you');
+  await chat.isInState(chat.card('write_note'), 'Waiting for you');
   await expect(chat.elsewhere).toHaveCount(0);
   await chat.page.getByRole('button', { name: 'New chat' }).click();
   await chat.elsewhere.getByRole('link', { name: /write_note wants your approval/ }).click();
@@ -55,7 +55,7 @@ test('of many calls that wait elsewhere three are shown, and their number is in 
   for (let n = 0; n < 5; n += 1) {
     world.model.script(NOTE);
     await chat.say('write it down');
-    await chat.isInState(chat.card('write_note'), 'Waits for you');
+    await chat.isInState(chat.card('write_note'), 'Waiting for you');
     await chat.page.getByRole('button', { name: 'New chat' }).click();
   }
   await expect(chat.elsewhere.getByRole('listitem')).toHaveCount(3);
@@ -72,7 +72,7 @@ test('a link to a chat that is not there says so, and a new chat that is reloade
   world.mayLog(FAILED_REQUEST);
   const unknown = chat.page.getByText('There is no chat at this address.');
   await chat.page.reload();
-  await expect(chat.page.getByText('The pause is part of the music.')).toBeVisible();
+  await expect(chat.page.getByText('Tools wait for you. Streams don’t break.')).toBeVisible();
   await expect(unknown).toHaveCount(0);
   await chat.page.goto(`${chat.page.url().split('?')[0] ?? ''}?chat=deleted-long-ago`);
   await expect(unknown).toBeVisible();
@@ -113,7 +113,7 @@ for (const { name, path } of PAGES) {
       for (const words of names) {
         await chat.chats.getByRole('link', { name: new RegExp(`^${words}`) }).click();
         await expect(chat.words).toHaveText([words]);
-        await chat.isInState(chat.card('write_note'), 'Waits for you');
+        await chat.isInState(chat.card('write_note'), 'Waiting for you');
       }
       world.model.script(says('Written.'));
       await chat.press(chat.card('write_note'), 'Approve');
@@ -165,10 +165,10 @@ test.describe('a server with tokens', () => {
     world.mayLog(FAILED_REQUEST);
     world.model.script(says('Hello, Ann.'));
     await page.goto(world.server.url);
-    const dialog = page.getByRole('dialog', { name: 'This server wants a token' });
+    const dialog = page.getByRole('dialog', { name: 'This server needs a token' });
     await dialog.getByLabel('Token').fill('wrong-token');
     await dialog.getByRole('button', { name: 'Continue' }).click();
-    await expect(dialog.getByRole('alert')).toHaveText('The server did not take that token.');
+    await expect(dialog.getByRole('alert')).toHaveText('The server did not accept this token.');
     await dialog.getByLabel('Token').fill('the-right-token-of-ann');
     await dialog.getByRole('button', { name: 'Continue' }).click();
     await expect(dialog).toBeHidden();

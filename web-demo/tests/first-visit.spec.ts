@@ -39,7 +39,7 @@ const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
   },
   'ask me something': async (chat) => {
     const card = chat.card('ask_user');
-    await chat.isInState(card, 'Waits for you');
+    await chat.isInState(card, 'Waiting for you');
     await answerForm(chat);
     await chat.isInState(card, 'Done');
   },
@@ -50,7 +50,7 @@ const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
     await chat.hears('list.txt');
   },
   'create a record: tea': async (chat) => {
-    await chat.press(chat.card('create_record'), 'Keep it');
+    await chat.press(chat.card('create_record'), 'Save');
     await expect(chat.card('create_record')).toContainText('Kept in this browser');
   },
   'think about tea': async (chat) => {

@@ -22,7 +22,7 @@ async function parked(world: World, chat: ChatPage) {
     pen.calls(NOTE);
   });
   await chat.say('write it down');
-  await chat.isInState(chat.card('write_note'), 'Waits for you');
+  await chat.isInState(chat.card('write_note'), 'Waiting for you');
   await chat.press(chat.card('write_note'), 'Edit');
   await expect(chat.card('write_note').getByRole('textbox', { name: /^title/i })).toBeVisible();
 }
@@ -160,7 +160,7 @@ test.describe('by keyboard alone', () => {
     await keyboard.type('second line');
     await keyboard.press('Enter');
     await expect(chat.words.last()).toContainText(/first line\s+second line/);
-    await chat.isInState(chat.card('write_note'), 'Waits for you');
+    await chat.isInState(chat.card('write_note'), 'Waiting for you');
     await tabTo(chat, 'button', 'Approve');
     await keyboard.press('Enter');
     await chat.hears('Written.');
@@ -168,7 +168,7 @@ test.describe('by keyboard alone', () => {
     await tabTo(chat, 'textbox', 'Message');
     await keyboard.type('again');
     await keyboard.press('Enter');
-    await chat.isInState(chat.card('write_note').last(), 'Waits for you');
+    await chat.isInState(chat.card('write_note').last(), 'Waiting for you');
     await tabTo(chat, 'button', 'Deny');
     await keyboard.press('Enter');
     await keyboard.type('no more milk');
@@ -214,11 +214,11 @@ test.describe('on a phone', () => {
     await chat.composer.fill('write it down');
     await chat.send.tap();
     const card = chat.card('write_note');
-    await chat.isInState(card, 'Waits for you');
+    await chat.isInState(card, 'Waiting for you');
     const wider = () =>
       chat.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(await wider()).toBe(0);
-    for (const name of ['Approve', 'Always', 'Edit', 'Deny']) {
+    for (const name of ['Approve', 'Always allow in this chat', 'Edit', 'Deny']) {
       const box = await card.getByRole('button', { name, exact: true }).boundingBox();
       expect(box?.height, name).toBeGreaterThanOrEqual(40);
     }

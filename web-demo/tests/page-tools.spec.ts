@@ -51,7 +51,7 @@ test('ask_user asks with a form, and the model is told the answers', async ({ wo
   );
   await chat.say('book a table');
   const card = chat.card('ask_user');
-  await chat.isInState(card, 'Waits for you');
+  await chat.isInState(card, 'Waiting for you');
   await expect(card).toContainText('A table for whom?');
   await card.getByRole('textbox', { name: /^Your name/ }).fill('Ann');
   await card.getByRole('textbox', { name: /^Guests/ }).fill('0');
@@ -153,9 +153,9 @@ test('create_record writes nothing before it is allowed, and then once', async (
   );
   await chat.say('keep it');
   const card = chat.card('create_record');
-  await expect(card).toContainText('Keep this record in your browser?');
+  await expect(card).toContainText('Save this record in your browser?');
   expect(await records(chat)).toEqual([]);
-  await chat.press(card, 'Keep it');
+  await chat.press(card, 'Save');
   await chat.isInState(card, 'Done');
   await chat.hears('Kept.');
   await chat.reload();
@@ -169,7 +169,7 @@ test('create_record that is not wanted leaves nothing', async ({ world, chat }) 
     says('As you like.'),
   );
   await chat.say('keep it');
-  await chat.press(chat.card('create_record'), 'Do not');
+  await chat.press(chat.card('create_record'), 'Don’t save');
   await chat.hears('As you like.');
   expect(await records(chat)).toEqual([]);
 });

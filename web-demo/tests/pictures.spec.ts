@@ -20,10 +20,10 @@ const NOTE = {
 };
 
 /** The list of chats, which asks the server now and then, shows this chat as it is. */
-async function isListed(chat: ChatPage, state: 'On hold' | 'At work' | 'done', pending = 0) {
+async function isListed(chat: ChatPage, state: 'Waiting' | 'Running' | 'done', pending = 0) {
   const entry = chat.chats.getByRole('listitem');
   await expect(entry).toHaveCount(1);
-  if (state === 'done') await expect(entry).not.toContainText(/On hold|At work/);
+  if (state === 'done') await expect(entry).not.toContainText(/Waiting|Running/);
   else await expect(entry).toContainText(state);
   if (pending > 0) await expect(entry).toContainText(`${pending} wait`);
   else await expect(entry).not.toContainText(/waits? for you/);
@@ -67,7 +67,7 @@ test('an answer that streams', async ({ world, chat }) => {
   });
   await chat.say('How do I make tea?');
   await chat.hears('boiling water makes it');
-  await isListed(chat, 'At work');
+  await isListed(chat, 'Running');
   await picture(chat, 'streaming');
   end.open();
   await chat.isAtRest();
@@ -81,8 +81,8 @@ test('a question whether a call may run, and its form', async ({ world, chat }) 
   });
   await chat.say('Remind me to buy milk.');
   const card = chat.card('write_note');
-  await chat.isInState(card, 'Waits for you');
-  await isListed(chat, 'On hold', 1);
+  await chat.isInState(card, 'Waiting for you');
+  await isListed(chat, 'Waiting', 1);
   await picture(chat, 'approval');
   await chat.press(card, 'Edit');
   await expect(card.getByRole('textbox', { name: /^title/i })).toBeFocused();
@@ -99,8 +99,8 @@ test('the gate', async ({ world, chat }) => {
   );
   await chat.say('Write it down, put it into the calendar, and look for older notes.');
   await chat.press(chat.card('write_note'), 'Approve');
-  await expect(chat.gate).toContainText('2 of 3 decided');
-  await isListed(chat, 'On hold', 1);
+  await expect(chat.gate).toContainText('1 decision left');
+  await isListed(chat, 'Waiting', 1);
   await picture(chat, 'gate');
 });
 
@@ -128,7 +128,7 @@ test('a question of an MCP tool', async ({ world, chat }) => {
   world.model.script(calls({ name: 'hand__ask', input: { key: 'Ann' } }));
   await chat.say('Order the paint.');
   await expect(chat.question).toContainText('Which color, Ann?');
-  await isListed(chat, 'On hold', 1);
+  await isListed(chat, 'Waiting', 1);
   await picture(chat, 'elicitation');
 });
 
@@ -138,8 +138,8 @@ test.describe('in the dark', () => {
   test('a call that waits', async ({ world, chat }) => {
     world.model.script(calls(NOTE));
     await chat.say('Remind me to buy milk.');
-    await chat.isInState(chat.card('write_note'), 'Waits for you');
-    await isListed(chat, 'On hold', 1);
+    await chat.isInState(chat.card('write_note'), 'Waiting for you');
+    await isListed(chat, 'Waiting', 1);
     await picture(chat, 'dark');
   });
 });
@@ -150,8 +150,8 @@ test('in Chinese', async ({ world, chat }) => {
     pen.calls({ name: 'write_note', input: { title: '牛奶', body: '回家路上买两升燕麦奶。' } });
   });
   await chat.say('提醒我买牛奶。');
-  await chat.isInState(chat.card('write_note'), 'Waits for you');
-  await isListed(chat, 'On hold', 1);
+  await chat.isInState(chat.card('write_note'), 'Waiting for you');
+  await isListed(chat, 'Waiting', 1);
   await chat.page.getByRole('button', { name: '中文' }).click();
   await expect(chat.page.getByRole('button', { name: '批准', exact: true })).toBeVisible();
   await picture(chat, 'chinese');
@@ -166,7 +166,7 @@ test.describe('on a phone', () => {
       pen.calls(NOTE);
     });
     await chat.say('Remind me to buy milk.');
-    await chat.isInState(chat.card('write_note'), 'Waits for you');
+    await chat.isInState(chat.card('write_note'), 'Waiting for you');
     await picture(chat, 'phone');
   });
 });
@@ -180,7 +180,7 @@ test.describe('with assistant-ui', () => {
       pen.calls({ ...NOTE, id: 'one' }, { name: 'search_notes', input: { query: 'milk' }, id: 'two' });
     });
     await chat.say('Write it down, and look for older notes.');
-    await expect(chat.gate).toContainText('1 of 2 decided');
+    await expect(chat.gate).toContainText('1 decision left');
     await expect(chat.chats.getByText('waits for you')).toBeAttached();
     await picture(chat, 'assistant-ui');
   });

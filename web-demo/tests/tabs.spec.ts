@@ -32,7 +32,7 @@ async function parkedTab(world: World, context: BrowserContext, base: string, pa
   const chat = await ChatPage.open(await context.newPage(), base, path);
   world.model.script(calls(note(title)));
   await chat.say(`write ${title}`);
-  await chat.isInState(chat.card('write_note'), 'Waits for you');
+  await chat.isInState(chat.card('write_note'), 'Waiting for you');
   return chat;
 }
 

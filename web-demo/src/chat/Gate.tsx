@@ -54,7 +54,7 @@ function OpenGate({ decided, total, waiting, isClosed, chat }: GateCount & Pick<
         <div className="flex items-center gap-2">
           <Pips decided={decided} total={total} />
           <p role="status" className="text-sm font-medium">
-            {t('gate.count', { decided, total })}
+            {t('gate.left', { count: waiting.length })}
           </p>
         </div>
         <p className="text-xs leading-5 text-muted">{t(isClosed ? 'gate.closed' : 'gate.progressive')}</p>

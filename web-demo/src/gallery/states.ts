@@ -110,7 +110,7 @@ const PIXELS =
 /** Every state, in the order of a call's life. */
 export const states: Shown[] = [
   shown('Preparing', call('write_note', 'input-streaming', { input: { title: 'Buy' } })),
-  shown('Waits for you', call('write_note', 'approval-requested', { input: note, ...question() })),
+  shown('Waiting for you', call('write_note', 'approval-requested', { input: note, ...question() })),
   shown(
     'The gate: one decided, two to go',
     waiting(call('search_notes', 'input-available', { input: { query: 'milk' } }), { waitsFor: 'gate' }),

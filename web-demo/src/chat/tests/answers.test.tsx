@@ -32,7 +32,7 @@ const press = async (user: ReturnType<typeof userEvent.setup>, name: string) =>
 describe('a question whether a call may run', () => {
   it.each([
     ['Approve', { approved: true }],
-    ['Always', { approved: true, always: true }],
+    ['Always allow in this chat', { approved: true, always: true }],
   ])('is answered once by %s', async (name, response) => {
     const { chat, user } = showQuestion();
     await user.dblClick(screen.getByRole('button', { name }));
@@ -70,7 +70,7 @@ describe('a question whether a call may run', () => {
     const { user } = showQuestion(chat);
     await press(user, 'Approve');
     expect(screen.getByRole('button', { name: 'Approve' }).getAttribute('aria-busy')).toBe('true');
-    for (const name of ['Approve', 'Always', 'Edit', 'Deny']) await press(user, name);
+    for (const name of ['Approve', 'Always allow in this chat', 'Edit', 'Deny']) await press(user, name);
     await act(async () => {
       arrive();
       await Promise.resolve();
@@ -95,7 +95,7 @@ describe('a question whether a call may run', () => {
 
   it.each([
     ['already_answered', 'answered elsewhere'],
-    ['gone', 'This question is over'],
+    ['gone', 'This question has expired'],
   ])('says kindly that it was settled: %s', async (code, words) => {
     const chat = fakeChat();
     chat.addToolApprovalResponse.mockRejectedValue(new FermataError(409, code, 'call a is in state success'));
@@ -128,7 +128,11 @@ describe('an input that is too long to be shown at once', () => {
     const { chat, user } = show(
       call('a', 'unknown', 'approval-requested', { input, approval: { id: JSON.stringify(input) } }),
     );
-    expect([disabled('Approve'), disabled('Always'), disabled('Deny')]).toEqual([true, true, false]);
+    expect([disabled('Approve'), disabled('Always allow in this chat'), disabled('Deny')]).toEqual([
+      true,
+      true,
+      false,
+    ]);
     await press(user, 'Show all of it');
     expect(screen.queryByRole('button', { name: /^Show all/ })).toBeNull();
     await press(user, 'Approve');
@@ -277,7 +281,7 @@ describe('an edited input', () => {
     await user.type(stars, 'many');
     await press(user, 'Approve with these changes');
     expect(chat.addToolApprovalResponse).not.toHaveBeenCalled();
-    expect(screen.getByRole('alert').textContent).toContain('2 things do not fit yet.');
+    expect(screen.getByRole('alert').textContent).toContain('2 values are not valid yet.');
     expect(title.getAttribute('aria-invalid')).toBe('true');
     expect(document.getElementById(title.getAttribute('aria-describedby') ?? '')?.textContent).toBe(
       'Too short: 1 or more characters are needed.',
@@ -327,7 +331,7 @@ describe('the gate', () => {
     const chat = fakeChat();
     const user = userEvent.setup();
     render(<Gate message={two()} chat={chat} />);
-    expect(screen.getByRole('status').textContent).toBe('1 of 3 decided');
+    expect(screen.getByRole('status').textContent).toBe('2 decisions left');
     await user.dblClick(screen.getByRole('button', { name }));
     await waitFor(() => {
       expect(chat.addToolApprovalResponse.mock.calls).toEqual([

@@ -21,8 +21,8 @@ const refused = { approval: { id: 'a', approved: false } };
 
 describe('a call alone', () => {
   it.each([
-    ['Being prepared', call('a', 'write_note', 'input-streaming')],
-    ['Waits for you', call('a', 'write_note', 'approval-requested')],
+    ['Preparing', call('a', 'write_note', 'input-streaming')],
+    ['Waiting for you', call('a', 'write_note', 'approval-requested')],
     ['Running', call('a', 'write_note', 'input-available')],
     ['Running', call('a', 'write_note', 'approval-responded', approved)],
     ['Denied', call('a', 'write_note', 'approval-responded', refused)],
@@ -45,9 +45,9 @@ describe('a call alone', () => {
     ],
     ['Failed', call('a', 'write_note', 'output-error', { errorText: 'The order was Cancelled: no stock.' })],
     ['Running', call('a', 'get_location', 'input-available')],
-    ['Waits for you', call('a', 'ask_user', 'input-available')],
-    ['Waits for a page that has this tool', call('a', 'open_door', 'input-available')],
-    ['Waits for a page that has this tool', call('a', 'constructor', 'input-available')],
+    ['Waiting for you', call('a', 'ask_user', 'input-available')],
+    ['Waiting for a page that has this tool', call('a', 'open_door', 'input-available')],
+    ['Waiting for a page that has this tool', call('a', 'constructor', 'input-available')],
   ])('says "%s"', (expected, part) => {
     expect(words(part)).toBe(expected);
   });
@@ -57,7 +57,7 @@ describe('a call of which the server says what it waits for', () => {
   const gate: CallStatus = { state: 'scheduled', waitsFor: 'gate' };
 
   it('waits for the other calls of its step, wherever it would run', () => {
-    const waits = 'Waits for the other calls of its step';
+    const waits = 'Waiting for the other calls of this step';
     expect(words(call('a', 'search_notes', 'input-available'), gate)).toBe(waits);
     expect(words(call('a', 'get_location', 'input-streaming'), gate)).toBe(waits);
     expect(words(call('a', 'write_note', 'approval-responded', approved), gate)).toBe(waits);
@@ -65,7 +65,7 @@ describe('a call of which the server says what it waits for', () => {
 
   it('waits its turn for a resource', () => {
     const queued: CallStatus = { state: 'scheduled', waitsFor: 'resource', resource: 'notes' };
-    expect(words(call('a', 'search_notes', 'input-available'), queued)).toBe('Waits its turn for notes');
+    expect(words(call('a', 'search_notes', 'input-available'), queued)).toBe('Waiting for notes');
   });
 
   it('runs once it waits for nothing', () => {

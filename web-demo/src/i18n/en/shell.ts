@@ -5,7 +5,7 @@ const shell = {
   skip: 'Skip to the message field',
   pages: { label: 'Page', plain: 'useChat', assistant: 'assistant-ui', curl: 'With curl' },
   menu: { open: 'Open the chat list', close: 'Close the chat list' },
-  theme: { label: 'Theme', system: 'As the system', light: 'Light', dark: 'Dark' },
+  theme: { label: 'Theme', system: 'System', light: 'Light', dark: 'Dark' },
   language: { label: 'Language' },
   chats: {
     label: 'Chats',
@@ -17,8 +17,8 @@ const shell = {
     failed: 'The chats could not be loaded.',
     pending_one: '{{count}} waits for you',
     pending_other: '{{count}} wait for you',
-    open: 'At work',
-    held: 'On hold',
+    open: 'Running',
+    held: 'Waiting',
     delete: 'Delete “{{title}}”',
     deleteTitle: 'Delete this chat?',
     deleteText: '“{{title}}” and everything in it is forgotten. What its tools have done stays done.',
@@ -36,15 +36,15 @@ const shell = {
     more: 'Show {{n}} more',
   },
   connection: {
-    reconnecting: 'The connection broke. Fermata is taking it up again; nothing is lost.',
-    offline: 'You are offline. What is under way goes on at the server, and appears here when you are back.',
+    reconnecting: 'The connection was lost. Reconnecting; nothing is lost.',
+    offline: 'You are offline. The server continues, and you will see the result when you are back.',
     open: 'Connected',
     closed: 'Idle',
   },
   token: {
-    title: 'This server wants a token',
+    title: 'This server needs a token',
     text: 'It is kept until you close this tab, and sent to this server only.',
-    refused: 'The server did not take that token.',
+    refused: 'The server did not accept this token.',
     label: 'Token',
     give: 'Continue',
     later: 'Not now',
@@ -54,10 +54,10 @@ const shell = {
     'There is no chat at this address. It may have been deleted, or belong to somebody else. If ' +
     'you write here, a new one begins.',
   greeting: {
-    title: 'The pause is part of the music.',
+    title: 'Tools wait for you. Streams don’t break.',
     text:
-      'Fermata holds a chat where a tool needs you, and plays on from the same note once you have ' +
-      'answered. Try one of these:',
+      'While a tool waits for your approval or for this browser, the answer stays open, and it continues on the ' +
+      'same stream. Try one of these:',
   },
   messages: {
     label: 'Messages',
@@ -76,7 +76,7 @@ const shell = {
     editLabel: 'Edit your message',
     save: 'Send edited message',
     cancel: 'Cancel',
-    editHint: 'What follows this message is answered anew.',
+    editHint: 'The messages after this one are removed.',
     failed: 'Something went wrong.',
     thinking: 'Thinking…',
     thought: 'Thought',
@@ -107,8 +107,8 @@ const shell = {
     automatic: 'Automatic',
     automaticHint: 'The model decides',
     none: 'No tools',
-    required: 'Some tool',
-    requiredHint: 'Which one, the model decides',
+    required: 'Any tool',
+    requiredHint: 'It must call one; which one is up to the model',
     next: 'For the next message',
     nextTool: 'Next: {{tool}}',
     lockedTo: 'Locked to {{tool}}',

@@ -121,7 +121,8 @@ const cards: Translated<typeof english> = {
   },
   gate: {
     label: '此步骤的决定',
-    count: '已决定 {{decided}} / {{total}}',
+    left_one: '还有 {{count}} 项待决定',
+    left_other: '还有 {{count}} 项待决定',
     closed: '全部决定之前，此步骤中的任何调用都不会运行。',
     progressive: '每个调用在决定后立即运行。',
     approveAll: '全部批准',

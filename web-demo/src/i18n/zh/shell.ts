@@ -54,8 +54,8 @@ const shell: Translated<Areas['shell']> = {
   again: '重试',
   unknownChat: '此地址没有对话。它可能已被删除，或属于他人。在这里发送消息会开始新的对话。',
   greeting: {
-    title: '停顿也是音乐的一部分。',
-    text: '当工具需要你时，Fermata 会让对话停在那里；你回答之后，它从同一个音符继续。不妨试试：',
+    title: '工具会等你，流不会断。',
+    text: '当工具等待你的批准或此浏览器的结果时，回答保持打开，并在同一个流上继续。不妨试试：',
   },
   messages: {
     label: '消息',

@@ -33,17 +33,17 @@ describe('create_record', () => {
   it('writes nothing before the person says so', async () => {
     const { user, chat } = ask('create_record', input);
     expect(records()).toEqual([]);
-    await press(user, 'Do not');
+    await press(user, 'Don’t save');
     expect(records()).toEqual([]);
     expect(outputs(chat)).toMatchObject([{ toolCallId: 'call_1', state: 'output-error' }]);
   });
 
   it('writes once, however often it is pressed, also in two tabs and after a reload', async () => {
     const { user, chat, view } = ask('create_record', input);
-    await user.dblClick(screen.getByRole('button', { name: 'Keep it' }));
+    await user.dblClick(screen.getByRole('button', { name: 'Save' }));
     view.unmount();
     const other = ask('create_record', input);
-    await press(other.user, 'Keep it');
+    await press(other.user, 'Save');
     expect(records()).toMatchObject([
       { id: 'call_1', collection: 'contacts', title: 'Ada', data: { born: 1815 } },
     ]);
@@ -55,7 +55,7 @@ describe('create_record', () => {
   it('tells of what another tab has written, also where this one says no', async () => {
     const { user, chat } = ask('create_record', input);
     write('call_1', input);
-    await press(user, 'Do not');
+    await press(user, 'Don’t save');
     expect(outputs(chat)[0]?.output).toMatchObject({ created: true, id: 'call_1' });
   });
 
@@ -63,7 +63,7 @@ describe('create_record', () => {
     const chat = fakeChat();
     chat.addToolOutput.mockRejectedValue(new FermataError(409, 'already_answered', 'x'));
     const { user } = ask('create_record', input, chat);
-    await press(user, 'Keep it');
+    await press(user, 'Save');
     await waitFor(() => {
       expect(records()).toEqual([]);
     });
@@ -74,9 +74,9 @@ describe('create_record', () => {
     const chat = fakeChat();
     chat.addToolOutput.mockRejectedValueOnce(new TypeError('Failed to fetch'));
     const { user } = ask('create_record', input, chat);
-    await press(user, 'Keep it');
+    await press(user, 'Save');
     expect((await screen.findByRole('alert')).textContent).toContain('could not be reached');
-    await press(user, 'Keep it');
+    await press(user, 'Save');
     expect(records()).toHaveLength(1);
     expect(outputs(chat)[0]).toEqual(outputs(chat)[1]);
   });
