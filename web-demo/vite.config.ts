@@ -22,8 +22,16 @@ const filesToCopy: Plugin = {
   },
 };
 
+/** streamdown brings a parser of HTML, which the pages never use: HTML of the model is text. It is a tenth of their scripts. */
+const withoutHtml: Plugin = {
+  name: 'fermata-without-html',
+  enforce: 'pre',
+  resolveId: (id) => (id === 'rehype-raw' ? '\0no-rehype-raw' : undefined),
+  load: (id) => (id === '\0no-rehype-raw' ? 'export default () => undefined;' : undefined),
+};
+
 export default defineConfig({
-  plugins: [react(), tailwindcss(), filesToCopy],
+  plugins: [react(), tailwindcss(), filesToCopy, withoutHtml],
   resolve: { conditions: [SOURCE, ...defaultClientConditions] },
   ssr: { resolve: { conditions: [SOURCE, ...defaultServerConditions] } },
   build: {
