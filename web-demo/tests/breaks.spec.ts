@@ -101,7 +101,7 @@ test('a record that two tabs are asked for is written once', async ({ world, cha
   );
   await chat.say('keep it');
   const other = await world.tab(chat.id);
-  await expect(other.card('create_record')).toContainText('Keep this record');
+  await expect(other.card('create_record')).toContainText('Save this record');
   await chat.press(chat.card('create_record'), 'Save');
   for (const tab of [chat, other]) {
     await tab.hears('Kept.');
@@ -172,9 +172,9 @@ test('a connection that breaks is shown, and taken up again', async ({ world, ch
   await chat.say('change it');
   await chat.isInState(chat.card('hand__change'), 'Waiting for you');
   await world.server.kill();
-  await expect(chat.banner('The connection broke.')).toBeVisible();
+  await expect(chat.banner('The connection was lost.')).toBeVisible();
   await world.server.start();
-  await expect(chat.banner('The connection broke.')).toBeHidden();
+  await expect(chat.banner('The connection was lost.')).toBeHidden();
   await chat.isInState(chat.card('hand__change'), 'Waiting for you');
   await chat.press(chat.card('hand__change'), 'Approve');
   await chat.hears('Changed.');

@@ -72,7 +72,7 @@ test('a link to a chat that is not there says so, and a new chat that is reloade
   world.mayLog(FAILED_REQUEST);
   const unknown = chat.page.getByText('There is no chat at this address.');
   await chat.page.reload();
-  await expect(chat.page.getByText('Tools wait for you. Streams don’t break.')).toBeVisible();
+  await expect(chat.page.getByText("Tools wait for you. Streams don't break.")).toBeVisible();
   await expect(unknown).toHaveCount(0);
   await chat.page.goto(`${chat.page.url().split('?')[0] ?? ''}?chat=deleted-long-ago`);
   await expect(unknown).toBeVisible();

@@ -169,7 +169,7 @@ test('create_record that is not wanted leaves nothing', async ({ world, chat }) 
     says('As you like.'),
   );
   await chat.say('keep it');
-  await chat.press(chat.card('create_record'), 'Don’t save');
+  await chat.press(chat.card('create_record'), "Don't save");
   await chat.hears('As you like.');
   expect(await records(chat)).toEqual([]);
 });

@@ -151,7 +151,7 @@ const cards = {
   record: {
     question: 'Save this record in your browser?',
     keep: 'Save',
-    leave: 'Don’t save',
+    leave: "Don't save",
     refused: 'This browser does not let the page keep anything, or has no room left.',
     kept: 'Kept in this browser',
     forgotten: 'Not in this browser (any more)',

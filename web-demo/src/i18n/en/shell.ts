@@ -54,7 +54,7 @@ const shell = {
     'There is no chat at this address. It may have been deleted, or belong to somebody else. If ' +
     'you write here, a new one begins.',
   greeting: {
-    title: 'Tools wait for you. Streams don’t break.',
+    title: "Tools wait for you. Streams don't break.",
     text:
       'While a tool waits for your approval or for this browser, the answer stays open, and it continues on the ' +
       'same stream. Try one of these:',

@@ -33,7 +33,7 @@ describe('create_record', () => {
   it('writes nothing before the person says so', async () => {
     const { user, chat } = ask('create_record', input);
     expect(records()).toEqual([]);
-    await press(user, 'Don’t save');
+    await press(user, "Don't save");
     expect(records()).toEqual([]);
     expect(outputs(chat)).toMatchObject([{ toolCallId: 'call_1', state: 'output-error' }]);
   });
@@ -55,7 +55,7 @@ describe('create_record', () => {
   it('tells of what another tab has written, also where this one says no', async () => {
     const { user, chat } = ask('create_record', input);
     write('call_1', input);
-    await press(user, 'Don’t save');
+    await press(user, "Don't save");
     expect(outputs(chat)[0]?.output).toMatchObject({ created: true, id: 'call_1' });
   });
 
