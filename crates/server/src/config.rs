@@ -73,9 +73,9 @@ pub struct Setting {
     pub variable: &'static str,
     /// The default, as a variable would have it.
     pub default: Option<&'static str>,
-    /// What the setting is for, in sentences.
+    /// The purpose of the setting, for people.
     pub about: &'static str,
-    /// What happens if the value is exceeded. Every size, number and time has this, and `docs/limits.md` shows it.
+    /// The consequence of exceeding the value. Every size, number and time has this, and `docs/limits.md` shows it.
     pub over: Option<&'static str>,
     /// `true` if the value is a size, a number or a time.
     pub is_measure: bool,
@@ -106,7 +106,7 @@ macro_rules! settings {
             $($($(#[doc = $about])+ pub $key: $type,)+)+
             /// The rules about calls, in their order.
             pub policy: Vec<WrittenRule>,
-            /// What is set for tools by name. If several entries match, the last one counts.
+            /// The settings of tools by name. If several entries match, the last one counts.
             pub tools: Vec<(Pattern, ToolSettings)>,
             /// The MCP servers, by name.
             pub mcp: BTreeMap<String, ServerConfig>,

@@ -92,26 +92,17 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
   const { chat } = session;
   const stock = useChat<MESSAGE>({ chat, ...(throttle !== undefined && { throttle }) });
   const connection = useSyncExternalStore(session.subscribe, session.connection, session.connection);
-  const {
-    refresh,
-    stop,
-    addToolOutput,
-    addToolApprovalResponse,
-    answerElicitation,
-    callStatus,
-    onCallStatus,
-  } = chat;
   return {
     ...stock,
     chat,
     connection,
-    refresh,
-    stop,
-    addToolOutput,
-    addToolApprovalResponse,
-    answerElicitation,
-    callStatus,
-    onCallStatus,
+    refresh: chat.refresh,
+    stop: chat.stop,
+    addToolOutput: chat.addToolOutput,
+    addToolApprovalResponse: chat.addToolApprovalResponse,
+    answerElicitation: chat.answerElicitation,
+    callStatus: chat.callStatus,
+    onCallStatus: chat.onCallStatus,
   };
 }
 

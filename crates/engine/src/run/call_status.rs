@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Deciding, Phase, Run};
 
-/// What a client is told about a call.
+/// The status of a call for its client.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CallStatus {
@@ -21,7 +21,7 @@ pub(super) struct CallStatus {
     resource: Option<String>,
 }
 
-/// What a call waits for.
+/// The party or the thing that a call waits for.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum WaitsFor {

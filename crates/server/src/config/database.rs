@@ -3,12 +3,7 @@
 
 use std::fmt;
 
-use schemars::Schema;
-
-use super::{
-    url::Url,
-    value::{Value, text_schema},
-};
+use super::{url::Url, value::Value};
 
 /// A SQLite file, as `sqlite://fermata.db`, or a PostgreSQL database, as `postgres://user:password@host/database`.
 #[derive(Clone, PartialEq, Eq)]
@@ -64,10 +59,6 @@ impl Value for DatabaseUrl {
     fn show(&self) -> Option<toml::Value> {
         Some(self.masked().into())
     }
-
-    fn schema() -> Schema {
-        text_schema()
-    }
 }
 
 impl fmt::Debug for DatabaseUrl {
@@ -103,10 +94,6 @@ impl Value for RedisUrl {
 
     fn show(&self) -> Option<toml::Value> {
         Some(Url::masked(&self.0).into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 

@@ -110,13 +110,10 @@ impl Source<'_> {
                 let place = self.place(start(key.span().start, &value));
                 let Text(text) = self.deserialize(name, value)?;
                 file.settings.insert(name.to_owned(), Placed { text, place });
+            } else if TABLES.contains(&name) {
+                self.read_table(name, value, &mut file.tables)?;
             } else {
-                match (name, value.get_ref()) {
-                    ("policy" | "tools" | "mcp" | "errors", _) => {
-                        self.read_table(name, value, &mut file.tables)?
-                    }
-                    _ => return Err(Fault { at: key.span().start, reason: unknown_key(name) }),
-                }
+                return Err(Fault { at: key.span().start, reason: unknown_key(name) });
             }
         }
         Ok(file)

@@ -5,13 +5,10 @@
 use std::net::IpAddr;
 
 use axum::http::{HeaderName, Uri, header};
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Config,
-    value::{Value, text_schema},
-};
+use super::{Config, value::Value};
 
 /// How owners are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,10 +58,6 @@ impl Value for UserHeader {
 
     fn show(&self) -> Option<toml::Value> {
         Some(self.0.as_str().into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 

@@ -5,11 +5,9 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
+use super::value::Value;
 use axum::http::uri::{Authority, Uri};
 use ipnet::IpNet;
-use schemars::Schema;
-
-use super::value::{Value, text_schema};
 
 /// An address to listen on, and a port if it names one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +57,6 @@ impl Value for Address {
             None => Some(self.ip.to_string().into()),
         }
     }
-
-    fn schema() -> Schema {
-        text_schema()
-    }
 }
 
 impl Value for SocketAddr {
@@ -78,10 +72,6 @@ impl Value for SocketAddr {
 
     fn show(&self) -> Option<toml::Value> {
         Some(self.to_string().into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 
@@ -105,10 +95,6 @@ impl Value for IpNet {
 
     fn show(&self) -> Option<toml::Value> {
         Some(self.to_string().into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 
@@ -154,10 +140,6 @@ impl Value for Origin {
     fn show(&self) -> Option<toml::Value> {
         Some(self.as_str().into())
     }
-
-    fn schema() -> Schema {
-        text_schema()
-    }
 }
 
 // === impl HostName ===
@@ -196,9 +178,5 @@ impl Value for HostName {
 
     fn show(&self) -> Option<toml::Value> {
         Some(self.0.as_str().into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }

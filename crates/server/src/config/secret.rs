@@ -1,10 +1,9 @@
 //! Settings that nobody may see. Neither a report nor an error nor `Debug` shows them.
 
 use fermata_store::ClusterKey;
-use schemars::Schema;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::value::{Value, text_schema};
+use super::value::Value;
 use crate::owner::read_owner;
 
 /// A text of at least this many bytes that is not shown.
@@ -50,10 +49,6 @@ impl<const MIN: usize> Value for Secret<MIN> {
     fn show(&self) -> Option<toml::Value> {
         Some(HIDDEN.into())
     }
-
-    fn schema() -> Schema {
-        text_schema()
-    }
 }
 
 impl Value for ClusterKey {
@@ -67,10 +62,6 @@ impl Value for ClusterKey {
 
     fn show(&self) -> Option<toml::Value> {
         Some(HIDDEN.into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 
@@ -105,9 +96,5 @@ impl Value for Token {
 
     fn show(&self) -> Option<toml::Value> {
         Some(format!("{}:{HIDDEN}", self.owner).into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }

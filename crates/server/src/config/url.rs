@@ -4,9 +4,7 @@ use std::fmt;
 
 use axum::http::Uri;
 
-use schemars::Schema;
-
-use super::value::{Value, text_schema};
+use super::value::Value;
 
 /// An `http:` or `https:` URL.
 #[derive(Clone, PartialEq, Eq)]
@@ -67,10 +65,6 @@ impl Value for Url {
 
     fn show(&self) -> Option<toml::Value> {
         Some(Self::masked(&self.0).into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 

@@ -38,8 +38,10 @@ pub(super) trait Value: Sized {
     /// Returns the value for a report, without secrets; `None` if nothing is set.
     fn show(&self) -> Option<toml::Value>;
 
-    /// Returns the JSON Schema of the value in the file.
-    fn schema() -> Schema;
+    /// Returns the JSON Schema of the value in the file. Most values are written as strings.
+    fn schema() -> Schema {
+        json_schema!({"type": "string"})
+    }
 
     /// Returns the value of a setting that is not set and has no default, if there may be such a setting.
     fn unset() -> Option<Self> {
@@ -80,13 +82,8 @@ pub(super) fn deserialize<'de, T: Value, D: Deserializer<'de>>(deserializer: D) 
 }
 
 /// Returns the JSON Schema of a value that is not a string. A string may stand in its place if it names a variable.
-pub(super) fn or_variable(schema: Schema) -> Schema {
+fn or_variable(schema: Schema) -> Schema {
     json_schema!({"anyOf": [schema, {"type": "string", "pattern": "\\$\\{.+\\}"}]})
-}
-
-/// Returns the JSON Schema of a value that is written as a string.
-pub(super) fn text_schema() -> Schema {
-    json_schema!({"type": "string"})
 }
 
 fn parsed<T: FromStr>(text: &str, form: &str) -> Result<T, String> {
@@ -217,10 +214,6 @@ impl Value for String {
 
     fn show(&self) -> Option<toml::Value> {
         Some(self.as_str().into())
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 
@@ -406,10 +399,6 @@ impl Value for Duration {
     fn show(&self) -> Option<toml::Value> {
         Some(humantime::format_duration(self.0).to_string().into())
     }
-
-    fn schema() -> Schema {
-        text_schema()
-    }
 }
 
 impl Value for NonZeroDuration {
@@ -430,10 +419,6 @@ impl Value for NonZeroDuration {
 
     fn show(&self) -> Option<toml::Value> {
         Duration(self.0).show()
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 
@@ -456,10 +441,6 @@ impl Value for Hold {
             Self::Auto => Some("auto".into()),
             Self::For(hold) => Duration(*hold).show(),
         }
-    }
-
-    fn schema() -> Schema {
-        text_schema()
     }
 }
 
