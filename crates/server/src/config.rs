@@ -168,14 +168,14 @@ settings! {
         /// A second address for operators only, with /metrics, /healthz and /readyz. If it is set, /metrics is served only there,
         /// unless there is an operator_token.
         operator_bind: Option<SocketAddr>, "FERMATA_OPERATOR_BIND";
-        /// The bearer token for /metrics, of at least 16 characters. If auth is not none, /metrics is served only with this token or
-        /// at operator_bind.
+        /// The bearer token for /metrics, of at least 16 characters. If auth is not none, /metrics is served only with this token
+        /// or at operator_bind.
         operator_token: Option<Secret<MIN_TOKEN>>, "FERMATA_OPERATOR_TOKEN";
         /// The format of the log: text (lines for people) or json (an object in each line, for programs).
         log: LogFormat = "text", "FERMATA_LOG";
         /// The AI SDK version that is served if a request names none: 5, 6, 7, or a whole version such as 7.0.173.
         client: Profile = "6", "FERMATA_CLIENT";
-        /// How long runs may go on after the server was told to stop. Runs that wait for somebody are saved and let go at once.
+        /// The time for which runs at work may go on after SIGTERM. Runs that only wait are saved and released at once.
         drain: Duration = "10s", "FERMATA_DRAIN",
             over "a run that is still at work ends its streams with `error`, or `interrupted` if the client knows it, and goes on at another instance, or after the next start";
     }
@@ -188,48 +188,52 @@ settings! {
         model: Option<String>, "FERMATA_MODEL";
         /// A TOML file of scenes that the demo model plays before its own.
         demo_scenes: Option<String>, "FERMATA_DEMO_SCENES";
-        /// How long the model may be silent. A model that has said nothing yet is asked again, at most twice; then the step fails.
+        /// The time for which the model may be silent. A model that has said nothing yet is asked again, at most twice; then the
+        /// step fails.
         model_timeout: Duration = "2m", "FERMATA_MODEL_TIMEOUT",
             over "the model is asked again; then the run ends with `error`";
-        /// How long the model may take for one step in all.
+        /// The time limit of one step of the model in all.
         model_call_timeout: Duration = "15m", "FERMATA_MODEL_CALL_TIMEOUT",
             over "the run ends with `error`";
-        /// The maximum of tokens in one answer of the model, whatever callSettings.maxOutputTokens asks for. By default there is none.
+        /// The maximum of tokens in one answer of the model, whatever callSettings.maxOutputTokens asks for. By default there is
+        /// none.
         max_output_tokens: Option<NonZeroU32>, "FERMATA_MAX_OUTPUT_TOKENS",
             over "the model is asked for no more, and its answer ends there";
-        /// The URLs of files that a model may be given: data (only data URLs), https (those that do not lead to private addresses),
-        /// or hosts, such as cdn.example.com or *.example.com.
+        /// The URLs of files that a model may be given: data (only data URLs), https (those that do not lead to private
+        /// addresses), or hosts, such as cdn.example.com or *.example.com.
         file_urls: FileUrls = "https", "FERMATA_FILE_URLS";
     }
     "Database and instances" {
         /// A SQLite file, which is created if it does not exist, or a PostgreSQL database (15 or later) as
         /// `postgres://user:password@host/database`.
         database_url: DatabaseUrl = "sqlite://fermata.db", "DATABASE_URL";
-        /// How many connections to PostgreSQL this instance may open.
+        /// The number of connections to PostgreSQL that this instance may open.
         database_connections: NonZeroU32 = "10", "FERMATA_DATABASE_CONNECTIONS",
             over "what needs a connection waits for one, and is answered 503 `unavailable` when that takes too long";
         /// Bring the database up to date at the start. If this is false, run fermata migrate before an update.
         migrate: bool = "true", "FERMATA_MIGRATE";
-        /// Redis (7 or later) or Valkey, as `redis://:password@host:6379`. Instances that share a PostgreSQL database need it to reach
-        /// each other.
+        /// Redis (7 or later) or Valkey, as `redis://:password@host:6379`. Instances that share a PostgreSQL database need it to
+        /// reach each other.
         redis_url: Option<RedisUrl>, "REDIS_URL";
-        /// The key with which instances encrypt what they send each other through Redis: at least 32 random bytes, in hexadecimal or
-        /// base64, the same for all of them. By default they keep one in the database.
+        /// The key with which instances encrypt what they send each other through Redis: at least 32 random bytes, in hexadecimal
+        /// or base64, the same for all of them. By default they keep one in the database.
         cluster_key: Option<ClusterKey>, "FERMATA_CLUSTER_KEY";
-        /// How long a chat is kept after the last thing that happened in it. By default, for ever.
+        /// The time after which a chat is deleted if nothing has happened in it. By default, chats are kept.
         keep: Option<NonZeroDuration>, "FERMATA_KEEP",
-            over "the chat is forgotten: 404 `not_found`";
-        /// How long decisions about calls stay in the table audit_events, even if their chat is forgotten. By default, for ever.
+            over "the chat is deleted: 404 `not_found`";
+        /// The time after which decisions about calls are deleted from the table audit_events. By default they are kept, even if
+        /// their chat is deleted.
         audit_keep: Option<NonZeroDuration>, "FERMATA_AUDIT_KEEP",
             over "the record of the decision is deleted";
     }
     "Access" {
-        /// How owners are told apart: none (everybody is the same owner), token (a bearer token), jwt (a JSON Web Token) or header (a
-        /// header of a proxy).
+        /// The way in which owners are told apart: none (everybody is the same owner), token (a bearer token), jwt (a JSON Web
+        /// Token) or header (a header of a proxy).
         auth: AuthKind = "none", "FERMATA_AUTH";
         /// The owners and their bearer tokens, of at least 16 characters. For auth = token.
         tokens: List<Token> = "", "FERMATA_TOKENS";
-        /// The URL at which the issuer of JSON Web Tokens publishes its keys (JWKS). For auth = jwt; the owner is the token's sub.
+        /// The URL at which the issuer of JSON Web Tokens publishes its keys (JWKS). For auth = jwt; the owner is the token's
+        /// sub.
         jwks_url: Option<Url>, "FERMATA_JWKS_URL";
         /// The secret that signs JSON Web Tokens (HS256, HS384 or HS512), of at least 32 bytes, in place of jwks_url.
         jwt_secret: Option<Secret<MIN_SIGNING_SECRET>>, "FERMATA_JWT_SECRET";
@@ -237,11 +241,11 @@ settings! {
         jwt_issuer: Option<String>, "FERMATA_JWT_ISSUER";
         /// The audiences (aud), one of which JSON Web Tokens must have. By default, any.
         jwt_audience: List<String> = "", "FERMATA_JWT_AUDIENCE";
-        /// The header in which a proxy names the owner, such as x-forwarded-user. Only trusted_proxies are believed. It implies auth =
-        /// header.
+        /// The header in which a proxy names the owner, such as x-forwarded-user. Only trusted_proxies are believed. It implies
+        /// auth = header.
         user_header: Option<UserHeader>, "FERMATA_USER_HEADER";
-        /// The proxies whose x-forwarded-for and user_header are believed, as addresses or networks such as 10.0.0.0/8. Limits and the
-        /// log then use the address of the client that they name.
+        /// The proxies whose x-forwarded-for and user_header are believed, as addresses or networks such as 10.0.0.0/8. Limits
+        /// and the log then use the address of the client that they name.
         trusted_proxies: List<IpNet> = "", "FERMATA_TRUSTED_PROXIES";
         /// The origins of pages on other hosts that may call the server, such as `https://app.example.com`.
         cors_origins: List<Origin> = "", "FERMATA_CORS_ORIGINS";
@@ -249,48 +253,49 @@ settings! {
         hosts: List<HostName> = "", "FERMATA_HOSTS";
     }
     "Calls and approval" {
-        /// How long a stream stays open while its calls wait, if the request does not say. auto: five minutes, or no time for a page
-        /// that has shown that it answers by posting the chat again.
+        /// The time for which a stream stays open while its calls wait, if the request does not say. auto: five minutes, or no
+        /// time for a page that has shown that it answers by posting the chat again.
         hold: Hold = "auto", "FERMATA_HOLD",
             over "the stream ends cleanly, and the call waits on";
-        /// How long a call waits for somebody before it expires.
+        /// The time after which a call that waits for somebody expires.
         expire: Duration = "24h", "FERMATA_EXPIRE",
             over "the call is settled as expired, and its run ends; a later answer is 410 `gone`";
-        /// Whether people are asked to approve calls: default (if the rules say so) or auto (never; what is denied stays denied).
+        /// Asking people to approve calls: default (if the rules say so) or auto (never; what is denied stays denied).
         approval: ApprovalMode = "default", "FERMATA_APPROVAL";
-        /// When the calls of a step run: step (when all of them are decided) or progressive (each when it is decided).
+        /// The moment at which the calls of a step run: step (when all of them are decided) or progressive (each when it is
+        /// decided).
         gate: GateMode = "step", "FERMATA_GATE";
-        /// How calls after the first tool result of a turn are treated: free (like all others) or ask (each needs approval).
+        /// The treatment of calls after the first tool result of a turn: free (like all others) or ask (each needs approval).
         chain: ChainMode = "free", "FERMATA_CHAIN";
-        /// How long a call of a tool of the server or of an MCP server may run, without the time in which it waits for a person. The
-        /// tables under tools can set another time for a tool.
+        /// The time limit of a call of a tool of the server or of an MCP server, without the time in which it waits for a person.
+        /// The tables under tools can set another time for a tool.
         tool_timeout: Duration = "60s", "FERMATA_TOOL_TIMEOUT",
             over "the call is cancelled and has failed, and the model is told why";
-        /// How long a call may wait for a resource that other calls use.
+        /// The time for which a call may wait for a resource that other calls use.
         lock_timeout: Duration = "5m", "FERMATA_LOCK_TIMEOUT",
             over "the call has failed, and the model is told why";
-        /// How long a question of a running tool (elicitation) waits for an answer if the call keeps a resource from other calls. Other
-        /// questions wait as long as calls do (expire).
+        /// The time after which a question of a running tool (elicitation) is cancelled if its call keeps a resource from other
+        /// calls. Other questions wait as long as calls do (expire).
         elicit_timeout: Duration = "5m", "FERMATA_ELICIT_TIMEOUT",
             over "the question is cancelled, the tool goes on without an answer, and the person and the model are told why";
-        /// How many calls of one chat may wait for somebody at the same time.
+        /// The number of calls of one chat that may wait for somebody at the same time.
         max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS",
             over "the call has failed, and the model is told why";
     }
     "Limits of an owner" {
-        /// How many runs of one owner may be open, those that wait included. Default: 64, or no limit if auth is none.
+        /// The number of runs of one owner that may be open, those that wait included. Default: 64, or no limit if auth is none.
         runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER",
             over "429 `too_many_runs` with `retry-after`";
-        /// How many streams one owner may read from this instance. Default: 256, or no limit if auth is none.
+        /// The number of streams that one owner may read from this instance. Default: 256, or no limit if auth is none.
         readers_per_owner: Option<NonZeroUsize>, "FERMATA_READERS_PER_OWNER",
             over "429 `too_many_readers` with `retry-after`";
-        /// How many chats one owner may keep. Default: 10000, or no limit if auth is none.
+        /// The number of chats that one owner may keep. Default: 10000, or no limit if auth is none.
         chats_per_owner: Option<NonZeroUsize>, "FERMATA_CHATS_PER_OWNER",
             over "a post that would make a chat gets 429 `too_many_chats` with `retry-after`; deleting one makes room at once";
         /// The size of all chats of one owner: their messages as JSON. Default: 2GB, or no limit if auth is none.
         bytes_per_owner: Option<Size>, "FERMATA_BYTES_PER_OWNER",
             over "a post that would add to a chat gets 429 `too_many_bytes` with `retry-after`; deleting makes room at once";
-        /// How many notes one owner may keep.
+        /// The number of notes that one owner may keep.
         notes_per_owner: NonZeroUsize = "5000", "FERMATA_NOTES_PER_OWNER",
             over "the call of `write_note` has failed, and the model is told why";
         /// The size of one note: its title and its body.
@@ -301,13 +306,13 @@ settings! {
         /// The size of one chat: its messages as JSON.
         max_chat: Size = "64MB", "FERMATA_MAX_CHAT",
             over "413 `too_large` for a post or an answer; a run ends with `error` after the step that went over it, which is kept";
-        /// How often the model may be called in one run.
+        /// The number of steps, or calls of the model, in one run.
         max_steps: NonZeroU32 = "20", "FERMATA_MAX_STEPS",
             over "the run ends with `finish`, and its open calls are settled";
-        /// How often a run may be resumed after its process has ended, without progress in between.
+        /// The number of times that a run may be resumed after its process has ended, without progress in between.
         max_attempts: NonZeroU32 = "3", "FERMATA_MAX_ATTEMPTS",
             over "the run ends with `error` when it is resumed, and its open calls are settled";
-        /// How many calls the model may make in one step.
+        /// The number of calls that the model may make in one step.
         max_calls_per_step: NonZeroUsize = "128", "FERMATA_MAX_CALLS_PER_STEP",
             over "the first call that is too much has failed, those after it are left out, and the model is told why";
         /// The size of the arguments of one call, as the model makes them or a person edits them.
@@ -319,7 +324,7 @@ settings! {
         /// The size of one tool output, as JSON.
         max_output: Size = "1MB", "FERMATA_MAX_OUTPUT",
             over "413 `too_large` for a page's output; a tool of the server has failed, and the model is told why";
-        /// How much of one tool output the model is shown.
+        /// The size of that part of a tool output that the model is shown.
         max_model_output: Size = "400KB", "FERMATA_MAX_MODEL_OUTPUT",
             over "the middle of the output is cut out of what the model is told; clients are shown all of it";
     }
@@ -327,50 +332,52 @@ settings! {
         /// The size of a request body.
         max_body: Size = "10MB", "FERMATA_MAX_BODY",
             over "413 `too_large`";
-        /// How many JSON values a request body may have: objects, lists, strings, numbers, true, false and null.
+        /// The number of JSON values in a request body: objects, lists, strings, numbers, true, false and null.
         max_json_nodes: NonZeroUsize = "200000", "FERMATA_MAX_JSON_NODES",
             over "413 `too_large`";
-        /// How deep objects and lists may be nested in a request body, up to 120.
+        /// The depth to which objects and lists may be nested in a request body, up to 120.
         max_json_depth: UpTo<DEEPEST_JSON> = "100", "FERMATA_MAX_JSON_DEPTH",
             over "422 `invalid_request`";
         /// The memory for all request bodies together that are being received or acted on. Each JSON value counts as 1 kB.
         max_body_memory: Size = "256MB", "FERMATA_MAX_BODY_MEMORY",
             over "the body waits for five seconds; then 503 `unavailable` with `retry-after`";
-        /// How many messages a request may have.
+        /// The number of messages in a request.
         max_messages: NonZeroUsize = "2000", "FERMATA_MAX_MESSAGES",
             over "413 `too_large`";
         /// The size of system, the instructions in a request.
         max_system: Size = "256KB", "FERMATA_MAX_SYSTEM",
             over "413 `too_large`";
-        /// How many browser tools a request may have.
+        /// The number of browser tools in a request.
         max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS",
             over "413 `too_large`";
         /// The size of all browser tools in a request: their names, descriptions and schemas.
         max_tools_size: Size = "1MB", "FERMATA_MAX_TOOLS_SIZE",
             over "422 `invalid_request`";
-        /// How many patterns the schemas of all browser tools in a request may have. Each may have 2,000 bytes and 64,000 states, and
-        /// all of them 256,000 states.
+        /// The number of patterns in the schemas of all browser tools in a request. Each may have 2,000 bytes and 64,000 states,
+        /// and all of them 256,000 states.
         max_patterns: NonZeroUsize = "200", "FERMATA_MAX_PATTERNS",
             over "422 `invalid_request`";
-        /// How long it may take to check the inputs of a step's calls, or of an answer, against their schemas.
+        /// The time limit for checking the inputs of a step's calls, or of an answer, against their schemas.
         check_timeout: Duration = "5s", "FERMATA_CHECK_TIMEOUT",
             over "the call has failed, and the model is told why; 422 `invalid_request` for an answer";
     }
     "Limits of connections" {
-        /// How many connections may be open, within the process's limit of open files. When all are taken, a new one replaces the one
-        /// that has been idle for the longest; if none is idle, the new one is refused. Health checks are always answered.
+        /// The number of connections that may be open, within the process's limit of open files. When all are taken, a new one
+        /// replaces the one that has been idle for the longest; if none is idle, the new one is refused. Health checks are always
+        /// answered.
         max_connections: NonZeroUsize = "4096", "FERMATA_MAX_CONNECTIONS",
             over "503 `unavailable` with `retry-after`, or, beyond the few that get it, a closed connection";
-        /// How many connections one address may have; for IPv6, one network of 64 bits. This machine and trusted_proxies have no limit.
+        /// The number of connections from one address; for IPv6, from one network of 64 bits. This machine and trusted_proxies
+        /// have no limit.
         max_connections_per_address: NonZeroUsize = "1024", "FERMATA_MAX_CONNECTIONS_PER_ADDRESS",
             over "429 `too_many_connections` with `retry-after`, or, beyond the few that get it, a closed connection";
-        /// How long the head of a request may take, and how long a connection may be idle.
+        /// The time for which the head of a request may take to arrive, and for which a connection may be idle.
         header_timeout: Duration = "10s", "FERMATA_HEADER_TIMEOUT",
             over "the connection is closed";
-        /// How long the body of a request may take.
+        /// The time for which the body of a request may take to arrive.
         body_timeout: Duration = "30s", "FERMATA_BODY_TIMEOUT",
             over "408 `slow_request`";
-        /// How long a client may stop reading before it is disconnected.
+        /// The time after which a client that has stopped reading is disconnected.
         reader_timeout: Duration = "30s", "FERMATA_READER_TIMEOUT",
             over "the connection is closed; the run goes on and can be followed again";
     }

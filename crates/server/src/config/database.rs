@@ -21,7 +21,7 @@ impl DatabaseUrl {
         &self.0
     }
 
-    /// Whether several instances may share the database.
+    /// Returns `true` if several instances may share the database.
     pub fn is_postgres(&self) -> bool {
         has_scheme(&self.0, &["postgres", "postgresql"])
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, value::Value};
 
-/// How owners are told apart.
+/// The way in which owners are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthKind {

@@ -27,14 +27,14 @@ pub(super) struct ServerTable {
     args: Option<Vec<String>>,
     /// The environment of the program, besides a few variables such as PATH and HOME.
     env: Option<BTreeMap<String, String>>,
-    /// Whose calls one process of the program serves. By default those of everybody, until it asks a question without saying of
-    /// which call.
+    /// The sharing of a process of the program: shared (everybody), per_owner or per_chat. By default everybody shares one until it
+    /// asks a question without saying of which call; from then on each chat has its own.
     processes: Option<Processes>,
-    /// How many processes there may be, besides the one that lists the tools.
+    /// The maximum number of processes, besides the one that lists the tools.
     #[serde(default, deserialize_with = "value::deserialize")]
     #[schemars(with = "Option<NonZeroUsize>")]
     max_processes: Option<NonZeroUsize>,
-    /// How long a process lives that no call uses.
+    /// The time after which a process that no call uses is ended.
     #[serde(default, deserialize_with = "value::deserialize")]
     #[schemars(with = "Option<String>")]
     idle_timeout: Option<Duration>,
@@ -42,7 +42,7 @@ pub(super) struct ServerTable {
     url: Option<String>,
     /// The headers of every request to the URL.
     headers: Option<BTreeMap<String, String>>,
-    /// Whether tools of which the server says that they only read are allowed without approval.
+    /// Allow tools that only read, as the server says, without approval.
     #[serde(default)]
     trust_annotations: bool,
 }

@@ -47,7 +47,7 @@ pub(super) struct RuleTable {
     decision: Decision,
     /// The reason for the decision, which the model and the person are told.
     reason: Option<NonEmpty>,
-    /// Whether a person's "always" answers this rule if it asks.
+    /// A person's "always" answers this rule if it asks.
     #[serde(default)]
     always: bool,
 }

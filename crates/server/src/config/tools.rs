@@ -21,11 +21,11 @@ use super::{
 pub(super) struct ToolsTable {
     /// The resource that a call uses: of the calls that share one, one runs at a time.
     resource: Option<ResourceName>,
-    /// How long a call may run, in place of tool_timeout.
+    /// The time limit of a call, in place of tool_timeout.
     #[serde(default, deserialize_with = "value::deserialize")]
     #[schemars(with = "Option<String>")]
     timeout: Option<NonZeroDuration>,
-    /// Whether it does no harm if a call that failed, or was cut off, runs again.
+    /// A call that failed, or was cut off, may run again.
     repeatable: Option<bool>,
 }
 
