@@ -16,7 +16,7 @@ const NO_LIMITS =
 /** A write that goes over the limit fails then, and does not end the process. */
 const OUTLIVES_LIMITS = ['bash', '-c', `trap '' XFSZ; exec "$0"`];
 /** What is posted in vain at most until the database is full. */
-const MOST_POSTS = 100;
+const MAX_POSTS = 100;
 
 /** @param {World} world @param {string | number} bytes */
 const limitFiles = (world, bytes) =>
@@ -43,7 +43,7 @@ scenario(
     limitFiles(world, statSync(path.join(world.folder, 'chats.db-wal')).size + 300_000);
 
     let full = { status: 200, text: '' };
-    for (let n = 0; full.status === 200 && n < MOST_POSTS; n += 1) full = await says100kB(world, `chat-${n}`);
+    for (let n = 0; full.status === 200 && n < MAX_POSTS; n += 1) full = await says100kB(world, `chat-${n}`);
     assert.equal(full.status, 503, full.text);
     for (const route of ['/api/chat/before', '/api/chats', '/healthz']) {
       assert.equal((await asks(world, route)).status, 200, `${route} needs no room`);

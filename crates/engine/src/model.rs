@@ -3,6 +3,8 @@
 //! A provider translates a [`ModelRequest`] into the request of its API, and the API's answer into [`ModelEvent`]s. The provider retries
 //! until the first event; after it, an error ends the step. [`ModelEvent::Alive`] does not count as an event here.
 
+use std::ops::AddAssign;
+
 use async_trait::async_trait;
 use fermata_tools::{ErrorPolicy, ErrorType};
 use futures::stream::BoxStream;
@@ -150,7 +152,7 @@ pub enum ModelEvent {
     },
 }
 
-/// Tokens of one step.
+/// Tokens of one step, or of several together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -160,6 +162,14 @@ pub struct Usage {
     pub output_tokens: u64,
     /// Both together, as the provider counts them.
     pub total_tokens: u64,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, step: Self) {
+        self.input_tokens += step.input_tokens;
+        self.output_tokens += step.output_tokens;
+        self.total_tokens += step.total_tokens;
+    }
 }
 
 /// The reason why a model gave no answer, or not all of it. `Display` is for the operator's log; clients read [`ModelError::public`].

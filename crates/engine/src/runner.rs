@@ -257,9 +257,7 @@ impl Runner {
         self.must_ask = false;
         self.invalid = invalid;
         if let Some(usage) = step.usage {
-            self.usage.input_tokens += usage.input_tokens;
-            self.usage.output_tokens += usage.output_tokens;
-            self.usage.total_tokens += usage.total_tokens;
+            self.usage += usage;
         }
         if matches!(self.params.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_))) {
             // A call that is forced in every step would keep the loop from ever stopping.

@@ -24,11 +24,11 @@ use crate::{
 /// The limit on the steps of checks that are made at once; they take about a millisecond.
 const STEPS_AT_ONCE: u64 = 50_000;
 /// The limit on the steps of any check.
-const MOST_STEPS: u64 = 50_000_000;
+const MAX_STEPS: u64 = 50_000_000;
 /// The least number of steps for describing the errors of an input.
 const ERROR_STEPS: u64 = 500_000;
 /// The limit on the errors of one input that are in memory at a time. Only the first few are reported.
-const MOST_ERRORS: u64 = 2_000;
+const MAX_ERRORS: u64 = 2_000;
 /// The limit on the bytes of a schema whose validator is built at once.
 const BUILT_AT_ONCE: usize = 16 * 1024;
 /// The limit on the states of the patterns of such a schema.
@@ -121,7 +121,7 @@ impl Checker {
     /// # Errors
     /// Returns an error if the input violates the schema, or if the check costs too much.
     pub fn check_here(&self, check: &Check) -> Result<(), InputError> {
-        self.attempt(check, MOST_STEPS, None, true).unwrap_or_else(|| Err(too_expensive()))
+        self.attempt(check, MAX_STEPS, None, true).unwrap_or_else(|| Err(too_expensive()))
     }
 
     /// Makes checks within a time limit for all of them, on a blocking thread if they are expensive.
@@ -143,7 +143,7 @@ impl Checker {
                 for check in &checks {
                     let is_late = Instant::now() >= until;
                     let result =
-                        if is_late { None } else { this.attempt(check, MOST_STEPS, Some(until), true) };
+                        if is_late { None } else { this.attempt(check, MAX_STEPS, Some(until), true) };
                     results.push(match result {
                         Some(result) => result,
                         None if Instant::now() < until => Err(too_expensive()),
@@ -268,7 +268,7 @@ fn run(
     }
     // Collecting the errors takes more steps than finding out that there are some. Each error keeps its path, which may have long names.
     let steps = meter.used().saturating_mul(4).max(ERROR_STEPS);
-    let error = prices.error.max(steps / MOST_ERRORS) + steps / ERROR_STEPS * longest_path(value) / 16;
+    let error = prices.error.max(steps / MAX_ERRORS) + steps / ERROR_STEPS * longest_path(value) / 16;
     let meter = Meter::start(steps, until, Prices { error, ..*prices });
     let errors: Vec<String> =
         validator.iter_errors(Metered(value)).take(3).map(|error| schema::describe(&error)).collect();
@@ -284,7 +284,7 @@ fn unchecked() -> InputError {
 
 fn too_expensive() -> InputError {
     InputError(format!(
-        "it is too large for its schema: checking one against the other takes more than {MOST_STEPS} steps"
+        "it is too large for its schema: checking one against the other takes more than {MAX_STEPS} steps"
     ))
 }
 

@@ -16,7 +16,7 @@ use pattern::PatternCost;
 /// The limit on the length of a schema as JSON, in bytes.
 pub(crate) const LONGEST: usize = 256 * 1024;
 /// The limit on the number of patterns of a schema.
-pub(crate) const MOST_PATTERNS: usize = 200;
+pub(crate) const MAX_PATTERNS: usize = 200;
 /// The limit on the cost of building all patterns of a schema, or of a post, in states.
 pub(crate) const LARGEST_PATTERNS: u64 = 256_000;
 /// The limit on the steps for checking whether a schema is valid.
@@ -202,8 +202,8 @@ impl<'a> Survey<'a> {
         let cost = pattern::cost(pattern)?;
         self.patterns += 1;
         self.building += cost.building;
-        if self.patterns > MOST_PATTERNS {
-            return Err(SchemaFault::Unusable(format!("it has more than {MOST_PATTERNS} patterns")));
+        if self.patterns > MAX_PATTERNS {
+            return Err(SchemaFault::Unusable(format!("it has more than {MAX_PATTERNS} patterns")));
         }
         if self.building > LARGEST_PATTERNS {
             return Err(SchemaFault::Unusable(format!(

@@ -15,7 +15,7 @@ use crate::{
 /// The limit on the description of a browser's tool, in bytes.
 const LONGEST_DESCRIPTION: usize = 32 * 1024;
 /// The limit on the subschemas of all tools of a browser, with references unfolded.
-const MOST_SUBSCHEMAS: u64 = 100_000;
+const MAX_SUBSCHEMAS: u64 = 100_000;
 
 /// The tools of a run. It is cheap to clone.
 ///
@@ -241,8 +241,8 @@ impl PostedCost {
             format!("have more than {} patterns in their schemas (max_patterns)", limits.patterns)
         } else if self.building > schema::LARGEST_PATTERNS {
             format!("have patterns that stand for more than {} states", schema::LARGEST_PATTERNS)
-        } else if self.subschemas > MOST_SUBSCHEMAS {
-            format!("have schemas that unfold to more than {MOST_SUBSCHEMAS} subschemas")
+        } else if self.subschemas > MAX_SUBSCHEMAS {
+            format!("have schemas that unfold to more than {MAX_SUBSCHEMAS} subschemas")
         } else {
             return Ok(());
         };

@@ -41,7 +41,7 @@ const EVERY = 10_000;
 /** How long after an event the lists are asked for, so that several events make one request. */
 const SOON = 400;
 /** Of how many chats it is asked what waits in them. */
-const MOST_WAITING = 12;
+const MAX_WAITING = 12;
 
 export const chats = new Cell<Chats>({ state: 'loading', chats: [] });
 export const waiting = new Cell<readonly Waiting[]>([]);
@@ -97,7 +97,7 @@ const stampOf = ({ updatedAt, pending }: ListedChat) => `${updatedAt} ${pending 
 
 async function loadWaiting(): Promise<void> {
   const before = new Map(waiting.value.map((one) => [one.chat.id, one]));
-  const asked = chats.value.chats.filter(({ pending = 0 }) => pending > 0).slice(0, MOST_WAITING);
+  const asked = chats.value.chats.filter(({ pending = 0 }) => pending > 0).slice(0, MAX_WAITING);
   const found = await Promise.allSettled(
     asked.map(async (chat): Promise<Waiting> => {
       const known = before.get(chat.id);

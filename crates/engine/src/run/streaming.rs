@@ -140,10 +140,7 @@ impl Deciding<'_> {
     /// Has the inputs of a complete answer checked. If the answer was cut off, its calls have failed, and the run is over.
     fn complete_answer(&mut self, step: CollectedStep) {
         if let Some(usage) = step.usage {
-            let total = self.run.state.usage.get_or_insert_default();
-            total.input_tokens += usage.input_tokens;
-            total.output_tokens += usage.output_tokens;
-            total.total_tokens += usage.total_tokens;
+            *self.run.state.usage.get_or_insert_default() += usage;
         }
         let reason = step.finish_reason;
         let calls: Vec<_> =

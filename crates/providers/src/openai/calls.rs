@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The limit on the calls of an answer. Each piece is compared with all of them.
-const MOST_CALLS: usize = 1_000;
+const MAX_CALLS: usize = 1_000;
 /// The limit on the bytes of a call's arguments before its name is known. The engine limits the arguments of the calls that it knows, and
 /// it does not know this one.
 const LONGEST_UNNAMED: usize = 1 << 20;
@@ -115,8 +115,8 @@ impl Calls {
                     "a call without a name has more than {LONGEST_UNNAMED} bytes of arguments"
                 )));
             }
-            if self.calls.len() > MOST_CALLS {
-                return Err(Failure::format(format!("the answer makes more than {MOST_CALLS} calls")));
+            if self.calls.len() > MAX_CALLS {
+                return Err(Failure::format(format!("the answer makes more than {MAX_CALLS} calls")));
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ const FRESH_FOR: Duration = Duration::from_secs(600);
 /// The time for which an issuer that has failed is not asked again, if there are known keys.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The limit on requests to the issuer in a period.
-const MOST_REQUESTS: usize = 6;
+const MAX_REQUESTS: usize = 6;
 /// The period for this limit.
 const REQUEST_PERIOD: Duration = Duration::from_secs(60);
 /// The time limit of a request to the issuer.
@@ -35,7 +35,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit on the issuer's response, in bytes.
 const LARGEST: usize = 1_000_000;
 /// The limit on keys, which is more than issuers publish. All of them are tried for a token that names no key.
-const MOST_KEYS: usize = 100;
+const MAX_KEYS: usize = 100;
 
 /// The keys of one issuer.
 pub struct KeySet {
@@ -162,7 +162,7 @@ impl State {
             return Some(request.clone());
         }
         self.requested_at.retain(|requested_at| requested_at.elapsed() < REQUEST_PERIOD);
-        if self.requested_at.len() >= MOST_REQUESTS {
+        if self.requested_at.len() >= MAX_REQUESTS {
             return None;
         }
         self.requested_at.push(Instant::now());
@@ -199,7 +199,7 @@ fn read_keys(body: &[u8]) -> Result<Vec<Key>, String> {
         serde_json::from_slice(body).map_err(|_| "the answer is not a set of keys".to_owned())?;
     // The set may contain keys of unknown types, or for other purposes.
     let usable = published.keys.into_iter().filter_map(Key::read);
-    let keys: Vec<Key> = usable.take(MOST_KEYS).collect();
+    let keys: Vec<Key> = usable.take(MAX_KEYS).collect();
     if keys.is_empty() { Err("the answer has no key for signatures".into()) } else { Ok(keys) }
 }
 

@@ -25,7 +25,7 @@ pub struct Input {
 /// The limit on the notes in an output.
 const MOST: usize = 10;
 /// The limit on the bodies in an output, in bytes. All notes have equal shares of it.
-const MOST_TEXT: usize = 100_000;
+const MAX_TEXT: usize = 100_000;
 /// The limit on a title in an output, in bytes.
 const LONGEST_TITLE: usize = 1_000;
 /// The limit on a query, in bytes. Each of its words is searched for in every note.
@@ -51,7 +51,7 @@ impl TypedTool for SearchNotes {
         }
         let found = self.notes.search(&context.owner, &input.query, MOST).await;
         let found = found.map_err(|error| super::notes_failed(&context, &error))?;
-        let share = MOST_TEXT / found.len().max(1);
+        let share = MAX_TEXT / found.len().max(1);
         let notes: Vec<Value> = found.iter().map(|note| to_json(note, share)).collect();
         Ok(json!({"notes": notes}))
     }

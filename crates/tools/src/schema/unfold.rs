@@ -10,11 +10,11 @@ use serde_json::Value;
 /// The limit on the subschemas of a schema with its references unfolded.
 const LARGEST: u64 = 10_000;
 /// The limit on the references from within a subschema back to it.
-const MOST_OFTEN: usize = 500;
+const MAX_SELF_REFERENCES: usize = 500;
 /// The limit on subschemas within each other.
 const DEEPEST: usize = 200;
 /// The limit on the steps for finding out whether two references apply to one path of the input.
-const MOST_COMPARED: usize = 1_000_000;
+const MAX_COMPARISONS: usize = 1_000_000;
 /// The number of times that a validator applies the keywords beside `unevaluatedProperties` or `unevaluatedItems`.
 const REPETITIONS_BESIDE_UNEVALUATED: u64 = 3;
 /// The addresses of schemas that a reference may name although the schema does not contain them: the validator has the metaschemas.
@@ -183,15 +183,15 @@ impl<'a> Walk<'a> {
         };
         let path = self.path[known.path_length..].to_vec();
         self.compared += known.self_references.len() * path.len().max(1);
-        if self.compared > MOST_COMPARED {
+        if self.compared > MAX_COMPARISONS {
             return Err("it refers to itself in too many places".into());
         }
         if known.self_references.iter().any(|other| may_be_equal(other, &path)) {
             return Err("it refers to itself in two ways for one place of the input".into());
         }
         known.self_references.push(path);
-        if known.self_references.len() > MOST_OFTEN {
-            return Err(format!("it refers to itself more than {MOST_OFTEN} times"));
+        if known.self_references.len() > MAX_SELF_REFERENCES {
+            return Err(format!("it refers to itself more than {MAX_SELF_REFERENCES} times"));
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ async fn tokens_of_strangers_cause_few_requests_to_the_issuer() {
         let known = known(&set).await;
         set.newer_than(&known).await;
     }
-    assert_eq!(issuer.asked(), MOST_REQUESTS);
+    assert_eq!(issuer.asked(), MAX_REQUESTS);
     tokio::time::advance(REQUEST_PERIOD).await;
     issuer.publish(keys(&["b"]));
     let known = known(&set).await;
