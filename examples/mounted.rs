@@ -1,7 +1,7 @@
 //! Fermata inside a bigger Axum app: `cargo run -p fermata-examples --bin mounted`.
 //!
-//! The app has a route and a state of its own, and all of Fermata under `/assistant`. It serves until it is
-//! interrupted; with `--check` it talks to itself over HTTP instead, and fails unless both halves answer.
+//! The app has a route and a state of its own, and all of Fermata under `/assistant`, with a tool that sees that
+//! state. It serves until it is interrupted; with `--check` it talks to itself over HTTP instead, and fails unless both halves answer.
 
 #![expect(clippy::print_stdout, reason = "whoever starts it must learn where it is")]
 
@@ -14,15 +14,38 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use async_trait::async_trait;
 use axum::{Router, extract::State, routing::get};
 use fermata_server::{App, config::Config, router};
+use fermata_tools::{CallContext, Decision, ToolError, TypedTool, typed};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// What the bigger app keeps for itself.
+/// The state of the bigger app.
 #[derive(Clone, Default)]
 struct Shop {
     visits: Arc<AtomicU64>,
+}
+
+/// A tool that the model can call, beside Fermata's own.
+struct CountVisits(Shop);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[async_trait]
+impl TypedTool for CountVisits {
+    const NAME: &'static str = "count_visits";
+    const DESCRIPTION: &'static str = "Tells how many visits the shop has had.";
+    const POLICY: Decision = Decision::Allow;
+    type Input = Nothing;
+
+    async fn call(&self, _: Nothing, _: CallContext) -> Result<Value, ToolError> {
+        Ok(json!({ "visits": self.0.visits.load(Ordering::Relaxed) }))
+    }
 }
 
 async fn visits(State(shop): State<Shop>) -> String {
@@ -43,12 +66,13 @@ async fn main() -> anyhow::Result<()> {
     if checking {
         config.database_url = "sqlite::memory:".into();
     }
-    let fermata = App::build(&config).await?;
+    let shop = Shop::default();
+    let fermata = App::builder(&config).tools([typed(CountVisits(shop.clone()))]).build().await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let base = format!("http://{}", listener.local_addr()?);
     println!("{base}/visits is the app's own, {base}/assistant is Fermata, answered by {}", fermata.model());
 
-    let server = axum::serve(listener, site(Shop::default(), fermata.clone())).into_future();
+    let server = axum::serve(listener, site(shop, fermata.clone())).into_future();
     tokio::select! {
         served = server => served?,
         checked = check(&base), if checking => checked?,
@@ -80,11 +104,11 @@ async fn check(base: &str) -> anyhow::Result<()> {
 
     let post = json!({
         "id": "hello",
-        "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "what time is it"}]}],
+        "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "use count_visits"}]}],
     });
     let chat = client.post(format!("{base}/assistant/api/chat")).json(&post).send().await?;
     let stream = chat.error_for_status()?.text().await?;
-    ensure!(stream.contains("tool-output-available"), "the demo looks at the clock: {stream}");
+    ensure!(stream.contains(r#""output":{"visits":1}"#), "the demo calls the app's own tool: {stream}");
     ensure!(stream.ends_with("data: [DONE]\n\n"), "a stream ends with its mark: {stream}");
 
     let record = client.get(format!("{base}/assistant/api/chat/hello")).send().await?.error_for_status()?;

@@ -6,6 +6,7 @@ use axum::extract::FromRef;
 use fermata_engine::{Engine, EngineParts, Limits, Model, PeerTransport, Settings};
 use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
+use fermata_tools::Tool;
 
 use crate::{
     auth::{Auth, operators::Operators},
@@ -34,6 +35,14 @@ struct Parts {
     model: String,
     mcp: Hub,
     database: Database,
+}
+
+/// The settings of an [`App`], with what a program adds to them.
+#[must_use]
+pub struct AppBuilder<'a> {
+    config: &'a Config,
+    model: Option<Arc<dyn Model>>,
+    tools: Vec<Arc<dyn Tool>>,
 }
 
 /// The time that the start waits for MCP servers to list their tools. The tools of slower servers are added later.
@@ -66,43 +75,12 @@ impl App {
     /// # Errors
     /// Returns an error if a part cannot be built, for example because the database cannot be opened.
     pub async fn build(config: &Config) -> Result<Self, BuildError> {
-        Self::build_with(config, fermata_providers::build(config.provider()?)?).await
+        Self::builder(config).build().await
     }
 
-    /// Builds a server from its settings, but with this model. Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    /// Returns an error if a part cannot be built, for example because the database cannot be opened.
-    pub async fn build_with(config: &Config, model: Arc<dyn Model>) -> Result<Self, BuildError> {
-        let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
-        let database = fermata_store::open(config.database_url.as_str(), &options).await?;
-        let peers = peer_transport(config, &database).await?;
-        let name = model.name().to_owned();
-        let engine = Engine::new(EngineParts {
-            model,
-            peers,
-            tools: tools::all(database.notes.clone(), note_limits(config)),
-            store: database.store.clone(),
-            rules: config.rules(),
-            clock: Arc::new(SystemClock),
-            ids: Arc::new(RandomIds),
-            settings: settings(config),
-        })?;
-        let auth = Arc::new(Auth::build(config));
-        let (mcp, ()) = tokio::join!(start_mcp(config, &engine), auth.prepare());
-        let parts = Parts {
-            engine,
-            mcp,
-            database,
-            auth,
-            operators: Arc::new(Operators::build(config)),
-            body_limits: BodyLimits::of(config),
-            readers: Readers::new(config.readers_per_owner),
-            cors_origins: config.cors_origins.to_vec(),
-            metrics: Metrics::install()?,
-            model: name,
-        };
-        Ok(Self(Arc::new(parts)))
+    /// Returns a builder for a server with these settings and a program's own model or tools.
+    pub fn builder(config: &Config) -> AppBuilder<'_> {
+        AppBuilder { config, model: None, tools: Vec::new() }
     }
 
     /// Returns the engine, which runs the chats.
@@ -161,6 +139,66 @@ impl App {
     /// Returns the name of the model that answers.
     pub fn model(&self) -> &str {
         &self.0.model
+    }
+}
+
+// === impl AppBuilder ===
+
+impl AppBuilder<'_> {
+    /// Has this model answer, in place of the one in the settings.
+    pub fn model(mut self, model: Arc<dyn Model>) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// Adds these tools to the server's own. Rules, limits and the audit log apply to them, too.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Builds the server. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if a part cannot be built, for example because the database cannot be opened, or because two tools have the same
+    /// name.
+    pub async fn build(self) -> Result<App, BuildError> {
+        let Self { config, model, tools: added } = self;
+        let model = match model {
+            Some(model) => model,
+            None => fermata_providers::build(config.provider()?)?,
+        };
+        let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
+        let database = fermata_store::open(config.database_url.as_str(), &options).await?;
+        let peers = peer_transport(config, &database).await?;
+        let mut tools = tools::all(database.notes.clone(), note_limits(config));
+        tools.extend(added);
+        let name = model.name().to_owned();
+        let engine = Engine::new(EngineParts {
+            model,
+            peers,
+            tools,
+            store: database.store.clone(),
+            rules: config.rules(),
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
+            settings: settings(config),
+        })?;
+        let auth = Arc::new(Auth::build(config));
+        let (mcp, ()) = tokio::join!(start_mcp(config, &engine), auth.prepare());
+        let parts = Parts {
+            engine,
+            mcp,
+            database,
+            auth,
+            operators: Arc::new(Operators::build(config)),
+            body_limits: BodyLimits::of(config),
+            readers: Readers::new(config.readers_per_owner),
+            cors_origins: config.cors_origins.to_vec(),
+            metrics: Metrics::install()?,
+            model: name,
+        };
+        Ok(App(Arc::new(parts)))
     }
 }
 

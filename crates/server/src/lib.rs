@@ -25,7 +25,7 @@ pub mod serve;
 pub mod sse;
 mod tools;
 
-pub use app::{App, BuildError};
+pub use app::{App, AppBuilder, BuildError};
 pub use client::TrustedProxies;
 pub use demo::Demo;
 pub use error::ApiError;

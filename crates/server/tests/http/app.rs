@@ -68,7 +68,8 @@ impl TestApp {
             panic!("these options serve nothing");
         };
         let model = Scripted::new(turns);
-        let app = App::build_with(&config, std::sync::Arc::new(model.clone())).await.expect("a server");
+        let app =
+            App::builder(&config).model(std::sync::Arc::new(model.clone())).build().await.expect("a server");
         Self { router: router(app.clone()), app, model }
     }
 
