@@ -24,7 +24,7 @@ help:
 	@echo '              make package the npm package for chat pages'
 
 run: require-cargo demo-where-npm-is
-	cargo run --profile quick --locked --bin fermata
+	cargo run --profile quick --locked -p fermata-server --no-default-features --bin fermata
 
 # Without Node and without services, so that it takes a minute once everything is built. nextest stops a test that hangs.
 check: fmt lint

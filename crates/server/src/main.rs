@@ -14,7 +14,6 @@ use fermata_server::{
     serve::{ConnectionLimits, Server},
     site, when_full,
 };
-use tikv_jemallocator::Jemalloc;
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind},
@@ -22,8 +21,9 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The system's allocator keeps the memory that large requests have used; this one returns it within seconds.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The time that open connections have to end after they were asked to.
 const GRACE: Duration = Duration::from_secs(10);
