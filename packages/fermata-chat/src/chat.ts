@@ -56,7 +56,7 @@ export interface FermataChat {
   open: (options?: { isNew?: boolean }) => () => void;
   /**
    * Loads the chat, and follows its open run; a message that was not sent comes back after it. Done when that
-   * run is over, or its stream was let go.
+   * run is over, or its stream has ended while it waits.
    */
   refresh: () => Promise<void>;
   addToolOutput: (output: ToolOutput) => Promise<void>;
@@ -387,7 +387,7 @@ export class ChatFollower {
       if (phase.name !== 'following' || phase.request !== request) {
         void body?.cancel().catch(() => undefined);
       } else if (body === undefined) {
-        // The run came to its end between the two requests, or was let go.
+        // The run came to its end between the two requests, or its stream ended while it waits.
         await pause(0, abort.signal);
         this.#dispatch({ type: 'over', request });
       } else {

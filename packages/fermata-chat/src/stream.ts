@@ -19,7 +19,7 @@ export interface StreamOptions {
   silence: number;
   /** Ends the reading; the stream then ends as if it were over. */
   abort: AbortController;
-  /** Opens the next connection after a position; `undefined` if the run is over, or was let go. */
+  /** Opens the next connection after a position; `undefined` if the run is over, or waits without a stream. */
   reopen: (position: string) => Promise<ReadableStream<Uint8Array> | undefined>;
   on: (event: StreamEvent) => void;
   /** Called when the stream ends before the run does, and nobody can go on reading; what it throws is its end. */
