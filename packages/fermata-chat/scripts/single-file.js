@@ -8,19 +8,26 @@ import { parseSync } from 'vite';
 
 const SOURCE = path.resolve(import.meta.dirname, '../src');
 
-/** Every file comes after those that it imports. */
-const ORDER = [
-  'version',
-  'server',
-  'stream',
-  'transport',
-  'outbox',
-  'parts',
-  'tools',
-  'calls',
-  'state',
-  'chat',
-  'index',
+/** The parts of each file; every part comes after those that it imports. The last one is the entry. */
+const CHAT = [
+  'version.ts',
+  'server.ts',
+  'stream.ts',
+  'transport.ts',
+  'outbox.ts',
+  'parts.ts',
+  'tools.ts',
+  'calls.ts',
+  'state.ts',
+  'chat.ts',
+  'index.ts',
+];
+const ASSISTANT_UI = [
+  'assistant-ui/options.ts',
+  'assistant-ui/threads.ts',
+  'assistant-ui/page-tools.ts',
+  'assistant-ui/thread.ts',
+  'assistant-ui.tsx',
 ];
 
 const HEAD = `// Fermata for chat pages, as one file: copy it into your project. It needs nothing but \`ai\`, version 5, 6 or 7. It
@@ -29,15 +36,17 @@ const HEAD = `// Fermata for chat pages, as one file: copy it into your project.
 
 /** The files, by name. */
 export function singleFiles() {
-  const beside = (name) => read(name).replaceAll("'./index.js'", "'./fermata'");
   return {
-    'fermata.ts': single(),
-    'fermata-react.ts': beside('react.ts'),
-    'fermata-assistant-ui.tsx': beside('assistant-ui.tsx'),
+    'fermata.ts': single(HEAD, CHAT),
+    'fermata-react.ts': read('react.ts').replaceAll("'./index.js'", "'./fermata'"),
+    'fermata-assistant-ui.tsx': single(headOf('assistant-ui.tsx'), ASSISTANT_UI),
   };
 }
 
 const read = (name) => readFileSync(path.join(SOURCE, name), 'utf8');
+
+/** The comment with which a file begins. */
+const headOf = (name) => /^(\/\/.*\n)*/.exec(read(name))[0];
 
 const parse = (name) => {
   const text = read(name);
@@ -46,9 +55,9 @@ const parse = (name) => {
   return { text, statements: program.body };
 };
 
-/** What `index.ts` exports, by itself or from another file. */
-function publicNames() {
-  const { statements } = parse('index.ts');
+/** The names that an entry exports, its own and those of other files. */
+function publicNames(entry) {
+  const { statements } = parse(entry);
   return new Set(
     statements.flatMap((statement) =>
       statement.type !== 'ExportNamedDeclaration'
@@ -65,16 +74,15 @@ const declaredBy = (declaration) =>
     ? declaration.declarations.map(({ id }) => id.name)
     : [declaration.id.name];
 
-function single() {
-  const known = publicNames();
-  /** What is imported, by the package. */
+function single(top, parts) {
+  const known = publicNames(parts.at(-1));
+  /** The imported names, by the package. */
   const imports = new Map();
   const bodies = [];
-  for (const name of ORDER) {
-    const { text, statements } = parse(`${name}.ts`);
-    // What the file says of itself, before its imports.
-    const head = /^(\/\/.*\n)*/.exec(text)[0];
-    bodies.push(`// === ${name} ===`, head.trim());
+  for (const name of parts) {
+    const { text, statements } = parse(name);
+    const head = headOf(name);
+    bodies.push(`// === ${name.replace(/\.tsx?$/, '')} ===`, head === top ? '' : head.trim());
     let end = head.length;
     for (const statement of statements) {
       // With the comments above it.
@@ -92,29 +100,35 @@ function single() {
       bodies.push(body);
     }
   }
-  return [HEAD.trim(), print(imports), ...bodies].filter((body) => body !== '').join('\n\n') + '\n';
+  return [top.trim(), print(imports), ...bodies].filter((body) => body !== '').join('\n\n') + '\n';
 }
 
 function collect(imports, statement, text) {
-  const from = statement.source.value;
-  if (from.startsWith('.')) return;
+  // The index is a file of its own; every other file of the package is a part.
+  const from = statement.source.value.endsWith('/index.js') ? './fermata' : statement.source.value;
+  if (from.startsWith('.') && from !== './fermata') return;
   if (statement.specifiers.some(({ type }) => type === 'ImportDefaultSpecifier')) {
     imports.set(from, text.slice(statement.start, statement.end));
     return;
   }
   const names = imports.get(from) ?? new Set();
-  for (const { imported, importKind } of statement.specifiers)
-    names.add(
-      importKind === 'type' || statement.importKind === 'type' ? `type ${imported.name}` : imported.name,
-    );
+  for (const { imported, local, importKind } of statement.specifiers) {
+    const name = imported.name === local.name ? local.name : `${imported.name} as ${local.name}`;
+    names.add(importKind === 'type' || statement.importKind === 'type' ? `type ${name}` : name);
+  }
   imports.set(from, names);
 }
 
 const print = (imports) =>
   [...imports]
-    .map(([from, what]) =>
-      typeof what === 'string' ? what : `import {\n  ${[...what].sort().join(',\n  ')},\n} from '${from}';`,
-    )
+    .map(([from, what]) => {
+      if (typeof what === 'string') return what;
+      // One part may need only the type of what another one uses.
+      const names = [...what].filter(
+        (name) => !what.has(name.replace(/^type /, '')) || !name.startsWith('type '),
+      );
+      return `import {\n  ${names.sort().join(',\n  ')},\n} from '${from}';`;
+    })
     .join('\n');
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -1,0 +1,206 @@
+// One chat as a thread of assistant-ui.
+
+import { Chat } from '@ai-sdk/react';
+import { getToolName, isToolUIPart, type UIMessage } from 'ai';
+import { fermata, type FermataChat } from '../index.js';
+import type { ChatHelpers, FermataRuntimeOptions, RuntimeOptions } from './options.js';
+import { NO_OUTPUT, PageTools, type Question } from './page-tools.js';
+
+type Part = UIMessage['parts'][number];
+type ToolPart = Extract<Part, { toolCallId: string }>;
+type Respond = NonNullable<RuntimeOptions['onRespondToToolApproval']>;
+
+/** A chat of Fermata as assistant-ui's threads have it. */
+export type AssistantChat = Chat<UIMessage> & FermataChat;
+
+/** The messages of a long chat that assistant-ui does not have yet. */
+export interface Earlier {
+  count: number;
+  show: () => void;
+}
+
+/** The chat that assistant-ui is shown. */
+export type Presented = ChatHelpers & { fermata: AssistantChat; earlier: Earlier };
+
+/** The answers that an approval can have, as assistant-ui's own UI offers them. */
+const APPROVAL_OPTIONS = [
+  { id: 'once', kind: 'allow-once' },
+  { id: 'always', kind: 'allow-always' },
+  { id: 'deny', kind: 'reject-once' },
+];
+
+/**
+ * One chat, and what assistant-ui is shown of it.
+ *
+ * It is shown the newest messages, with two differences: while the open stream waits for this page only, the
+ * status is `ready`; and a call whose tool waits for `human()` has an id of its own (see `PageTools`).
+ */
+export class Thread {
+  readonly chat: AssistantChat;
+  readonly page = new PageTools();
+  /** How many messages the next post keeps, where assistant-ui has cut some off. */
+  #kept: number | undefined;
+
+  readonly id: string;
+  readonly options: FermataRuntimeOptions;
+
+  constructor(id: string, options: FermataRuntimeOptions) {
+    this.id = id;
+    this.options = options;
+    const body = (chatId: string) => ({ ...this.page.settings(), ...options.body?.(chatId) });
+    const server = fermata({
+      ...options,
+      body,
+      tools: () => this.page.tools(options.repeatable ?? []),
+    });
+    this.chat = server.chat<UIMessage, Chat<UIMessage>>(Chat, { id });
+  }
+
+  /** Opens the chat when the page's components have registered their tools. */
+  follow(): () => void {
+    let close: (() => void) | undefined;
+    const isNew = this.options.isNew?.(this.id) === true;
+    const opening = setTimeout(() => (close = this.chat.open({ isNew })));
+    return () => {
+      clearTimeout(opening);
+      close?.();
+    };
+  }
+
+  // === what assistant-ui is shown ===
+
+  present(
+    helpers: ChatHelpers,
+    messages: UIMessage[],
+    questions: readonly Question[],
+    earlier: Earlier,
+  ): Presented {
+    const isWaiting =
+      helpers.status === 'streaming' &&
+      lastStep(helpers.messages.at(-1)).some((part) => this.#waits(part, questions));
+    return {
+      ...helpers,
+      messages,
+      status: isWaiting ? 'ready' : helpers.status,
+      setMessages: (change) => {
+        this.#setMessages(change, earlier.count);
+      },
+      sendMessage: this.#sendMessage,
+      regenerate: this.#regenerate,
+      addToolOutput: this.#addToolOutput,
+      fermata: this.chat,
+      earlier,
+    };
+  }
+
+  /**
+   * Only the last message can have calls that are not settled. Its parts are copied, because the AI SDK goes
+   * on writing in those of a message's beginning, and assistant-ui would see a call that has not been
+   * presented.
+   */
+  messages(messages: UIMessage[], questions: readonly Question[]): UIMessage[] {
+    const last = messages.at(-1);
+    if (last?.role !== 'assistant') return messages;
+    const parts = last.parts.map((part) => (isToolUIPart(part) ? this.#part(part, questions) : { ...part }));
+    return [...messages.slice(0, -1), { ...last, parts }];
+  }
+
+  #part(part: ToolPart, questions: readonly Question[]): Part {
+    if (part.state === 'approval-requested') {
+      const approval = { ...part.approval, options: APPROVAL_OPTIONS };
+      return { ...part, approval };
+    }
+    const question =
+      part.state === 'input-available'
+        ? questions.find(({ toolCallId }) => toolCallId === part.toolCallId)
+        : undefined;
+    if (question === undefined) return { ...part };
+    // Where there is an approval, be it an old one, assistant-ui shows no question.
+    const shown = { ...part, toolCallId: question.shownAs };
+    delete shown.approval;
+    return shown;
+  }
+
+  #waits(part: ToolPart, questions: readonly Question[]): boolean {
+    if (part.state === 'approval-requested') return true;
+    if (part.state !== 'input-available') return false;
+    return (
+      this.page.hasUiOnly(getToolName(part)) ||
+      questions.some(({ toolCallId }) => toolCallId === part.toolCallId)
+    );
+  }
+
+  // === what assistant-ui does ===
+
+  respond: Respond = async ({ approvalId, approved, optionId, reason }) => {
+    await this.chat.addToolApprovalResponse({
+      id: approvalId,
+      approved,
+      ...(approved && optionId === 'always' && { always: true }),
+      ...(reason !== undefined && { reason }),
+    });
+  };
+
+  #addToolOutput: ChatHelpers['addToolOutput'] = async (output) => {
+    const toolCallId = toolCallIdOf(output.toolCallId);
+    const isError = output.state === 'output-error';
+    // What assistant-ui says of a question is that there is no output, or an error where it has given the
+    // question up.
+    if (isError ? toolCallId !== output.toolCallId : output.output === NO_OUTPUT) return;
+    await this.chat.addToolOutput({ ...output, toolCallId });
+  };
+
+  /**
+   * Either way it is about what assistant-ui has. A function changes the messages as they are; a list may be
+   * older, or another branch: of that, only how much of the chat the next post keeps is taken.
+   */
+  #setMessages(change: Parameters<ChatHelpers['setMessages']>[0], earlier: number) {
+    const { messages } = this.chat;
+    const own = typeof change === 'function' ? change(messages.slice(earlier)) : change;
+    const changed = [...messages.slice(0, earlier), ...own];
+    const isCut =
+      changed.length < messages.length &&
+      changed.every((message, index) => message.id === messages[index]?.id);
+    if (isCut) {
+      this.#kept = changed.length;
+      // The post is made at once; whatever else cuts messages off has no effect on the record.
+      queueMicrotask(() => (this.#kept = undefined));
+    } else if (typeof change === 'function') {
+      this.chat.messages = changed;
+    }
+  }
+
+  /** Cuts off what is to be posted anew; the first message that is. */
+  #cut(): UIMessage | undefined {
+    if (this.#kept === undefined) return undefined;
+    const first = this.chat.messages[this.#kept];
+    this.chat.messages = this.chat.messages.slice(0, this.#kept);
+    this.#kept = undefined;
+    return first;
+  }
+
+  #sendMessage: ChatHelpers['sendMessage'] = (message, options) => {
+    const replaced = this.#cut();
+    if (replaced?.role !== 'user' || message?.parts === undefined)
+      return this.chat.sendMessage(message, options);
+    // The server knows an edited message by its id.
+    return this.chat.sendMessage({ ...message, id: replaced.id }, options);
+  };
+
+  #regenerate: ChatHelpers['regenerate'] = (options) => {
+    this.#cut();
+    return this.chat.regenerate(options);
+  };
+}
+
+/** The calls of a message's last step. */
+function lastStep(message: UIMessage | undefined): ToolPart[] {
+  if (message?.role !== 'assistant') return [];
+  const start = message.parts.findLastIndex((part) => part.type === 'step-start');
+  return message.parts.slice(start + 1).filter(isToolUIPart);
+}
+
+/** The server's id of a call that assistant-ui shows. */
+export function toolCallIdOf(shown: string): string {
+  return shown.replace(/~\w+$/, '');
+}
