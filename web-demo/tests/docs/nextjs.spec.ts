@@ -46,7 +46,10 @@ class Application {
     // New applications have Cache Components; those without a configuration do not.
     const config = files.get('next.config.mjs');
     if (config !== undefined)
-      files.set('next.config.mjs', config.replace('export default {', 'export default {\n  cacheComponents: true,'));
+      files.set(
+        'next.config.mjs',
+        config.replace('export default {', 'export default {\n  cacheComponents: true,'),
+      );
     for (const [file, content] of files) {
       const at = path.join(this.folder, file);
       mkdirSync(path.dirname(at), { recursive: true });
