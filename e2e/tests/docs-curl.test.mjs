@@ -161,9 +161,9 @@ test('docs/curl.md prints what it says', { timeout: 120_000 }, async (context) =
 });
 
 test('docs/curl.md says how it is with tokens', { timeout: 60_000 }, async () => {
-  const settings = /`FERMATA_AUTH=(\w+)`\s+and\s+`FERMATA_TOKENS=([^`]+)`/.exec(PAGE);
-  assert.ok(settings, 'docs/curl.md names the settings that its lines need');
-  const server = await Server.start({ FERMATA_AUTH: settings[1], FERMATA_TOKENS: settings[2] });
+  const [, auth, tokens] = /`FERMATA_AUTH=(\w+)`\s+and\s+`FERMATA_TOKENS=([^`]+)`/.exec(PAGE) ?? [];
+  assert.ok(auth && tokens, 'docs/curl.md names the settings that its lines need');
+  const server = await Server.start({ FERMATA_AUTH: auth, FERMATA_TOKENS: tokens });
   try {
     await type(blocks('tokens'), server.url);
   } finally {
