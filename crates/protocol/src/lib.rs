@@ -21,7 +21,7 @@ pub use message::{Approval, DataPart, FilePart, Role, ToolName, ToolPart, ToolSt
 pub use profile::{Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
-    Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, ChatBody, ChatRequest, ClientOptions,
-    ElicitAction, Measure, NODE_BYTES, Posted, PostedMessage, PostedTool, RequestError, Show, ToolChoice,
-    ToolResultBody, ToolResultRequest, Trigger, measure,
+    Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings, ChatBody, ChatRequest,
+    ClientOptions, ElicitAction, Measure, NODE_BYTES, Posted, PostedMessage, PostedTool, RequestError, Show,
+    ToolChoice, ToolResultBody, ToolResultRequest, Trigger, measure,
 };

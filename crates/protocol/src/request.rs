@@ -18,6 +18,7 @@ pub use self::{
     answers::{AnswerRequest, ToolResultRequest},
     chat::ChatRequest,
     json::{BodyError, Measure, NODE_BYTES, Posted, measure},
+    settings::CallSettings,
 };
 use std::collections::BTreeSet;
 
@@ -117,6 +118,12 @@ pub struct ClientOptions {
     /// Whether the post is only for a chat that the server has, because it does not carry the history that a new one would begin with.
     #[serde(default)]
     pub exists: bool,
+    /// The assistant that answers from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assistant: Option<String>,
+    /// The model that answers from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The data chunks that the client asks for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub show: BTreeSet<Show>,

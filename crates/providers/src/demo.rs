@@ -37,6 +37,9 @@ pub struct SceneError(pub String);
 // === impl Demo ===
 
 impl Demo {
+    /// The name of the demo model.
+    pub const NAME: &str = "demo";
+
     /// Returns the demo model with its built-in scenes.
     ///
     /// # Errors
@@ -58,7 +61,7 @@ impl Demo {
 #[async_trait]
 impl Model for Demo {
     fn name(&self) -> &str {
-        "demo"
+        Self::NAME
     }
 
     async fn stream(

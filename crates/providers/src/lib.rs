@@ -35,6 +35,9 @@ pub enum BuildError {
     /// A header cannot carry the key. The key itself is never part of this error.
     #[error("the API key has characters that an HTTP header cannot carry")]
     ApiKey,
+    /// The header of this name, or its value, has characters that a header cannot carry. The value is never part of this error.
+    #[error("the header {0} has characters that an HTTP header cannot carry")]
+    Header(String),
     /// The HTTP client could not be built.
     #[error("the HTTP client could not be made: {0}")]
     Client(String),
@@ -65,6 +68,14 @@ impl Provider {
             .or_else(|| OpenAiConfig::default_model(base_url.as_deref()).map(str::to_owned))
             .ok_or(BuildError::NoModel)?;
         Ok(Self::OpenAi(OpenAiConfig { base_url, api_key, ..OpenAiConfig::new(model) }))
+    }
+
+    /// Returns the name of the model.
+    pub fn model(&self) -> &str {
+        match self {
+            Self::Demo(_) => Demo::NAME,
+            Self::OpenAi(config) => &config.model,
+        }
     }
 }
 

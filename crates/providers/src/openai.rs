@@ -24,7 +24,7 @@ mod sse;
 mod surrogate_halves;
 mod transport;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use async_openai::{Client, config::Config};
 use async_trait::async_trait;
@@ -37,7 +37,7 @@ use fermata_engine::{
 use futures::stream::{self, BoxStream, StreamExt};
 use reqwest::{
     Url,
-    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+    header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
 };
 use secrecy::{ExposeSecret, SecretString};
 
@@ -48,7 +48,7 @@ use self::{
 };
 use crate::BuildError;
 
-/// A value in the query of the base URL that is shorter than this is no secret.
+/// A value in the query of the base URL, or of a header, that is shorter than this is no secret.
 const SHORTEST_SECRET: usize = 8;
 /// The API if no base URL is given.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -60,6 +60,8 @@ pub struct OpenAiConfig {
     pub base_url: Option<String>,
     /// The bearer token. If it is absent, no `authorization` header is sent, which is what local servers expect.
     pub api_key: Option<SecretString>,
+    /// Headers of each request. One that is named `authorization` stands in place of the token.
+    pub headers: BTreeMap<String, SecretString>,
     /// The model's name.
     pub model: String,
     /// The longest time that making a connection may take. The answer itself has no time limit here.
@@ -76,7 +78,7 @@ pub struct OpenAi {
     last_reasoning_field: LastReasoningField,
     /// The URL of the API for errors, without its query.
     url: String,
-    /// The texts that are removed from every error: the key, and the values in the query of the base URL.
+    /// The texts that are removed from every error: the key, and the values of headers and in the query of the base URL.
     secrets: Vec<SecretString>,
     retries: ExponentialBuilder,
 }
@@ -102,6 +104,7 @@ impl OpenAiConfig {
         Self {
             base_url: None,
             api_key: None,
+            headers: BTreeMap::new(),
             model: model.into(),
             connect_timeout: Duration::from_secs(10),
             retry_pause: Duration::from_millis(500),
@@ -120,7 +123,7 @@ impl OpenAi {
         let key = config.api_key;
         let base = parse_base(config.base_url.as_deref().unwrap_or(OPENAI))?;
         let dialect = Dialect::of(&base);
-        let secrets = secrets(key.as_ref(), &base);
+        let secrets = secrets(key.as_ref(), &config.headers, &base);
         let mut url = base.clone();
         url.set_query(None);
         let builder = reqwest::Client::builder()
@@ -135,7 +138,7 @@ impl OpenAi {
         let builder = if is_loopback(&base) { builder.no_proxy() } else { builder };
         let http = builder.build().map_err(|error| BuildError::Client(error.to_string()))?;
         let endpoint = Endpoint {
-            headers: headers(key.as_ref())?,
+            headers: headers(key.as_ref(), &config.headers)?,
             key: key.unwrap_or_else(|| String::new().into()),
             base,
         };
@@ -211,8 +214,12 @@ fn parse_base(text: &str) -> Result<Url, BuildError> {
     Ok(base)
 }
 
-/// Returns the texts that no error may contain. A short value in the query is not a secret, and its removal would spoil texts.
-fn secrets(key: Option<&SecretString>, base: &Url) -> Vec<SecretString> {
+/// Returns the texts that no error may contain. A short value is not a secret, and its removal would spoil texts.
+fn secrets(
+    key: Option<&SecretString>,
+    headers: &BTreeMap<String, SecretString>,
+    base: &Url,
+) -> Vec<SecretString> {
     let mut secrets = Vec::new();
     if let Some(key) = key.map(|key| key.expose_secret().trim())
         && !key.is_empty()
@@ -222,17 +229,28 @@ fn secrets(key: Option<&SecretString>, base: &Url) -> Vec<SecretString> {
     let decoded = base.query_pairs().map(|(_, value)| value.into_owned());
     let encoded = base.query().unwrap_or_default().split('&');
     let encoded = encoded.filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
-    secrets.extend(decoded.chain(encoded).filter(|value| value.len() >= SHORTEST_SECRET));
+    let headers = headers.values().map(|value| value.expose_secret().to_owned());
+    secrets.extend(decoded.chain(encoded).chain(headers).filter(|value| value.len() >= SHORTEST_SECRET));
     secrets.into_iter().map(SecretString::from).collect()
 }
 
-fn headers(key: Option<&SecretString>) -> Result<HeaderMap, BuildError> {
+fn headers(
+    key: Option<&SecretString>,
+    own: &BTreeMap<String, SecretString>,
+) -> Result<HeaderMap, BuildError> {
     let mut headers = HeaderMap::new();
     if let Some(key) = key {
         let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret().trim()))
             .map_err(|_| BuildError::ApiKey)?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
+    }
+    for (name, value) in own {
+        let header = HeaderName::try_from(name).map_err(|_| BuildError::Header(name.clone()))?;
+        let mut value =
+            HeaderValue::try_from(value.expose_secret()).map_err(|_| BuildError::Header(name.clone()))?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
     }
     Ok(headers)
 }
@@ -298,22 +316,29 @@ mod tests {
 
     #[test]
     fn a_key_with_a_line_break_is_refused_without_being_shown() {
-        let error = headers(Some(&"sk-a\nb".into())).unwrap_err();
+        let error = headers(Some(&"sk-a\nb".into()), &BTreeMap::new()).unwrap_err();
         assert_eq!(error, BuildError::ApiKey);
         assert!(!format!("{error} {error:?}").contains("sk-a"));
+        let own = BTreeMap::from([("x-team".to_owned(), "sk-a\nb".into())]);
+        let error = headers(None, &own).unwrap_err();
+        assert_eq!(error, BuildError::Header("x-team".into()));
     }
 
     #[test]
-    fn the_values_in_the_query_of_the_base_url_are_secrets() {
+    fn the_values_of_headers_and_in_the_query_of_the_base_url_are_secrets() {
         let base = parse_base("https://a.b/v1?api-version=QUERYSECRET99&token=a%2Bsecret&v=1").unwrap();
-        let secrets = secrets(Some(&"sk-key".into()), &base);
+        let own = BTreeMap::from([("x-team".to_owned(), "headersecret".into())]);
+        let secrets = secrets(Some(&"sk-key".into()), &own, &base);
         let secrets: Vec<&str> = secrets.iter().map(|secret| secret.expose_secret()).collect();
-        assert_eq!(secrets, ["sk-key", "QUERYSECRET99", "a+secret", "QUERYSECRET99", "a%2Bsecret"]);
+        assert_eq!(
+            secrets,
+            ["sk-key", "QUERYSECRET99", "a+secret", "QUERYSECRET99", "a%2Bsecret", "headersecret"]
+        );
     }
 
     #[test]
     fn no_key_means_no_authorization_header() {
-        assert!(headers(None).unwrap().is_empty());
+        assert!(headers(None, &BTreeMap::new()).unwrap().is_empty());
     }
 
     #[test]

@@ -147,6 +147,14 @@ pub struct FermataOptions {
     hold: Option<String>,
     /// Only for a chat that the server has: one that it does not have is 404 instead of a new one. For a post that carries no history.
     exists: Option<bool>,
+    /// The assistant that answers in this chat from now on, by its name in `GET /api/assistants`.
+    #[serde(default, deserialize_with = "words")]
+    #[schema(min_length = 1, example = "support")]
+    assistant: Option<String>,
+    /// The model that answers in this chat from now on: one of the assistant's.
+    #[serde(default, deserialize_with = "words")]
+    #[schema(min_length = 1)]
+    model: Option<String>,
     /// The transient data chunks to send besides the message: `call` is `data-call` with the state of a call whenever it changes.
     #[schema(example = json!(["call"]))]
     show: Option<BTreeSet<Show>>,
@@ -211,6 +219,8 @@ impl ChatBody {
                 client: fermata.client,
                 hold: fermata.hold,
                 exists: fermata.exists.unwrap_or_default(),
+                assistant: fermata.assistant,
+                model: fermata.model,
                 show: fermata.show.unwrap_or_default(),
             },
         })

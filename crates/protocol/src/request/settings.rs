@@ -10,11 +10,18 @@ use serde::{
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::read::wrong;
+use super::{
+    RequestError,
+    read::{read, wrong},
+};
 
 /// The most stop sequences, and the longest, in bytes.
 const STOP_SEQUENCES: usize = 16;
 const STOP_SEQUENCE_BYTES: usize = 256;
+/// The longest name of an effort, in bytes.
+const EFFORT_BYTES: usize = 32;
+/// The limit on the options for providers, in bytes of JSON. They are saved with each run.
+const PROVIDER_OPTIONS_BYTES: usize = 16 * 1024;
 
 /// Model settings by the AI SDK's names. One that is unknown or outside its range is refused.
 ///
@@ -52,6 +59,19 @@ pub struct CallSettings {
     #[serde(default, deserialize_with = "integer", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>)]
     seed: Option<Value>,
+    /// How long a reasoning model may think, in the provider's words, such as `low`, `medium` or `high`.
+    #[serde(default, deserialize_with = "effort", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 32, example = "low")]
+    reasoning_effort: Option<Value>,
+    /// If it is `false`, the provider is asked for at most one tool call in a step.
+    #[serde(default, deserialize_with = "boolean", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<bool>)]
+    parallel_tool_calls: Option<Value>,
+    /// Options by the name of a provider, of at most 16 KiB. Those of `openai` go into the request to the model API. They do not
+    /// replace the model, the messages, the tools, the form of the answer, or a limit on tokens.
+    #[serde(default, deserialize_with = "provider_options", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, example = json!({"openai": {"serviceTier": "flex"}}))]
+    provider_options: Option<Value>,
     /// For the client's side of the AI SDK; it has no effect here.
     #[serde(default, deserialize_with = "count::<0, _>", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 0)]
@@ -62,7 +82,31 @@ pub struct CallSettings {
 }
 
 impl CallSettings {
-    /// The settings that are there, by name.
+    /// The names of the settings that have an effect on a model.
+    pub const NAMES: [&str; 12] = [
+        "temperature",
+        "topP",
+        "topK",
+        "maxOutputTokens",
+        "maxTokens",
+        "presencePenalty",
+        "frequencyPenalty",
+        "stopSequences",
+        "seed",
+        "reasoningEffort",
+        "parallelToolCalls",
+        "providerOptions",
+    ];
+
+    /// Reads settings.
+    ///
+    /// # Errors
+    /// Returns a sentence that names the setting and what it should be.
+    pub fn parse(settings: Value) -> Result<Map<String, Value>, RequestError> {
+        read(settings, "The settings").map(Self::into_map)
+    }
+
+    /// Returns the settings that are there, by name.
     pub(super) fn into_map(self) -> Map<String, Value> {
         match json!(self) {
             Value::Object(settings) => settings,
@@ -98,6 +142,27 @@ fn count<'de, const FROM: u64, D: Deserializer<'de>>(json: D) -> Result<Option<V
 
 fn integer<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
     fitting(json, |value| value.is_i64() || value.is_u64(), "a whole number")
+}
+
+fn effort<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
+    let fits =
+        |value: &Value| value.as_str().is_some_and(|effort| (1..=EFFORT_BYTES).contains(&effort.len()));
+    fitting(json, fits, &format!("a text of 1 to {EFFORT_BYTES} bytes, such as \"low\""))
+}
+
+fn boolean<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
+    fitting(json, Value::is_boolean, "true or false")
+}
+
+fn provider_options<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
+    let fits = |value: &Value| {
+        value.as_object().is_some_and(|providers| providers.values().all(Value::is_object))
+            && value.to_string().len() <= PROVIDER_OPTIONS_BYTES
+    };
+    let should = format!(
+        "an object with an object for each provider, of at most {PROVIDER_OPTIONS_BYTES} bytes together"
+    );
+    fitting(json, fits, &should)
 }
 
 fn stop_sequences<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {

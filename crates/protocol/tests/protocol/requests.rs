@@ -50,14 +50,19 @@ fn settings_of_a_call_that_nobody_reads_are_refused_with_those_that_are_read() {
             settings(json!({"stopSequences": [""]})),
             settings(json!({"presencePenalty": 3})),
             settings(json!({"headers": "x"})),
+            settings(json!({"reasoningEffort": 3})),
+            settings(json!({"parallelToolCalls": "no"})),
+            settings(json!({"providerOptions": {"openai": true}})),
+            settings(json!({"providerOptions": {"openai": {"a": "x".repeat(20_000)}}})),
             settings(
                 json!({"temperature": 0, "topP": 1, "topK": 40, "maxOutputTokens": 5, "maxTokens": 5, "seed": -1,
-                "presencePenalty": -2, "frequencyPenalty": 2, "stopSequences": ["x"], "maxRetries": 2, "headers": {}}),
+                "presencePenalty": -2, "frequencyPenalty": 2, "stopSequences": ["x"], "maxRetries": 2, "headers": {},
+                "reasoningEffort": "low", "parallelToolCalls": false, "providerOptions": {"openai": {"serviceTier": "flex"}}}),
             ),
             settings(json!({"temperature": null, "stopSequences": []})),
         ],
         expect![[r#"
-            `callSettings.temprature` is no known name; the known ones are: temperature, topP, topK, maxOutputTokens, maxTokens, presencePenalty, frequencyPenalty, stopSequences, seed, maxRetries, headers.
+            `callSettings.temprature` is no known name; the known ones are: temperature, topP, topK, maxOutputTokens, maxTokens, presencePenalty, frequencyPenalty, stopSequences, seed, reasoningEffort, parallelToolCalls, providerOptions, maxRetries, headers.
             `callSettings.temperature` is "hot"; it must be a number from 0 to 2.
             `callSettings.temperature` is 2.5; it must be a number from 0 to 2.
             `callSettings.topP` is -0.1; it must be a number from 0 to 1.
@@ -69,6 +74,10 @@ fn settings_of_a_call_that_nobody_reads_are_refused_with_those_that_are_read() {
             `callSettings.stopSequences` is a list; it must be a list of at most 16 texts of 1 to 256 bytes each.
             `callSettings.presencePenalty` is 3; it must be a number from -2 to 2.
             `callSettings.headers` is "x"; it must be an object.
+            `callSettings.reasoningEffort` is 3; it must be a text of 1 to 32 bytes, such as "low".
+            `callSettings.parallelToolCalls` is "no"; it must be true or false.
+            `callSettings.providerOptions` is an object; it must be an object with an object for each provider, of at most 16384 bytes together.
+            `callSettings.providerOptions` is an object; it must be an object with an object for each provider, of at most 16384 bytes together.
             TAKEN
             TAKEN
         "#]],
@@ -84,13 +93,19 @@ fn options_of_fermata_that_nobody_reads_are_refused() {
             chat(json!({"fermata": {"hold": "1s", "plan": true}})),
             chat(json!({"fermata": {"show": ["cal"]}})),
             chat(json!({"fermata": {"show": "call"}})),
+            chat(json!({"fermata": {"assistant": ""}})),
+            chat(json!({"fermata": {"model": 5}})),
+            chat(json!({"fermata": {"assistant": "support", "model": "fast"}})),
             chat(json!({"fermata": {"client": 6, "hold": "1s", "exists": false, "show": ["call"]}})),
         ],
         expect![[r#"
-            `fermata.clinet` is no known name; the known ones are: client, hold, exists, show.
-            `fermata.plan` is no known name; the known ones are: client, hold, exists, show.
+            `fermata.clinet` is no known name; the known ones are: client, hold, exists, assistant, model, show.
+            `fermata.plan` is no known name; the known ones are: client, hold, exists, assistant, model, show.
             `fermata.show[0]` is "cal"; it must be "call".
             `fermata.show` is "call"; it must be a list.
+            `fermata.assistant` is empty; it must be a string that is not empty.
+            `fermata.model` is 5; it must be a string.
+            TAKEN
             TAKEN
         "#]],
     );

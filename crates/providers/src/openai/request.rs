@@ -243,10 +243,29 @@ fn tool(tool: ModelTool) -> Value {
     json!({"type": "function", "function": function})
 }
 
+/// The fields that options for the provider do not set, because they decide who is asked for what, in which form, and for how many
+/// tokens. `n_predict` is llama.cpp's limit.
+const RESERVED_FIELDS: [&str; 14] = [
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "stream",
+    "stream_options",
+    "n",
+    "best_of",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "n_predict",
+];
+
 /// Adds the settings that chat completions know. A setting that is unknown or of a wrong type is left out.
 fn put_settings(body: &mut Map<String, Value>, settings: &Map<String, Value>, dialect: Dialect) {
     type IsValid = fn(&Value) -> bool;
-    let known: [(&str, &str, IsValid); 8] = [
+    let known: [(&str, &str, IsValid); 10] = [
         ("temperature", "temperature", Value::is_number),
         ("topP", "top_p", Value::is_number),
         ("maxTokens", dialect.output_limit(), is_count),
@@ -255,6 +274,8 @@ fn put_settings(body: &mut Map<String, Value>, settings: &Map<String, Value>, di
         ("frequencyPenalty", "frequency_penalty", Value::is_number),
         ("stopSequences", "stop", are_strings),
         ("seed", "seed", |value| value.is_i64() || value.is_u64()),
+        ("reasoningEffort", "reasoning_effort", Value::is_string),
+        ("parallelToolCalls", "parallel_tool_calls", Value::is_boolean),
     ];
     for (setting, field, is_valid) in known {
         if let Some(value) = settings.get(setting)
@@ -263,6 +284,32 @@ fn put_settings(body: &mut Map<String, Value>, settings: &Map<String, Value>, di
             body.insert(field.to_owned(), value.clone());
         }
     }
+    let options = settings.get("providerOptions").and_then(|options| options.get("openai"));
+    for (name, value) in options.and_then(Value::as_object).into_iter().flatten() {
+        let field = api_field(name);
+        if !RESERVED_FIELDS.contains(&field.as_str()) {
+            body.insert(field, value.clone());
+        }
+    }
+    if !body.contains_key("tools") {
+        // OpenAI refuses it then.
+        body.remove("parallel_tool_calls");
+    }
+}
+
+/// Returns the API's name of an option, which the AI SDK writes in camel case.
+fn api_field(option: &str) -> String {
+    if option == "textVerbosity" {
+        return "verbosity".to_owned();
+    }
+    let mut field = String::with_capacity(option.len());
+    for c in option.chars() {
+        if c.is_ascii_uppercase() && !field.is_empty() {
+            field.push('_');
+        }
+        field.push(c.to_ascii_lowercase());
+    }
+    field
 }
 
 fn is_count(value: &Value) -> bool {

@@ -247,6 +247,32 @@ fn the_output_limit_has_openais_newer_name_for_openai_only() {
 }
 
 #[test]
+fn options_for_the_provider_go_into_the_request_and_replace_nothing_that_is_reserved() {
+    let options = json!({
+        "model": "other", "messages": [], "Tools": [], "toolChoice": "none", "stream": false, "n": 5,
+        "maxTokens": 1_000_000, "max_completion_tokens": 1_000_000, "nPredict": 1_000_000, "stream_options": {},
+        "serviceTier": "flex", "reasoning_effort": "high", "textVerbosity": "low", "parallelToolCalls": false,
+    });
+    let settings =
+        json!({"reasoningEffort": "low", "providerOptions": {"openai": options, "other": {"a": 1}}});
+    let expected = json!({"service_tier": "flex", "reasoning_effort": "high", "verbosity": "low"});
+    assert_eq!(with_settings(settings, Dialect::Common), expected);
+}
+
+#[test]
+fn calls_one_at_a_time_are_asked_for_only_if_there_are_tools() {
+    let settings = json!({"parallelToolCalls": false}).as_object().unwrap().clone();
+    assert_eq!(with_settings(settings.clone().into(), Dialect::Common), json!({}));
+    let tool =
+        ModelTool { name: "a".into(), description: String::new(), input_schema: json!({"type": "object"}) };
+    let request = ModelRequest { settings, tools: vec![tool], ..request(vec![user("hi")]) };
+    assert_eq!(
+        body("m", Dialect::Common, ReasoningField::Nowhere, request)["parallel_tool_calls"],
+        json!(false)
+    );
+}
+
+#[test]
 fn settings_of_a_wrong_type_are_left_out() {
     let settings = json!({
         "temperature": "hot", "topP": null, "maxOutputTokens": 0, "maxTokens": 1.5, "stopSequences": [],
