@@ -36,6 +36,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0015_bytes_of_chats"
     "0016_clock_marks"
     "0017_owners"
+    "0018_assistants"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -50,6 +51,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0008_bytes_of_chats"
     "0009_clock_marks"
     "0010_owners"
+    "0011_assistants"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

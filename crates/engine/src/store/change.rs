@@ -22,6 +22,13 @@ pub enum Change {
         /// The client version of the post.
         profile: Profile,
     },
+    /// The chat has chosen who answers in it.
+    Choose {
+        /// The name of the assistant; `None` leaves it as it was.
+        assistant: Option<String>,
+        /// The name of the model; `None` leaves it as it was.
+        model: Option<String>,
+    },
     /// Keeps the first `keep` messages and deletes the others.
     TruncateMessages {
         /// The number of messages that stay.
@@ -145,7 +152,8 @@ impl Change {
             | Self::Confirm { .. }
             | Self::EndGrant { .. }
             | Self::CloseRun { .. } => true,
-            Self::SetRunOwner { .. }
+            Self::Choose { .. }
+            | Self::SetRunOwner { .. }
             | Self::PutSettings { .. }
             | Self::SaveRun { .. }
             | Self::AppendChunks { .. }

@@ -25,6 +25,10 @@ pub struct ChatRecord {
     pub profile: Profile,
     /// The size of the messages, in bytes of JSON.
     pub bytes: usize,
+    /// The assistant that the chat has chosen last.
+    pub assistant: Option<String>,
+    /// The model that the chat has chosen last.
+    pub model: Option<String>,
     /// All decisions of people about calls of the chat, in order.
     pub confirmations: Vec<Confirmation>,
     /// All tools that are no longer allowed for always, in the order in which the permissions were taken back.

@@ -55,6 +55,8 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         run_owner: run_owner.flatten(),
         owner: found.owner,
         profile: found.profile,
+        assistant: found.assistant,
+        model: found.model,
         bytes: found.bytes,
         confirmations: confirmations::all(snapshot, chat).await?,
         grant_ends: confirmations::grant_ends(snapshot, chat).await?,
@@ -82,6 +84,9 @@ async fn apply(
     match change {
         Change::CreateChat { .. } => Err(conflict("the chat is there already")),
         Change::Posted { profile } => chats::posted(transaction, chat, *profile).await,
+        Change::Choose { assistant, model } => {
+            chats::choose(transaction, chat, assistant.as_deref(), model.as_deref()).await
+        }
         Change::TruncateMessages { keep } => messages::truncate(transaction, chat, *keep).await,
         Change::PutMessage(message) => messages::put(transaction, chat, message).await,
         Change::OpenRun { run, message, owner } => {

@@ -25,6 +25,18 @@ row! {
     }
 }
 
+row! {
+    struct Found {
+        fence: i64,
+        owner: Text,
+        profile: i64,
+        client: Option<String>,
+        bytes: i64,
+        assistant: Option<Text>,
+        model: Option<Text>,
+    }
+}
+
 /// The number of chats that are forgotten in one transaction, so that other writers do not wait for long.
 pub const BATCH: usize = 50;
 
@@ -35,6 +47,8 @@ pub struct ChatRow {
     pub profile: Profile,
     /// The size of the messages, in bytes of JSON.
     pub bytes: usize,
+    pub assistant: Option<String>,
+    pub model: Option<String>,
 }
 
 /// Makes the chat. The error is [`StoreError::Fenced`] if it is there already.
@@ -93,6 +107,25 @@ pub async fn posted(connection: &mut Connection<'_>, chat: &ChatId, profile: Pro
     Ok(())
 }
 
+/// Notes who answers in the chat. What is not named stays as it was.
+pub async fn choose(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    assistant: Option<&str>,
+    model: Option<&str>,
+) -> Result<(), Fault> {
+    connection
+        .query(
+            "update chats set assistant = coalesce($2, assistant), model = coalesce($3, model) where id = $1",
+        )
+        .bind(chat.as_str())
+        .bind(assistant.map(text))
+        .bind(model.map(text))
+        .execute()
+        .await?;
+    Ok(())
+}
+
 /// Forgets the chat and returns true, unless its version is another one. Everything else of the chat goes with its row, by the foreign keys.
 pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Version) -> Result<bool, Fault> {
     let deleted = connection
@@ -126,26 +159,30 @@ pub async fn old(
 }
 
 pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatRow>, Fault> {
-    let found: Option<(i64, Text, i64, Option<String>, i64)> = connection
+    let found: Option<Found> = connection
         .query(
             "select fence, owner, profile, client, coalesce(bytes, cast((
                     select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id
-                ) as bigint))
+                ) as bigint)) as bytes, assistant, model
              from chats where id = $1",
         )
     .bind(chat.as_str())
     .fetch_optional().await?;
-    let Some((version, Text(owner), major, release, bytes)) = found else {
-        return Ok(None);
-    };
+    let Some(found) = found else { return Ok(None) };
     // The server version before this one updates `profile` alone, and leaves `client` as it was.
-    let release = release.and_then(|release| Profile::of_version(&release).ok());
-    let profile = match release.filter(|profile| i64::from(profile.major()) == major) {
+    let release = found.client.and_then(|release| Profile::of_version(&release).ok());
+    let profile = match release.filter(|profile| i64::from(profile.major()) == found.profile) {
         Some(profile) => profile,
-        None => Profile::of_version(&major.to_string()).map_err(StoreError::Corrupt)?,
+        None => Profile::of_version(&found.profile.to_string()).map_err(StoreError::Corrupt)?,
     };
-    let bytes = usize::try_from(bytes).unwrap_or_default();
-    Ok(Some(ChatRow { version: Version(version.unsigned_abs()), owner: Owner::new(owner), profile, bytes }))
+    Ok(Some(ChatRow {
+        version: Version(found.fence.unsigned_abs()),
+        owner: Owner::new(found.owner.0),
+        profile,
+        bytes: usize::try_from(found.bytes).unwrap_or_default(),
+        assistant: found.assistant.map(|Text(name)| name),
+        model: found.model.map(|Text(name)| name),
+    }))
 }
 
 /// The chat's version alone.

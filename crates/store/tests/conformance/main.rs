@@ -172,6 +172,19 @@ async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
         commit(&store, &id, vec![Change::Posted { profile }]).await;
         assert_eq!(store.chat(&id).await.unwrap().unwrap().profile, profile);
     }
+    let choose = |assistant: Option<&str>, model: Option<&str>| Change::Choose {
+        assistant: assistant.map(str::to_owned),
+        model: model.map(str::to_owned),
+    };
+    let chosen = async || {
+        let record = store.chat(&id).await.unwrap().unwrap();
+        (record.assistant, record.model)
+    };
+    assert_eq!(chosen().await, (None, None));
+    commit(&store, &id, vec![choose(Some("Grüße \u{0}"), None)]).await;
+    assert_eq!(chosen().await, (Some("Grüße \u{0}".into()), None));
+    commit(&store, &id, vec![choose(None, Some("large"))]).await;
+    assert_eq!(chosen().await, (Some("Grüße \u{0}".into()), Some("large".into())), "the assistant stays");
     assert_eq!(messages(&store, &id).await, said);
     assert_eq!(record.confirmations, []);
     assert_eq!(record.open_run, None);

@@ -16,6 +16,8 @@ pub struct StoredChat {
     pub version: Version,
     pub owner: Owner,
     pub profile: Profile,
+    pub assistant: Option<String>,
+    pub model: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub messages: Vec<UiMessage>,
@@ -52,6 +54,8 @@ pub fn apply(chat: Option<StoredChat>, change: Change, at: Timestamp) -> Result<
                 version: Version::NONE,
                 owner,
                 profile,
+                assistant: None,
+                model: None,
                 created_at: at,
                 updated_at: at,
                 messages: Vec::new(),
@@ -88,6 +92,8 @@ impl StoredChat {
             run_owner: self.run_owner(alive),
             owner: self.owner.clone(),
             profile: self.profile,
+            assistant: self.assistant.clone(),
+            model: self.model.clone(),
             bytes: self.messages.iter().map(json_bytes).sum(),
             confirmations: self.confirmations.clone(),
             grant_ends: self.grant_ends.clone(),
@@ -137,6 +143,10 @@ impl StoredChat {
         match change {
             Change::CreateChat { .. } => return Err(conflict("the chat is there already")),
             Change::Posted { profile } => self.profile = profile,
+            Change::Choose { assistant, model } => {
+                self.assistant = assistant.or(self.assistant.take());
+                self.model = model.or(self.model.take());
+            }
             Change::TruncateMessages { keep } => self.messages.truncate(keep),
             Change::PutMessage(message) => {
                 match self.messages.iter_mut().find(|known| known.id == message.id) {
