@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use running_tools::{RunningTools, ToolEvent};
-use spans::CallSpans;
+use spans::{CallSpans, record_model_call};
 use timers::Timers;
 
 use crate::{
@@ -48,7 +48,7 @@ pub(crate) struct ActiveRun {
     pub run: Run,
     pub log: Writer,
     services: Arc<Services>,
-    /// The rules and tools of the current step.
+    /// The rules, assistants and tools of the current step.
     policies: Arc<PolicySnapshot>,
     /// The tools of the current step, with those of the browser.
     pub toolbox: Toolbox,
@@ -115,6 +115,8 @@ type CheckedInputs = Vec<(ToolCallId, Result<(), InputError>)>;
 
 /// An answer of the model that is being streamed.
 struct ModelStream {
+    /// The name of the model.
+    model: String,
     events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
     asked_at: Instant,
     last_event_at: Instant,
@@ -217,7 +219,8 @@ impl ActiveRun {
     /// Uses these rules and tools from now on.
     fn use_policies(&mut self, policies: Arc<PolicySnapshot>) {
         if !Arc::ptr_eq(&policies, &self.policies) {
-            self.toolbox = self.toolbox.with_server_tools_of(&policies.toolbox);
+            let own = policies.toolbox_of(self.run.settings.assistant.as_deref());
+            self.toolbox = self.toolbox.with_server_tools_of(own);
             self.policies = policies;
         }
     }
@@ -266,8 +269,8 @@ impl ActiveRun {
 
     async fn handle_model(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Result<(), StoreError> {
         let usage_before = self.run.state.usage.unwrap_or_default();
-        let asked_at = match &self.step {
-            StepWork::Model(stream) => Some(stream.asked_at),
+        let asked = match &self.step {
+            StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at)),
             StepWork::InputChecks(_) | StepWork::None => None,
         };
         let mut received = Vec::with_capacity(events.len());
@@ -296,9 +299,10 @@ impl ActiveRun {
                 // The request to the model ends here.
                 self.step = StepWork::None;
             }
-            let took = asked_at.map(|asked_at| asked_at.elapsed());
-            let usage = self.run.state.usage.unwrap_or_default();
-            self.services.record_model_call(took, usage_before, usage);
+            if let Some((model, asked_at)) = asked {
+                let usage = self.run.state.usage.unwrap_or_default();
+                record_model_call(&model, asked_at.elapsed(), usage_before, usage);
+            }
         }
         self.perform(effects).await
     }

@@ -7,7 +7,7 @@ use fermata_tools::{Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
 
 use crate::{
-    AnswerError, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, Model, PeerTransport, Pending,
+    AnswerError, Assistants, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, PeerTransport, Pending,
     ReadError, Rules, Settings, Store, Submission, SubmitError, Unavailable,
     cluster::Cluster,
     deployment_clock::DeploymentClock,
@@ -31,8 +31,8 @@ pub struct Engine {
 
 /// The parts that an engine is built from.
 pub struct EngineParts {
-    /// The model that answers.
-    pub model: Arc<dyn Model>,
+    /// The assistants until [`Engine::set_assistants`]. [`Assistants::answered_by`] is one model for everybody.
+    pub assistants: Assistants,
     /// The store for everything that survives the process.
     pub store: Arc<dyn Store>,
     /// The transport to the other instances that share the store; `None` if there is only one instance.
@@ -67,7 +67,8 @@ impl Engine {
                 }
             }
         }
-        let (snapshot, unusable) = PolicySnapshot::new(parts.rules, parts.tools, Vec::new());
+        let (snapshot, unusable) =
+            PolicySnapshot::new(parts.rules, Arc::new(parts.assistants), parts.tools, Vec::new());
         if let Some(error) = unusable.into_iter().next() {
             return Err(error);
         }
@@ -81,7 +82,6 @@ impl Engine {
         };
         let services = Arc::new(Services {
             lease: Lease::new(instance, heartbeat, parts.store.clone(), clock.clone()),
-            model: parts.model,
             store: parts.store,
             clock,
             ids: parts.ids,
@@ -248,11 +248,17 @@ impl Engine {
         self.router.call(chat, request::Delete { owner: owner.clone() }).await
     }
 
-    /// Lists the tools of the server and of MCP servers. `policy` is the decision about a call of which no rule looks at the input.
-    pub fn tools(&self, owner: &Owner) -> Vec<ToolSpec> {
+    /// Returns the assistants that people can talk to.
+    pub fn assistants(&self) -> Arc<Assistants> {
+        self.services.policies.current().assistants.clone()
+    }
+
+    /// Lists the tools of the server and of MCP servers that an assistant may call, or the assistant `default` if none is named. `policy`
+    /// is the decision about a call of which no rule looks at the input.
+    pub fn tools(&self, owner: &Owner, assistant: Option<&str>) -> Vec<ToolSpec> {
         let policies = self.services.policies.current();
         let mut tools = Vec::new();
-        for spec in policies.toolbox.specs() {
+        for spec in policies.toolbox_of(assistant).specs() {
             // Rules about fields of the input do not apply to a tool as such.
             let decision = policies.rules.policy.decide(owner, spec, &Value::Object(Map::new())).decision;
             tools.push(ToolSpec { policy: decision, ..spec.clone() });
@@ -263,6 +269,11 @@ impl Engine {
     /// Replaces the rules, for every step that begins from now on.
     pub fn set_rules(&self, rules: Rules) {
         self.services.policies.set_rules(rules);
+    }
+
+    /// Replaces the assistants, for every step that begins from now on.
+    pub fn set_assistants(&self, assistants: Assistants) {
+        self.services.policies.set_assistants(assistants);
     }
 
     /// Replaces the tools that come and go, such as those of MCP servers, for every step that begins from now on. Returns the errors of

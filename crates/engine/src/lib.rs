@@ -5,7 +5,9 @@
 
 mod active_run;
 mod answer_batch;
+pub mod assistants;
 mod call_executor;
+mod call_settings;
 mod chat;
 mod cluster;
 mod content;
@@ -32,6 +34,7 @@ mod step_collector;
 pub mod store;
 mod view;
 
+pub use assistants::Assistants;
 pub use deployment_clock::Clock;
 pub use engine::{Engine, EngineParts};
 pub use errors::{AnswerError, ReadError, SubmitError, Unavailable};

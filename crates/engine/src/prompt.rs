@@ -5,30 +5,65 @@
 
 use std::collections::HashSet;
 
-use fermata_protocol::{
-    FilePart, Role, ToolCallId, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
-};
+use fermata_protocol::{FilePart, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text};
 use fermata_tools::{Cancelled, ErrorPolicy, Toolbox};
 use serde_json::{Map, Value, json};
 
-use crate::FileUrls;
-use crate::content::{tool_content, tool_result_text};
-use crate::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
+use crate::{
+    FileUrls, Settings,
+    assistants::ClientSystem,
+    call_settings::call_settings,
+    content::{tool_content, tool_result_text},
+    model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
+    run::{Run, RunSettings},
+    services::PolicySnapshot,
+};
 
 /// The parts of a request that do not come from the messages.
 pub(crate) struct PromptContext<'a> {
+    /// The instructions of the assistant.
+    pub instructions: Option<&'a str>,
+    pub client_system: ClientSystem,
+    /// The instructions that the page has posted with the run.
     pub system: Option<&'a str>,
     pub toolbox: &'a Toolbox,
     pub tool_choice: Option<&'a ToolChoice>,
-    pub settings: &'a Map<String, Value>,
+    /// The settings of the call, by the AI SDK's names.
+    pub call_settings: Map<String, Value>,
     /// The consequences of failures, the model's own among them.
     pub error_policy: &'a ErrorPolicy,
-    /// Returns the hint that follows the error of a failed call.
-    pub hint: &'a dyn Fn(&ToolCallId) -> Option<&'static str>,
+    /// The open run, which knows what has failed in it.
+    pub run: Option<&'a Run>,
     /// The limit on the text of one output, in bytes.
     pub output_limit: usize,
     /// Decides which files the model gets by URL.
     pub file_urls: &'a FileUrls,
+}
+
+impl<'a> PromptContext<'a> {
+    /// Returns the context of a run that was asked for with these settings.
+    pub fn new(
+        policies: &'a PolicySnapshot,
+        settings: &'a Settings,
+        of_run: &'a RunSettings,
+        toolbox: &'a Toolbox,
+        run: Option<&'a Run>,
+    ) -> Self {
+        let (assistant, model) = of_run.answering(policies);
+        let Settings { limits, file_urls, .. } = settings;
+        Self {
+            instructions: assistant.instructions.as_deref(),
+            client_system: assistant.client_system,
+            system: of_run.system.as_deref(),
+            toolbox,
+            tool_choice: run.and_then(Run::tool_choice),
+            call_settings: call_settings(&of_run.call_settings, model, limits.output_tokens),
+            error_policy: &policies.rules.error_policy,
+            run,
+            output_limit: limits.model_output_bytes,
+            file_urls,
+        }
+    }
 }
 
 /// Builds the request for the next step.
@@ -37,19 +72,10 @@ pub(crate) fn prompt<'a>(
     context: &PromptContext<'_>,
 ) -> ModelRequest {
     let mut history = History::default();
-    if let Some(system) = context.system
-        && !system.is_empty()
-    {
-        history.messages.push(ModelMessage::System(system.to_owned()));
-    }
+    let mut of_page: Vec<String> = context.system.map(str::to_owned).into_iter().collect();
     for message in messages {
         match message.role {
-            Role::System => {
-                let text = text_of(&message.parts);
-                if !text.is_empty() {
-                    history.messages.push(ModelMessage::System(text));
-                }
-            }
+            Role::System => of_page.push(text_of(&message.parts)),
             Role::User => {
                 let content: Vec<ModelContent> = message.parts.iter().filter_map(user_content).collect();
                 if !content.is_empty() {
@@ -63,6 +89,15 @@ pub(crate) fn prompt<'a>(
             }
         }
     }
+    // There is one system message, because some providers refuse a second one, or one that is not the first.
+    let mut system: Vec<String> = context.instructions.map(str::to_owned).into_iter().collect();
+    if context.client_system == ClientSystem::Append {
+        system.extend(of_page);
+    }
+    system.retain(|text| !text.is_empty());
+    if !system.is_empty() {
+        history.messages.insert(0, ModelMessage::System(system.join("\n\n")));
+    }
     context.file_urls.apply_to_messages(&mut history.messages);
     let tools = context.toolbox.specs().map(|spec| ModelTool {
         name: spec.name.clone(),
@@ -73,7 +108,7 @@ pub(crate) fn prompt<'a>(
         messages: history.messages,
         tools: tools.collect(),
         tool_choice: context.tool_choice.cloned(),
-        settings: context.settings.clone(),
+        settings: context.call_settings.clone(),
         error_policy: context.error_policy.clone(),
     }
 }
@@ -133,10 +168,12 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
     let limit = context.output_limit;
     match &part.state {
         ToolState::OutputAvailable { output, .. } => tool_content(output, limit),
-        ToolState::OutputError { error_text, .. } => match (context.hint)(&part.tool_call_id) {
-            Some(hint) => tool_result_text(format!("Error: {error_text}\n{hint}"), limit),
-            None => tool_result_text(format!("Error: {error_text}"), limit),
-        },
+        ToolState::OutputError { error_text, .. } => {
+            match context.run.and_then(|run| run.hint(&part.tool_call_id, context.error_policy)) {
+                Some(hint) => tool_result_text(format!("Error: {error_text}\n{hint}"), limit),
+                None => tool_result_text(format!("Error: {error_text}"), limit),
+            }
+        }
         ToolState::OutputDenied { error_text: Some(error_text), .. } => tool_result_text(error_text, limit),
         // A history that a client has sent has the reason in the approval, if at all.
         ToolState::OutputDenied { .. } => {

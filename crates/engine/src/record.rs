@@ -1,6 +1,6 @@
 //! A chat that exists, as this process knows it.
 
-use fermata_protocol::{ChatId, Profile};
+use fermata_protocol::{ChatId, ClientOptions, Profile};
 use fermata_tools::{Grants, Owner, grants};
 
 use crate::{
@@ -17,6 +17,10 @@ pub(crate) struct Record {
     pub profile: Profile,
     /// The size of its messages in bytes of JSON, without the message of an open run.
     pub bytes: usize,
+    /// The assistant that the chat has chosen last.
+    pub assistant: Option<String>,
+    /// The model that the chat has chosen last.
+    pub model: Option<String>,
     /// The tools that the user has allowed for always.
     pub grants: Grants,
     /// The lease epoch in which the chat was read or last verified.
@@ -35,6 +39,8 @@ impl Record {
             version: saved.version,
             profile: saved.profile,
             bytes: saved.bytes.saturating_sub(open_message),
+            assistant: saved.assistant.clone(),
+            model: saved.model.clone(),
             grants: grants(&saved.confirmations, &saved.grant_ends),
             lease_epoch,
         }
@@ -48,9 +54,22 @@ impl Record {
             version: Version::NONE,
             profile,
             bytes: 0,
+            assistant: None,
+            model: None,
             grants: Grants::default(),
             lease_epoch,
         }
+    }
+
+    /// Notes who a post wants to answer in the chat. Returns the change to save, if it names anybody.
+    pub fn choose(&mut self, options: &ClientOptions) -> Option<Change> {
+        let (assistant, model) = (options.assistant.clone(), options.model.clone());
+        if assistant.is_none() && model.is_none() {
+            return None;
+        }
+        self.assistant = assistant.clone().or(self.assistant.take());
+        self.model = model.clone().or(self.model.take());
+        Some(Change::Choose { assistant, model })
     }
 
     /// Makes changes to the chat, unless another instance has changed it meanwhile.

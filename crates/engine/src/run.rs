@@ -52,7 +52,14 @@ pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished}
 use validation::ValidAnswers;
 pub(crate) use validation::{Rejected, Validation};
 
-use crate::{Ids, Limits, Rules, model::Usage, position::Position, store::json_bytes};
+use crate::{
+    Ids, Limits, Rules,
+    assistants::{Assistant, ModelChoice},
+    model::Usage,
+    position::Position,
+    services::PolicySnapshot,
+    store::json_bytes,
+};
 
 /// A run.
 pub(crate) struct Run {
@@ -82,8 +89,16 @@ pub(crate) struct Run {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunSettings {
     pub started: Timestamp,
+    /// The name of the model that answers, as its provider knows it.
     pub model: String,
+    /// The assistant that answers; `None` for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assistant: Option<String>,
+    /// The model that the chat has chosen among those of the assistant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_model: Option<String>,
     pub tools: Vec<PostedTool>,
+    /// The instructions that the page has posted.
     pub system: Option<String>,
     pub call_settings: Map<String, Value>,
     pub tool_choice: Option<ToolChoice>,
@@ -143,14 +158,10 @@ pub(crate) struct Checkpoint {
 pub(crate) struct RunRequest {
     pub id: RunId,
     pub message: MessageId,
-    pub model: String,
     pub profile: Profile,
     pub hold: Duration,
-    pub tools: Vec<PostedTool>,
-    pub system: Option<String>,
-    pub call_settings: Map<String, Value>,
-    pub tool_choice: Option<ToolChoice>,
     pub show: BTreeSet<Show>,
+    pub settings: RunSettings,
 }
 
 /// A run as it was saved.
@@ -195,19 +206,21 @@ struct Deciding<'a> {
     effects: Effects,
 }
 
+// === impl RunSettings ===
+
+impl RunSettings {
+    /// Returns the assistant and the model that answer now.
+    pub fn answering<'a>(&self, policies: &'a PolicySnapshot) -> (&'a Assistant, &'a ModelChoice) {
+        let assistant = policies.assistant(self.assistant.as_deref());
+        (assistant, assistant.model(self.chosen_model.as_deref()))
+    }
+}
+
 // === impl Run ===
 
 impl Run {
     /// Returns a run that has not begun.
-    pub fn new(request: RunRequest, now: Timestamp) -> Self {
-        let settings = RunSettings {
-            started: now,
-            model: request.model,
-            tools: request.tools,
-            system: request.system,
-            call_settings: request.call_settings,
-            tool_choice: request.tool_choice,
-        };
+    pub fn new(request: RunRequest) -> Self {
         let state = RunState {
             profile: request.profile,
             hold: request.hold,
@@ -224,7 +237,7 @@ impl Run {
             assembler: Assembler::new(request.message.clone()),
             id: request.id,
             message: request.message,
-            settings,
+            settings: request.settings,
             state,
             calls: Vec::new(),
             elicited: Vec::new(),

@@ -10,7 +10,7 @@ mod policies;
 mod resource_locks;
 mod shutdown;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fermata_tools::Checker;
 
@@ -23,11 +23,10 @@ pub(crate) use policies::{Policies, PolicySnapshot};
 pub(crate) use resource_locks::{LockRequest, ResourceLock, ResourceLocks};
 pub(crate) use shutdown::Shutdown;
 
-use crate::{Ids, Model, Settings, Store, deployment_clock::DeploymentClock, model::Usage};
+use crate::{Ids, Settings, Store, deployment_clock::DeploymentClock};
 
 /// The services that all chats of this process share.
 pub(crate) struct Services {
-    pub model: Arc<dyn Model>,
     pub store: Arc<dyn Store>,
     pub clock: Arc<DeploymentClock>,
     pub ids: Arc<dyn Ids>,
@@ -44,31 +43,4 @@ pub(crate) struct Services {
     /// This process's right to own chats.
     pub lease: Lease,
     pub shutdown: Shutdown,
-}
-
-// === impl Services ===
-
-impl Services {
-    /// Records the duration and the tokens of a call of the model.
-    pub fn record_model_call(&self, took: Option<Duration>, before: Usage, after: Usage) {
-        let model = self.model.name().to_owned();
-        if let Some(took) = took {
-            let labels =
-                [("gen_ai_operation_name", "chat".to_owned()), ("gen_ai_request_model", model.clone())];
-            metrics::histogram!("gen_ai_client_operation_duration_seconds", &labels).record(took);
-        }
-        let counts = [
-            ("input", before.input_tokens, after.input_tokens),
-            ("output", before.output_tokens, after.output_tokens),
-        ];
-        for (token_type, before, after) in counts {
-            if after <= before {
-                continue;
-            }
-            let labels =
-                [("gen_ai_request_model", model.clone()), ("gen_ai_token_type", token_type.to_owned())];
-            #[expect(clippy::cast_precision_loss, reason = "the last of 2^53 tokens does not matter")]
-            metrics::histogram!("gen_ai_client_token_usage", &labels).record((after - before) as f64);
-        }
-    }
 }

@@ -7,8 +7,6 @@ use std::{
 
 use fermata_protocol::Profile;
 
-use serde_json::{Map, Value};
-
 use crate::FileUrls;
 
 /// The settings of an engine.
@@ -156,23 +154,5 @@ impl Default for Limits {
             lock_timeout: Duration::from_secs(5 * 60),
             elicit_timeout: Duration::from_secs(5 * 60),
         }
-    }
-}
-
-// === impl Limits ===
-
-impl Limits {
-    /// Returns a post's call settings with the number of tokens reduced to the limit. A post that names no number gets the limit.
-    pub(crate) fn capped(&self, call_settings: &Map<String, Value>) -> Map<String, Value> {
-        let mut capped = call_settings.clone();
-        let Some(limit) = self.output_tokens.map(|limit| u64::from(limit.get())) else { return capped };
-        let mut tokens = limit;
-        for name in ["maxOutputTokens", "maxTokens"] {
-            if let Some(requested) = capped.remove(name).and_then(|requested| requested.as_u64()) {
-                tokens = tokens.min(requested);
-            }
-        }
-        capped.insert("maxOutputTokens".to_owned(), tokens.into());
-        capped
     }
 }

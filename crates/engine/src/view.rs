@@ -32,6 +32,12 @@ pub struct ChatView {
     pub pending: Vec<Pending>,
     /// `true` if a run is open and can be followed.
     pub open: bool,
+    /// The assistant that the chat has chosen last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assistant: Option<String>,
+    /// The model that the chat has chosen last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The messages of a long chat, which are read page by page.
     #[serde(default, rename = "unread", skip_serializing_if = "Option::is_none")]
     pub(crate) outline: Option<Outline>,

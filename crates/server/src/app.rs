@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
-use fermata_engine::{Engine, EngineParts, Limits, Model, PeerTransport, Settings};
+use fermata_engine::{Assistants, Engine, EngineParts, Limits, Model, PeerTransport, Settings};
 use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
 use fermata_tools::Tool;
@@ -175,7 +175,7 @@ impl AppBuilder<'_> {
         tools.extend(added);
         let name = model.name().to_owned();
         let engine = Engine::new(EngineParts {
-            model,
+            assistants: Assistants::answered_by(model),
             peers,
             tools,
             store: database.store.clone(),

@@ -97,6 +97,14 @@ impl Toolbox {
         (Self { server: Arc::new(server), browser: Arc::default() }, errors)
     }
 
+    /// Returns a toolbox with those of the server's tools whose names pass a test.
+    #[must_use]
+    pub fn restricted(&self, has: impl Fn(&str) -> bool) -> Self {
+        let mut server = BTreeMap::clone(&self.server);
+        server.retain(|name, _| has(name));
+        Self { server: Arc::new(server), browser: self.browser.clone() }
+    }
+
     /// Returns a toolbox with the browser's tools of `self` and the server's tools of `other`.
     #[must_use]
     pub fn with_server_tools_of(&self, other: &Self) -> Self {

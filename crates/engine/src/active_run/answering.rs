@@ -153,6 +153,7 @@ impl ActiveRun {
         // The post brings its own client version, hold and wishes; the run's other settings stay.
         self.record.profile = profile;
         self.unsaved.push(Change::Posted { profile });
+        self.unsaved.extend(self.record.choose(&submission.body.fermata));
         let show = submission.body.fermata.show.clone();
         self.apply(Event::Followed { profile, hold, show }).await?;
         self.answer(&answers, AnswerSource::InMessage, submission.address).await.map_err(

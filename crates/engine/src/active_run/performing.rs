@@ -153,22 +153,13 @@ impl ActiveRun {
         let own = self.run.snapshot();
         // If the readers were sent away in between, the record has an older state of the run's message.
         let messages = history.iter().filter(|message| message.id != own.id).chain(std::iter::once(&own));
-        let error_policy = &self.policies.rules.error_policy;
-        let request = prompt(
-            messages,
-            &PromptContext {
-                system: self.run.settings.system.as_deref(),
-                toolbox: &self.toolbox,
-                tool_choice: self.run.tool_choice(),
-                settings: &self.run.settings.call_settings,
-                error_policy,
-                hint: &|call| self.run.hint(call, error_policy),
-                output_limit: self.services.settings.limits.model_output_bytes,
-                file_urls: &self.services.settings.file_urls,
-            },
-        );
+        let (settings, of_run) = (&self.services.settings, &self.run.settings);
+        let context = PromptContext::new(&self.policies, settings, of_run, &self.toolbox, Some(&self.run));
+        let request = prompt(messages, &context);
         self.history = Some(history);
-        let model = self.services.model.clone();
+        let (_, choice) = self.run.settings.answering(&self.policies);
+        let model = choice.model.clone();
+        let name = model.name().to_owned();
         let events = stream::once(async move { model.stream(request).await }).try_flatten();
         let retries = match &self.step {
             StepWork::Model(silent) => silent.retries + 1,
@@ -182,7 +173,8 @@ impl ActiveRun {
             last_event_at: now,
             has_begun: false,
             retries,
-            span: model_span(self.services.model.name(), &self.run),
+            span: model_span(&name, &self.run),
+            model: name,
         });
         Ok(())
     }

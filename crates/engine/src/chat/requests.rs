@@ -137,7 +137,8 @@ impl Handle for View {
             pending.extend(active.run.pending().map(|call| Pending::Call(Box::new(call.clone()))));
             pending.extend(active.run.pending_questions());
         }
-        Ok(ChatView { id: chat.clone(), messages, pending, open, outline })
+        let (assistant, model) = (record.assistant.clone(), record.model.clone());
+        Ok(ChatView { id: chat.clone(), messages, pending, open, assistant, model, outline })
     }
 }
 

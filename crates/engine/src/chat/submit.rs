@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use fermata_protocol::{MessageId, PostedMessage, Profile, RunId, ToolChoice, UiMessage, UiPart};
+use fermata_protocol::{MessageId, PostedMessage, Profile, Role, RunId, ToolChoice, UiMessage, UiPart};
 use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
+use jiff::Timestamp;
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
     FileUrls, Following, Limits, Reader, Submission, SubmitError,
     active_run::{ActiveRun, NewRun, RunParts},
+    assistants::ClientSystem,
     post::{Keep, Plan, plan, plan_first},
     record::Record,
-    run::{Event, Run, RunRequest, claims_settled_call, client_view, reconcile_finished},
+    run::{Event, Run, RunRequest, RunSettings, claims_settled_call, client_view, reconcile_finished},
     run_log::{Start, Writer},
     services::{OpenRun, PolicySnapshot},
     store::{Change, OwnerUsage, StoreError, json_bytes},
@@ -26,7 +28,9 @@ impl Handle for Box<Submission> {
         }
         let services = actor.services.clone();
         let policies = services.policies.current();
-        let toolbox = check_tools(self, &policies, &services.settings.limits)?;
+        let settings = choose(self, actor.record(), &policies, services.clock.now())?;
+        let of_assistant = policies.toolbox_of(settings.assistant.as_deref());
+        let toolbox = check_tools(self, of_assistant, &services.settings.limits)?;
         actor.activate().await?;
         let mut messages = Vec::new();
         let plan = if is_known {
@@ -68,7 +72,7 @@ impl Handle for Box<Submission> {
                     messages.extend(add.iter().cloned());
                     history = Some(messages);
                 }
-                let post = NewPost { toolbox, open_run, keep, add, bytes, history };
+                let post = NewPost { toolbox, settings, open_run, keep, add, bytes, history };
                 actor.start_run(self, policies, post).await
             }
         }
@@ -78,6 +82,7 @@ impl Handle for Box<Submission> {
 /// A post that starts a run.
 struct NewPost {
     toolbox: Toolbox,
+    settings: RunSettings,
     open_run: OpenRun,
     keep: Keep,
     add: Vec<UiMessage>,
@@ -150,7 +155,7 @@ impl ChatActor {
         policies: Arc<PolicySnapshot>,
         post: NewPost,
     ) -> Result<Following, SubmitError> {
-        let NewPost { toolbox, open_run, keep, add, bytes, history } = post;
+        let NewPost { toolbox, settings, open_run, keep, add, bytes, history } = post;
         let Submission { owner, body, hold: _, address: _ } = submission;
         let services = self.services.clone();
         let profile = self.profile_of(submission);
@@ -158,16 +163,12 @@ impl ChatActor {
         let request = RunRequest {
             id: RunId::new(services.ids.next("run_")),
             message: MessageId::new(services.ids.next("msg_")),
-            model: services.model.name().to_owned(),
             profile,
             hold,
-            tools: body.tools.clone(),
-            system: body.system.clone(),
-            call_settings: services.settings.limits.capped(&body.call_settings),
-            tool_choice: body.tool_choice.clone(),
             show: body.fermata.show.clone(),
+            settings,
         };
-        let run = Run::new(request, services.clock.now());
+        let run = Run::new(request);
         let mut changes = Vec::new();
         // If this fails, the chat has to be read again.
         let mut record = match std::mem::replace(&mut self.state, ChatState::Unread) {
@@ -190,6 +191,7 @@ impl ChatActor {
             }
         };
         record.profile = profile;
+        changes.extend(record.choose(&body.fermata));
         record.bytes = bytes;
         changes.extend(add.into_iter().map(|message| Change::PutMessage(Box::new(message))));
         changes.push(Change::OpenRun {
@@ -243,7 +245,9 @@ impl ChatActor {
             reconcile_finished(message, &shown, runs_on_server).ok_or_else(SubmitError::nothing_new)?;
         if let Some(record) = self.record_mut() {
             record.profile = profile;
-            record.commit(&services, vec![Change::Posted { profile }]).await?;
+            let mut changes = vec![Change::Posted { profile }];
+            changes.extend(record.choose(&submission.body.fermata));
+            record.commit(&services, changes).await?;
         }
         let run = RunId::new(services.ids.next("run_"));
         let reader = Reader::of(run.clone(), profile, chunks);
@@ -267,15 +271,71 @@ fn check_files(posted: Option<&UiMessage>, file_urls: &FileUrls) -> Result<(), S
     Ok(())
 }
 
+/// Returns the assistant and the model that answer from this post on: those that it names, or those that the chat has chosen before.
+///
+/// # Errors
+/// Returns an error if it names one that does not exist, or has instructions of its own for an assistant that takes none.
+fn choose(
+    submission: &Submission,
+    record: Option<&Record>,
+    policies: &PolicySnapshot,
+    now: Timestamp,
+) -> Result<RunSettings, SubmitError> {
+    let body = &submission.body;
+    let options = &body.fermata;
+    if let Some(name) = &options.assistant
+        && policies.assistants.find(name).is_none()
+    {
+        let known: Vec<&str> = policies.assistants.iter().map(|(name, _)| name).collect();
+        return Err(SubmitError::Invalid(format!(
+            "There is no assistant `{name:.64}` (fermata.assistant). There are: {}.",
+            known.join(", ")
+        )));
+    }
+    let (mut assistant, mut chosen_model) = (options.assistant.clone(), options.model.clone());
+    if let Some(record) = record {
+        assistant = assistant.or_else(|| record.assistant.clone());
+        chosen_model = chosen_model.or_else(|| record.model.clone());
+    }
+    let answering = policies.assistant(assistant.as_deref());
+    if let Some(name) = &options.model
+        && answering.models().all(|model| model.name != *name)
+    {
+        let known: Vec<&str> = answering.models().map(|model| model.name.as_str()).collect();
+        return Err(SubmitError::Invalid(format!(
+            "The assistant has no model `{name:.64}` (fermata.model). It has: {}.",
+            known.join(", ")
+        )));
+    }
+    let has_system =
+        body.system.is_some() || body.messages.iter().any(|message| message.role == Role::System);
+    if has_system && answering.client_system == ClientSystem::Refuse {
+        return Err(SubmitError::Invalid(
+            "The assistant takes no instructions from pages (client_system): leave out `system` and messages with the role \"system\"."
+                .into(),
+        ));
+    }
+    Ok(RunSettings {
+        started: now,
+        model: answering.model(chosen_model.as_deref()).model.name().to_owned(),
+        assistant,
+        chosen_model,
+        tools: body.tools.clone(),
+        system: body.system.clone(),
+        call_settings: body.call_settings.clone(),
+        tool_choice: body.tool_choice.clone(),
+    })
+}
+
 /// The tools of a run that this post starts.
 fn check_tools(
     submission: &Submission,
-    current: &PolicySnapshot,
+    of_assistant: &Toolbox,
     limits: &Limits,
 ) -> Result<Toolbox, SubmitError> {
     let body = &submission.body;
     let limits = PostedLimits { bytes: limits.tool_bytes, patterns: limits.patterns };
-    let toolbox = current.toolbox.with_browser_tools(&body.tools, limits).map_err(|error| match error {
+    let toolbox = of_assistant.with_browser_tools(&body.tools, limits).map_err(|error| match error {
         ToolboxError::NameTaken(name) => SubmitError::ToolNameTaken(name),
         ToolboxError::BadName(_) | ToolboxError::BadSchema { .. } | ToolboxError::TooMuch(_) => {
             SubmitError::Invalid(format!("In tools: {error}."))

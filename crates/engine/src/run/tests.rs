@@ -83,14 +83,19 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
     RunRequest {
         id: RunId::new("r"),
         message: MessageId::new("m"),
-        model: "model".into(),
         profile: Profile::V6,
         hold: Duration::from_secs(60),
-        tools,
-        system: None,
-        call_settings: Map::new(),
-        tool_choice: None,
         show: BTreeSet::new(),
+        settings: RunSettings {
+            started: Timestamp::UNIX_EPOCH,
+            model: "model".into(),
+            assistant: None,
+            chosen_model: None,
+            tools,
+            system: None,
+            call_settings: Map::new(),
+            tool_choice: None,
+        },
     }
 }
 
@@ -191,7 +196,7 @@ impl Play {
         let toolbox = Toolbox::new(tools, configure_spec).0.with_saved_tools(&posted);
         let now = Timestamp::UNIX_EPOCH;
         let mut play = Self {
-            run: Run::new(run_request(posted), now),
+            run: Run::new(run_request(posted)),
             scene: Scene::new(toolbox),
             now,
             log: Vec::new(),

@@ -1,14 +1,16 @@
-//! The parts of an engine that may be replaced while it runs: the rules, and the tools that come and go.
+//! The parts of an engine that may be replaced while it runs: the rules, the assistants, and the tools that come and go.
 //!
 //! Invariant: a step uses one [`PolicySnapshot`] from its beginning to its end.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fermata_tools::{
     ChainMode, DefaultPolicy, ErrorPolicy, GateMode, MAX_RETRIES, Pattern, Policy, Tool, ToolSettings,
     ToolSpec, Toolbox, ToolboxError,
 };
 use tokio::sync::watch;
+
+use crate::assistants::{Assistant, Assistants, DEFAULT_ASSISTANT};
 
 /// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does
 /// not run.
@@ -31,11 +33,14 @@ pub(crate) struct Policies {
     current: watch::Sender<Arc<PolicySnapshot>>,
 }
 
-/// The rules and tools that a step uses.
+/// The rules, the assistants and the tools that a step uses.
 pub(crate) struct PolicySnapshot {
     pub rules: Rules,
+    pub assistants: Arc<Assistants>,
     /// The tools of this process and of MCP servers, with the settings that the rules have for them.
     pub toolbox: Toolbox,
+    /// The tools of each assistant.
+    toolboxes: BTreeMap<String, Toolbox>,
     /// The tools that the engine was built with.
     own: Vec<Arc<dyn Tool>>,
     /// The tools that come and go.
@@ -86,20 +91,43 @@ impl Policies {
         self.current.subscribe()
     }
 
-    /// Replaces the rules, and keeps the tools.
+    /// Replaces the rules, and keeps the assistants and the tools.
     pub fn set_rules(&self, rules: Rules) {
         self.current.send_modify(|current| {
             // Each tool was checked when it was added, and rules cannot make one unusable.
-            let (next, _) = PolicySnapshot::new(rules, current.own.clone(), current.others.clone());
+            let (next, _) = PolicySnapshot::new(
+                rules,
+                current.assistants.clone(),
+                current.own.clone(),
+                current.others.clone(),
+            );
             *current = Arc::new(next);
         });
     }
 
-    /// Replaces the tools that come and go, and keeps the rules. Returns the errors of tools that cannot be used.
+    /// Replaces the assistants, and keeps the rules and the tools.
+    pub fn set_assistants(&self, assistants: Assistants) {
+        self.current.send_modify(|current| {
+            let (next, _) = PolicySnapshot::new(
+                current.rules.clone(),
+                Arc::new(assistants),
+                current.own.clone(),
+                current.others.clone(),
+            );
+            *current = Arc::new(next);
+        });
+    }
+
+    /// Replaces the tools that come and go, and keeps the rules and the assistants. Returns the errors of tools that cannot be used.
     pub fn set_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<ToolboxError> {
         let mut errors = Vec::new();
         self.current.send_modify(|current| {
-            let (next, unusable) = PolicySnapshot::new(current.rules.clone(), current.own.clone(), tools);
+            let (next, unusable) = PolicySnapshot::new(
+                current.rules.clone(),
+                current.assistants.clone(),
+                current.own.clone(),
+                tools,
+            );
             *current = Arc::new(next);
             errors = unusable;
         });
@@ -113,6 +141,7 @@ impl PolicySnapshot {
     /// Returns the snapshot, and the errors of tools that cannot be used.
     pub fn new(
         rules: Rules,
+        assistants: Arc<Assistants>,
         own: Vec<Arc<dyn Tool>>,
         others: Vec<Arc<dyn Tool>>,
     ) -> (Self, Vec<ToolboxError>) {
@@ -129,6 +158,21 @@ impl PolicySnapshot {
                 tracing::warn!(tool, reason, "only the tool itself checks its inputs");
             }
         }
-        (Self { rules, toolbox, own, others }, left_out)
+        let toolboxes = assistants
+            .iter()
+            .map(|(name, assistant)| (name.to_owned(), toolbox.restricted(|tool| assistant.tools.has(tool))));
+        let toolboxes = toolboxes.collect();
+        (Self { rules, assistants, toolbox, toolboxes, own, others }, left_out)
+    }
+
+    /// Returns the assistant of this name; the default one if there is none of this name any more.
+    pub fn assistant(&self, name: Option<&str>) -> &Assistant {
+        name.and_then(|name| self.assistants.find(name)).unwrap_or(&self.assistants.default)
+    }
+
+    /// Returns the tools of that assistant.
+    pub fn toolbox_of(&self, name: Option<&str>) -> &Toolbox {
+        let known = name.and_then(|name| self.toolboxes.get(name));
+        known.or_else(|| self.toolboxes.get(DEFAULT_ASSISTANT)).unwrap_or(&self.toolbox)
     }
 }

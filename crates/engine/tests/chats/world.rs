@@ -14,8 +14,8 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Engine, EngineParts, Following, Hold, Limits, Model, PeerTransport, Pending, Reader, Rules, Settings,
-    Submission, SubmitError,
+    Assistants, Engine, EngineParts, Following, Hold, Limits, Model, PeerTransport, Pending, Reader, Rules,
+    Settings, Submission, SubmitError,
     model::{ModelError, ModelEvent, ModelRequest},
     peer_transport::MemoryTransport,
     store::{Change, ChatStore, MemoryStore, RunRecord},
@@ -284,7 +284,7 @@ impl World {
             log: tool_log.clone(),
         };
         let engine = Engine::new(EngineParts {
-            model: model.clone(),
+            assistants: Assistants::answered_by(model.clone()),
             store: store.clone(),
             peers: transport.clone().map(|transport| transport as Arc<dyn PeerTransport>),
             tools: vec![Arc::new(ScriptedTool::allowed("run", &tool_log)), Arc::new(note)],

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fermata_engine::{
-    Engine, EngineParts, Following, Hold, Limits, Rules, Settings,
+    Assistants, Engine, EngineParts, Following, Hold, Limits, Rules, Settings,
     peer_transport::MemoryTransport,
     store::{ChatRecord, ChatStore, MemoryStore},
 };
@@ -106,11 +106,11 @@ impl World {
             Arc::new(ScriptedTool { kind, process, store, executions }) as Arc<dyn Tool>
         };
         let engine = Engine::new(EngineParts {
-            model: Arc::new(InstanceModel {
+            assistants: Assistants::answered_by(Arc::new(InstanceModel {
                 model: self.model.clone(),
                 process: process.clone(),
                 store: store.clone(),
-            }),
+            })),
             store: store.clone(),
             peers: Some(Arc::new(FaultyTransport {
                 transport: self.transport.clone(),

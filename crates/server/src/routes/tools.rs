@@ -40,7 +40,7 @@ pub struct ToolList {
     responses((status = 200, description = "The tools", body = ToolList), refusals::Any)
 )]
 pub async fn list(State(app): State<App>, Identity(owner): Identity) -> Result<Json<ToolList>, ApiError> {
-    let tools = app.engine().tools(&owner).into_iter().map(|spec| ListedTool {
+    let tools = app.engine().tools(&owner, None).into_iter().map(|spec| ListedTool {
         name: spec.name,
         description: spec.description,
         input_schema: spec.input_schema,

@@ -33,7 +33,7 @@ async fn an_answer_has_no_more_tokens_than_the_operator_allows() {
         (&limited, json!({"maxTokens": 99, "seed": 1}), json!({"maxOutputTokens": 99, "seed": 1})),
         (&limited, json!({"maxTokens": 7, "maxOutputTokens": 1000}), json!({"maxOutputTokens": 7})),
         (&limited, json!({}), json!({"maxOutputTokens": 100})),
-        (&free, json!({"maxTokens": 1000}), json!({"maxTokens": 1000})),
+        (&free, json!({"maxTokens": 1000}), json!({"maxOutputTokens": 1000})),
         (&free, json!({}), json!({})),
     ] {
         let body = json!({"callSettings": asked, "messages": [{"role": "user", "content": "hi"}]});

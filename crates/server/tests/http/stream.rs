@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_engine::{Engine, EngineParts, Rules, Settings, Submission, store::MemoryStore};
+use fermata_engine::{Assistants, Engine, EngineParts, Rules, Settings, Submission, store::MemoryStore};
 use fermata_protocol::ChatBody;
 use fermata_server::{RandomIds, SystemClock, readers::Readers, sse};
 use fermata_tools::Owner;
@@ -19,7 +19,7 @@ use crate::{
 async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
     // This engine runs on this thread only, so that all of its time is paused.
     let engine = Engine::new(EngineParts {
-        model: Arc::new(Scripted::new([calls(&[("get_location", json!({}))])])),
+        assistants: Assistants::answered_by(Arc::new(Scripted::new([calls(&[("get_location", json!({}))])]))),
         peers: None,
         store: Arc::new(MemoryStore::default()),
         tools: vec![],

@@ -7,6 +7,7 @@ use fermata_tools::{CallState, StateName, Transition};
 
 use super::{super::*, world::World};
 use crate::{
+    assistants::ClientSystem,
     model::ModelMessage,
     prompt::{PromptContext, prompt},
 };
@@ -156,12 +157,14 @@ impl Facts {
     pub fn check_prompt(&self, run: &Run, scene: &Scene) {
         let message = run.snapshot();
         let context = PromptContext {
+            instructions: None,
+            client_system: ClientSystem::Append,
             system: None,
             toolbox: &scene.toolbox,
             tool_choice: None,
-            settings: &Map::new(),
+            call_settings: Map::new(),
             error_policy: &scene.rules.error_policy,
-            hint: &|call| run.hint(call, &scene.rules.error_policy),
+            run: Some(run),
             output_limit: 1000,
             file_urls: &crate::FileUrls::Https,
         };

@@ -103,7 +103,7 @@ impl World {
         let scene = Scene::new(toolbox_without(None));
         let next = (scene.rules.clone(), scene.toolbox.clone());
         let mut world = Self {
-            run: Run::new(request(), Timestamp::UNIX_EPOCH),
+            run: Run::new(request()),
             scene,
             now: Timestamp::UNIX_EPOCH,
             live: None,
@@ -132,7 +132,7 @@ impl World {
             self.use_newest_rules();
             let Some(saved) = &self.saved else {
                 self.live = Some(Live::default());
-                self.run = Run::new(request(), self.now);
+                self.run = Run::new(request());
                 self.apply(Event::Begun);
                 continue;
             };
