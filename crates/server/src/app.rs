@@ -9,6 +9,7 @@ use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTran
 use fermata_tools::Tool;
 
 use crate::{
+    assistants,
     auth::{Auth, operators::Operators},
     client::TrustedProxies,
     config::{Config, Origin},
@@ -32,7 +33,8 @@ struct Parts {
     readers: Readers,
     cors_origins: Vec<Origin>,
     metrics: Metrics,
-    model: String,
+    /// The model of the program that mounts the server, in place of the one in the settings.
+    own_model: Option<Arc<dyn Model>>,
     mcp: Hub,
     database: Database,
 }
@@ -136,16 +138,24 @@ impl App {
         &self.0.metrics
     }
 
-    /// Returns the name of the model that answers.
-    pub fn model(&self) -> &str {
-        &self.0.model
+    /// Returns the name of the model that answers if a chat has chosen none.
+    pub fn model(&self) -> String {
+        self.engine().assistants().default.model.model.name().to_owned()
+    }
+
+    /// Builds the assistants of these settings. The program's own model, if there is one, stands in place of the one in the settings.
+    ///
+    /// # Errors
+    /// Returns an error if a model cannot be built.
+    pub(crate) fn assistants_of(&self, config: &Config) -> Result<Assistants, fermata_providers::BuildError> {
+        assistants::build(config, self.0.own_model.clone())
     }
 }
 
 // === impl AppBuilder ===
 
 impl AppBuilder<'_> {
-    /// Has this model answer, in place of the one in the settings.
+    /// Has this model answer, in place of the one in the main settings.
     pub fn model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
         self
@@ -164,18 +174,14 @@ impl AppBuilder<'_> {
     /// name.
     pub async fn build(self) -> Result<App, BuildError> {
         let Self { config, model, tools: added } = self;
-        let model = match model {
-            Some(model) => model,
-            None => fermata_providers::build(config.provider()?)?,
-        };
+        let assistants = assistants::build(config, model.clone())?;
         let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
         let database = fermata_store::open(config.database_url.as_str(), &options).await?;
         let peers = peer_transport(config, &database).await?;
         let mut tools = tools::all(database.notes.clone(), note_limits(config));
         tools.extend(added);
-        let name = model.name().to_owned();
         let engine = Engine::new(EngineParts {
-            assistants: Assistants::answered_by(model),
+            assistants,
             peers,
             tools,
             store: database.store.clone(),
@@ -196,7 +202,7 @@ impl AppBuilder<'_> {
             readers: Readers::new(config.readers_per_owner),
             cors_origins: config.cors_origins.to_vec(),
             metrics: Metrics::install()?,
-            model: name,
+            own_model: model,
         };
         Ok(App(Arc::new(parts)))
     }

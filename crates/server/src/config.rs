@@ -4,6 +4,7 @@
 //! default. An empty variable counts as unset, because compose files cannot leave a variable out. Rules, settings of tools by name
 //! and MCP servers are tables of the file.
 
+mod assistants;
 mod checks;
 mod command;
 mod database;
@@ -12,6 +13,7 @@ mod fault;
 mod file;
 mod identity;
 mod mcp;
+mod models;
 mod network;
 mod policy;
 mod report;
@@ -32,7 +34,7 @@ use std::{
     sync::Arc,
 };
 
-use fermata_engine::{FileUrls, Hold, Rules};
+use fermata_engine::{FileUrls, Hold, Rules, assistants::ClientSystem};
 use fermata_mcp::ServerConfig;
 use fermata_protocol::Profile;
 use fermata_providers::{BuildError, Demo, Provider, SceneError};
@@ -40,11 +42,14 @@ use fermata_store::ClusterKey;
 use fermata_tools::{ApprovalMode, ChainMode, ErrorPolicy, GateMode, Pattern, RulePolicy, ToolSettings};
 use ipnet::IpNet;
 use schemars::Schema;
+use secrecy::SecretString;
 
 pub use self::{
+    assistants::{AssistantSettings, Builtin},
     command::{Invocation, TestedCall},
     database::{DatabaseUrl, RedisUrl},
     identity::{AuthKind, UserHeader},
+    models::ModelSettings,
     network::{Address, HostName, Origin},
     policy::WrittenRule,
     schema::file_schema,
@@ -112,6 +117,10 @@ macro_rules! settings {
             pub mcp: BTreeMap<String, ServerConfig>,
             /// The strategies for failures.
             pub error_policy: ErrorPolicy,
+            /// The models besides the one of the main settings, by name.
+            pub models: BTreeMap<String, ModelSettings>,
+            /// The assistants by name, `default` among them.
+            pub assistants: BTreeMap<String, AssistantSettings>,
             /// The path of the file that was read, if there was one.
             pub file: Option<String>,
         }
@@ -133,9 +142,10 @@ macro_rules! settings {
             /// Reads every setting from the strongest source that has it.
             fn collect(sources: &Sources<'_>) -> Result<Self, ConfigError> {
                 $($(let $key = sources.read::<$type>(stringify!($key))?;)+)+
-                let Tables { policy, tools, mcp, errors: error_policy, written: _ } = sources.file.tables.clone();
+                let Tables { policy, tools, mcp, errors: error_policy, models, assistants, written: _ } =
+                    sources.file.tables.clone();
                 let file = sources.file.path.clone();
-                Ok(Self { $($($key,)+)+ policy, tools, mcp, error_policy, file })
+                Ok(Self { $($($key,)+)+ policy, tools, mcp, error_policy, models, assistants, file })
             }
 
             /// Returns every setting's key and its value for a report.
@@ -202,6 +212,18 @@ settings! {
         /// The URLs of files that a model may be given: data (only data URLs), https (those that do not lead to private
         /// addresses), or hosts, such as cdn.example.com or *.example.com.
         file_urls: FileUrls = "https", "FERMATA_FILE_URLS";
+    }
+    "Assistants" {
+        /// The instructions for the model, which come before what a page posts as system. They are those of the assistant default;
+        /// the table assistants has others.
+        instructions: Option<String>, "FERMATA_INSTRUCTIONS";
+        /// A file with the instructions, in place of instructions. Its path is relative to the file of settings.
+        instructions_file: Option<String>, "FERMATA_INSTRUCTIONS_FILE";
+        /// The use of the instructions that pages post, as system or as messages with that role: append (after the operator's
+        /// own), ignore, or refuse (422).
+        client_system: ClientSystem = "append", "FERMATA_CLIENT_SYSTEM";
+        /// The groups of built-in tools: time (current_time) and notes (search_notes, write_note).
+        builtin: List<Builtin> = "time,notes", "FERMATA_BUILTIN";
     }
     "Database and instances" {
         /// A SQLite file, which is created if it does not exist, or a PostgreSQL database (15 or later) as
@@ -389,14 +411,24 @@ const DEEPEST_JSON: usize = 120;
 // === impl Config ===
 
 impl Config {
-    /// Returns the model that answers. If it is the demo model, this reads its file of scenes.
+    /// Returns the model of the main settings. If it is the demo model, this reads its file of scenes.
     ///
     /// # Errors
     /// Returns an error if an API is named but no model, or if the file of scenes cannot be read or used.
     pub fn provider(&self) -> Result<Provider, BuildError> {
         let url = self.openai_base_url.as_ref().map(|url| url.0.clone());
         let key = self.openai_api_key.as_ref().map(|key| key.0.clone());
-        let provider = Provider::choose(url, key, self.model.clone())?;
+        self.provider_of(url, key, self.model.clone())
+    }
+
+    /// Returns the model of an API, or the demo model if there is neither a URL nor a key.
+    fn provider_of(
+        &self,
+        url: Option<String>,
+        key: Option<SecretString>,
+        model: Option<String>,
+    ) -> Result<Provider, BuildError> {
+        let provider = Provider::choose(url, key, model)?;
         match (&provider, &self.demo_scenes) {
             (Provider::Demo(_), Some(path)) => {
                 let text = std::fs::read_to_string(path)

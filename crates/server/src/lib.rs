@@ -4,6 +4,7 @@
 //! decided by the engine. The binary `fermata` serves [`site`]; a Rust program may mount [`router`] beside its own routes.
 
 mod app;
+mod assistants;
 mod auth;
 mod client;
 pub mod config;

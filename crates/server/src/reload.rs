@@ -2,6 +2,7 @@
 //!
 //! Invariant: settings with an error change nothing.
 
+use fermata_providers::BuildError;
 use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +12,20 @@ use crate::{
 };
 
 /// The settings that can be changed without a restart, besides all tables of the file.
-const RELOADABLE: [&str; 4] = ["approval", "gate", "chain", "tokens"];
+const RELOADABLE: [&str; 12] = [
+    "approval",
+    "gate",
+    "chain",
+    "tokens",
+    "openai_base_url",
+    "openai_api_key",
+    "model",
+    "demo_scenes",
+    "instructions",
+    "instructions_file",
+    "client_system",
+    "builtin",
+];
 
 /// Reads the settings from their sources.
 pub type Read = Box<dyn Fn() -> Result<Invocation, ConfigError> + Send + Sync>;
@@ -41,6 +55,9 @@ pub enum ReloadError {
     /// A setting has an error.
     #[error(transparent)]
     Bad(#[from] ConfigError),
+    /// A model cannot be built.
+    #[error(transparent)]
+    Model(#[from] BuildError),
     /// The file that was read before does not exist any more. Without it, the rules that deny calls would be lost.
     #[error("{0}: the file does not exist any more")]
     FileGone(String),
@@ -50,13 +67,18 @@ pub enum ReloadError {
 }
 
 /// Applies the settings that can be changed without a restart. No other function passes reloaded settings on.
-pub fn apply(app: &App, config: &Config) {
+///
+/// # Errors
+/// Returns an error if a model cannot be built. Then nothing changes.
+pub fn apply(app: &App, config: &Config) -> Result<(), BuildError> {
+    app.engine().set_assistants(app.assistants_of(config)?);
     app.engine().set_rules(config.rules());
     // Another kind of authentication needs a restart. Until then, the known tokens stay valid.
     if config.auth == AuthKind::Token {
         app.auth().set_tokens(&config.tokens);
     }
     app.mcp().set_servers(config.mcp.clone());
+    Ok(())
 }
 
 // === impl Reloader ===
@@ -98,7 +120,7 @@ impl Reloader {
             return Err(ReloadError::FileGone(gone.clone()));
         }
         let changes = Changes::between(&self.started, &self.current, &config);
-        apply(&self.app, &config);
+        apply(&self.app, &config)?;
         self.current = config;
         Ok(changes)
     }
@@ -118,6 +140,8 @@ impl Changes {
             ("tools", current.tools != next.tools),
             ("mcp", current.mcp != next.mcp),
             ("errors", current.error_policy != next.error_policy),
+            ("models", current.models != next.models),
+            ("assistants", current.assistants != next.assistants),
         ];
         for (name, has_changed) in tables {
             if has_changed {
@@ -198,11 +222,14 @@ mod tests {
             ("", "hold = \"1s\"\nmax_steps = 3\n", vec![], vec!["hold", "max_steps"]),
             ("hold = \"5m\"", "hold = \"300s\"", vec![], vec![]),
             (
-                "openai_api_key = \"one\"\nmodel = \"m\"\n",
-                "openai_api_key = \"two\"\nmodel = \"m\"\ngate = \"progressive\"\n",
-                vec!["gate"],
+                "operator_token = \"one-0123456789abcdef\"\nopenai_api_key = \"one\"\nmodel = \"m\"\n",
+                "operator_token = \"two-0123456789abcdef\"\nopenai_api_key = \"two\"\nmodel = \"m\"\n",
                 vec!["openai_api_key"],
+                vec!["operator_token"],
             ),
+            ("", "[models.fast]\nmodel = \"m\"\n", vec!["models"], vec![]),
+            ("", "[assistants.support]\n", vec!["assistants"], vec![]),
+            ("", "client_system = \"ignore\"\n", vec!["client_system"], vec![]),
         ] {
             assert_eq!(changes(from, to), (applied, needing_restart), "from {from:?} to {to:?}");
         }

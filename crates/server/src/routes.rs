@@ -1,5 +1,6 @@
 //! The URL table.
 
+mod assistants;
 mod chat;
 mod chats;
 mod demo;
@@ -89,6 +90,7 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(grants::delete)) //              DELETE /api/chat/{id}/grants/{tool}
         .routes(routes!(chats::list)) //                 GET    /api/chats
         .routes(routes!(tools::list)) //                 GET    /api/tools
+        .routes(routes!(assistants::list)) //            GET    /api/assistants
         .route_layer(middleware::from_fn_with_state(app.auth().clone(), auth::identify));
     let pages = OpenApiRouter::new()
         // These are opened by people.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use fermata_store::Notes;
 use fermata_tools::{CallContext, Resource, Tool, ToolError, typed};
 
+use crate::config::Builtin;
+
 /// The limits on notes.
 #[derive(Clone, Copy, Debug)]
 pub struct NoteLimits {
@@ -16,6 +18,14 @@ pub struct NoteLimits {
     pub bytes: usize,
     /// The limit on the notes of an owner.
     pub per_owner: usize,
+}
+
+/// The names of the tools of a group.
+pub fn names_of(group: Builtin) -> &'static [&'static str] {
+    match group {
+        Builtin::Time => &["current_time"],
+        Builtin::Notes => &["search_notes", "write_note"],
+    }
 }
 
 /// Returns all tools.

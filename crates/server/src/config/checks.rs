@@ -2,15 +2,19 @@
 
 use std::num::NonZeroUsize;
 
-use fermata_providers::BuildError;
+use fermata_engine::assistants::DEFAULT_ASSISTANT;
+use fermata_providers::{BuildError, Demo};
 use secrecy::ExposeSecret;
 
 use super::{
     Config, ConfigError,
+    assistants::read_instructions,
+    fault::nearest,
     identity::{self, AuthKind},
     secret::Token,
     sources::Sources,
-    value::Size,
+    value::{Size, either},
+    written::toml_key,
 };
 
 /// The default of `runs_per_owner` if owners are told apart.
@@ -27,7 +31,7 @@ const BYTES_PER_OWNER: Size = Size(2_000_000_000);
 impl Config {
     /// Reads all settings and checks that they go together.
     pub(super) fn read(sources: &Sources<'_>) -> Result<Self, ConfigError> {
-        Self::collect(sources)?.resolved().checked(sources)
+        Self::collect(sources)?.resolved().with_default_assistant(sources)?.checked(sources)
     }
 
     /// Sets the defaults that depend on other settings.
@@ -49,6 +53,68 @@ impl Config {
         }
     }
 
+    /// Completes the assistant `default`, which goes by the main settings in everything that its table leaves out.
+    fn with_default_assistant(mut self, sources: &Sources<'_>) -> Result<Self, ConfigError> {
+        let mut instructions = self.instructions.clone();
+        if let Some(path) = &self.instructions_file {
+            let bad = |reason: &str| {
+                ConfigError::Bad(format!(
+                    "{}: instructions_file: {reason}",
+                    sources.place("instructions_file")
+                ))
+            };
+            if instructions.is_some() {
+                return Err(bad("instructions are set, too; use one of them"));
+            }
+            let text = read_instructions(self.file.as_deref(), path).map_err(|reason| bad(&reason))?;
+            instructions = Some(text);
+        }
+        let default = self.assistants.entry(DEFAULT_ASSISTANT.to_owned()).or_default();
+        if default.instructions.is_none() {
+            default.instructions = instructions;
+        }
+        Ok(self)
+    }
+
+    /// Returns the name of every model that an assistant may have.
+    pub(crate) fn model_names(&self) -> Result<Vec<String>, BuildError> {
+        let mut names: Vec<String> = self.models.keys().cloned().collect();
+        let main = self.provider()?.model().to_owned();
+        for name in [main, Demo::NAME.to_owned()] {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns an error that names the place of the first table about models and assistants that cannot be used.
+    fn check_assistants(&self, sources: &Sources<'_>) -> Result<(), ConfigError> {
+        let bad = |table: &str, name: &str, reason: String| {
+            let header = format!("[{table}.{}]", toml_key(name));
+            let written = sources.file.tables.written.iter().find(|written| written.header == header);
+            let place = written.map_or(header.as_str(), |written| written.place.as_str());
+            ConfigError::Bad(format!("{place}: {name}: {reason}"))
+        };
+        for (name, model) in &self.models {
+            if let Err(error) = model.provider(self) {
+                return Err(bad("models", name, error.to_string()));
+            }
+        }
+        let known = self.model_names().map_err(|error| ConfigError::Bad(error.to_string()))?;
+        for (name, assistant) in &self.assistants {
+            let mut models = assistant.models.iter().flatten();
+            if let Some(unknown) = models.find(|model| !known.contains(model)) {
+                let hint = match nearest(unknown, &known) {
+                    Some(meant) => format!("did you mean {meant}?"),
+                    None => format!("use {}", either(&known)),
+                };
+                return Err(bad("assistants", name, format!("there is no model {unknown}; {hint}")));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the settings if they go together.
     fn checked(self, sources: &Sources<'_>) -> Result<Self, ConfigError> {
         let fault =
@@ -57,6 +123,7 @@ impl Config {
             let key = if matches!(error, BuildError::Scenes(_)) { "demo_scenes" } else { "model" };
             return fault(key, &error.to_string());
         }
+        self.check_assistants(sources)?;
         if self.redis_url.is_some() && !self.database_url.is_postgres() {
             return fault(
                 "redis_url",

@@ -15,9 +15,11 @@ use toml::{
 
 use super::{
     ConfigError, SETTINGS,
+    assistants::{self, AssistantSettings, AssistantTable},
     errors::ErrorsTable,
     fault::{Fault, nearest, reworded},
     mcp::{self, ServerTable},
+    models::{self, ModelSettings, ModelTable},
     policy::{RuleTable, WrittenRule, join_paths},
     text::Text,
     tools::ToolsTable,
@@ -27,7 +29,7 @@ use super::{
 /// The path of the file if nobody names one.
 const DEFAULT_PATH: &str = "fermata.toml";
 /// The names of the tables.
-const TABLES: [&str; 4] = ["policy", "tools", "mcp", "errors"];
+const TABLES: [&str; 6] = ["policy", "tools", "mcp", "errors", "models", "assistants"];
 
 /// The environment.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -60,6 +62,10 @@ pub(super) struct Tables {
     pub(super) mcp: BTreeMap<String, ServerConfig>,
     /// The strategies for failures, defaults included.
     pub(super) errors: ErrorPolicy,
+    /// The models, by name.
+    pub(super) models: BTreeMap<String, ModelSettings>,
+    /// The assistants, by name.
+    pub(super) assistants: BTreeMap<String, AssistantSettings>,
     /// All tables but `errors`, as they are written.
     pub(super) written: Vec<Written>,
 }
@@ -151,11 +157,37 @@ impl Source<'_> {
                     let with_spans = server.clone();
                     let server: ServerTable = self.deserialize(&name, server)?;
                     let server =
-                        server.try_into().map_err(|(key, reason)| match key_place(&with_spans, key) {
-                            Some(at) => Fault { at, reason: format!("{key}: {reason}") },
-                            None => Fault { at, reason: format!("{name}: {reason}") },
-                        })?;
+                        server.try_into().map_err(|wrong| fault_in_table(&name, at, &with_spans, wrong))?;
                     tables.mcp.insert(name.into_owned(), server);
+                }
+            }
+            ("models", DeValue::Table(models)) => {
+                for (name, model) in models {
+                    let at = start(name.span().start, &model);
+                    let name = name.into_inner();
+                    assistants::check_name(&name).map_err(|reason| Fault { at, reason })?;
+                    let header = format!("[models.{}]", toml_key(&name));
+                    tables.written.push(self.written(header, &model, models::mask));
+                    let with_spans = model.clone();
+                    let model: ModelTable = self.deserialize(&name, model)?;
+                    let model =
+                        model.try_into().map_err(|wrong| fault_in_table(&name, at, &with_spans, wrong))?;
+                    tables.models.insert(name.into_owned(), model);
+                }
+            }
+            ("assistants", DeValue::Table(assistants)) => {
+                for (name, assistant) in assistants {
+                    let at = start(name.span().start, &assistant);
+                    let name = name.into_inner();
+                    assistants::check_name(&name).map_err(|reason| Fault { at, reason })?;
+                    let header = format!("[assistants.{}]", toml_key(&name));
+                    tables.written.push(self.written(header, &assistant, |_| {}));
+                    let with_spans = assistant.clone();
+                    let assistant: AssistantTable = self.deserialize(&name, assistant)?;
+                    let assistant = assistant
+                        .read(self.path)
+                        .map_err(|wrong| fault_in_table(&name, at, &with_spans, wrong))?;
+                    tables.assistants.insert(name.into_owned(), assistant);
                 }
             }
             ("errors", errors @ DeValue::Table(_)) => {
@@ -235,6 +267,19 @@ impl Source<'_> {
     fn place(&self, at: usize) -> String {
         let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         format!("{}:{line}", self.path)
+    }
+}
+
+/// Returns what is wrong in a table that begins at a place: a key, or "" for the table, and the reason.
+fn fault_in_table(
+    name: &str,
+    at: usize,
+    table: &Spanned<DeValue<'_>>,
+    (key, reason): (&'static str, String),
+) -> Fault {
+    match key_place(table, key) {
+        Some(at) => Fault { at, reason: format!("{key}: {reason}") },
+        None => Fault { at, reason: format!("{name}: {reason}") },
     }
 }
 

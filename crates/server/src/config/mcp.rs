@@ -154,7 +154,7 @@ fn checked_environment(variables: BTreeMap<String, String>) -> Result<BTreeMap<S
 }
 
 /// Returns the headers with their names in lower case.
-fn checked_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+pub(super) fn checked_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
     let mut checked = BTreeMap::new();
     for (name, value) in headers {
         let header =

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use super::{SETTINGS, Setting, errors::ErrorsTable, mcp::ServerTable, policy::RuleTable, tools::ToolsTable};
+use super::{
+    SETTINGS, Setting, assistants::AssistantTable, errors::ErrorsTable, mcp::ServerTable, models::ModelTable,
+    policy::RuleTable, tools::ToolsTable,
+};
 
 /// The tables of the file.
 #[derive(JsonSchema)]
@@ -23,6 +26,10 @@ struct Tables {
     mcp: Option<BTreeMap<String, ServerTable>>,
     /// What follows a failure, by its type.
     errors: Option<ErrorsTable>,
+    /// The models that assistants have besides the one of the main settings, by name.
+    models: Option<BTreeMap<String, ModelTable>>,
+    /// The assistants, by name. What one leaves out is as in the main settings, which are the assistant default.
+    assistants: Option<BTreeMap<String, AssistantTable>>,
 }
 
 /// Returns the JSON Schema of the file, in draft 7, which editors of TOML know.

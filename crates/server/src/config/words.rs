@@ -1,10 +1,11 @@
 //! The settings and the keys of tables that are one of a few words.
 
+use fermata_engine::assistants::ClientSystem;
 use fermata_tools::{ApprovalMode, ChainMode, GateMode, RunBy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{identity::AuthKind, value::Word};
+use super::{assistants::Builtin, identity::AuthKind, value::Word};
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,3 +23,5 @@ impl Word for ApprovalMode {}
 impl Word for GateMode {}
 impl Word for ChainMode {}
 impl Word for RunBy {}
+impl Word for ClientSystem {}
+impl Word for Builtin {}

@@ -29,10 +29,23 @@ pub struct Chat {
     id: ChatId,
     /// The UI messages in the AI SDK's form, without the one that is being written.
     messages: Vec<UiMessage>,
+    #[serde(flatten)]
+    status: ChatStatus,
+}
+
+/// A chat without its messages.
+#[derive(Serialize, ToSchema)]
+pub struct ChatStatus {
     /// The calls and questions that wait for an answer.
     pending: Vec<Pending>,
     /// True if a run is open, which `GET …/stream` follows.
     open: bool,
+    /// The assistant that the chat has chosen, by `fermata.assistant` of a post.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assistant: Option<String>,
+    /// The model that the chat has chosen, by `fermata.model` of a post.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
 }
 
 /// A chat in a list.
@@ -96,9 +109,7 @@ pub async fn get(
         return Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response());
     }
     let messages = pages.next().await?;
-    let ChatView { id, pending, open, .. } = pages.chat;
-    let pending = pending.into_iter().map(Into::into).collect();
-    Ok(Json(Chat { id, messages, pending, open }).into_response())
+    Ok(Json(Chat { id: pages.chat.id.clone(), messages, status: pages.chat.into() }).into_response())
 }
 
 /// Returns a [`Chat`] as JSON in pages, of which one at a time is in memory.
@@ -116,10 +127,10 @@ fn long_chat(pages: ChatPages) -> impl Stream<Item = Result<Bytes, BoxError>> {
             ",".to_owned()
         };
         if page.is_empty() {
-            let open = pages.chat.open;
-            let pending: Vec<Pending> = pages.chat.pending.into_iter().map(Into::into).collect();
-            let pending = serde_json::to_string(&pending)?;
-            json.push_str(&format!("],\"pending\":{pending},\"open\":{open}}}"));
+            let status = serde_json::to_string(&ChatStatus::from(pages.chat))?;
+            // The fields follow the list in the same object.
+            json.push_str("],");
+            json.push_str(&status[1..]);
             return Ok(Some((json.into(), (None, false))));
         }
         // The brackets of the list are left out.
@@ -166,6 +177,17 @@ pub async fn delete(
     app.engine().delete(&owner, &chat?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
+
+// === impl ChatStatus ===
+
+impl From<ChatView> for ChatStatus {
+    fn from(chat: ChatView) -> Self {
+        let pending = chat.pending.into_iter().map(Into::into).collect();
+        Self { pending, open: chat.open, assistant: chat.assistant, model: chat.model }
+    }
+}
+
+// === impl Page ===
 
 impl Page {
     fn default_limit() -> usize {

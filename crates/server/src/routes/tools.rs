@@ -2,12 +2,17 @@
 
 use axum::{Json, extract::State};
 use fermata_tools::{Decision, RunBy};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::schema::refusals;
-use crate::{App, auth::Identity, error::ApiError};
+use crate::{
+    App,
+    auth::Identity,
+    error::{ApiError, Code},
+    extract::ApiQuery,
+};
 
 /// A tool of the server.
 #[derive(Serialize, ToSchema)]
@@ -35,12 +40,29 @@ pub struct ToolList {
     tools: Vec<ListedTool>,
 }
 
-/// Lists the server's tools.
-#[utoipa::path(get, path = "/api/tools", operation_id = "listTools", tag = "record",
-    responses((status = 200, description = "The tools", body = ToolList), refusals::Any)
+/// The parameters of the list.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct OfAssistant {
+    /// The assistant whose tools are listed; `default` if it is absent.
+    assistant: Option<String>,
+}
+
+/// Lists the server's tools that an assistant may call.
+#[utoipa::path(get, path = "/api/tools", operation_id = "listTools", tag = "record", params(OfAssistant),
+    responses((status = 200, description = "The tools", body = ToolList), refusals::Chat)
 )]
-pub async fn list(State(app): State<App>, Identity(owner): Identity) -> Result<Json<ToolList>, ApiError> {
-    let tools = app.engine().tools(&owner, None).into_iter().map(|spec| ListedTool {
+pub async fn list(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ApiQuery(OfAssistant { assistant }): ApiQuery<OfAssistant>,
+) -> Result<Json<ToolList>, ApiError> {
+    if let Some(name) = &assistant
+        && app.engine().assistants().find(name).is_none()
+    {
+        return Err(ApiError::new(Code::NotFound, format!("There is no assistant `{name:.64}`.")));
+    }
+    let tools = app.engine().tools(&owner, assistant.as_deref()).into_iter().map(|spec| ListedTool {
         name: spec.name,
         description: spec.description,
         input_schema: spec.input_schema,

@@ -2,6 +2,7 @@
 
 mod answers;
 mod app;
+mod assistants;
 mod auth;
 mod chat;
 mod commands;

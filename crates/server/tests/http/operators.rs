@@ -23,6 +23,7 @@ async fn the_description_has_every_endpoint_of_the_contract() {
         "delete /api/chat/{id}",
         "delete /api/chat/{id}/grants/{tool}",
         "get /",
+        "get /api/assistants",
         "get /api/chat/{id}",
         "get /api/chat/{id}/grants",
         "get /api/chat/{id}/pending",

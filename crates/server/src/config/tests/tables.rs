@@ -5,6 +5,7 @@ use fermata_tools::{
     ApprovalMode, ChainMode, Decision, DecisionSource, ErrorPolicy, ErrorStrategy, ErrorType, GateMode,
     Owner, Resource, ResourcePart, RunBy, ToolSettings, ToolSpec,
 };
+use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::*;
@@ -287,6 +288,84 @@ fn tables_are_reported_as_a_file_without_secrets() {
 }
 
 #[test]
+fn a_model_leaves_to_the_main_settings_what_it_does_not_name() {
+    let api = |config: &Config, name: &str| match config.models[name].provider(config) {
+        Ok(Provider::OpenAi(api)) => {
+            (api.model, api.base_url, api.api_key.map(|key| key.expose_secret().to_owned()))
+        }
+        other => panic!("{other:?}"),
+    };
+    let config = tables(
+        "model = \"main\"\nopenai_base_url = \"http://main.example.com/v1\"\nopenai_api_key = \"${TOKEN}\"\n\
+         [models.same]\n[models.other]\nmodel = \"m\"\n[models.elsewhere]\nbase_url = \"http://b.example.com/v1\"\n\
+         [models.keyed]\nbase_url = \"http://b.example.com/v1\"\napi_key = \"own\"\n",
+    );
+    let (main, elsewhere) = ("http://main.example.com/v1".to_owned(), "http://b.example.com/v1".to_owned());
+    let hush = || Some("hush".to_owned());
+    assert_eq!(api(&config, "same"), ("main".into(), Some(main.clone()), hush()));
+    assert_eq!(api(&config, "other"), ("m".into(), Some(main), hush()));
+    assert_eq!(api(&config, "elsewhere"), ("main".into(), Some(elsewhere.clone()), None), "no key of others");
+    assert_eq!(api(&config, "keyed"), ("main".into(), Some(elsewhere), Some("own".into())));
+    let config = tables("[models.fast]\nmodel = \"m\"\n");
+    let provider = config.models["fast"].provider(&config).expect("a model");
+    assert_eq!(provider.model(), "demo", "there is no API");
+}
+
+#[test]
+fn models_are_reported_without_their_secrets() {
+    let toml = "[models.fast]\nmodel = \"m\"\nbase_url = \"https://me:hush@a.example.com/v1?key=hush\"\n\
+                api_key = \"${TOKEN}\"\nheaders = { x-key = \"${TOKEN}\" }\nlimits = { maxOutputTokens = 5 }\n";
+    let (config, report) = read(&[], &[("TOKEN", "hush")], toml).expect("good settings");
+    assert!(!report.contains("hush") && !format!("{config:?}").contains("hush"), "{report}\n{config:?}");
+    for line in [
+        "[models.fast]  # fermata.toml:1",
+        "api_key = \"(secret)\"",
+        "headers = { x-key = \"(secret)\" }",
+        "limits = { maxOutputTokens = 5 }",
+    ] {
+        assert!(report.lines().any(|shown| shown == line), "{line} is missing in {report}");
+    }
+}
+
+#[test]
+fn the_main_settings_are_the_assistant_default() {
+    let config =
+        tables("instructions = \"main\"\n[assistants.default]\ntitle = \"Shop\"\n[assistants.other]\n");
+    let assistant = |name: &str| {
+        let assistant = &config.assistants[name];
+        (assistant.title.as_deref(), assistant.instructions.as_deref())
+    };
+    assert_eq!(assistant("default"), (Some("Shop"), Some("main")));
+    assert_eq!(
+        assistant("other"),
+        (None, None),
+        "only the default has the instructions of the main settings"
+    );
+    let own = tables("instructions = \"main\"\n[assistants.default]\ninstructions = \"own\"\n");
+    assert_eq!(own.assistants["default"].instructions.as_deref(), Some("own"));
+}
+
+#[test]
+fn instructions_may_be_a_file_beside_the_file_of_settings() {
+    let folder = std::env::temp_dir().join(format!("fermata-{}", uuid::Uuid::new_v4()));
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("shop.md"), "Be kind.\n").expect("a file");
+    let settings = folder.join("fermata.toml");
+    std::fs::write(
+        &settings,
+        "instructions_file = \"shop.md\"\n[assistants.a]\ninstructions_file = \"shop.md\"\n",
+    )
+    .expect("a file");
+    let arguments = ["fermata".into(), "--config".into(), settings.into_os_string()];
+    let read = Invocation::read(arguments, &|_| None);
+    std::fs::remove_dir_all(&folder).expect("the folder");
+    let Ok(Invocation::Serve(config)) = read else { panic!("{read:?}") };
+    for name in ["default", "a"] {
+        assert_eq!(config.assistants[name].instructions.as_deref(), Some("Be kind.\n"), "{name}");
+    }
+}
+
+#[test]
 fn rules_about_fields_within_fields_are_reported_so_that_they_can_be_read_again() {
     let rule =
         "[[policy]]\ndecision = \"deny\"\ninput.to.name = \"b*\"\ninput.to.n.min = 16\ninput.title = \"x\"\n";
@@ -337,6 +416,46 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
         ),
         ("policy = 5\n", "fermata.toml:1: policy: write each rule as [[policy]]"),
         ("[errors]\ndenied = \"retry\"\n", "fermata.toml:2: unknown key denied; use rate_limit, auth,"),
+        ("[models.a]\nbase_url = \"hush\"\n", "fermata.toml:2: base_url: it must be a URL"),
+        (
+            "[models.a]\nheaders = { \"a b\" = \"${TOKEN}\" }\n",
+            "fermata.toml:2: headers: \"a b\" is not the name",
+        ),
+        (
+            "[models.a]\nsettings = { temprature = 1 }\n",
+            "fermata.toml:2: settings: `temprature` is no known name; the known ones are: temperature,",
+        ),
+        (
+            "[models.a]\nsettings = { temperature = \"${TOKEN}\" }\n",
+            "fermata.toml:2: settings: temperature must be a number from 0 to 2",
+        ),
+        ("[models.a]\nsettings = { headers = {} }\n", "settings: headers has no effect here"),
+        (
+            "[models.a]\nlimits = { seed = 1 }\n",
+            "fermata.toml:2: limits: seed has no order; there may be limits on",
+        ),
+        ("[models.\"\"]\n", "fermata.toml:1: the name \"\" must be 1 to 64 bytes of text"),
+        ("[assistants.a]\nmodels = []\n", "fermata.toml:2: models: an assistant needs a model"),
+        (
+            "[models.fast]\n[assistants.a]\nmodels = [\"fats\"]\n",
+            "fermata.toml:2: a: there is no model fats; did you mean fast?",
+        ),
+        (
+            "[assistants.a]\nbuiltin = [\"tme\"]\n",
+            "fermata.toml:2: builtin: \"tme\" is not known; use time or notes",
+        ),
+        (
+            "[assistants.a]\ninstructions_file = \"no/such.md\"\n",
+            "fermata.toml:2: instructions_file: no/such.md: cannot be read",
+        ),
+        (
+            "[assistants.a]\ninstructions_file = \"a.md\"\ninstructions = \"b\"\n",
+            "fermata.toml:2: instructions_file: instructions are there, too; use one of them",
+        ),
+        (
+            "instructions = \"a\"\ninstructions_file = \"b.md\"\n",
+            "fermata.toml:2: instructions_file: instructions are set, too; use one of them",
+        ),
     ] {
         let error = error(&variables, toml);
         assert!(error.contains(words) && !error.contains("hush"), "{toml}: {error}");
@@ -344,12 +463,14 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
     }
 }
 
-/// What the example has behind a `#` although it is no sentence.
+/// What the example has behind a `#` although it is no sentence. The files of instructions that it names are not there.
 pub(super) fn uncommented(example: &str) -> String {
     let code = |line: &str| {
         let key = line.split(" = ").next().filter(|key| *key != line);
         line.starts_with('[')
-            || key.is_some_and(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+            || key
+                .filter(|key| *key != "instructions_file")
+                .is_some_and(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
     };
     let line = |line: &str| {
         let bare = line.strip_prefix("# ").filter(|bare| code(bare)).unwrap_or(line);
@@ -363,6 +484,7 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
     let example = uncommented(include_str!("../../../../../fermata.example.toml"));
     let variables = [
         ("OPENAI_API_KEY", "sk"),
+        ("FAST_KEY", "sk"),
         ("TICKETS_TOKEN", "t"),
         ("REDIS_PASSWORD", "p"),
         ("OPERATOR_TOKEN", "sixteen-letters!"),
@@ -390,6 +512,18 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
         "url",
         "headers",
         "trust_annotations",
+        "model",
+        "base_url",
+        "api_key",
+        "settings",
+        "limits",
+        "title",
+        "instructions",
+        "client_system",
+        "models",
+        "tools",
+        "builtin",
+        "suggestions",
     ] {
         assert!(
             report.lines().any(|line| line.starts_with(&format!("{key} = "))),
@@ -397,6 +531,7 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
         );
     }
     assert!(config.policy.len() > 1 && config.tools.len() > 1 && config.mcp.len() > 1);
+    assert_eq!((config.models.len(), config.assistants.len()), (1, 3));
     assert_eq!(config.error_policy, ErrorPolicy::default());
     for known in ErrorType::ALL {
         let shown = example.contains(&format!("\n{known} = \""));

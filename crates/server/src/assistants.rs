@@ -1,0 +1,75 @@
+//! The assistants and their models, built from the settings.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fermata_engine::{
+    Assistants, Model,
+    assistants::{Assistant, DEFAULT_ASSISTANT, ModelChoice, ToolSelection},
+};
+use fermata_providers::{BuildError, Demo, Provider};
+use fermata_tools::Pattern;
+
+use crate::{
+    config::{AssistantSettings, Builtin, Config},
+    tools,
+};
+
+/// Builds the assistants. `own_model` stands in place of the model of the main settings.
+///
+/// # Errors
+/// Returns an error if a model cannot be built.
+pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assistants, BuildError> {
+    let main = match own_model {
+        Some(model) => model,
+        None => fermata_providers::build(config.provider()?)?,
+    };
+    let main = ModelChoice::of(main);
+    let mut models = BTreeMap::from([(main.name.clone(), main.clone())]);
+    let names_demo =
+        |assistant: &AssistantSettings| assistant.models.iter().flatten().any(|name| name == Demo::NAME);
+    if !models.contains_key(Demo::NAME) && config.assistants.values().any(names_demo) {
+        let demo = fermata_providers::build(Provider::Demo(Demo::new()?))?;
+        models.insert(Demo::NAME.to_owned(), ModelChoice::of(demo));
+    }
+    for (name, settings) in &config.models {
+        let choice = ModelChoice {
+            name: name.clone(),
+            model: fermata_providers::build(settings.provider(config)?)?,
+            settings: settings.settings.clone(),
+            limits: settings.limits.clone(),
+        };
+        models.insert(name.clone(), choice);
+    }
+    let mut others = BTreeMap::new();
+    for (name, settings) in &config.assistants {
+        others.insert(name.clone(), assistant(settings, config, &main, &models));
+    }
+    let default = others.remove(DEFAULT_ASSISTANT);
+    Ok(Assistants { default: default.unwrap_or_else(|| Assistant::answered_by(main)), others })
+}
+
+fn assistant(
+    settings: &AssistantSettings,
+    config: &Config,
+    main: &ModelChoice,
+    models: &BTreeMap<String, ModelChoice>,
+) -> Assistant {
+    // The settings were checked: each of these is a model.
+    let mut named = settings.models.iter().flatten().filter_map(|name| models.get(name)).cloned();
+    let model = named.next().unwrap_or_else(|| main.clone());
+    let groups = settings.builtin.as_deref().unwrap_or(&config.builtin);
+    let without = [Builtin::Time, Builtin::Notes].into_iter().filter(|group| !groups.contains(group));
+    let names = settings.tools.as_ref();
+    Assistant {
+        title: settings.title.clone(),
+        instructions: settings.instructions.clone(),
+        client_system: settings.client_system.unwrap_or(config.client_system),
+        model,
+        other_models: named.collect(),
+        tools: ToolSelection {
+            names: names.map(|globs| globs.iter().map(|glob| Pattern::new(glob)).collect()),
+            without: without.flat_map(tools::names_of).map(|name| (*name).to_owned()).collect(),
+        },
+        suggestions: settings.suggestions.clone(),
+    }
+}

@@ -1,0 +1,161 @@
+//! `[models.<name>]`: the models that assistants have besides the one of the main settings.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use fermata_protocol::CallSettings;
+use fermata_providers::{BuildError, Provider};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::{Map, Value};
+
+use super::{Config, mcp::checked_headers, secret::Secret, text::NonEmpty, url::Url};
+
+/// A model. What is left out is as in the main settings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSettings {
+    /// The name of the model, as its API knows it.
+    pub model: Option<String>,
+    /// The base URL of its API.
+    pub base_url: Option<Url>,
+    /// The API key. A model with a base URL of its own never gets that of the main settings.
+    pub api_key: Option<Secret>,
+    /// The headers of each request to the API, with their names in lower case.
+    pub headers: BTreeMap<String, Secret>,
+    /// The settings of its calls, by the AI SDK's names.
+    pub settings: Map<String, Value>,
+    /// The limits on settings, by the same names.
+    pub limits: Map<String, Value>,
+}
+
+/// A model as a table of the file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "Model")]
+pub(super) struct ModelTable {
+    /// The name of the model, as its API knows it. By default, model.
+    model: Option<NonEmpty>,
+    /// The base URL of its API. By default, openai_base_url.
+    base_url: Option<String>,
+    /// The API key. By default, openai_api_key, but none if the model has a base_url of its own.
+    api_key: Option<String>,
+    /// The headers of each request to the API.
+    headers: Option<BTreeMap<String, String>>,
+    /// The settings of its calls, by the AI SDK's names, such as temperature. What a post asks for goes before them.
+    #[serde(default)]
+    settings: CallSettingsTable,
+    /// The limits on settings, by the same names. A value over its limit is lowered to it.
+    #[serde(default)]
+    limits: CallSettingsTable,
+}
+
+/// Settings of calls, as `callSettings` of a post has them.
+#[derive(Default)]
+struct CallSettingsTable(Map<String, Value>);
+
+/// The settings that have an order, so that there can be a limit on them.
+const LIMITED: [&str; 7] = [
+    "temperature",
+    "topP",
+    "topK",
+    "maxOutputTokens",
+    "presencePenalty",
+    "frequencyPenalty",
+    "reasoningEffort",
+];
+
+/// Hides what may be a secret: the key, the values of headers, and parts of the URL.
+pub(super) fn mask(model: &mut toml::Table) {
+    for (key, value) in model.iter_mut() {
+        match (key.as_str(), value) {
+            ("headers", toml::Value::Table(values)) => {
+                values.iter_mut().for_each(|(_, value)| *value = "(secret)".into());
+            }
+            ("base_url", toml::Value::String(url)) => *url = Url::masked_with_path(url),
+            ("api_key" | "headers", value) => *value = "(secret)".into(),
+            _ => {}
+        }
+    }
+}
+
+// === impl ModelSettings ===
+
+impl ModelSettings {
+    /// Returns the model, with what the main settings say about what is left out.
+    ///
+    /// # Errors
+    /// Returns an error if no model is named.
+    pub fn provider(&self, main: &Config) -> Result<Provider, BuildError> {
+        let text = |url: &Url| url.0.clone();
+        let secret = |secret: &Secret| secret.0.clone();
+        let base_url = self.base_url.as_ref().or(main.openai_base_url.as_ref()).map(text);
+        let mut api_key = self.api_key.as_ref();
+        if self.base_url.is_none() {
+            api_key = api_key.or(main.openai_api_key.as_ref());
+        }
+        let model = self.model.clone().or_else(|| main.model.clone());
+        let mut provider = main.provider_of(base_url, api_key.map(secret), model)?;
+        if let Provider::OpenAi(config) = &mut provider {
+            config.headers = self.headers.iter().map(|(name, value)| (name.clone(), secret(value))).collect();
+        }
+        Ok(provider)
+    }
+}
+
+impl TryFrom<ModelTable> for ModelSettings {
+    /// The key that is wrong, and the reason.
+    type Error = (&'static str, String);
+
+    fn try_from(table: ModelTable) -> Result<Self, Self::Error> {
+        let ModelTable { model, base_url, api_key, headers, settings, limits } = table;
+        let base_url = base_url.map(|url| Url::exact(url.trim().trim_end_matches('/'))).transpose();
+        let headers = checked_headers(headers.unwrap_or_default()).map_err(|reason| ("headers", reason))?;
+        if let Some(name) = limits.0.keys().find(|name| !LIMITED.contains(&name.as_str())) {
+            let reason = format!("{name} has no order; there may be limits on {}", LIMITED.join(", "));
+            return Err(("limits", reason));
+        }
+        Ok(Self {
+            model: model.map(|NonEmpty(name)| name),
+            base_url: base_url.map_err(|reason| ("base_url", reason))?,
+            api_key: api_key.map(|key| Secret(key.into())),
+            headers: headers.into_iter().map(|(name, value)| (name, Secret(value.into()))).collect(),
+            settings: settings.0,
+            limits: limits.0,
+        })
+    }
+}
+
+// === impl CallSettingsTable ===
+
+impl<'de> Deserialize<'de> for CallSettingsTable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let settings = Map::<String, Value>::deserialize(deserializer)?;
+        for name in ["maxRetries", "headers"] {
+            if settings.contains_key(name) {
+                return Err(D::Error::custom(format!("{name} has no effect here")));
+            }
+        }
+        match CallSettings::parse(settings.into()) {
+            Ok(settings) => Ok(Self(settings)),
+            // What is there stays unsaid, because it may come from a variable.
+            Err(error) => Err(D::Error::custom(match error.0.split_once("; it must be ") {
+                Some((found, should)) => {
+                    let name = found.split(' ').next().unwrap_or_default().trim_matches('`');
+                    format!("{name} must be {}", should.trim_end_matches('.'))
+                }
+                None => error.0.trim_end_matches('.').to_owned(),
+            })),
+        }
+    }
+}
+
+impl JsonSchema for CallSettingsTable {
+    fn schema_name() -> Cow<'static, str> {
+        "CallSettings".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let properties: Map<String, Value> =
+            CallSettings::NAMES.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
+        json_schema!({"type": "object", "properties": properties, "additionalProperties": false})
+    }
+}
