@@ -40,7 +40,7 @@ use crate::{
     store::{Change, StoreError},
 };
 
-pub(crate) use resuming::{Resumption, read_chunks};
+pub(crate) use resuming::{Resumption, read_chunks, read_run};
 
 /// A run at work, and its chat.
 pub(crate) struct ActiveRun {

@@ -21,6 +21,7 @@ pub mod model;
 pub mod peer_transport;
 mod position;
 mod post;
+pub mod preview;
 mod prompt;
 mod record;
 mod request;
@@ -32,6 +33,7 @@ mod services;
 mod settings;
 mod step_collector;
 pub mod store;
+pub mod tokens;
 mod view;
 
 pub use assistants::Assistants;

@@ -265,7 +265,8 @@ pub(crate) fn note_limits(config: &Config) -> NoteLimits {
     NoteLimits { bytes: config.max_note.0, per_owner: config.notes_per_owner.get() }
 }
 
-fn settings(config: &Config) -> Settings {
+/// Returns the settings of the engine.
+pub(crate) fn settings(config: &Config) -> Settings {
     Settings {
         hold: config.hold,
         expire: config.expire.0,

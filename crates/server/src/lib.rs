@@ -17,6 +17,7 @@ mod metrics;
 pub mod migrate;
 mod owner;
 pub mod policy_dry_run;
+pub mod prompt_preview;
 mod quote;
 pub mod readers;
 pub mod reload;

@@ -9,7 +9,7 @@ use fermata_providers::Provider;
 use fermata_server::{
     App, Demo,
     config::{Config, ConfigError, Invocation, warnings_of_variables},
-    health, migrate, operators_site, policy_dry_run,
+    health, migrate, operators_site, policy_dry_run, prompt_preview,
     reload::Reloader,
     serve::{ConnectionLimits, Server},
     site, when_full,
@@ -77,6 +77,9 @@ fn start() -> anyhow::Result<()> {
         Invocation::Schema(schema) => print(&schema),
         Invocation::TestPolicy(config, call) => {
             print(&runtime()?.block_on(policy_dry_run::report(&config, &call))?)
+        }
+        Invocation::Prompt(config, chat) => {
+            print(&runtime()?.block_on(prompt_preview::report(&config, &chat))?)
         }
         Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config))?),
         Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config))?),

@@ -114,6 +114,7 @@ impl Reloader {
             | Invocation::Schema(_)
             | Invocation::TestPolicy(..)
             | Invocation::Migrate(_)
+            | Invocation::Prompt(..)
             | Invocation::Health(_) => return Err(ReloadError::NotServing),
         };
         if let (Some(gone), None) = (&self.current.file, &config.file) {

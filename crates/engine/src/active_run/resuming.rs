@@ -91,6 +91,11 @@ fn works_by_itself(saved: &RunRecord, now: Timestamp) -> bool {
     !saved.waiting || saved.calls.iter().any(is_due)
 }
 
+/// Returns the run as it was saved, only to look at it.
+pub(crate) fn read_run(saved: RunRecord) -> Result<Run, StoreError> {
+    restore(saved).map(|(run, _)| run)
+}
+
 /// Returns the run as it was saved, and its log.
 fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
     // Earlier versions saved the settings in the state.

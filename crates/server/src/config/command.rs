@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fermata_protocol::ChatId;
 use fermata_tools::{Owner, RunBy};
 use serde_json::Value as Json;
 
@@ -28,6 +29,8 @@ pub enum Invocation {
     TestPolicy(Box<Config>, TestedCall),
     /// Bring the database up to date, and exit.
     Migrate(Box<Config>),
+    /// Print what the model would be sent next in this chat, and exit.
+    Prompt(Box<Config>, ChatId),
     /// Ask the server at the address of these settings whether it can serve, and exit.
     Health(Box<Config>),
 }
@@ -50,6 +53,7 @@ const TEST: &str = "test";
 const MIGRATE: &str = "migrate";
 const HEALTH: &str = "health";
 const SCHEMA: &str = "schema";
+const PROMPT: &str = "prompt";
 
 // === impl Invocation ===
 
@@ -79,6 +83,10 @@ impl Invocation {
                 None => Self::Serve(config),
             },
             Some((MIGRATE, _)) => Self::Migrate(config),
+            Some((PROMPT, prompt)) => match prompt.get_one::<ChatId>("chat") {
+                Some(chat) => Self::Prompt(config, chat.clone()),
+                None => Self::Serve(config),
+            },
             Some((HEALTH, _)) => Self::Health(config),
             Some(_) | None => Self::Serve(config),
         })
@@ -122,12 +130,24 @@ pub(super) fn command() -> Command {
         .args(SETTINGS.iter().map(Setting::option))
         .subcommand(policy())
         .subcommand(Command::new(MIGRATE).about("Bring the database up to date, and exit"))
+        .subcommand(prompt())
         .subcommand(Command::new(HEALTH).about(
             "Ask the server at the address of these settings whether it can serve; the exit status is 0 if it can, and otherwise 1",
         ))
         .subcommand(
             Command::new(SCHEMA).about("Print the JSON Schema of the file, with which editors complete and check it"),
         )
+}
+
+fn prompt() -> Command {
+    let chat = Arg::new("chat")
+        .value_name("CHAT")
+        .required(true)
+        .value_parser(|text: &str| ChatId::parse_listed(text).map_err(|error| error.to_string()))
+        .help("The id of the chat");
+    Command::new(PROMPT)
+        .about("Print what the model would be sent next in a chat, with an estimate of its tokens, and send nothing")
+        .arg(chat)
 }
 
 fn policy() -> Command {

@@ -1,10 +1,17 @@
-//! The commands `fermata migrate` and `fermata health` of the program, which print a report and start nothing.
+//! The commands `fermata migrate`, `fermata prompt` and `fermata health` of the program, which print a report and start nothing.
 
 use std::process::{Command, Output};
 
+use fermata_engine::Submission;
+use fermata_protocol::ChatBody;
 use fermata_server::{App, config::Invocation, health};
+use fermata_tools::Owner;
+use serde_json::json;
 
-use crate::TestApp;
+use crate::{
+    TestApp,
+    scripted::{Scripted, says},
+};
 
 /// A temporary folder, which is deleted at the end of the test.
 struct Folder(std::path::PathBuf);
@@ -90,6 +97,44 @@ async fn a_server_that_does_not_migrate_needs_a_database_that_is_up_to_date() {
     assert!(error.ends_with("run fermata migrate"), "{error}");
     assert_eq!(folder.run(&["migrate"], &[("DATABASE_URL", &url)]).status.code(), Some(0));
     App::build(&config).await.expect("it is up to date").shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_model_would_be_sent_is_printed_and_nobody_is_asked() {
+    let folder = Folder::new();
+    let url = format!("sqlite://{}", folder.0.join("a.db").display());
+    let variables = [("DATABASE_URL", url.as_str()), ("FERMATA_INSTRUCTIONS", "HOUSE: be kind.")];
+    let of =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let Ok(Invocation::Serve(config)) = Invocation::read(["fermata".into()], &of) else {
+        panic!("this serves nothing");
+    };
+    let model = Scripted::new([says("hello, you")]);
+    let app =
+        App::builder(&config).model(std::sync::Arc::new(model.clone())).build().await.expect("a server");
+    let post = async |body: serde_json::Value| {
+        let body = ChatBody::parse(body).expect("a body");
+        let submission = Submission { owner: Owner::anyone(), body, hold: None, address: None };
+        app.engine().submit(submission).await.expect("a run").reader
+    };
+    let mut reader = post(json!({"id": "c", "message": {"role": "user", "content": "hi there"}})).await;
+    while reader.next().await.is_some() {}
+    let (status, printed, error) = outcome(&folder.run(&["prompt", "c"], &variables));
+    assert_eq!((status, error.as_str()), (Some(0), ""), "{printed}");
+    for line in [
+        "Chat c: the assistant default would ask the model demo.",
+        "No run is open. The next post adds its message, and the page's instructions and tools.",
+        "HOUSE: be kind.",
+        "user: hi there",
+        "assistant: hello, you",
+    ] {
+        assert!(printed.lines().any(|shown| shown == line), "{line} is missing in {printed}");
+    }
+    assert!(printed.contains("search_notes: ") && printed.contains("=== Tools: about "), "{printed}");
+    assert_eq!(model.requests().len(), 1);
+    let (status, _, error) = outcome(&folder.run(&["prompt", "none"], &variables));
+    assert_eq!((status, error.as_str()), (Some(1), "fermata: there is no chat none in this database\n"));
+    app.shutdown().await;
 }
 
 #[test]

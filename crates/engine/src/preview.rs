@@ -1,0 +1,90 @@
+//! The request that the model would be sent next in a chat, made without asking anybody and without changing anything.
+
+use std::{collections::HashSet, sync::Arc};
+
+use fermata_protocol::ChatId;
+use fermata_tools::Tool;
+use jiff::Timestamp;
+use serde_json::Map;
+
+use crate::{
+    Assistants, Rules, Settings,
+    active_run::read_run,
+    assistants::DEFAULT_ASSISTANT,
+    model::ModelRequest,
+    prompt::{PromptContext, prompt},
+    run::RunSettings,
+    services::PolicySnapshot,
+    store::{ChatStore, StoreError},
+};
+
+/// What the request is made with, besides the chat.
+pub struct PreviewParts {
+    /// The assistants.
+    pub assistants: Assistants,
+    /// The rules.
+    pub rules: Rules,
+    /// The tools of the server.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The settings.
+    pub settings: Settings,
+}
+
+/// The request that a model would be sent next.
+#[derive(Debug)]
+pub struct Preview {
+    /// The name of the assistant.
+    pub assistant: String,
+    /// The name of the model.
+    pub model: String,
+    /// `true` if it is the next request of an open run. Otherwise it has nothing of what the next post brings along: the message, the
+    /// page's instructions and the page's tools.
+    pub is_of_open_run: bool,
+    /// The request.
+    pub request: ModelRequest,
+}
+
+/// Returns the request of the next step in a chat; `None` if there is no such chat.
+///
+/// # Errors
+/// Returns an error if the chat cannot be read.
+pub async fn preview(
+    store: &dyn ChatStore,
+    parts: PreviewParts,
+    chat: &ChatId,
+) -> Result<Option<Preview>, StoreError> {
+    let Some(record) = store.chat(chat).await? else { return Ok(None) };
+    let PreviewParts { assistants, rules, tools, settings } = parts;
+    let (policies, _) = PolicySnapshot::new(rules, Arc::new(assistants), tools, Vec::new());
+    let mut messages = store.messages(chat).await?;
+    let run = record.open_run.map(read_run).transpose()?;
+    let of_run = match &run {
+        Some(run) => run.settings.clone(),
+        None => RunSettings {
+            started: Timestamp::UNIX_EPOCH,
+            model: String::new(),
+            assistant: record.assistant,
+            chosen_model: record.model,
+            tools: Vec::new(),
+            system: None,
+            call_settings: Map::new(),
+            tool_choice: None,
+        },
+    };
+    if let Some(run) = &run {
+        let own = run.snapshot();
+        messages.retain(|message| message.id != own.id);
+        messages.push(own);
+    }
+    let toolbox = policies.toolbox_of(of_run.assistant.as_deref()).with_saved_tools(&of_run.tools);
+    let context = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref());
+    let request = prompt(messages.iter(), &context);
+    let known: HashSet<&str> = policies.assistants.iter().map(|(name, _)| name).collect();
+    let assistant = of_run.assistant.as_deref().filter(|name| known.contains(name));
+    Ok(Some(Preview {
+        assistant: assistant.unwrap_or(DEFAULT_ASSISTANT).to_owned(),
+        model: of_run.answering(&policies).1.model.name().to_owned(),
+        is_of_open_run: run.is_some(),
+        request,
+    }))
+}
