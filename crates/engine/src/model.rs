@@ -184,6 +184,9 @@ pub enum ModelError {
     /// The provider has no model of the name that the settings give.
     #[error("the provider does not have the model: {0}")]
     UnknownModel(String),
+    /// The request is longer than the model can take. The same request would be refused again.
+    #[error("the request is too long for the model: {0}")]
+    TooLong(String),
     /// The provider refused the request.
     #[error("the provider refused the request: {0}")]
     Refused(String),
@@ -210,7 +213,9 @@ impl ModelError {
         match self {
             Self::Auth(_) => ErrorType::Auth,
             Self::RateLimit(_) => ErrorType::RateLimit,
-            Self::UnknownModel(_) | Self::Refused(_) | Self::Format(_) => ErrorType::InvalidFormat,
+            Self::UnknownModel(_) | Self::TooLong(_) | Self::Refused(_) | Self::Format(_) => {
+                ErrorType::InvalidFormat
+            }
             Self::Provider(_) | Self::Unreachable(_) | Self::Network(_) => ErrorType::Network,
             Self::Timeout => ErrorType::Timeout,
         }
@@ -225,6 +230,10 @@ impl ModelError {
             Self::RateLimit(_) => "The model provider is limiting requests. Try again in a moment.",
             Self::UnknownModel(_) => {
                 "The model provider does not have the model that this server asks for. Tell the operator of this server."
+            }
+            Self::TooLong(_) => {
+                "This conversation is longer than the model can read. Go on in a new chat, or edit an earlier message, which drops all \
+                 that follows."
             }
             Self::Refused(_) => "The model provider refused this conversation.",
             Self::Provider(_) => "The model provider had an error. Try again in a moment.",

@@ -35,6 +35,20 @@ static UNKNOWN_MODEL: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(pattern).expect("a pattern that is tested")
 });
 
+/// The words in which providers say that a request is longer than the model can take.
+static TOO_LONG: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"(?isx)
+        context_length_exceeded | exceed_context_size
+        | maximum\ (context|prompt)\ length
+        | exceeds?\ (the\ )?(available\ )?context\ (size|length|window)
+        | input\ length\ exceeds | input\ is\ too\ long | prompt\ is\ too\ long
+        | input\ token\ count .{0,40} exceeds\ the\ maximum
+        | range\ of\ input\ length\ should\ be
+        | `inputs`\ tokens\ \+\ `max_new_tokens`
+        | reduce\ the\ length\ of\ (the|either)\ ";
+    Regex::new(pattern).expect("a pattern that is tested")
+});
+
 /// A failed attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
@@ -49,6 +63,7 @@ enum Cause {
     Auth,
     RateLimit,
     UnknownModel,
+    TooLong,
     Refused,
     Provider,
     Unreachable,
@@ -149,6 +164,7 @@ impl Failure {
             Cause::Auth => ModelError::Auth(text),
             Cause::RateLimit => ModelError::RateLimit(text),
             Cause::UnknownModel => ModelError::UnknownModel(text),
+            Cause::TooLong => ModelError::TooLong(text),
             Cause::Refused => ModelError::Refused(text),
             Cause::Provider => ModelError::Provider(text),
             Cause::Unreachable => ModelError::Unreachable(text),
@@ -176,6 +192,9 @@ fn classify_status(status: u16, body: &str) -> (Cause, Retry) {
         429 if body.contains("insufficient_quota") => (Cause::Auth, Retry::Never),
         401 | 403 => (Cause::Auth, Retry::Never),
         429 => (Cause::RateLimit, Retry::Soon),
+        // Most proxies answer 413, too. An older llama.cpp answers 500.
+        413 => (Cause::TooLong, Retry::Never),
+        400 | 422 | 500 if TOO_LONG.is_match(body) => (Cause::TooLong, Retry::Never),
         400 | 404 | 422 if UNKNOWN_MODEL.is_match(body) => (Cause::UnknownModel, Retry::Never),
         300..=499 => (Cause::Refused, Retry::Never),
         500..=599 => (Cause::Provider, Retry::Soon),
@@ -190,7 +209,9 @@ fn classify_text(text: &str) -> (Cause, Retry) {
         (Cause::Auth, Retry::Never)
     } else if has(&["rate_limit"]) {
         (Cause::RateLimit, Retry::Soon)
-    } else if has(&["invalid_request", "context_length", "content_policy"]) {
+    } else if TOO_LONG.is_match(text) {
+        (Cause::TooLong, Retry::Never)
+    } else if has(&["invalid_request", "content_policy"]) {
         (Cause::Refused, Retry::Never)
     } else {
         (Cause::Provider, Retry::Soon)
@@ -360,15 +381,87 @@ mod tests {
         }
         for (status, body) in [
             (404, "<html>404 page not found</html>"),
-            (
-                400,
-                r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#,
-            ),
+            (400, r#"{"error":{"message":"The maximum length of a stop sequence is 100","code":null}}"#),
             (400, r#"{"error":{"message":"Invalid value for temperature","code":null}}"#),
         ] {
             let error = answered(status, None, body).into_error(URL, &[]);
             assert!(matches!(error, ModelError::Refused(_)), "{body}: {error}");
         }
+    }
+
+    /// The bodies are those of OpenAI (two), vLLM (two), llama.cpp (two), Ollama, OpenRouter, Gemini, Mistral, DashScope, Anthropic, xAI,
+    /// Cerebras and a proxy.
+    #[test]
+    fn a_request_that_is_too_long_is_recognised_in_the_words_of_each_provider() {
+        for (status, body) in [
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9120 tokens. Please reduce the length of the messages.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 4096 tokens. However, your request has 5301 input tokens. Please reduce the length of the input messages. None","type":"BadRequestError","param":null,"code":400}}"#,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5301 tokens (4789 in the messages, 512 in the completion). Please reduce the length of the messages or completion.","type":"BadRequestError","param":null,"code":400}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"request (9120 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9120,"n_ctx":4096}}"#,
+            ),
+            (
+                500,
+                r#"{"error":{"code":500,"message":"the request exceeds the available context size. try increasing the context size or enable context shift","type":"invalid_request_error"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"the input length exceeds the context length","type":"invalid_request_error","param":null,"code":null}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"This endpoint's maximum context length is 131072 tokens. However, you requested about 150417 tokens (150417 of text input). Please reduce the length of either one, or use the \"middle-out\" transform to compress your prompt automatically.","code":400,"metadata":{"provider_name":null}}}"#,
+            ),
+            (
+                400,
+                r#"[{"error":{"code":400,"message":"The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]"#,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"Prompt contains 40112 tokens and 0 draft tokens, too large for model with 32768 maximum context length","type":"invalid_request_invalid_args","param":null,"code":"3051"}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"code":"invalid_parameter_error","message":"Range of input length should be [1, 30720]","type":"invalid_request_error"}}"#,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+            ),
+            (
+                400,
+                r#"{"code":"invalid-argument","error":"This model's maximum prompt length is 131072 but the request contains 140000 tokens."}"#,
+            ),
+            (
+                400,
+                r#"{"message":"Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}"#,
+            ),
+            (413, "<html><h1>413 Request Entity Too Large</h1></html>"),
+        ] {
+            let failure = answered(status, None, body);
+            assert_eq!(failure.pause(Some(PROPOSED)), None, "{body}");
+            let error = failure.into_error(URL, &[]);
+            assert!(matches!(error, ModelError::TooLong(_)), "{body}: {error}");
+        }
+        let in_stream =
+            json!({"code": 400, "message": "This endpoint's maximum context length is 131072 tokens."});
+        assert!(matches!(Failure::from_object(&in_stream).into_error(URL, &[]), ModelError::TooLong(_)));
+        let without_status = json!({"message": "the input length exceeds the context length", "type": "x"});
+        assert!(matches!(Failure::from_object(&without_status).into_error(URL, &[]), ModelError::TooLong(_)));
     }
 
     #[test]

@@ -140,12 +140,15 @@ async fn an_error_object_before_the_first_event_is_treated_as_its_status() {
     let overloaded = "data: {\"error\":{\"code\":503,\"message\":\"overloaded\"}}\n\n";
     let server = Server::start(vec![Reply::Stream(overloaded.into()), good()]).await;
     assert_eq!(lines(&ask(&server.model()).await.unwrap()), "text \"Hi\"\nfinished Stop\n");
-    for file in
-        [include_str!("../traffic/groq-failed-generation.sse"), include_str!("../traffic/vllm-error.sse")]
-    {
+    let refused: fn(&ModelError) -> bool = |error| matches!(error, ModelError::Refused(_));
+    let too_long: fn(&ModelError) -> bool = |error| matches!(error, ModelError::TooLong(_));
+    for (file, is_it) in [
+        (include_str!("../traffic/groq-failed-generation.sse"), refused),
+        (include_str!("../traffic/vllm-error.sse"), too_long),
+    ] {
         let server = Server::start(vec![Reply::Stream(file.into()), good()]).await;
         let events = ask(&server.model()).await.unwrap_or_else(|error| vec![Err(error)]);
-        assert!(matches!(events.last(), Some(Err(ModelError::Refused(_)))), "{events:?}");
+        assert!(matches!(events.last(), Some(Err(error)) if is_it(error)), "{events:?}");
         assert_eq!(lines(&events).lines().count(), 1);
         assert_eq!(server.count(), 1);
     }
