@@ -37,6 +37,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0016_clock_marks"
     "0017_owners"
     "0018_assistants"
+    "0019_context"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -52,6 +53,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0009_clock_marks"
     "0010_owners"
     "0011_assistants"
+    "0012_context"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

@@ -29,6 +29,11 @@ pub enum Change {
         /// The name of the model; `None` leaves it as it was.
         model: Option<String>,
     },
+    /// How much of the chat its model is sent.
+    PutContext {
+        /// The engine's own value; the store does not look inside.
+        context: Value,
+    },
     /// Keeps the first `keep` messages and deletes the others.
     TruncateMessages {
         /// The number of messages that stay.
@@ -153,6 +158,7 @@ impl Change {
             | Self::EndGrant { .. }
             | Self::CloseRun { .. } => true,
             Self::Choose { .. }
+            | Self::PutContext { .. }
             | Self::SetRunOwner { .. }
             | Self::PutSettings { .. }
             | Self::SaveRun { .. }

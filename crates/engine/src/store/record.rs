@@ -29,6 +29,8 @@ pub struct ChatRecord {
     pub assistant: Option<String>,
     /// The model that the chat has chosen last.
     pub model: Option<String>,
+    /// The value of [`Change::PutContext`](super::Change::PutContext); null if there was none.
+    pub context: Value,
     /// All decisions of people about calls of the chat, in order.
     pub confirmations: Vec<Confirmation>,
     /// All tools that are no longer allowed for always, in the order in which the permissions were taken back.

@@ -57,6 +57,7 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         profile: found.profile,
         assistant: found.assistant,
         model: found.model,
+        context: found.context,
         bytes: found.bytes,
         confirmations: confirmations::all(snapshot, chat).await?,
         grant_ends: confirmations::grant_ends(snapshot, chat).await?,
@@ -87,6 +88,7 @@ async fn apply(
         Change::Choose { assistant, model } => {
             chats::choose(transaction, chat, assistant.as_deref(), model.as_deref()).await
         }
+        Change::PutContext { context } => chats::put_context(transaction, chat, context).await,
         Change::TruncateMessages { keep } => messages::truncate(transaction, chat, *keep).await,
         Change::PutMessage(message) => messages::put(transaction, chat, message).await,
         Change::OpenRun { run, message, owner } => {

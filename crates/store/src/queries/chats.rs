@@ -6,9 +6,10 @@ use fermata_engine::store::{
 use fermata_protocol::{ChatId, Profile};
 use fermata_tools::Owner;
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::{
-    column::{count, read_time, time},
+    column::{count, json, read_json, read_time, time},
     connection::{Connection, row},
     error::Fault,
     text::{Text, text},
@@ -34,6 +35,7 @@ row! {
         bytes: i64,
         assistant: Option<Text>,
         model: Option<Text>,
+        context: Option<String>,
     }
 }
 
@@ -49,6 +51,7 @@ pub struct ChatRow {
     pub bytes: usize,
     pub assistant: Option<String>,
     pub model: Option<String>,
+    pub context: Value,
 }
 
 /// Makes the chat. The error is [`StoreError::Fenced`] if it is there already.
@@ -126,6 +129,21 @@ pub async fn choose(
     Ok(())
 }
 
+/// Saves how much of the chat its model is sent.
+pub async fn put_context(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    context: &Value,
+) -> Result<(), Fault> {
+    connection
+        .query("update chats set context = $2 where id = $1")
+        .bind(chat.as_str())
+        .bind(json(context)?)
+        .execute()
+        .await?;
+    Ok(())
+}
+
 /// Forgets the chat and returns true, unless its version is another one. Everything else of the chat goes with its row, by the foreign keys.
 pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Version) -> Result<bool, Fault> {
     let deleted = connection
@@ -163,7 +181,7 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         .query(
             "select fence, owner, profile, client, coalesce(bytes, cast((
                     select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id
-                ) as bigint)) as bytes, assistant, model
+                ) as bigint)) as bytes, assistant, model, context
              from chats where id = $1",
         )
     .bind(chat.as_str())
@@ -182,6 +200,7 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         bytes: usize::try_from(found.bytes).unwrap_or_default(),
         assistant: found.assistant.map(|Text(name)| name),
         model: found.model.map(|Text(name)| name),
+        context: found.context.map_or(Ok(Value::Null), |text| read_json("the context of a chat", &text))?,
     }))
 }
 

@@ -185,6 +185,10 @@ async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
     assert_eq!(chosen().await, (Some("Grüße \u{0}".into()), None));
     commit(&store, &id, vec![choose(None, Some("large"))]).await;
     assert_eq!(chosen().await, (Some("Grüße \u{0}".into()), Some("large".into())), "the assistant stays");
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().context, Value::Null);
+    let context = json!({"fit": {"leftOut": 2, "instructions": ["\u{0} ü"]}});
+    commit(&store, &id, vec![Change::PutContext { context: context.clone() }]).await;
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().context, context);
     assert_eq!(messages(&store, &id).await, said);
     assert_eq!(record.confirmations, []);
     assert_eq!(record.open_run, None);

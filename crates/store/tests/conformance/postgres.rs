@@ -413,6 +413,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0009 clock marks",
             "0010 owners",
             "0011 assistants",
+            "0012 context",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

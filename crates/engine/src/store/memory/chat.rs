@@ -18,6 +18,7 @@ pub struct StoredChat {
     pub profile: Profile,
     pub assistant: Option<String>,
     pub model: Option<String>,
+    pub context: Value,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub messages: Vec<UiMessage>,
@@ -56,6 +57,7 @@ pub fn apply(chat: Option<StoredChat>, change: Change, at: Timestamp) -> Result<
                 profile,
                 assistant: None,
                 model: None,
+                context: Value::Null,
                 created_at: at,
                 updated_at: at,
                 messages: Vec::new(),
@@ -94,6 +96,7 @@ impl StoredChat {
             profile: self.profile,
             assistant: self.assistant.clone(),
             model: self.model.clone(),
+            context: self.context.clone(),
             bytes: self.messages.iter().map(json_bytes).sum(),
             confirmations: self.confirmations.clone(),
             grant_ends: self.grant_ends.clone(),
@@ -147,6 +150,7 @@ impl StoredChat {
                 self.assistant = assistant.or(self.assistant.take());
                 self.model = model.or(self.model.take());
             }
+            Change::PutContext { context } => self.context = context,
             Change::TruncateMessages { keep } => self.messages.truncate(keep),
             Change::PutMessage(message) => {
                 match self.messages.iter_mut().find(|known| known.id == message.id) {
