@@ -6,6 +6,7 @@
 //! Dropping it ends all of its work: the request to the model, the wait of the readers, the requests for locks; tools are cancelled.
 
 mod answering;
+mod asking;
 mod performing;
 mod resuming;
 mod running_tools;
@@ -25,12 +26,14 @@ use futures::{
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
+use asking::ReadMessages;
 use running_tools::{RunningTools, ToolEvent};
 use spans::{CallSpans, record_model_call};
 use timers::Timers;
 
 use crate::{
     answer_batch::{AnswerBatch, RunPin},
+    context::Measured,
     model::{ModelError, ModelEvent},
     record::Record,
     run::{Ending, Event, Next, Phase, Run, interrupted, shutting_down},
@@ -60,7 +63,7 @@ pub(crate) struct ActiveRun {
     /// `false` if the run was saved by an earlier version, which kept the settings in the state.
     settings_are_saved: bool,
     /// The other messages of the chat, while the model may need them; they are read when they are needed and are not here.
-    history: Option<Vec<UiMessage>>,
+    history: Option<ReadMessages>,
     step: StepWork,
     tools: RunningTools,
     /// The calls and questions that wait for an answer, where endpoints find them.
@@ -124,6 +127,10 @@ struct ModelStream {
     has_begun: bool,
     /// The number of times that the step was asked for before, in vain.
     retries: u32,
+    /// The number of times that the step was asked for before with a request that was too long.
+    overflows: u32,
+    /// About how many tokens the request has; 0 if that is of no interest.
+    estimated: u64,
     span: Span,
 }
 
@@ -188,7 +195,7 @@ impl ActiveRun {
     ) -> Result<Self, StoreError> {
         let mut active = Self::new(services, record, pending, new.parts, Ownership::Claimed(new.open_run));
         active.unsaved = new.changes;
-        active.history = new.history;
+        active.history = new.history.map(|messages| ReadMessages { first: 0, messages });
         active.apply(Event::Begun).await?;
         Ok(active)
     }
@@ -270,7 +277,7 @@ impl ActiveRun {
     async fn handle_model(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Result<(), StoreError> {
         let usage_before = self.run.state.usage.unwrap_or_default();
         let asked = match &self.step {
-            StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at)),
+            StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at, stream.estimated)),
             StepWork::InputChecks(_) | StepWork::None => None,
         };
         let mut received = Vec::with_capacity(events.len());
@@ -287,6 +294,12 @@ impl ActiveRun {
                 }
             }
         }
+        if let (Some(ModelError::TooLong(_)), StepWork::Model(stream)) = (&failure, &self.step)
+            && !stream.has_begun
+            && self.ask_for_less().await?
+        {
+            return Ok(());
+        }
         let mut effects = self.decide(Event::Model(received));
         if let Some(error) = failure {
             effects.append(self.decide(Event::ModelFailed(error)));
@@ -299,9 +312,14 @@ impl ActiveRun {
                 // The request to the model ends here.
                 self.step = StepWork::None;
             }
-            if let Some((model, asked_at)) = asked {
+            if let Some((model, asked_at, estimated)) = asked {
                 let usage = self.run.state.usage.unwrap_or_default();
                 record_model_call(&model, asked_at.elapsed(), usage_before, usage);
+                let tokens = usage.input_tokens - usage_before.input_tokens;
+                if tokens > 0 && self.window().is_some() {
+                    self.record.context.measured = Some(Measured { tokens, estimated });
+                    self.unsaved.push(self.record.context.saved());
+                }
             }
         }
         self.perform(effects).await
@@ -351,7 +369,8 @@ impl StepWork {
         stream.last_event_at = Instant::now();
         match events {
             Some(events) => {
-                stream.has_begun |= events.iter().any(|event| !matches!(event, Ok(ModelEvent::Alive)));
+                stream.has_begun |=
+                    events.iter().any(|event| event.as_ref().is_ok_and(|event| *event != ModelEvent::Alive));
                 Happening::Model(events)
             }
             None => {

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
     sync::Arc,
 };
 
@@ -54,6 +55,8 @@ pub struct ModelChoice {
     pub model: Arc<dyn Model>,
     /// The settings of its calls, by the AI SDK's names. What a post asks for goes before them.
     pub settings: Map<String, Value>,
+    /// The number of tokens that the model can take, as far as it is known.
+    pub context: Option<NonZeroU32>,
     /// The limits on settings, by the same names. A value over its limit is lowered to it.
     pub limits: Map<String, Value>,
 }
@@ -132,7 +135,7 @@ impl Assistant {
 impl ModelChoice {
     /// Returns the model under its own name, without settings and limits.
     pub fn of(model: Arc<dyn Model>) -> Self {
-        Self { name: model.name().to_owned(), model, settings: Map::new(), limits: Map::new() }
+        Self { name: model.name().to_owned(), model, context: None, settings: Map::new(), limits: Map::new() }
     }
 }
 

@@ -211,7 +211,7 @@ impl ChatActor {
         {
             self.state = match ActiveRun::resume(&self.services, record, pending, *saved, is_mine).await? {
                 Resumption::Resumed(active) => ChatState::Active(active),
-                Resumption::Closed(record) => ChatState::Idle(record),
+                Resumption::Closed(record) => ChatState::Idle(*record),
             };
         }
         self.leave_finished_run();

@@ -11,6 +11,7 @@ mod call_settings;
 mod chat;
 mod cluster;
 mod content;
+mod context;
 mod deployment_clock;
 mod engine;
 mod errors;

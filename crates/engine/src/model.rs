@@ -232,8 +232,7 @@ impl ModelError {
                 "The model provider does not have the model that this server asks for. Tell the operator of this server."
             }
             Self::TooLong(_) => {
-                "This conversation is longer than the model can read. Go on in a new chat, or edit an earlier message, which drops all \
-                 that follows."
+                "The conversation is longer than the model can read. Try again with a shorter message, or in a new chat."
             }
             Self::Refused(_) => "The model provider refused this conversation.",
             Self::Provider(_) => "The model provider had an error. Try again in a moment.",

@@ -11,6 +11,7 @@ use crate::{
     Assistants, Rules, Settings,
     active_run::read_run,
     assistants::DEFAULT_ASSISTANT,
+    context::ModelContext,
     model::ModelRequest,
     prompt::{PromptContext, prompt},
     run::RunSettings,
@@ -77,8 +78,9 @@ pub async fn preview(
         messages.push(own);
     }
     let toolbox = policies.toolbox_of(of_run.assistant.as_deref()).with_saved_tools(&of_run.tools);
-    let context = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref());
-    let request = prompt(messages.iter(), &context);
+    let context = ModelContext::read(&record.context);
+    let of_prompt = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref(), &context.fit);
+    let request = prompt(messages.iter().skip(context.fit.left_out), &of_prompt);
     let known: HashSet<&str> = policies.assistants.iter().map(|(name, _)| name).collect();
     let assistant = of_run.assistant.as_deref().filter(|name| known.contains(name));
     Ok(Some(Preview {

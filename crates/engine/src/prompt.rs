@@ -14,6 +14,7 @@ use crate::{
     assistants::ClientSystem,
     call_settings::call_settings,
     content::{tool_content, tool_result_text},
+    context::Fit,
     model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
     run::{Run, RunSettings},
     services::PolicySnapshot,
@@ -38,6 +39,8 @@ pub(crate) struct PromptContext<'a> {
     pub output_limit: usize,
     /// Decides which files the model gets by URL.
     pub file_urls: &'a FileUrls,
+    /// The part of the history that is sent. The messages that it leaves out are not handed in.
+    pub fit: &'a Fit,
 }
 
 impl<'a> PromptContext<'a> {
@@ -48,6 +51,7 @@ impl<'a> PromptContext<'a> {
         of_run: &'a RunSettings,
         toolbox: &'a Toolbox,
         run: Option<&'a Run>,
+        fit: &'a Fit,
     ) -> Self {
         let (assistant, model) = of_run.answering(policies);
         let Settings { limits, file_urls, .. } = settings;
@@ -62,6 +66,7 @@ impl<'a> PromptContext<'a> {
             run,
             output_limit: limits.model_output_bytes,
             file_urls,
+            fit,
         }
     }
 }
@@ -73,6 +78,7 @@ pub(crate) fn prompt<'a>(
 ) -> ModelRequest {
     let mut history = History::default();
     let mut of_page: Vec<String> = context.system.map(str::to_owned).into_iter().collect();
+    of_page.extend(context.fit.instructions.iter().cloned());
     for message in messages {
         match message.role {
             Role::System => of_page.push(text_of(&message.parts)),
@@ -167,6 +173,9 @@ impl History {
 fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> {
     let limit = context.output_limit;
     match &part.state {
+        ToolState::OutputAvailable { output, .. } if context.fit.cleared.contains(&part.tool_call_id) => {
+            vec![ModelContent::Text(cleared_text(part, output))]
+        }
         ToolState::OutputAvailable { output, .. } => tool_content(output, limit),
         ToolState::OutputError { error_text, .. } => {
             match context.run.and_then(|run| run.hint(&part.tool_call_id, context.error_policy)) {
@@ -185,6 +194,16 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         | ToolState::ApprovalRequested { .. }
         | ToolState::ApprovalResponded { .. } => tool_result_text(Cancelled::RunEnded.text(), limit),
     }
+}
+
+/// Returns the line in place of an output that is no longer sent.
+fn cleared_text(part: &ToolPart, output: &Value) -> String {
+    let bytes = output.as_str().map_or_else(|| output.to_string().len(), str::len);
+    format!(
+        "[This call succeeded. Its output of {bytes} bytes was cleared to save room. If you need it, and {} only reads, make the same \
+         call again.]",
+        tool_name(part.name.as_str())
+    )
 }
 
 /// Returns a tool's name in a form that providers accept. The model may have made up a name that has another form.

@@ -4,6 +4,7 @@ use fermata_protocol::{ChatId, ClientOptions, Profile};
 use fermata_tools::{Grants, Owner, grants};
 
 use crate::{
+    context::ModelContext,
     services::Services,
     store::{Change, ChatRecord, StoreError, Version},
 };
@@ -21,6 +22,8 @@ pub(crate) struct Record {
     pub assistant: Option<String>,
     /// The model that the chat has chosen last.
     pub model: Option<String>,
+    /// How much of the chat its model is sent.
+    pub context: ModelContext,
     /// The tools that the user has allowed for always.
     pub grants: Grants,
     /// The lease epoch in which the chat was read or last verified.
@@ -39,6 +42,7 @@ impl Record {
             version: saved.version,
             profile: saved.profile,
             bytes: saved.bytes.saturating_sub(open_message),
+            context: ModelContext::read(&saved.context),
             assistant: saved.assistant.clone(),
             model: saved.model.clone(),
             grants: grants(&saved.confirmations, &saved.grant_ends),
@@ -54,6 +58,7 @@ impl Record {
             version: Version::NONE,
             profile,
             bytes: 0,
+            context: ModelContext::default(),
             assistant: None,
             model: None,
             grants: Grants::default(),
@@ -70,6 +75,15 @@ impl Record {
         self.assistant = assistant.clone().or(self.assistant.take());
         self.model = model.clone().or(self.model.take());
         Some(Change::Choose { assistant, model })
+    }
+
+    /// Notes that only this many messages stay. If the history begins after them, all of it is sent again. Returns the change to save.
+    pub fn truncate_context(&mut self, keep: usize) -> Option<Change> {
+        if self.context.fit.left_out < keep || self.context == ModelContext::default() {
+            return None;
+        }
+        self.context = ModelContext::default();
+        Some(self.context.saved())
     }
 
     /// Makes changes to the chat, unless another instance has changed it meanwhile.

@@ -33,6 +33,8 @@ pub struct Settings {
     /// If `true`, clients are shown why a model failed, with the provider's URL and text. That is for a developer alone at their machine:
     /// such a text may tell others about the operator's account.
     pub shows_model_errors: bool,
+    /// The share of a model's context above which a history is fitted.
+    pub compact_at: f64,
     /// The limits of the engine.
     pub limits: Limits,
 }
@@ -121,6 +123,7 @@ impl Default for Settings {
             heartbeat_thread: true,
             file_urls: FileUrls::default(),
             shows_model_errors: false,
+            compact_at: 0.8,
             limits: Limits::default(),
         }
     }

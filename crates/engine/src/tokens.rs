@@ -3,7 +3,7 @@
 //! There is no tokenizer here: each model has its own, and where a number counts, the provider's own is used. An estimate depends on
 //! nothing but its input, so all instances agree on it.
 
-use crate::model::{ModelContent, ModelMessage, ModelTool};
+use crate::model::{ModelContent, ModelMessage, ModelRequest, ModelTool};
 
 /// The bytes of a token of text in an alphabet.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -23,6 +23,13 @@ pub fn of_text(text: &str) -> u64 {
         }
     }
     bytes.div_ceil(BYTES_PER_TOKEN) + wide
+}
+
+/// Returns about how many tokens a request has.
+pub fn of_request(request: &ModelRequest) -> u64 {
+    let messages: u64 = request.messages.iter().map(of_message).sum();
+    let tools: u64 = request.tools.iter().map(of_tool).sum();
+    messages + tools
 }
 
 /// Returns about how many tokens a message has.

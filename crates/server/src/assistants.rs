@@ -35,6 +35,7 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         let choice = ModelChoice {
             name: name.clone(),
             model: fermata_providers::build(settings.provider(config)?)?,
+            context: None,
             settings: settings.settings.clone(),
             limits: settings.limits.clone(),
         };

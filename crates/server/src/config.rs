@@ -462,6 +462,7 @@ impl Config {
             chain: self.chain,
             error_policy: self.error_policy.clone(),
             tools: self.tools.clone(),
+            never_clear: Vec::new(),
         }
     }
 }

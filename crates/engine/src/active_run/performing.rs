@@ -2,13 +2,11 @@
 
 use fermata_protocol::{AnswerTarget, ToolCallId};
 use fermata_tools::{CallContext, ElicitationReply, Toolbox};
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use tokio::time::Instant;
+use futures::FutureExt;
 
-use super::{ActiveRun, ModelStream, Ownership, StepWork, ToolEvent, spans::model_span};
+use super::{ActiveRun, Ownership, StepWork, ToolEvent};
 use crate::{
     call_executor::CallExecutor,
-    prompt::{PromptContext, prompt},
     record::Record,
     run::{AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
     services::{LockRequest, PolicySnapshot, Services},
@@ -142,41 +140,6 @@ impl ActiveRun {
         let Some(execution) = executor.execution(tool, input, context, times_run_before) else { return };
         let lock = self.locks.remove(id);
         self.tools.start(execution, lock, self.spans.span(id));
-    }
-
-    pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
-        let history = match self.history.take() {
-            Some(history) => history,
-            None => self.services.store.messages(&self.record.chat).await?,
-        };
-        self.use_policies(self.services.policies.current());
-        let own = self.run.snapshot();
-        // If the readers were sent away in between, the record has an older state of the run's message.
-        let messages = history.iter().filter(|message| message.id != own.id).chain(std::iter::once(&own));
-        let (settings, of_run) = (&self.services.settings, &self.run.settings);
-        let context = PromptContext::new(&self.policies, settings, of_run, &self.toolbox, Some(&self.run));
-        let request = prompt(messages, &context);
-        self.history = Some(history);
-        let (_, choice) = self.run.settings.answering(&self.policies);
-        let model = choice.model.clone();
-        let name = model.name().to_owned();
-        let events = stream::once(async move { model.stream(request).await }).try_flatten();
-        let retries = match &self.step {
-            StepWork::Model(silent) => silent.retries + 1,
-            StepWork::InputChecks(_) | StepWork::None => 0,
-        };
-        let now = Instant::now();
-        self.step = StepWork::Model(ModelStream {
-            // The events that the provider has ready are handled together and shown in one write.
-            events: events.ready_chunks(64).boxed(),
-            asked_at: now,
-            last_event_at: now,
-            has_begun: false,
-            retries,
-            span: model_span(&name, &self.run),
-            model: name,
-        });
-        Ok(())
     }
 
     pub(super) async fn handle_tool(&mut self, event: ToolEvent) -> Result<(), StoreError> {

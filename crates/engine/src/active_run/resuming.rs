@@ -21,7 +21,7 @@ use crate::{
 pub(crate) enum Resumption {
     Resumed(Box<ActiveRun>),
     /// The run was ended without being restored.
-    Closed(Record),
+    Closed(Box<Record>),
 }
 
 impl ActiveRun {
@@ -45,7 +45,7 @@ impl ActiveRun {
         let gives_up = works && attempts >= max_attempts;
         if gives_up && attempts >= max_attempts.saturating_mul(2) {
             close_unread(services, &mut record, saved).await?;
-            return Ok(Resumption::Closed(record));
+            return Ok(Resumption::Closed(Box::new(record)));
         }
         let settings_are_saved = !saved.settings.is_null();
         let (restored, log) = match restore(saved) {

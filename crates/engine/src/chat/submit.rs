@@ -174,8 +174,10 @@ impl ChatActor {
         let mut record = match std::mem::replace(&mut self.state, ChatState::Unread) {
             ChatState::Idle(record) => {
                 changes.push(Change::Posted { profile });
+                let mut record = record;
                 if let Keep::First(keep) = keep {
                     changes.push(Change::TruncateMessages { keep });
+                    changes.extend(record.truncate_context(keep));
                 }
                 record
             }

@@ -26,6 +26,8 @@ pub struct Rules {
     pub error_policy: ErrorPolicy,
     /// The settings of tools by name. If several patterns match a name, the later settings win.
     pub tools: Vec<(Pattern, ToolSettings)>,
+    /// The names of tools whose outputs are never cleared from a history to save room.
+    pub never_clear: Vec<Pattern>,
 }
 
 /// The policy snapshot in force. It is replaced as a whole; a step that has begun keeps the one it began with.
@@ -70,6 +72,7 @@ impl Default for Rules {
             chain: ChainMode::default(),
             error_policy: ErrorPolicy::default(),
             tools: Vec::new(),
+            never_clear: Vec::new(),
         }
     }
 }

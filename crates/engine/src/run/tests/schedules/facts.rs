@@ -8,6 +8,7 @@ use fermata_tools::{CallState, StateName, Transition};
 use super::{super::*, world::World};
 use crate::{
     assistants::ClientSystem,
+    context::Fit,
     model::ModelMessage,
     prompt::{PromptContext, prompt},
 };
@@ -165,6 +166,7 @@ impl Facts {
             call_settings: Map::new(),
             error_policy: &scene.rules.error_policy,
             run: Some(run),
+            fit: &Fit::default(),
             output_limit: 1000,
             file_urls: &crate::FileUrls::Https,
         };

@@ -1,0 +1,137 @@
+//! Asking the model for a step: the request, made from the history as far as it fits.
+
+use fermata_protocol::UiMessage;
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::time::Instant;
+
+use super::{ActiveRun, ModelStream, StepWork, spans::model_span};
+use crate::{
+    context::{Fitted, Goal, History},
+    model::ModelRequest,
+    prompt::{PromptContext, prompt},
+    store::StoreError,
+};
+
+/// The number of times that a step is asked for again because its request was too long.
+const MAX_OVERFLOWS: u32 = 2;
+
+/// The messages of a chat, without that of the open run, from one of them on.
+pub(super) struct ReadMessages {
+    /// The number of messages before these.
+    pub first: usize,
+    pub messages: Vec<UiMessage>,
+}
+
+impl ActiveRun {
+    /// Asks the model for the step.
+    pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
+        self.use_policies(self.services.policies.current());
+        let goal = self.window().map(|window| Goal::Within(self.compacted_from(window)));
+        let fitted = self.fitted(goal).await?;
+        if fitted.fit != self.record.context.fit {
+            self.save_fit(&fitted).await?;
+        }
+        self.send(fitted, 0);
+        Ok(())
+    }
+
+    /// Asks the model again for the step, because the provider has refused the request for its length before it said anything. Returns
+    /// `false` if the request cannot become shorter, or was shortened often enough.
+    pub(super) async fn ask_for_less(&mut self) -> Result<bool, StoreError> {
+        let StepWork::Model(refused) = &self.step else { return Ok(false) };
+        let overflows = refused.overflows + 1;
+        if overflows > MAX_OVERFLOWS {
+            return Ok(false);
+        }
+        let fitted = self.fitted(Some(Goal::MuchShorter)).await?;
+        if fitted.fit == self.record.context.fit {
+            return Ok(false);
+        }
+        tracing::info!(
+            chat = %self.record.chat,
+            run = %self.run.id,
+            messages = fitted.fit.left_out,
+            cleared = fitted.fit.cleared.len(),
+            tokens = fitted.estimated,
+            "the request was too long for the model, and is sent again without older messages and outputs"
+        );
+        self.save_fit(&fitted).await?;
+        self.send(fitted, overflows);
+        Ok(true)
+    }
+
+    /// Returns the number of tokens that the model can take, as far as it is known.
+    pub(super) fn window(&self) -> Option<u64> {
+        let (_, choice) = self.run.settings.answering(&self.policies);
+        choice.context.map(|tokens| u64::from(tokens.get()))
+    }
+
+    /// Returns the number of tokens above which a history is fitted into a window.
+    fn compacted_from(&self, window: u64) -> u64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a number of tokens, which is far below 2^53"
+        )]
+        let share = (window as f64 * self.services.settings.compact_at) as u64;
+        share
+    }
+
+    /// Returns the request, with the history fitted to a goal if there is one.
+    async fn fitted(&mut self, goal: Option<Goal>) -> Result<Fitted, StoreError> {
+        let read = match self.history.take() {
+            Some(read) => read,
+            None => {
+                let first = self.record.context.fit.left_out;
+                let messages = self.services.store.messages_at(&self.record.chat, first..usize::MAX).await?;
+                ReadMessages { first, messages }
+            }
+        };
+        let own = self.run.snapshot();
+        // If the readers were sent away in between, the record has an older state of the run's message.
+        let messages = read.messages.iter().filter(|message| message.id != own.id).chain([&own]).collect();
+        let history = History { first: read.first, messages };
+        let (policies, settings, run) = (&self.policies, &self.services.settings, &self.run);
+        let build = |fit: &_, messages: &[&UiMessage]| -> ModelRequest {
+            let context =
+                PromptContext::new(policies, settings, &run.settings, &self.toolbox, Some(run), fit);
+            prompt(messages.iter().copied(), &context)
+        };
+        let fitted = self.record.context.fitted(&history, goal, &policies.rules.never_clear, build);
+        self.history = Some(read);
+        Ok(fitted)
+    }
+
+    /// Saves what is left out, before anything is sent, so that every later request begins as this one does.
+    async fn save_fit(&mut self, fitted: &Fitted) -> Result<(), StoreError> {
+        self.record.context.fit = fitted.fit.clone();
+        let change = self.record.context.saved();
+        self.record.commit(&self.services, vec![change]).await
+    }
+
+    fn send(&mut self, fitted: Fitted, overflows: u32) {
+        let Fitted { request, estimated, .. } = fitted;
+        let (_, choice) = self.run.settings.answering(&self.policies);
+        let model = choice.model.clone();
+        let name = model.name().to_owned();
+        let events = stream::once(async move { model.stream(request).await }).try_flatten();
+        let retries = match &self.step {
+            StepWork::Model(silent) if overflows == 0 => silent.retries + 1,
+            StepWork::Model(_) | StepWork::InputChecks(_) | StepWork::None => 0,
+        };
+        let now = Instant::now();
+        self.step = StepWork::Model(ModelStream {
+            // The events that the provider has ready are handled together and shown in one write.
+            events: events.ready_chunks(64).boxed(),
+            asked_at: now,
+            last_event_at: now,
+            has_begun: false,
+            retries,
+            overflows,
+            estimated,
+            span: model_span(&name, &self.run),
+            model: name,
+        });
+    }
+}

@@ -1,0 +1,211 @@
+//! How much of a chat its model is sent.
+//!
+//! A chat may outgrow its model. Then the history is fitted, from cheap to dear and no further than it has to be: first the outputs of old
+//! calls are told as one line each, then the oldest turns are left out. Everything stays in the record.
+//!
+//! This module decides without I/O. Invariants: a turn is left out as a whole, so calls keep their results; the last user message and
+//! what follows it are never left out, and the outputs of the newest steps stay as they are; the same history, fit and measure give the
+//! same result, and a history that has been fitted is not fitted further before it has grown. So two steps, two instances, and the time before
+//! and after a crash send the same bytes, and providers' caches stay warm.
+
+use std::collections::BTreeSet;
+
+use fermata_protocol::{Role, ToolCallId, ToolState, UiMessage, UiPart};
+use fermata_tools::Pattern;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{model::ModelRequest, store::Change, tokens};
+
+/// The number of steps, back from the one that is asked for, whose outputs are never cleared.
+const RECENT_STEPS: usize = 3;
+/// An output of at most this many bytes is never cleared, because a line about it would be no shorter.
+const SHORT_OUTPUT: usize = 500;
+
+/// What is saved of a chat about the history that its model is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ModelContext {
+    pub fit: Fit,
+    /// The provider's own number for the last request, if the size of the model's window is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
+}
+
+/// The part of a history that a model is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Fit {
+    /// The number of messages, from the first of the chat, that are left out. The message after them is a user's.
+    pub left_out: usize,
+    /// The texts of those among them that are instructions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<String>,
+    /// The calls whose outputs are told as cleared.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub cleared: BTreeSet<ToolCallId>,
+}
+
+/// The size of a request: by its provider, and as it is estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    pub tokens: u64,
+    pub estimated: u64,
+}
+
+/// The messages of a chat, from one of them on.
+pub(crate) struct History<'a> {
+    /// The number of messages before these.
+    pub first: usize,
+    pub messages: Vec<&'a UiMessage>,
+}
+
+/// The reason for which a history is fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// The request has at most this many tokens.
+    Within(u64),
+    /// The provider has refused the request for its length, so it has to become much shorter.
+    MuchShorter,
+}
+
+/// A request that was fitted.
+pub(crate) struct Fitted {
+    pub fit: Fit,
+    pub request: ModelRequest,
+    /// About how many tokens it has; 0 if there was no goal.
+    pub estimated: u64,
+}
+
+// === impl ModelContext ===
+
+impl ModelContext {
+    /// Reads what was saved. A value that cannot be read counts as nothing, because the history can be fitted anew.
+    pub fn read(saved: &Value) -> Self {
+        Self::deserialize(saved).unwrap_or_default()
+    }
+
+    /// Returns the change that saves this.
+    pub fn saved(&self) -> Change {
+        Change::PutContext { context: json!(self) }
+    }
+
+    /// Fits the history to a goal, and returns the request that `build` makes of it. Without a goal, nothing more is left out than was
+    /// before. If nothing can be left out any more, the goal may be missed.
+    pub fn fitted(
+        &self,
+        history: &History<'_>,
+        goal: Option<Goal>,
+        never_clear: &[Pattern],
+        build: impl Fn(&Fit, &[&UiMessage]) -> ModelRequest,
+    ) -> Fitted {
+        let request = |fit: &Fit| build(fit, history.from(fit.left_out));
+        let Some(goal) = goal else {
+            return Fitted { request: request(&self.fit), fit: self.fit.clone(), estimated: 0 };
+        };
+        let fitted = |fit: Fit| {
+            let request = request(&fit);
+            let estimated = tokens::of_request(&request);
+            Fitted { fit, request, estimated }
+        };
+        let current = fitted(self.fit.clone());
+        let limit = match goal {
+            Goal::Within(limit) => limit,
+            Goal::MuchShorter => self.tokens(current.estimated) / 2,
+        };
+        let fits = |fitted: &Fitted| self.tokens(fitted.estimated) <= limit;
+        if fits(&current) {
+            return current;
+        }
+        let cleared = fitted(self.fit.clearing(history, never_clear));
+        if fits(&cleared) {
+            return cleared;
+        }
+        // The more is left out, the fewer tokens there are.
+        let beginnings = history.turns_after(self.fit.left_out);
+        let first =
+            beginnings.partition_point(|&begin| !fits(&fitted(cleared.fit.beginning(history, begin))));
+        match beginnings.get(first).or(beginnings.last()) {
+            Some(&begin) => fitted(cleared.fit.beginning(history, begin)),
+            None => cleared,
+        }
+    }
+
+    /// Returns about how many tokens a request has: as many as the provider has counted for the last one, and what is estimated of the
+    /// difference.
+    fn tokens(&self, estimated: u64) -> u64 {
+        match self.measured {
+            Some(measured) => (measured.tokens + estimated).saturating_sub(measured.estimated),
+            None => estimated,
+        }
+    }
+}
+
+// === impl Fit ===
+
+impl Fit {
+    /// Returns the fit that also clears the outputs of old calls.
+    fn clearing(&self, history: &History<'_>, never_clear: &[Pattern]) -> Self {
+        let steps: Vec<&[UiPart]> = history
+            .from(self.left_out)
+            .iter()
+            .filter(|message| message.role == Role::Assistant)
+            .flat_map(|message| message.parts.split(|part| *part == UiPart::StepStart))
+            .filter(|step| !step.is_empty())
+            .collect();
+        let old = &steps[..steps.len().saturating_sub(RECENT_STEPS)];
+        let mut cleared = self.cleared.clone();
+        for part in old.iter().flat_map(|step| step.iter()).filter_map(UiPart::as_tool) {
+            let is_long = match &part.state {
+                ToolState::OutputAvailable { output, .. } => match output.as_str() {
+                    Some(text) => text.len() > SHORT_OUTPUT,
+                    None => output.to_string().len() > SHORT_OUTPUT,
+                },
+                _ => false,
+            };
+            if is_long && !never_clear.iter().any(|pattern| pattern.matches(part.name.as_str())) {
+                cleared.insert(part.tool_call_id.clone());
+            }
+        }
+        Self { cleared, ..self.clone() }
+    }
+
+    /// Returns the fit that leaves out what comes before a message.
+    fn beginning(&self, history: &History<'_>, begin: usize) -> Self {
+        let mut instructions = self.instructions.clone();
+        let left_out = begin - self.left_out;
+        for message in history.from(self.left_out).iter().take(left_out) {
+            if message.role == Role::System {
+                instructions.extend(message.parts.iter().filter_map(UiPart::as_text).map(str::to_owned));
+            }
+        }
+        let kept: BTreeSet<&ToolCallId> = history
+            .from(begin)
+            .iter()
+            .flat_map(|message| message.parts.iter().filter_map(UiPart::as_tool))
+            .map(|part| &part.tool_call_id)
+            .collect();
+        let mut cleared = self.cleared.clone();
+        cleared.retain(|call| kept.contains(call));
+        Self { left_out: begin, instructions, cleared }
+    }
+}
+
+// === impl History ===
+
+impl<'a> History<'a> {
+    /// Returns the messages from this one of the chat on.
+    fn from(&self, begin: usize) -> &[&'a UiMessage] {
+        &self.messages[begin.saturating_sub(self.first).min(self.messages.len())..]
+    }
+
+    /// Returns the positions of the user messages after this one, at which the history may begin.
+    fn turns_after(&self, begin: usize) -> Vec<usize> {
+        let messages = self.messages.iter().enumerate().map(|(index, message)| (self.first + index, message));
+        let users = messages.filter(|(at, message)| *at > begin && message.role == Role::User);
+        users.map(|(at, _)| at).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
