@@ -276,7 +276,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         audit_keep: config.audit_keep.map(|keep| keep.0),
         heartbeat_thread: true,
         file_urls: config.file_urls.clone(),
-        compact_at: Settings::default().compact_at,
+        compact_at: config.compact_at.0,
         shows_model_errors: config.is_for_this_machine_alone(),
         limits: Limits {
             steps: config.max_steps.get(),

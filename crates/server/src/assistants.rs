@@ -23,7 +23,7 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         Some(model) => model,
         None => fermata_providers::build(config.provider()?)?,
     };
-    let main = ModelChoice::of(main);
+    let main = ModelChoice { context: config.context_window, ..ModelChoice::of(main) };
     let mut models = BTreeMap::from([(main.name.clone(), main.clone())]);
     let names_demo =
         |assistant: &AssistantSettings| assistant.models.iter().flatten().any(|name| name == Demo::NAME);
@@ -35,7 +35,7 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         let choice = ModelChoice {
             name: name.clone(),
             model: fermata_providers::build(settings.provider(config)?)?,
-            context: None,
+            context: settings.context.or(config.context_window),
             settings: settings.settings.clone(),
             limits: settings.limits.clone(),
         };

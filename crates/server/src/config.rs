@@ -7,6 +7,7 @@
 mod assistants;
 mod checks;
 mod command;
+mod context;
 mod database;
 mod errors;
 mod fault;
@@ -56,7 +57,7 @@ pub use self::{
     secret::{Secret, Token},
     sources::warnings_of_variables,
     url::Url,
-    value::{Duration, List, NonZeroDuration, Size, UpTo},
+    value::{Duration, List, NonZeroDuration, Share, Size, UpTo},
     words::LogFormat,
     written::Written,
 };
@@ -121,6 +122,8 @@ macro_rules! settings {
             pub models: BTreeMap<String, ModelSettings>,
             /// The assistants by name, `default` among them.
             pub assistants: BTreeMap<String, AssistantSettings>,
+            /// The tools whose outputs are never cleared to save room.
+            pub never_clear: Vec<Pattern>,
             /// The path of the file that was read, if there was one.
             pub file: Option<String>,
         }
@@ -142,10 +145,12 @@ macro_rules! settings {
             /// Reads every setting from the strongest source that has it.
             fn collect(sources: &Sources<'_>) -> Result<Self, ConfigError> {
                 $($(let $key = sources.read::<$type>(stringify!($key))?;)+)+
-                let Tables { policy, tools, mcp, errors: error_policy, models, assistants, written: _ } =
+                let Tables {
+                    policy, tools, mcp, errors: error_policy, models, assistants, never_clear, written: _
+                } =
                     sources.file.tables.clone();
                 let file = sources.file.path.clone();
-                Ok(Self { $($($key,)+)+ policy, tools, mcp, error_policy, models, assistants, file })
+                Ok(Self { $($($key,)+)+ policy, tools, mcp, error_policy, models, assistants, never_clear, file })
             }
 
             /// Returns every setting's key and its value for a report.
@@ -209,6 +214,12 @@ settings! {
         /// none.
         max_output_tokens: Option<NonZeroU32>, "FERMATA_MAX_OUTPUT_TOKENS",
             over "the model is asked for no more, and its answer ends there";
+        /// The number of tokens that the model can take. If it is known, the history is fitted into it before it is sent; otherwise
+        /// only after the provider has refused a request for its length.
+        context_window: Option<NonZeroU32>, "FERMATA_CONTEXT_WINDOW",
+            over "old outputs are told as one line each, and then the oldest turns are left out";
+        /// The share of context_window above which the history is fitted, from 0.1 to 1.
+        compact_at: Share = "0.8", "FERMATA_COMPACT_AT";
         /// The URLs of files that a model may be given: data (only data URLs), https (those that do not lead to private
         /// addresses), or hosts, such as cdn.example.com or *.example.com.
         file_urls: FileUrls = "https", "FERMATA_FILE_URLS";
@@ -462,7 +473,7 @@ impl Config {
             chain: self.chain,
             error_policy: self.error_policy.clone(),
             tools: self.tools.clone(),
-            never_clear: Vec::new(),
+            never_clear: self.never_clear.clone(),
         }
     }
 }

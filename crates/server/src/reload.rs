@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The settings that can be changed without a restart, besides all tables of the file.
-const RELOADABLE: [&str; 12] = [
+const RELOADABLE: [&str; 13] = [
     "approval",
     "gate",
     "chain",
@@ -21,6 +21,7 @@ const RELOADABLE: [&str; 12] = [
     "openai_api_key",
     "model",
     "demo_scenes",
+    "context_window",
     "instructions",
     "instructions_file",
     "client_system",
@@ -141,6 +142,7 @@ impl Changes {
             ("tools", current.tools != next.tools),
             ("mcp", current.mcp != next.mcp),
             ("errors", current.error_policy != next.error_policy),
+            ("context", current.never_clear != next.never_clear),
             ("models", current.models != next.models),
             ("assistants", current.assistants != next.assistants),
         ];

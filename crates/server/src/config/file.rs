@@ -16,6 +16,7 @@ use toml::{
 use super::{
     ConfigError, SETTINGS,
     assistants::{self, AssistantSettings, AssistantTable},
+    context::ContextTable,
     errors::ErrorsTable,
     fault::{Fault, nearest, reworded},
     mcp::{self, ServerTable},
@@ -29,7 +30,7 @@ use super::{
 /// The path of the file if nobody names one.
 const DEFAULT_PATH: &str = "fermata.toml";
 /// The names of the tables.
-const TABLES: [&str; 6] = ["policy", "tools", "mcp", "errors", "models", "assistants"];
+const TABLES: [&str; 7] = ["policy", "tools", "mcp", "errors", "models", "assistants", "context"];
 
 /// The environment.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -66,6 +67,8 @@ pub(super) struct Tables {
     pub(super) models: BTreeMap<String, ModelSettings>,
     /// The assistants, by name.
     pub(super) assistants: BTreeMap<String, AssistantSettings>,
+    /// The tools whose outputs are never cleared.
+    pub(super) never_clear: Vec<Pattern>,
     /// All tables but `errors`, as they are written.
     pub(super) written: Vec<Written>,
 }
@@ -189,6 +192,12 @@ impl Source<'_> {
                         .map_err(|wrong| fault_in_table(&name, at, &with_spans, wrong))?;
                     tables.assistants.insert(name.into_owned(), assistant);
                 }
+            }
+            ("context", context @ DeValue::Table(_)) => {
+                let context = Spanned::new(at..at, context);
+                tables.written.push(self.written("[context]".into(), &context, |_| {}));
+                let context: ContextTable = self.deserialize("context", context)?;
+                tables.never_clear = context.into();
             }
             ("errors", errors @ DeValue::Table(_)) => {
                 let errors: ErrorsTable = self.deserialize("errors", Spanned::new(at..at, errors))?;

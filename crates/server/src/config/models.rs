@@ -1,6 +1,6 @@
 //! `[models.<name>]`: the models that assistants have besides the one of the main settings.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, num::NonZeroU32};
 
 use fermata_protocol::CallSettings;
 use fermata_providers::{BuildError, Provider};
@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
-use super::{Config, mcp::checked_headers, secret::Secret, text::NonEmpty, url::Url};
+use super::{Config, mcp::checked_headers, secret::Secret, text::NonEmpty, url::Url, value};
 
 /// A model. What is left out is as in the main settings.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +21,8 @@ pub struct ModelSettings {
     pub api_key: Option<Secret>,
     /// The headers of each request to the API, with their names in lower case.
     pub headers: BTreeMap<String, Secret>,
+    /// The number of tokens that it can take.
+    pub context: Option<NonZeroU32>,
     /// The settings of its calls, by the AI SDK's names.
     pub settings: Map<String, Value>,
     /// The limits on settings, by the same names.
@@ -40,6 +42,10 @@ pub(super) struct ModelTable {
     api_key: Option<String>,
     /// The headers of each request to the API.
     headers: Option<BTreeMap<String, String>>,
+    /// The number of tokens that it can take. By default, context_window.
+    #[serde(default, deserialize_with = "value::deserialize")]
+    #[schemars(with = "Option<NonZeroU32>")]
+    context: Option<NonZeroU32>,
     /// The settings of its calls, by the AI SDK's names, such as temperature. What a post asks for goes before them.
     #[serde(default)]
     settings: CallSettingsTable,
@@ -106,7 +112,7 @@ impl TryFrom<ModelTable> for ModelSettings {
     type Error = (&'static str, String);
 
     fn try_from(table: ModelTable) -> Result<Self, Self::Error> {
-        let ModelTable { model, base_url, api_key, headers, settings, limits } = table;
+        let ModelTable { model, base_url, api_key, headers, context, settings, limits } = table;
         let base_url = base_url.map(|url| Url::exact(url.trim().trim_end_matches('/'))).transpose();
         let headers = checked_headers(headers.unwrap_or_default()).map_err(|reason| ("headers", reason))?;
         if let Some(name) = limits.0.keys().find(|name| !LIMITED.contains(&name.as_str())) {
@@ -118,6 +124,7 @@ impl TryFrom<ModelTable> for ModelSettings {
             base_url: base_url.map_err(|reason| ("base_url", reason))?,
             api_key: api_key.map(|key| Secret(key.into())),
             headers: headers.into_iter().map(|(name, value)| (name, Secret(value.into()))).collect(),
+            context,
             settings: settings.0,
             limits: limits.0,
         })

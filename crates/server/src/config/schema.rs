@@ -6,8 +6,8 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    SETTINGS, Setting, assistants::AssistantTable, errors::ErrorsTable, mcp::ServerTable, models::ModelTable,
-    policy::RuleTable, tools::ToolsTable,
+    SETTINGS, Setting, assistants::AssistantTable, context::ContextTable, errors::ErrorsTable,
+    mcp::ServerTable, models::ModelTable, policy::RuleTable, tools::ToolsTable,
 };
 
 /// The tables of the file.
@@ -26,6 +26,8 @@ struct Tables {
     mcp: Option<BTreeMap<String, ServerTable>>,
     /// What follows a failure, by its type.
     errors: Option<ErrorsTable>,
+    /// What stays in the history that a model is sent.
+    context: Option<ContextTable>,
     /// The models that assistants have besides the one of the main settings, by name.
     models: Option<BTreeMap<String, ModelTable>>,
     /// The assistants, by name. What one leaves out is as in the main settings, which are the assistant default.

@@ -68,6 +68,10 @@ pub struct Size(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpTo<const MAX: usize>(pub NonZeroUsize);
 
+/// A share of a whole, from 0.1 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
 /// Several values: a list in the file, and separated by commas elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct List<T>(pub Vec<T>);
@@ -200,6 +204,25 @@ impl<const MAX: usize> Value for UpTo<MAX> {
 
     fn schema() -> Schema {
         number_schema(1, Some(MAX))
+    }
+}
+
+impl Value for Share {
+    fn name() -> String {
+        "SHARE".into()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let share: f64 = parsed(text, "a number from 0.1 to 1")?;
+        if (0.1..=1.0).contains(&share) { Ok(Self(share)) } else { Err("it must be from 0.1 to 1".into()) }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.0.into())
+    }
+
+    fn schema() -> Schema {
+        or_variable(json_schema!({"type": "number", "minimum": 0.1, "maximum": 1}))
     }
 }
 
