@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{Role, ToolCallId, ToolState, UiMessage, UiPart};
+use fermata_protocol::{MessageId, Role, ToolCallId, ToolState, UiMessage, UiPart};
 use fermata_tools::Pattern;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -36,8 +36,11 @@ pub(crate) struct ModelContext {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Fit {
-    /// The number of messages, from the first of the chat, that are left out. The message after them is a user's.
+    /// The number of messages, from the first of the chat, that are left out.
     pub left_out: usize,
+    /// The user message after them, with which the history begins; `None` if nothing is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begins_with: Option<MessageId>,
     /// The texts of those among them that are instructions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
@@ -144,6 +147,13 @@ impl ModelContext {
 // === impl Fit ===
 
 impl Fit {
+    /// Returns whether these messages, before which there are `first` others, can be sent in this way. They cannot if an earlier version
+    /// of the server, which leaves nothing out, has removed messages meanwhile.
+    pub fn holds_for(&self, first: usize, messages: &[UiMessage]) -> bool {
+        let begin = messages.get(self.left_out - first).map(|message| &message.id);
+        self.left_out == 0 || begin == self.begins_with.as_ref()
+    }
+
     /// Returns the fit that also clears the outputs of old calls.
     fn clearing(&self, history: &History<'_>, never_clear: &[Pattern]) -> Self {
         let steps: Vec<&[UiPart]> = history
@@ -187,7 +197,8 @@ impl Fit {
             .collect();
         let mut cleared = self.cleared.clone();
         cleared.retain(|call| kept.contains(call));
-        Self { left_out: begin, instructions, cleared }
+        let begins_with = history.from(begin).first().map(|message| message.id.clone());
+        Self { left_out: begin, begins_with, instructions, cleared }
     }
 }
 

@@ -78,7 +78,10 @@ pub async fn preview(
         messages.push(own);
     }
     let toolbox = policies.toolbox_of(of_run.assistant.as_deref()).with_saved_tools(&of_run.tools);
-    let context = ModelContext::read(&record.context);
+    let mut context = ModelContext::read(&record.context);
+    if !context.fit.holds_for(0, &messages) {
+        context = ModelContext::default();
+    }
     let of_prompt = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref(), &context.fit);
     let request = prompt(messages.iter().skip(context.fit.left_out), &of_prompt);
     let known: HashSet<&str> = policies.assistants.iter().map(|(name, _)| name).collect();

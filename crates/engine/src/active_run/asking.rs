@@ -1,14 +1,15 @@
 //! Asking the model for a step: the request, made from the history as far as it fits.
 
-use fermata_protocol::UiMessage;
+use fermata_protocol::{ChatId, UiMessage};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use super::{ActiveRun, ModelStream, StepWork, spans::model_span};
 use crate::{
-    context::{Fitted, Goal, History},
+    context::{Fitted, Goal, History, ModelContext},
     model::ModelRequest,
     prompt::{PromptContext, prompt},
+    services::Services,
     store::StoreError,
 };
 
@@ -21,6 +22,17 @@ pub(super) struct ReadMessages {
     pub first: usize,
     pub messages: Vec<UiMessage>,
 }
+
+// === impl ReadMessages ===
+
+impl ReadMessages {
+    async fn from(services: &Services, chat: &ChatId, first: usize) -> Result<Self, StoreError> {
+        let messages = services.store.messages_at(chat, first..usize::MAX).await?;
+        Ok(Self { first, messages })
+    }
+}
+
+// === impl ActiveRun ===
 
 impl ActiveRun {
     /// Asks the model for the step.
@@ -80,14 +92,17 @@ impl ActiveRun {
 
     /// Returns the request, with the history fitted to a goal if there is one.
     async fn fitted(&mut self, goal: Option<Goal>) -> Result<Fitted, StoreError> {
-        let read = match self.history.take() {
+        let mut read = match self.history.take() {
             Some(read) => read,
             None => {
-                let first = self.record.context.fit.left_out;
-                let messages = self.services.store.messages_at(&self.record.chat, first..usize::MAX).await?;
-                ReadMessages { first, messages }
+                ReadMessages::from(&self.services, &self.record.chat, self.record.context.fit.left_out)
+                    .await?
             }
         };
+        if !self.record.context.fit.holds_for(read.first, &read.messages) {
+            self.record.context = ModelContext::default();
+            read = ReadMessages::from(&self.services, &self.record.chat, 0).await?;
+        }
         let own = self.run.snapshot();
         // If the readers were sent away in between, the record has an older state of the run's message.
         let messages = read.messages.iter().filter(|message| message.id != own.id).chain([&own]).collect();

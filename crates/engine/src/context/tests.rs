@@ -115,6 +115,9 @@ fn the_oldest_turns_are_left_out_when_clearing_is_not_enough_and_instructions_st
     }));
     let fitted = fitted(&ModelContext::default(), &messages, Goal::Within(3500));
     assert_eq!(fitted.fit.left_out, 7, "the oldest user message that fits");
+    assert_eq!(fitted.fit.begins_with, Some(MessageId::new("m6")));
+    assert!(fitted.fit.holds_for(0, &messages) && fitted.fit.holds_for(7, &messages[7..]));
+    assert!(!fitted.fit.holds_for(0, &messages[..5]) && !fitted.fit.holds_for(7, &messages[8..]));
     assert_eq!(fitted.fit.instructions, ["Be kind."]);
     assert!(fitted.estimated <= 3500);
     assert_eq!(fitted.request.messages[0], ModelMessage::System("Be kind.".into()));
@@ -153,6 +156,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
     let context = ModelContext {
         fit: Fit {
             left_out: 3,
+            begins_with: Some(MessageId::new("m3")),
             instructions: vec!["ü".into()],
             cleared: [ToolCallId::new("c")].into_iter().collect(),
         },
@@ -162,7 +166,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
     assert_eq!(
         saved,
         json!({
-            "fit": {"leftOut": 3, "instructions": ["ü"], "cleared": ["c"]},
+            "fit": {"leftOut": 3, "beginsWith": "m3", "instructions": ["ü"], "cleared": ["c"]},
             "measured": {"tokens": 5, "estimated": 6},
         })
     );

@@ -7,8 +7,10 @@ use std::num::NonZeroU32;
 use fermata_engine::{
     Assistants,
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, Usage},
+    store::{Change, ChatStore},
 };
 use fermata_protocol::FinishReason;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::world::{ModelStep, World, calls, text};
@@ -147,6 +149,18 @@ async fn outputs_of_old_calls_are_cleared_in_the_middle_of_a_run() {
         })
         .collect();
     assert_eq!(cleared, [0, 0, 0, 0, 1], "the outputs of the newest three steps stay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_an_earlier_version_has_removed_take_the_history_back() {
+    let world = World::new();
+    world.script([too_long(), text("It fits."), text("ok")]);
+    world.post(history(8, 400)).await.read_to_end().await;
+    let version = world.store.store.chat(&world.chat).await.unwrap().unwrap().version;
+    let changes = vec![Change::TruncateMessages { keep: 2 }];
+    world.store.store.commit(&world.chat, version, Timestamp::UNIX_EPOCH, changes).await.unwrap();
+    says(&world, "go on").await;
+    assert_eq!(users(&requests(&world).pop().unwrap()), ["turn 0 x", "go on"]);
 }
 
 #[tokio::test(start_paused = true)]
