@@ -12,6 +12,7 @@ const SOURCE = path.resolve(import.meta.dirname, '../src');
 const CHAT = [
   'version.ts',
   'server.ts',
+  'assistants.ts',
   'stream.ts',
   'transport.ts',
   'outbox.ts',

@@ -1,10 +1,12 @@
 // Fermata for pages that use the AI SDK's chat, version 5, 6 or 7.
 
 import type { AbstractChat, ChatInit, UIMessage } from 'ai';
+import { listAssistants, type Assistant } from './assistants.js';
 import { ChatFollower, type FermataChat } from './chat.js';
 import { Server } from './server.js';
 import type { FermataOptions } from './transport.js';
 
+export type { Assistant } from './assistants.js';
 export type { CallStatus } from './calls.js';
 export type { ApprovalResponse, ElicitationAnswer, FermataChat, ToolOutput } from './chat.js';
 export { FermataError, type ServerOptions } from './server.js';
@@ -22,6 +24,8 @@ export interface Fermata {
    * `server.request('/api/chats?limit=50')`.
    */
   request<T>(path: string, init?: RequestInit): Promise<T>;
+  /** Lists the assistants, with `default` first. The list is empty if the server is of a version that has none. */
+  assistants(): Promise<Assistant[]>;
 }
 
 /** Connects chats with a Fermata server. */
@@ -33,5 +37,6 @@ export function fermata(options: FermataOptions = {}): Fermata {
       return follower.attach(new Chat({ ...init, ...follower.init(init) }));
     },
     request: (path, init) => server.json(path, init),
+    assistants: () => listAssistants(server),
   };
 }

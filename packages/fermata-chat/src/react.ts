@@ -11,12 +11,16 @@ export * from './index.js';
 
 export interface FermataChatOptions<MESSAGE extends UIMessage = UIMessage>
   extends
-    Omit<FermataOptions, 'onConnection' | 'tools'>,
+    Omit<FermataOptions, 'onConnection' | 'tools' | 'assistant' | 'model'>,
     Omit<ChatInit<MESSAGE>, 'id' | 'transport' | 'sendAutomaticallyWhen'> {
   /** Which chat. Another id is another chat. */
   id: string;
   /** The page's tools, by name. Those of the latest rendering are used. */
   tools?: Exclude<FermataOptions['tools'], (chatId: string) => unknown>;
+  /** The assistant that answers from the next message on; `undefined` leaves it as the chat has it. */
+  assistant?: string | undefined;
+  /** The model that answers from the next message on: one of the assistant's. */
+  model?: string | undefined;
   /** Whether the page has made up the id, and nobody has posted to it yet: then the server is not asked for it. */
   isNew?: boolean;
   /** At most one rendering in so many milliseconds while a message streams. */
@@ -46,6 +50,8 @@ class Session<MESSAGE extends UIMessage> {
     const server = fermata({
       ...options,
       tools: () => this.#options.tools ?? {},
+      assistant: () => this.#options.assistant,
+      model: () => this.#options.model,
       headers: () => {
         const { headers } = this.#options;
         return (typeof headers === 'function' ? headers() : headers) ?? {};
@@ -76,8 +82,8 @@ class Session<MESSAGE extends UIMessage> {
 /**
  * A chat that loads, resumes, follows other tabs and runs the page's tools.
  *
- * Of the options, `tools`, `headers` and `body` are those of the latest rendering, and the others those of the first
- * one with this `id`.
+ * Of the options, `tools`, `assistant`, `model`, `headers` and `body` are those of the latest rendering, and the others
+ * those of the first one with this `id`.
  */
 export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
   options: FermataChatOptions<MESSAGE>,

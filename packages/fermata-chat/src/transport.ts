@@ -30,6 +30,13 @@ export interface FermataOptions extends ServerOptions {
    * A chat of `fermata()` asks for it by itself.
    */
   show?: 'call'[];
+  /**
+   * The assistant that answers, by its name in the list of assistants. A chat keeps the one that it was given
+   * last; `undefined` leaves it as it is.
+   */
+  assistant?: string | (() => string | undefined);
+  /** The model that answers: one of the assistant's. A chat keeps it in the same way. */
+  model?: string | (() => string | undefined);
   /** More fields of every post: `system`, `toolChoice`, `callSettings`, … */
   body?: (chatId: string) => object;
   /** The page's tools, by name. */
@@ -215,9 +222,15 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
   }
 
   #fermata(): object {
-    const { client = AI_VERSION, hold, show } = this.#options;
-    return { client, ...(hold !== undefined && { hold }), ...(show !== undefined && { show }) };
+    const { client = AI_VERSION, hold, show, assistant, model } = this.#options;
+    // What is undefined is not part of the JSON.
+    return { client, hold, show, assistant: current(assistant), model: current(model) };
   }
+}
+
+/** Returns the value that an option has now. */
+function current(option: string | (() => string | undefined) | undefined): string | undefined {
+  return typeof option === 'function' ? option() : option;
 }
 
 function throwLost(): never {

@@ -1,0 +1,28 @@
+// The assistants that a server offers.
+
+import { FermataError, type Server } from './server.js';
+
+/** An assistant. What the operator tells the model is not part of it. */
+export interface Assistant {
+  /** The name by which the option `assistant` chooses it. */
+  name: string;
+  /** The title for people. */
+  title: string;
+  /** The names of its models, which the option `model` chooses. The first answers if a chat has chosen none. */
+  models: string[];
+  /** Messages that a page may suggest for a beginning. */
+  suggestions: string[];
+}
+
+/** Lists the assistants, with `default` first. The list is empty if the server is of a version that has none. */
+export async function listAssistants(server: Server): Promise<Assistant[]> {
+  // The list is beside the chat endpoint.
+  const url = server.api.replace(/[^/]*$/, 'assistants');
+  try {
+    const { assistants } = await server.json<{ assistants: Assistant[] }>(url);
+    return assistants;
+  } catch (error) {
+    if (error instanceof FermataError && error.status === 404) return [];
+    throw error;
+  }
+}
