@@ -8,7 +8,7 @@
 //! same result, and a history that has been fitted is not fitted further before it has grown. So two steps, two instances, and the time before
 //! and after a crash send the same bytes, and providers' caches stay warm.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, num::NonZeroU32};
 
 use fermata_protocol::{MessageId, Role, ToolCallId, ToolState, UiMessage, UiPart};
 use fermata_tools::Pattern;
@@ -49,6 +49,14 @@ pub(crate) struct Fit {
     pub cleared: BTreeSet<ToolCallId>,
 }
 
+/// The size of what a model can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub tokens: u64,
+    /// The number of tokens above which a history is fitted.
+    pub compact_at: u64,
+}
+
 /// The size of a request: by its provider, and as it is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Measured {
@@ -78,6 +86,21 @@ pub(crate) struct Fitted {
     pub request: ModelRequest,
     /// About how many tokens it has; 0 if there was no goal.
     pub estimated: u64,
+}
+
+// === impl Window ===
+
+impl Window {
+    /// Returns the window of a model that can take so many tokens, with the share of them above which a history is fitted.
+    pub fn new(tokens: NonZeroU32, share: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the share is from 0 to 1, so the product is from 0 to 2^32"
+        )]
+        let compact_at = (f64::from(tokens.get()) * share) as u64;
+        Self { tokens: tokens.get().into(), compact_at }
+    }
 }
 
 // === impl ModelContext ===

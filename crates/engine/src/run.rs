@@ -55,6 +55,7 @@ pub(crate) use validation::{Rejected, Validation};
 use crate::{
     Ids, Limits, Rules,
     assistants::{Assistant, ModelChoice},
+    context::Window,
     model::Usage,
     position::Position,
     services::PolicySnapshot,
@@ -195,6 +196,8 @@ pub(crate) struct Context<'a> {
     pub address: Option<IpAddr>,
     /// `true` if clients are shown why a model failed.
     pub shows_model_errors: bool,
+    /// The size of what the model can take, as far as it is known.
+    pub window: Option<Window>,
 }
 
 /// A run that decides what follows from an event.

@@ -135,6 +135,13 @@ pub struct ClientOptions {
 pub enum Show {
     /// `data-call`, whenever the state of a call changes.
     Call,
+    /// `data-context`, after each step whose tokens the provider has counted.
+    Context,
+}
+
+impl Show {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Call, Self::Context];
 }
 
 /// `POST /chat/tool-result`.

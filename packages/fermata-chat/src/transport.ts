@@ -26,10 +26,10 @@ export interface FermataOptions extends ServerOptions {
   /** How long a stream stays open while calls wait, such as `30s`; the server's own setting by default. */
   hold?: string;
   /**
-   * Transient data parts that `onData` is to get: `call` is `data-call`, the state of a call whenever it changes.
-   * A chat of `fermata()` asks for it by itself.
+   * Transient data parts that `onData` is to get: `call` is `data-call`, the state of a call whenever it changes;
+   * `context` is `data-context`, the tokens of each step. A chat of `fermata()` asks for `call` by itself.
    */
-  show?: 'call'[];
+  show?: ('call' | 'context')[];
   /**
    * The assistant that answers, by its name in the list of assistants. A chat keeps the one that it was given
    * last; `undefined` leaves it as it is.

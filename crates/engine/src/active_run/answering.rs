@@ -73,7 +73,7 @@ impl ActiveRun {
 
     /// Returns whether answers have inputs or contents that have to be checked before they can be accepted.
     pub fn needs_check(&self, answers: &[Answer]) -> bool {
-        let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
+        let context = context(&self.services, &self.policies, &self.toolbox, &self.record, self.window());
         !self.run.inputs_to_check(answers, &context).is_empty()
     }
 
@@ -171,7 +171,7 @@ impl ActiveRun {
         answers: &[Answer],
         address: Option<IpAddr>,
     ) -> Result<Validation, AnswerError> {
-        let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
+        let context = context(&self.services, &self.policies, &self.toolbox, &self.record, self.window());
         let rejected = match self.run.validate(answers, &Context { address, ..context }) {
             Ok(valid) => return Ok(valid),
             Err(rejected) => rejected,

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{ActiveRun, ModelStream, StepWork, spans::model_span};
 use crate::{
-    context::{Fitted, Goal, History, ModelContext},
+    context::{Fitted, Goal, History, ModelContext, Window},
     model::ModelRequest,
     prompt::{PromptContext, prompt},
     services::Services,
@@ -38,7 +38,7 @@ impl ActiveRun {
     /// Asks the model for the step.
     pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
         self.use_policies(self.services.policies.current());
-        let goal = self.window().map(|window| Goal::Within(self.compacted_from(window)));
+        let goal = self.window().map(|window| Goal::Within(window.compact_at));
         let fitted = self.fitted(goal).await?;
         if fitted.fit != self.record.context.fit {
             self.save_fit(&fitted).await?;
@@ -72,22 +72,10 @@ impl ActiveRun {
         Ok(true)
     }
 
-    /// Returns the number of tokens that the model can take, as far as it is known.
-    pub(super) fn window(&self) -> Option<u64> {
+    /// Returns the size of what the model can take, as far as it is known.
+    pub(super) fn window(&self) -> Option<Window> {
         let (_, choice) = self.run.settings.answering(&self.policies);
-        choice.context.map(|tokens| u64::from(tokens.get()))
-    }
-
-    /// Returns the number of tokens above which a history is fitted into a window.
-    fn compacted_from(&self, window: u64) -> u64 {
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of a number of tokens, which is far below 2^53"
-        )]
-        let share = (window as f64 * self.services.settings.compact_at) as u64;
-        share
+        Some(Window::new(choice.context?, self.services.settings.compact_at))
     }
 
     /// Returns the request, with the history fitted to a goal if there is one.

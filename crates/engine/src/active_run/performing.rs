@@ -7,6 +7,7 @@ use futures::FutureExt;
 use super::{ActiveRun, Ownership, StepWork, ToolEvent};
 use crate::{
     call_executor::CallExecutor,
+    context::Window,
     record::Record,
     run::{AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
     services::{LockRequest, PolicySnapshot, Services},
@@ -23,6 +24,7 @@ impl ActiveRun {
     /// Has the run decide what follows from an event. Checks and locks that it asks for and that are there at once are its next events,
     /// so that everything that follows is saved in one commit.
     pub(super) fn decide(&mut self, event: Event) -> Effects {
+        let window = self.window();
         let is_recovery = matches!(event, Event::Resumed | Event::GivenUp);
         let mut effects = Effects::default();
         let mut next = Some(event);
@@ -31,7 +33,7 @@ impl ActiveRun {
                 Event::LocksGranted(calls) => calls.clone(),
                 _ => Vec::new(),
             };
-            let context = context(&self.services, &self.policies, &self.toolbox, &self.record);
+            let context = context(&self.services, &self.policies, &self.toolbox, &self.record, window);
             effects.append(self.run.apply(event, &context));
             for call in &granted {
                 if !effects.after.execute.contains(call) {
@@ -220,6 +222,7 @@ pub(super) fn context<'a>(
     policies: &'a PolicySnapshot,
     toolbox: &'a Toolbox,
     record: &'a Record,
+    window: Option<Window>,
 ) -> Context<'a> {
     Context {
         now: services.clock.now(),
@@ -234,5 +237,6 @@ pub(super) fn context<'a>(
         other_bytes: record.bytes,
         address: None,
         shows_model_errors: services.settings.shows_model_errors,
+        window,
     }
 }

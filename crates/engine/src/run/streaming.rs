@@ -2,12 +2,13 @@
 //!
 //! The [`StepCollector`] assembles the step, and this module turns its changes into chunks.
 
-use fermata_protocol::{ToolCallId, UiChunk};
+use fermata_protocol::{DataChunk, Show, ToolCallId, UiChunk};
 use fermata_tools::{Call, InputError, RunBy};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Deciding, Ending, Phase, Run};
 use crate::{
+    context::Window,
     model::ModelEvent,
     step_collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
@@ -141,6 +142,7 @@ impl Deciding<'_> {
     fn complete_answer(&mut self, step: CollectedStep) {
         if let Some(usage) = step.usage {
             *self.run.state.usage.get_or_insert_default() += usage;
+            self.show_context(usage.input_tokens);
         }
         let reason = step.finish_reason;
         let calls: Vec<_> =
@@ -176,6 +178,20 @@ impl Deciding<'_> {
         if self.effects.before.checks.is_empty() {
             self.on_inputs_checked(Vec::new());
         }
+    }
+
+    /// Tells the client how full the model's window is, if it has asked for that.
+    fn show_context(&mut self, input_tokens: u64) {
+        if !self.run.state.show.contains(&Show::Context) {
+            return;
+        }
+        let mut data = json!({"inputTokens": input_tokens});
+        if let Some(Window { tokens, compact_at }) = self.context.window {
+            data["window"] = tokens.into();
+            data["compactAt"] = compact_at.into();
+        }
+        let kind = "data-context".to_owned();
+        self.publish(UiChunk::Data(DataChunk { kind, id: None, data, transient: Some(true) }));
     }
 
     /// Decides about the step's calls, whose inputs were checked.

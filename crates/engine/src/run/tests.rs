@@ -180,6 +180,7 @@ impl Scene {
             other_bytes: self.other_bytes,
             address: None,
             shows_model_errors: self.shows_model_errors,
+            window: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use fermata_protocol::FinishReason;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::world::{ModelStep, World, calls, text};
+use crate::world::{ModelStep, StreamReader, World, calls, text};
 
 fn too_long() -> ModelStep {
     vec![Err(ModelError::TooLong("maximum context length".into()))]
@@ -128,6 +128,40 @@ async fn a_history_is_fitted_into_a_window_that_is_known_before_it_is_sent() {
     world.script([counted(500, "ok")]);
     says(&world, &"x".repeat(100)).await;
     assert_eq!(users(&requests(&world).pop().unwrap()).first().unwrap(), "turn 3 x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_asks_is_told_how_full_the_window_is_after_each_step() {
+    let world = World::new();
+    let usage = Usage { input_tokens: 70, output_tokens: 1, total_tokens: 71 };
+    let call = || {
+        let mut step = calls(&[("run", json!({}))]);
+        step.pop();
+        step.push(Ok(ModelEvent::Finished { reason: FinishReason::ToolCalls, usage: Some(usage) }));
+        step
+    };
+    let ask = |show: Value| json!({"id": "c", "message": {"role": "user", "content": "go"}, "fermata": {"show": show}});
+    let contexts = |stream: &StreamReader| {
+        let of_kind = stream.chunks.iter().filter(|chunk| chunk["type"] == "data-context");
+        of_kind.map(|chunk| (chunk["data"].clone(), chunk["transient"].clone())).collect::<Vec<_>>()
+    };
+    world.script([call(), counted(90, "ok"), text("not counted")]);
+    let mut stream = world.post(ask(json!(["context"]))).await;
+    stream.read_to_end().await;
+    let told = |tokens| (json!({"inputTokens": tokens}), json!(true));
+    assert_eq!(contexts(&stream), [told(70), told(90)]);
+    let mut stream = world.post(ask(json!("all"))).await;
+    stream.read_to_end().await;
+    assert_eq!(contexts(&stream), []);
+
+    with_window(&world, 1000);
+    world.script([counted(95, "ok"), counted(99, "ok")]);
+    let mut stream = world.post(ask(json!(["context"]))).await;
+    stream.read_to_end().await;
+    assert_eq!(contexts(&stream)[0].0, json!({"inputTokens": 95, "window": 1000, "compactAt": 800}));
+    let mut stream = world.post(ask(json!([]))).await;
+    stream.read_to_end().await;
+    assert_eq!(contexts(&stream), []);
 }
 
 #[tokio::test(start_paused = true)]

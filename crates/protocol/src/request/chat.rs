@@ -21,6 +21,7 @@ use crate::{ChatId, MessageId, Profile, Role, UiPart, profile::Version};
 
 const MESSAGES: &str = "a list of at least one message";
 const ROLES: &str = "\"user\", \"assistant\" or \"system\"";
+const SHOWN: &str = "\"call\" or \"context\"";
 const TOOL_CHOICES: &str = "\"auto\", \"none\", \"required\" or {\"type\": \"tool\", \"toolName\": …}";
 
 /// What `DefaultChatTransport` and `AssistantChatTransport` post. Unknown fields are ignored.
@@ -155,9 +156,22 @@ pub struct FermataOptions {
     #[serde(default, deserialize_with = "words")]
     #[schema(min_length = 1)]
     model: Option<String>,
-    /// The transient data chunks to send besides the message: `call` is `data-call` with the state of a call whenever it changes.
-    #[schema(example = json!(["call"]))]
+    /// The transient data chunks to send besides the message: `"all"`, or a list. `call` is `data-call` with the state of a call
+    /// whenever it changes, `context` is `data-context` with the tokens of each step.
+    #[serde(default, deserialize_with = "show")]
+    #[schema(value_type = Option<ShowRequest>, example = json!(["call"]))]
     show: Option<BTreeSet<Show>>,
+}
+
+/// The data chunks that a client asks for.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes what `show` reads")]
+pub enum ShowRequest {
+    /// `"all"`.
+    All(String),
+    /// These.
+    These(Vec<Show>),
 }
 
 /// A part as clients post it, in the AI SDK's form or in OpenAI's.
@@ -175,6 +189,24 @@ fn client<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Profile>, D::Erro
     };
     let profile = version.and_then(|version| Profile::of_version(&version).ok());
     profile.map(Some).ok_or_else(|| D::Error::custom(wrong(&value, Profile::VERSIONS)))
+}
+
+/// Reads a list of data chunks, or `"all"`.
+fn show<'de, D: Deserializer<'de>>(json: D) -> Result<Option<BTreeSet<Show>>, D::Error> {
+    match Option::<Value>::deserialize(json)? {
+        None => Ok(None),
+        Some(Value::String(all)) if all == "all" => Ok(Some(Show::ALL.into())),
+        Some(Value::Array(kinds)) => {
+            let mut shown = BTreeSet::new();
+            for (at, kind) in kinds.iter().enumerate() {
+                let known = Show::deserialize(kind)
+                    .map_err(|_| D::Error::custom(format!("[{at}]{}", wrong(kind, SHOWN))))?;
+                shown.insert(known);
+            }
+            Ok(Some(shown))
+        }
+        Some(other) => Err(D::Error::custom(wrong(&other, "\"all\" or a list"))),
+    }
 }
 
 // === impl ChatBody ===

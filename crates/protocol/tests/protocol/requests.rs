@@ -93,6 +93,8 @@ fn options_of_fermata_that_nobody_reads_are_refused() {
             chat(json!({"fermata": {"hold": "1s", "plan": true}})),
             chat(json!({"fermata": {"show": ["cal"]}})),
             chat(json!({"fermata": {"show": "call"}})),
+            chat(json!({"fermata": {"show": "all"}})),
+            chat(json!({"fermata": {"show": ["call", "context"]}})),
             chat(json!({"fermata": {"assistant": ""}})),
             chat(json!({"fermata": {"model": 5}})),
             chat(json!({"fermata": {"assistant": "support", "model": "fast"}})),
@@ -101,8 +103,10 @@ fn options_of_fermata_that_nobody_reads_are_refused() {
         expect![[r#"
             `fermata.clinet` is no known name; the known ones are: client, hold, exists, assistant, model, show.
             `fermata.plan` is no known name; the known ones are: client, hold, exists, assistant, model, show.
-            `fermata.show[0]` is "cal"; it must be "call".
-            `fermata.show` is "call"; it must be a list.
+            `fermata.show[0]` is "cal"; it must be "call" or "context".
+            `fermata.show` is "call"; it must be "all" or a list.
+            TAKEN
+            TAKEN
             `fermata.assistant` is empty; it must be a string that is not empty.
             `fermata.model` is 5; it must be a string.
             TAKEN
