@@ -244,11 +244,14 @@ export class ChatFollower {
       case 'tellTabs':
         this.#tellTabs();
         break;
-      case 'settleOlder':
+      case 'settleOlder': {
+        // Nothing more is read of a run that the post has superseded.
+        const isCutOff = this.#state.streams.length > 1;
         // If the record cannot be had now, the next loading has it.
-        if (this.#chat.messages.slice(0, -1).some(hasOpenCall))
+        if (isCutOff || this.#chat.messages.slice(0, -1).some(hasOpenCall))
           void this.#settleOlder().catch(() => undefined);
         break;
+      }
       default:
         action satisfies never;
     }
@@ -404,12 +407,12 @@ export class ChatFollower {
     }
   }
 
-  /** What became of calls that a new message has left behind: their own stream has ended without a word of it. */
+  /** What became of messages that a new one has left behind: their own stream has ended without a word of it. */
   async #settleOlder(): Promise<void> {
     const { messages } = await this.#record();
     const stored = new Map(messages.map((message) => [message.id, message]));
     this.#chat.messages = this.#chat.messages.map((message, index, { length }) =>
-      index < length - 1 && hasOpenCall(message) ? (stored.get(message.id) ?? message) : message,
+      index < length - 1 ? (stored.get(message.id) ?? message) : message,
     );
   }
 

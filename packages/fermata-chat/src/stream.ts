@@ -19,6 +19,8 @@ export interface StreamOptions {
   silence: number;
   /** Ends the reading; the stream then ends as if it were over. */
   abort: AbortController;
+  /** A newer post of the chat, if there is one: whether the server accepts it. The answer that is read then ends here. */
+  newerPost: () => Promise<boolean> | undefined;
   /** Opens the next connection after a position; `undefined` if the run is over, or waits without a stream. */
   reopen: (position: string) => Promise<ReadableStream<Uint8Array> | undefined>;
   on: (event: StreamEvent) => void;
@@ -52,7 +54,12 @@ async function* readChunks(options: StreamOptions): AsyncGenerator<UIMessageChun
   try {
     let body: ReadableStream<Uint8Array> | undefined = options.first;
     while (body !== undefined) {
-      yield* reader.read(body);
+      for await (const chunk of reader.read(body)) {
+        // Many releases of the AI SDK would add the message a second time, behind the one that was posted.
+        if ((await options.newerPost()) === true) options.abort.abort();
+        if (signal.aborted) break;
+        yield chunk;
+      }
       // Without a position, all would come again, and some versions of the AI SDK would add it to what they have.
       if (reader.isOver || signal.aborted || reader.position === undefined) break;
       on({ type: 'broke' });

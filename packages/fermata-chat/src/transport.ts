@@ -92,6 +92,8 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
   readonly known = new Set<string>();
   readonly #reading = new Map<number, AbortController>();
   readonly #sending = new Map<number, AbortController>();
+  /** The newest post of each chat, and whether the server accepts it. */
+  readonly #posts = new Map<string, { request: number; isAccepted: Promise<boolean> }>();
   readonly #options: FermataOptions;
   readonly #observer: Observer | undefined;
   #requests = 0;
@@ -110,6 +112,9 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
   async sendMessages(options: SendOptions<MESSAGE>): Promise<ReadableStream<UIMessageChunk>> {
     const { chatId, messages, trigger, messageId, abortSignal } = options;
     const request = this.#begin();
+    let decide: (isAccepted: boolean) => void = () => undefined;
+    const isAccepted = new Promise<boolean>((resolve) => (decide = resolve));
+    this.#posts.set(chatId, { request, isAccepted });
     const sending = new AbortController();
     const reading = new AbortController();
     // A page that is left reads no more, but what it has said is still sent; only the AI SDK ends both.
@@ -135,10 +140,12 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       // As it is, the AI SDK would show the problem document instead of its words.
       if (!response.ok || response.body === null) throw await refusalOf(response);
       this.known.add(chatId);
+      decide(true);
       this.#reading.set(request, reading);
       this.#on(request, { type: 'accepted' });
       return this.#read(chatId, request, reading, response.body);
     } catch (error) {
+      decide(false);
       this.#on(request, { type: 'refused', error, isAborted: sending.signal.aborted });
       throw error;
     } finally {
@@ -199,6 +206,10 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       first,
       abort,
       silence: this.#options.silence ?? SILENCE,
+      newerPost: () => {
+        const post = this.#posts.get(chatId);
+        return post !== undefined && post.request > request ? post.isAccepted : undefined;
+      },
       reopen: (position) => this.open(chatId, position, request, abort.signal),
       on: (event) => {
         if (event.type === 'ended') this.#reading.delete(request);

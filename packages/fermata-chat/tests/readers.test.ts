@@ -492,6 +492,35 @@ test('a new message while a call waits closes its card', async () => {
   expect(tab.chat.messages).toHaveLength(4);
 });
 
+test('a new message while an answer is written leaves that answer once, and whole', async () => {
+  world = await World.create();
+  const { opened, open } = gate();
+  world.model.script(async (pen) => {
+    pen.says('Once ', 'upon ');
+    await opened;
+    pen.says('a time.');
+    await pen.gone;
+  }, says('Very well.'));
+  const tab = world.tab();
+  tab.say('tell');
+  await tab.reads('upon ');
+  const ids = () => tab.chat.messages.map(({ id }) => id);
+  // The page has shown the message already. While the post is on its way, more of the answer comes.
+  tab.before = ofPosts(async () => {
+    open();
+    const { body } = await fetch(`${world.server.url}/api/chat/${tab.id}/stream`);
+    const reader = (body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()).getReader();
+    for (let read = ''; !read.includes('a time.');) read += (await reader.read()).value ?? '';
+    await reader.cancel();
+    expect(new Set(ids()).size).toBe(ids().length);
+  });
+  tab.say('stop that');
+  await tab.reads('Very well.');
+  expect(new Set(ids()).size).toBe(ids().length);
+  await world.agrees(tab);
+  expect(tab.words).toBe('tellOnce upon a time.stop thatVery well.');
+});
+
 for (const moment of ['before', 'after'] as const) {
   test(`an answer given while the page looks for its server, ${moment} it is back, arrives and goes on`, async () => {
     world = await World.create();
