@@ -119,7 +119,7 @@ type CheckedInputs = Vec<(ToolCallId, Result<(), InputError>)>;
 /// An answer of the model that is being streamed.
 struct ModelStream {
     /// The name of the model.
-    model: String,
+    model: Arc<str>,
     events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
     asked_at: Instant,
     last_event_at: Instant,
@@ -129,8 +129,8 @@ struct ModelStream {
     retries: u32,
     /// The number of times that the step was asked for before with a request that was too long.
     overflows: u32,
-    /// About how many tokens the request has; 0 if that is of no interest.
-    estimated: u64,
+    /// About how many tokens the request has, if the size of the model's window is known.
+    estimated: Option<u64>,
     span: Span,
 }
 
@@ -316,7 +316,9 @@ impl ActiveRun {
                 let usage = self.run.state.usage.unwrap_or_default();
                 record_model_call(&model, asked_at.elapsed(), usage_before, usage);
                 let tokens = usage.input_tokens - usage_before.input_tokens;
-                if tokens > 0 && self.window().is_some() {
+                if let Some(estimated) = estimated
+                    && tokens > 0
+                {
                     self.record.context.measured = Some(Measured { tokens, estimated });
                     self.unsaved.push(self.record.context.saved());
                 }

@@ -31,16 +31,8 @@ fn resolved(
     defaults: &Map<String, Value>,
     limits: &Map<String, Value>,
 ) -> Map<String, Value> {
-    let mut settings = defaults.clone();
-    settings.extend(posted.clone());
-    // The older name. If a post has both, the smaller number is meant to hold.
-    if let Some(tokens) = settings.remove("maxTokens") {
-        let smaller = match posted.get("maxOutputTokens") {
-            Some(other) if other.as_u64() < tokens.as_u64() => other.clone(),
-            Some(_) | None => tokens,
-        };
-        settings.insert("maxOutputTokens".to_owned(), smaller);
-    }
+    let mut settings = renamed(defaults.clone());
+    settings.extend(renamed(posted.clone()));
     for (name, limit) in limits {
         // An option for the provider that means the same would get around the limit.
         if let Some(option) = take_provider_option(&mut settings, name) {
@@ -51,6 +43,17 @@ fn resolved(
             Some(_) => {}
             None if name == "maxOutputTokens" => _ = settings.insert(name.clone(), limit.clone()),
             None => {}
+        }
+    }
+    settings
+}
+
+/// Returns the settings with the limit on tokens under its name of today. If both names are there, the smaller number is meant to hold.
+fn renamed(mut settings: Map<String, Value>) -> Map<String, Value> {
+    if let Some(tokens) = settings.remove("maxTokens") {
+        let limit = settings.entry("maxOutputTokens").or_insert_with(|| tokens.clone());
+        if exceeds(limit, &tokens) {
+            *limit = tokens;
         }
     }
     settings
@@ -115,6 +118,11 @@ mod tests {
         }
         let defaults = json!({"maxOutputTokens": 5});
         assert_eq!(settings(json!({"maxTokens": 9}), defaults, json!({})), json!({"maxOutputTokens": 9}));
+        let defaults = json!({"maxTokens": 5});
+        assert_eq!(
+            settings(json!({"maxOutputTokens": 9}), defaults, json!({})),
+            json!({"maxOutputTokens": 9})
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How much of a chat its model is sent.
+//! The part of a chat that its model is sent.
 //!
 //! A chat may outgrow its model. Then the history is fitted, from cheap to dear and no further than it has to be: first the outputs of old
 //! calls are told as one line each, then the oldest turns are left out. Everything stays in the record.
@@ -22,7 +22,7 @@ const RECENT_STEPS: usize = 3;
 /// An output of at most this many bytes is never cleared, because a line about it would be no shorter.
 const SHORT_OUTPUT: usize = 500;
 
-/// What is saved of a chat about the history that its model is sent.
+/// The state of a chat's history, as it is saved: the part that the model is sent, and the size that the provider has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ModelContext {
@@ -84,8 +84,8 @@ pub(crate) enum Goal {
 pub(crate) struct Fitted {
     pub fit: Fit,
     pub request: ModelRequest,
-    /// About how many tokens it has; 0 if there was no goal.
-    pub estimated: u64,
+    /// About how many tokens it has; `None` if there was no goal.
+    pub estimated: Option<u64>,
 }
 
 // === impl Window ===
@@ -127,32 +127,31 @@ impl ModelContext {
     ) -> Fitted {
         let request = |fit: &Fit| build(fit, history.from(fit.left_out));
         let Some(goal) = goal else {
-            return Fitted { request: request(&self.fit), fit: self.fit.clone(), estimated: 0 };
+            return Fitted { request: request(&self.fit), fit: self.fit.clone(), estimated: None };
         };
-        let fitted = |fit: Fit| {
+        let sized = |fit: Fit| {
             let request = request(&fit);
             let estimated = tokens::of_request(&request);
-            Fitted { fit, request, estimated }
+            (self.tokens(estimated), Fitted { fit, request, estimated: Some(estimated) })
         };
-        let current = fitted(self.fit.clone());
+        let (size, current) = sized(self.fit.clone());
         let limit = match goal {
             Goal::Within(limit) => limit,
-            Goal::MuchShorter => self.tokens(current.estimated) / 2,
+            Goal::MuchShorter => size / 2,
         };
-        let fits = |fitted: &Fitted| self.tokens(fitted.estimated) <= limit;
-        if fits(&current) {
+        if size <= limit {
             return current;
         }
-        let cleared = fitted(self.fit.clearing(history, never_clear));
-        if fits(&cleared) {
+        let (size, cleared) = sized(self.fit.clearing(history, never_clear));
+        if size <= limit {
             return cleared;
         }
         // The more is left out, the fewer tokens there are.
         let beginnings = history.turns_after(self.fit.left_out);
-        let first =
-            beginnings.partition_point(|&begin| !fits(&fitted(cleared.fit.beginning(history, begin))));
+        let is_too_long = |begin: usize| sized(cleared.fit.beginning(history, begin)).0 > limit;
+        let first = beginnings.partition_point(|&begin| is_too_long(begin));
         match beginnings.get(first).or(beginnings.last()) {
-            Some(&begin) => fitted(cleared.fit.beginning(history, begin)),
+            Some(&begin) => sized(cleared.fit.beginning(history, begin)).1,
             None => cleared,
         }
     }

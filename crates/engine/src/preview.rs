@@ -1,6 +1,6 @@
 //! The request that the model would be sent next in a chat, made without asking anybody and without changing anything.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use fermata_protocol::ChatId;
 use fermata_tools::Tool;
@@ -11,7 +11,7 @@ use crate::{
     Assistants, Rules, Settings,
     active_run::read_run,
     assistants::DEFAULT_ASSISTANT,
-    context::ModelContext,
+    context::{Goal, History, ModelContext},
     model::ModelRequest,
     prompt::{PromptContext, prompt},
     run::RunSettings,
@@ -19,7 +19,7 @@ use crate::{
     store::{ChatStore, StoreError},
 };
 
-/// What the request is made with, besides the chat.
+/// The parts that the request is made with, besides the chat.
 pub struct PreviewParts {
     /// The assistants.
     pub assistants: Assistants,
@@ -82,14 +82,17 @@ pub async fn preview(
     if !context.fit.holds_for(0, &messages) {
         context = ModelContext::default();
     }
-    let of_prompt = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref(), &context.fit);
-    let request = prompt(messages.iter().skip(context.fit.left_out), &of_prompt);
-    let known: HashSet<&str> = policies.assistants.iter().map(|(name, _)| name).collect();
-    let assistant = of_run.assistant.as_deref().filter(|name| known.contains(name));
+    let history = History { first: 0, messages: messages.iter().collect() };
+    let goal = of_run.window(&policies, settings.compact_at).map(|window| Goal::Within(window.compact_at));
+    let fitted = context.fitted(&history, goal, &policies.rules.never_clear, |fit, messages| {
+        let of_prompt = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref(), fit);
+        prompt(messages.iter().copied(), &of_prompt)
+    });
+    let assistant = of_run.assistant.as_deref().filter(|name| policies.assistants.find(name).is_some());
     Ok(Some(Preview {
         assistant: assistant.unwrap_or(DEFAULT_ASSISTANT).to_owned(),
         model: of_run.answering(&policies).1.model.name().to_owned(),
         is_of_open_run: run.is_some(),
-        request,
+        request: fitted.request,
     }))
 }

@@ -22,7 +22,7 @@ pub(crate) struct Record {
     pub assistant: Option<String>,
     /// The model that the chat has chosen last.
     pub model: Option<String>,
-    /// How much of the chat its model is sent.
+    /// The part of the chat that its model is sent.
     pub context: ModelContext,
     /// The tools that the user has allowed for always.
     pub grants: Grants,

@@ -217,6 +217,12 @@ impl RunSettings {
         let assistant = policies.assistant(self.assistant.as_deref());
         (assistant, assistant.model(self.chosen_model.as_deref()))
     }
+
+    /// Returns the size of what the model can take, as far as it is known. `compact_at` is the share of it above which a history is fitted.
+    pub fn window(&self, policies: &PolicySnapshot, compact_at: f64) -> Option<Window> {
+        let (_, choice) = self.answering(policies);
+        Some(Window::new(choice.context?, compact_at))
+    }
 }
 
 // === impl Run ===

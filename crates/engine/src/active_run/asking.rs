@@ -1,5 +1,7 @@
 //! Asking the model for a step: the request, made from the history as far as it fits.
 
+use std::sync::Arc;
+
 use fermata_protocol::{ChatId, UiMessage};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
@@ -74,8 +76,7 @@ impl ActiveRun {
 
     /// Returns the size of what the model can take, as far as it is known.
     pub(super) fn window(&self) -> Option<Window> {
-        let (_, choice) = self.run.settings.answering(&self.policies);
-        Some(Window::new(choice.context?, self.services.settings.compact_at))
+        self.run.settings.window(&self.policies, self.services.settings.compact_at)
     }
 
     /// Returns the request, with the history fitted to a goal if there is one.
@@ -117,7 +118,7 @@ impl ActiveRun {
         let Fitted { request, estimated, .. } = fitted;
         let (_, choice) = self.run.settings.answering(&self.policies);
         let model = choice.model.clone();
-        let name = model.name().to_owned();
+        let name = Arc::<str>::from(model.name());
         let events = stream::once(async move { model.stream(request).await }).try_flatten();
         let retries = match &self.step {
             StepWork::Model(silent) if overflows == 0 => silent.retries + 1,

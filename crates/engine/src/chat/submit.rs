@@ -28,7 +28,7 @@ impl Handle for Box<Submission> {
         }
         let services = actor.services.clone();
         let policies = services.policies.current();
-        let settings = choose(self, actor.record(), &policies, services.clock.now())?;
+        let settings = run_settings(self, actor.record(), &policies, services.clock.now())?;
         let of_assistant = policies.toolbox_of(settings.assistant.as_deref());
         let toolbox = check_tools(self, of_assistant, &services.settings.limits)?;
         actor.activate().await?;
@@ -172,9 +172,8 @@ impl ChatActor {
         let mut changes = Vec::new();
         // If this fails, the chat has to be read again.
         let mut record = match std::mem::replace(&mut self.state, ChatState::Unread) {
-            ChatState::Idle(record) => {
+            ChatState::Idle(mut record) => {
                 changes.push(Change::Posted { profile });
-                let mut record = record;
                 if let Keep::First(keep) = keep {
                     changes.push(Change::TruncateMessages { keep });
                     changes.extend(record.truncate_context(keep));
@@ -273,11 +272,12 @@ fn check_files(posted: Option<&UiMessage>, file_urls: &FileUrls) -> Result<(), S
     Ok(())
 }
 
-/// Returns the assistant and the model that answer from this post on: those that it names, or those that the chat has chosen before.
+/// Returns the settings of the run that a post asks for. The assistant and the model that answer from this post on are those that it names, or
+/// those that the chat has chosen before.
 ///
 /// # Errors
 /// Returns an error if it names one that does not exist, or has instructions of its own for an assistant that takes none.
-fn choose(
+fn run_settings(
     submission: &Submission,
     record: Option<&Record>,
     policies: &PolicySnapshot,

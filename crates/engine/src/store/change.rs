@@ -29,7 +29,7 @@ pub enum Change {
         /// The name of the model; `None` leaves it as it was.
         model: Option<String>,
     },
-    /// How much of the chat its model is sent.
+    /// The part of the chat that its model is sent has changed.
     PutContext {
         /// The engine's own value; the store does not look inside.
         context: Value,
