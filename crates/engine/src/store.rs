@@ -24,7 +24,9 @@ pub use lock_store::LockStore;
 pub use membership::{ClockMark, InstanceId, Joined, LEASE, Membership, Renewed};
 pub use memory::MemoryStore;
 pub use page::{ChatPage, ChatSummary};
-pub use record::{ChatOwner, ChatRecord, MessageOutline, OwnerUsage, RunRecord, Version, json_bytes};
+pub use record::{
+    ChatOwner, ChatRecord, MessageOutline, OwnerUsage, RunRecord, SummaryRecord, Version, json_bytes,
+};
 
 /// Everything that survives the process.
 pub trait Store: ChatStore + Membership + LockStore {}

@@ -38,6 +38,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0017_owners"
     "0018_assistants"
     "0019_context"
+    "0020_summaries"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -54,6 +55,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0010_owners"
     "0011_assistants"
     "0012_context"
+    "0013_summaries"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

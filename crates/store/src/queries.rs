@@ -16,3 +16,4 @@ pub mod messages;
 pub mod notes;
 pub mod owners;
 pub mod runs;
+pub mod summaries;

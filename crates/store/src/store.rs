@@ -8,7 +8,7 @@ use std::{fmt, ops::Range};
 use async_trait::async_trait;
 use fermata_engine::store::{
     Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
-    MessageOutline, OwnerUsage, Renewed, StoreError, Version, page::Cursor,
+    MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -19,7 +19,9 @@ use crate::{
     backend::Backend,
     connection::PooledConnection,
     postgres::{self, is_postgres},
-    queries::{audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, runs},
+    queries::{
+        audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, runs, summaries,
+    },
     sqlite,
 };
 
@@ -119,6 +121,10 @@ impl ChatStore for SqlStore {
         self.backend.read(|mut db| async move { messages::at(&mut db.get(), chat, positions).await }).await
     }
 
+    async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {
+        self.backend.read(|mut db| async move { summaries::find(&mut db.get(), chat, most).await }).await
+    }
+
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
         self.backend.read(|mut db| async move { calls::find(&mut db.get(), chat, target).await }).await
     }
@@ -171,6 +177,10 @@ impl ChatStore for SqlStore {
 
     async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
         self.backend.read(|mut db| async move { runs::orphans(&mut db.get(), limit).await }).await
+    }
+
+    async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError> {
+        self.backend.read(|mut db| async move { summaries::due(&mut db.get(), now, limit).await }).await
     }
 
     async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {

@@ -1,11 +1,13 @@
 //! The changes that a commit makes to a chat.
 
-use fermata_protocol::{MessageId, Profile, RunId, UiMessage};
+use std::collections::BTreeSet;
+
+use fermata_protocol::{MessageId, Profile, RunId, Show, UiMessage};
 use fermata_tools::{AuditEvent, Call, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::InstanceId;
+use super::{InstanceId, SummaryRecord};
 
 /// A change to one chat.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +36,19 @@ pub enum Change {
         /// The engine's own value; the store does not look inside.
         context: Value,
     },
-    /// Keeps the first `keep` messages and deletes the others.
+    /// A post has asked for these data chunks.
+    PutShow {
+        /// The kinds of the chunks.
+        show: BTreeSet<Show>,
+    },
+    /// Adds a summary, or replaces the one that covers as many messages.
+    PutSummary(Box<SummaryRecord>),
+    /// A summary of the chat is to be written.
+    ScheduleSummary {
+        /// The time from which on an instance may begin with it; `None` if none is to be written any more.
+        due: Option<Timestamp>,
+    },
+    /// Keeps the first `keep` messages and deletes the others, with the summaries that cover any of them.
     TruncateMessages {
         /// The number of messages that stay.
         keep: usize,
@@ -159,6 +173,9 @@ impl Change {
             | Self::CloseRun { .. } => true,
             Self::Choose { .. }
             | Self::PutContext { .. }
+            | Self::PutShow { .. }
+            | Self::PutSummary(_)
+            | Self::ScheduleSummary { .. }
             | Self::SetRunOwner { .. }
             | Self::PutSettings { .. }
             | Self::SaveRun { .. }

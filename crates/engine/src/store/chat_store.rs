@@ -11,7 +11,8 @@ use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 
 use super::{
-    Change, ChatOwner, ChatPage, ChatRecord, InstanceId, MessageOutline, OwnerUsage, StoreError, Version,
+    Change, ChatOwner, ChatPage, ChatRecord, InstanceId, MessageOutline, OwnerUsage, StoreError,
+    SummaryRecord, Version,
 };
 
 /// The store of chats and everything that belongs to them.
@@ -35,6 +36,9 @@ pub trait ChatStore: Send + Sync {
     /// Returns the chat's messages at these positions, as far as the chat has them.
     async fn messages_at(&self, chat: &ChatId, positions: Range<usize>)
     -> Result<Vec<UiMessage>, StoreError>;
+
+    /// Returns the chat's summary that covers the most messages, but not more than `most`; `None` if there is none.
+    async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError>;
 
     /// Returns a call of this chat, also of runs that are over. The questions of running calls are not saved, so for an elicitation the result
     /// is `None`.
@@ -65,6 +69,9 @@ pub trait ChatStore: Send + Sync {
 
     /// Returns the chats with an open run that no instance alive owns and that is at work: the oldest run first, at most `limit`.
     async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
+
+    /// Returns the chats of which a summary may be begun at or before `now`, with their owners: the earliest first, at most `limit`.
+    async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError>;
 
     /// Returns the number and the size of what is stored for this owner. An open run counts as elsewhere if this instance does not own it, even if
     /// no other instance does.

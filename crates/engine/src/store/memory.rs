@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::{
     Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
-    MessageOutline, OwnerUsage, Renewed, StoreError, Version, json_bytes,
+    MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, json_bytes,
     page::{self, Cursor},
 };
 use chat::{StoredChat, StoredRun};
@@ -117,6 +117,12 @@ impl ChatStore for MemoryStore {
         Ok(messages.into_iter().skip(positions.start).take(positions.len()).collect())
     }
 
+    async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {
+        let contents = self.lock();
+        let Some(chat) = contents.chats.get(chat) else { return Ok(None) };
+        Ok(chat.summaries.range(..=most).next_back().map(|(_, summary)| summary.clone()))
+    }
+
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
         Ok(self
             .lock()
@@ -206,6 +212,17 @@ impl ChatStore for MemoryStore {
         let contents = self.lock();
         let at_work = contents.left_alone().filter(|(_, run)| !run.waiting);
         Ok(first(at_work.map(|(id, run)| (run.started, id)), limit))
+    }
+
+    async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError> {
+        let contents = self.lock();
+        let scheduled = contents.chats.iter().filter_map(|(id, chat)| Some((chat.summary_due?, id)));
+        let due = first(scheduled.filter(|(due, _)| *due <= now), limit);
+        let owned = due.into_iter().filter_map(|id| {
+            let owner = contents.chats.get(&id)?.owner.clone();
+            Some((id, owner))
+        });
+        Ok(owned.collect())
     }
 
     async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError> {

@@ -1,7 +1,10 @@
 //! Chats and runs as they are saved.
 
-use fermata_protocol::{MessageId, Profile, RunId, UiMessage};
+use std::collections::BTreeSet;
+
+use fermata_protocol::{MessageId, Profile, RunId, Show, UiMessage};
 use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -23,6 +26,10 @@ pub struct ChatRecord {
     pub owner: Owner,
     /// The client version of the last post.
     pub profile: Profile,
+    /// The data chunks that the last post asked for.
+    pub show: BTreeSet<Show>,
+    /// The number of messages.
+    pub messages: usize,
     /// The size of the messages, in bytes of JSON.
     pub bytes: usize,
     /// The assistant that the chat has chosen last.
@@ -37,6 +44,23 @@ pub struct ChatRecord {
     pub grant_ends: Vec<GrantEnd>,
     /// The run that is not over.
     pub open_run: Option<RunRecord>,
+}
+
+/// A summary of the first messages of a chat, as it was saved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SummaryRecord {
+    /// The number of messages that it covers.
+    pub messages: usize,
+    /// The last of them.
+    pub up_to: MessageId,
+    /// The engine's own value; the store does not look inside.
+    pub content: Value,
+    /// The reason for which it was written.
+    pub reason: String,
+    /// The name of the model that has written it.
+    pub model: String,
+    /// The time at which it was written.
+    pub created_at: Timestamp,
 }
 
 /// An open run as it was saved.

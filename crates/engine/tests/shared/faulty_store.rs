@@ -15,7 +15,7 @@ use fermata_engine::{
     Clock,
     store::{
         Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore,
-        Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError, Version,
+        Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
@@ -162,6 +162,14 @@ impl ChatStore for FaultyStore {
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
         self.before_read().await?;
         self.store.owner_of(chat).await
+    }
+    async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {
+        self.before_read().await?;
+        self.store.summary(chat, most).await
+    }
+    async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError> {
+        self.before_read().await?;
+        self.store.due_summaries(now, limit).await
     }
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
         self.wait_while_blocked().await;

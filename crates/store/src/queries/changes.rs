@@ -7,7 +7,7 @@ use fermata_engine::store::{Change, ChatRecord, StoreError, Version};
 use fermata_protocol::ChatId;
 use jiff::Timestamp;
 
-use super::{audit, calls, chats, confirmations, messages, owners, runs};
+use super::{audit, calls, chats, confirmations, messages, owners, runs, summaries};
 use crate::{
     connection::Connection,
     error::{Fault, conflict},
@@ -58,6 +58,8 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         assistant: found.assistant,
         model: found.model,
         context: found.context,
+        show: found.show,
+        messages: found.messages,
         bytes: found.bytes,
         confirmations: confirmations::all(snapshot, chat).await?,
         grant_ends: confirmations::grant_ends(snapshot, chat).await?,
@@ -89,7 +91,13 @@ async fn apply(
             chats::choose(transaction, chat, assistant.as_deref(), model.as_deref()).await
         }
         Change::PutContext { context } => chats::put_context(transaction, chat, context).await,
-        Change::TruncateMessages { keep } => messages::truncate(transaction, chat, *keep).await,
+        Change::PutShow { show } => chats::put_show(transaction, chat, show).await,
+        Change::PutSummary(summary) => summaries::put(transaction, chat, summary).await,
+        Change::ScheduleSummary { due } => summaries::schedule(transaction, chat, *due).await,
+        Change::TruncateMessages { keep } => {
+            messages::truncate(transaction, chat, *keep).await?;
+            summaries::truncate(transaction, chat, *keep).await
+        }
         Change::PutMessage(message) => messages::put(transaction, chat, message).await,
         Change::OpenRun { run, message, owner } => {
             runs::open(transaction, chat, run, message, owner, at).await

@@ -1,9 +1,11 @@
 //! The chats themselves: their owners and versions, and lists of them.
 
+use std::collections::BTreeSet;
+
 use fermata_engine::store::{
     ChatOwner, ChatPage, ChatSummary, InstanceId, StoreError, Version, page::Cursor,
 };
-use fermata_protocol::{ChatId, Profile};
+use fermata_protocol::{ChatId, Profile, Show};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -32,6 +34,8 @@ row! {
         owner: Text,
         profile: i64,
         client: Option<String>,
+        show: Option<String>,
+        messages: i64,
         bytes: i64,
         assistant: Option<Text>,
         model: Option<Text>,
@@ -47,6 +51,10 @@ pub struct ChatRow {
     pub version: Version,
     pub owner: Owner,
     pub profile: Profile,
+    /// The data chunks that the last post asked for.
+    pub show: BTreeSet<Show>,
+    /// The number of messages.
+    pub messages: usize,
     /// The size of the messages, in bytes of JSON.
     pub bytes: usize,
     pub assistant: Option<String>,
@@ -129,7 +137,23 @@ pub async fn choose(
     Ok(())
 }
 
-/// Saves how much of the chat its model is sent.
+/// Notes which data chunks the last post asked for.
+pub async fn put_show(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    show: &BTreeSet<Show>,
+) -> Result<(), Fault> {
+    let show = if show.is_empty() { None } else { Some(json(show)?) };
+    connection
+        .query("update chats set show = $2 where id = $1")
+        .bind(chat.as_str())
+        .bind(show)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Saves the part of the chat that its model is sent.
 pub async fn put_context(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -179,7 +203,9 @@ pub async fn old(
 pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatRow>, Fault> {
     let found: Option<Found> = connection
         .query(
-            "select fence, owner, profile, client, coalesce(bytes, cast((
+            "select fence, owner, profile, client, show,
+                coalesce((select max(position) + 1 from messages where messages.chat_id = chats.id), 0) as messages,
+                coalesce(bytes, cast((
                     select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id
                 ) as bigint)) as bytes, assistant, model, context
              from chats where id = $1",
@@ -197,6 +223,8 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         version: Version(found.fence.unsigned_abs()),
         owner: Owner::new(found.owner.0),
         profile,
+        show: found.show.map_or(Ok(BTreeSet::new()), |text| read_json("the data chunks of a chat", &text))?,
+        messages: usize::try_from(found.messages).unwrap_or_default(),
         bytes: usize::try_from(found.bytes).unwrap_or_default(),
         assistant: found.assistant.map(|Text(name)| name),
         model: found.model.map(|Text(name)| name),

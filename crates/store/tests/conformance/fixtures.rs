@@ -7,7 +7,7 @@ use std::{
 
 use fermata_engine::{
     Store,
-    store::{Change, InstanceId, StoreError, Version},
+    store::{Change, InstanceId, StoreError, SummaryRecord, Version},
 };
 use fermata_protocol::{
     AnswerKind, ApprovalId, ChatId, MessageId, Profile, Role, RunId, ToolCallId, UiMessage, UiPart,
@@ -17,7 +17,7 @@ use fermata_tools::{
     DecisionSource, ErrorType, Owner, PolicyDecision, ResourceKey, RunBy, input_hash,
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 /// A folder that goes with the test.
 pub struct Folder(PathBuf);
@@ -113,7 +113,7 @@ pub fn append(id: &str, first: u64, chunks: &[&str]) -> Change {
     Change::AppendChunks { run: run(id), first, chunks: chunks.iter().copied().map(String::from).collect() }
 }
 
-pub fn save(id: &str, state: serde_json::Value, expires: Option<Timestamp>) -> Change {
+pub fn save(id: &str, state: Value, expires: Option<Timestamp>) -> Change {
     Change::SaveRun {
         run: run(id),
         state,
@@ -127,7 +127,7 @@ pub fn save(id: &str, state: serde_json::Value, expires: Option<Timestamp>) -> C
 }
 
 /// What a run was asked for.
-pub fn put_settings(id: &str, settings: serde_json::Value) -> Change {
+pub fn put_settings(id: &str, settings: Value) -> Change {
     Change::PutSettings { run: run(id), settings }
 }
 
@@ -301,4 +301,23 @@ pub fn audit(reason: &str) -> Change {
         input_hash: Some(input_hash(&json!({"a": 1}))),
     };
     Change::Audit { owner: alice(), run: Some(run("r")), event: Box::new(event) }
+}
+
+pub fn summary(messages: usize, content: Value) -> SummaryRecord {
+    SummaryRecord {
+        messages,
+        up_to: MessageId::new(format!("m{messages} \u{0}")),
+        content,
+        reason: "every".into(),
+        model: "a \u{0} ü".into(),
+        created_at: at(7),
+    }
+}
+
+pub fn put_summary(messages: usize, content: Value) -> Change {
+    Change::PutSummary(Box::new(summary(messages, content)))
+}
+
+pub fn schedule_summary(second: i64) -> Change {
+    Change::ScheduleSummary { due: Some(at(second)) }
 }

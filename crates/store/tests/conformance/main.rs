@@ -50,6 +50,7 @@ mod notes;
 mod odd_text;
 mod postgres;
 mod sqlite;
+mod summaries;
 mod test_database;
 mod tool_calls;
 mod upgrade;

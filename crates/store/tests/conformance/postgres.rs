@@ -22,6 +22,8 @@ async fn fill(store: &dyn Store) {
     let changes = vec![
         create(alice()),
         put(user("1", "one")),
+        put_summary(1, json!({"goal": "tea"})),
+        schedule_summary(60),
         open("r"),
         append("r", 1, &["1", "2"]),
         put_call("r", &call("c", CallState::AwaitingApproval)),
@@ -308,7 +310,17 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
     }
     delete(&*database.store, &chat("a")).await;
     assert_eq!(postgres.number("select count(*) from audit_events where chat_id = 'a'").await, 1);
-    for table in ["chats", "messages", "runs", "run_chunks", "tool_calls", "confirmations", "grant_ends"] {
+    for table in [
+        "chats",
+        "messages",
+        "summaries",
+        "due_summaries",
+        "runs",
+        "run_chunks",
+        "tool_calls",
+        "confirmations",
+        "grant_ends",
+    ] {
         assert_eq!(postgres.number(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
     database.close().await;
@@ -346,6 +358,9 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
     for statement in [
         "update messages set body = '{'",
         "update messages set id = 'm' || chr(26), body = '1'",
+        "update summaries set content = '{'",
+        "update summaries set created_at = 9223372036854775807",
+        "update chats set show = '{'",
         "update chats set profile = 99",
         "update chats set profile = 9000",
         "update runs set state = 'x'",
@@ -359,6 +374,7 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
         let errors = [
             store.chat(&chat("a")).await.err(),
             store.messages(&chat("a")).await.err(),
+            store.summary(&chat("a"), 1).await.err(),
             store.chats(&alice(), 1, None).await.err(),
         ];
         let mut errors = errors.into_iter().flatten().peekable();
@@ -414,6 +430,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0010 owners",
             "0011 assistants",
             "0012 context",
+            "0013 summaries",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

@@ -39,6 +39,8 @@ async fn fill(store: &SqlStore) {
     let changes = vec![
         create(alice()),
         put(user("1", "one")),
+        put_summary(1, json!({"goal": "tea"})),
+        schedule_summary(60),
         open_run("r"),
         append("r", 1, &["1", "2"]),
         put_call("r", &call("c", CallState::AwaitingApproval)),
@@ -223,11 +225,13 @@ async fn a_deleted_chat_has_no_row_left() {
         [
             "chats",
             "confirmations",
+            "due_summaries",
             "grant_ends",
             "messages",
             "run_chunks",
             "run_settings",
             "runs",
+            "summaries",
             "tool_calls"
         ]
     );
@@ -281,6 +285,9 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
     for statement in [
         "update messages set body = '{'",
         "update messages set body = '{\"id\":1}'",
+        "update summaries set content = '{'",
+        "update summaries set created_at = 9223372036854775807",
+        "update chats set show = '{'",
         "update chats set profile = 99",
         "update runs set state = 'x'",
         "update tool_calls set more = ''",
@@ -302,6 +309,7 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
         let errors = [
             store.chat(&chat("a")).await.err(),
             store.messages(&chat("a")).await.err(),
+            store.summary(&chat("a"), 1).await.err(),
             store.chats(&alice(), 1, None).await.err(),
         ];
         let mut errors = errors.into_iter().flatten().peekable();

@@ -1,14 +1,15 @@
 //! A chat in memory, with its runs, and the changes that a commit makes to it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, Show, UiMessage};
 use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::store::{
-    Change, ChatRecord, ChatSummary, InstanceId, RunRecord, StoreError, Version, json_bytes, page,
+    Change, ChatRecord, ChatSummary, InstanceId, RunRecord, StoreError, SummaryRecord, Version, json_bytes,
+    page,
 };
 
 #[derive(Clone, Debug)]
@@ -19,6 +20,10 @@ pub struct StoredChat {
     pub assistant: Option<String>,
     pub model: Option<String>,
     pub context: Value,
+    pub show: BTreeSet<Show>,
+    /// The summaries, by the number of messages that each covers.
+    pub summaries: BTreeMap<usize, SummaryRecord>,
+    pub summary_due: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub messages: Vec<UiMessage>,
@@ -58,6 +63,9 @@ pub fn apply(chat: Option<StoredChat>, change: Change, at: Timestamp) -> Result<
                 assistant: None,
                 model: None,
                 context: Value::Null,
+                show: BTreeSet::new(),
+                summaries: BTreeMap::new(),
+                summary_due: None,
                 created_at: at,
                 updated_at: at,
                 messages: Vec::new(),
@@ -97,6 +105,8 @@ impl StoredChat {
             assistant: self.assistant.clone(),
             model: self.model.clone(),
             context: self.context.clone(),
+            show: self.show.clone(),
+            messages: self.messages.len(),
             bytes: self.messages.iter().map(json_bytes).sum(),
             confirmations: self.confirmations.clone(),
             grant_ends: self.grant_ends.clone(),
@@ -151,7 +161,16 @@ impl StoredChat {
                 self.model = model.or(self.model.take());
             }
             Change::PutContext { context } => self.context = context,
-            Change::TruncateMessages { keep } => self.messages.truncate(keep),
+            Change::PutShow { show } => self.show = show,
+            Change::PutSummary(summary) => {
+                let created_at = page::whole_microseconds(summary.created_at);
+                self.summaries.insert(summary.messages, SummaryRecord { created_at, ..*summary });
+            }
+            Change::ScheduleSummary { due } => self.summary_due = due.map(page::whole_microseconds),
+            Change::TruncateMessages { keep } => {
+                self.messages.truncate(keep);
+                self.summaries.retain(|messages, _| *messages <= keep);
+            }
             Change::PutMessage(message) => {
                 match self.messages.iter_mut().find(|known| known.id == message.id) {
                     Some(known) => *known = *message,
