@@ -120,35 +120,39 @@ for (const { name, path } of PAGES) {
       await chat.hears('Written.');
     });
 
-    test('shows the newest messages of a long chat, and the others when one looks for them', async ({
-      world,
-    }) => {
-      const history = Array.from({ length: 150 }, (_, place) => ({
-        id: `m${place}`,
-        role: place % 2 === 0 ? 'user' : 'assistant',
-        parts: [{ type: 'text', text: `number ${place}` }],
-      }));
-      world.model.script(says('imported'));
-      expect(
-        await importHistory(world, 'long', [
-          ...history,
-          { id: 'last', role: 'user', parts: [{ type: 'text', text: 'so?' }] },
-        ]),
-      ).toBe(200);
-      const chat = await world.tab('long');
-      await chat.hears('imported');
-      await expect(chat.log.getByRole('article')).toHaveCount(60);
-      // More come as one scrolls up, or presses the button that is there as long as there are more.
-      await expect(async () => {
-        await chat.log.getByRole('article').first().scrollIntoViewIfNeeded();
-        await expect(chat.log.getByText('number 0', { exact: true })).toBeVisible({ timeout: 500 });
-      }).toPass();
-      await expect(chat.page.getByRole('button', { name: 'Show earlier messages' })).toHaveCount(0);
-      world.model.script(says('All of them.'));
-      await chat.say('how many?');
-      await chat.hears('All of them.');
-      await expect(chat.log.getByRole('article')).toHaveCount(154);
-      expect(world.model.requests.at(-1)?.words).toHaveLength(153);
+    test.describe('without summaries', () => {
+      test.use({ settings: { FERMATA_SUMMARY_EVERY: '1000' } });
+
+      test('shows the newest messages of a long chat, and the others when one looks for them', async ({
+        world,
+      }) => {
+        const history = Array.from({ length: 150 }, (_, place) => ({
+          id: `m${place}`,
+          role: place % 2 === 0 ? 'user' : 'assistant',
+          parts: [{ type: 'text', text: `number ${place}` }],
+        }));
+        world.model.script(says('imported'));
+        expect(
+          await importHistory(world, 'long', [
+            ...history,
+            { id: 'last', role: 'user', parts: [{ type: 'text', text: 'so?' }] },
+          ]),
+        ).toBe(200);
+        const chat = await world.tab('long');
+        await chat.hears('imported');
+        await expect(chat.log.getByRole('article')).toHaveCount(60);
+        // More come as one scrolls up, or presses the button that is there as long as there are more.
+        await expect(async () => {
+          await chat.log.getByRole('article').first().scrollIntoViewIfNeeded();
+          await expect(chat.log.getByText('number 0', { exact: true })).toBeVisible({ timeout: 500 });
+        }).toPass();
+        await expect(chat.page.getByRole('button', { name: 'Show earlier messages' })).toHaveCount(0);
+        world.model.script(says('All of them.'));
+        await chat.say('how many?');
+        await chat.hears('All of them.');
+        await expect(chat.log.getByRole('article')).toHaveCount(154);
+        expect(world.model.requests.at(-1)?.words).toHaveLength(153);
+      });
     });
   });
 }

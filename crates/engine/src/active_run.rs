@@ -33,14 +33,16 @@ use timers::Timers;
 
 use crate::{
     answer_batch::{AnswerBatch, RunPin},
-    context::Measured,
+    context::{Fit, Measured},
     model::{ModelError, ModelEvent},
     record::Record,
-    run::{Ending, Event, Next, Phase, Run, interrupted, shutting_down},
+    run::{Compaction, Ending, Event, Next, Phase, Run, interrupted, shutting_down},
     run_log::Writer,
     services::{OpenRun, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
     store::{Change, StoreError},
+    summarizer::WriteError,
+    summary::WrittenSummary,
 };
 
 pub(crate) use resuming::{Resumption, read_chunks, read_run};
@@ -109,6 +111,8 @@ enum Ownership {
 enum StepWork {
     None,
     Model(ModelStream),
+    /// A summary is written of what falls out of the request.
+    Summary(Box<SummaryWork>),
     /// The inputs of the step's calls are checked against their schemas.
     InputChecks(BoxFuture<'static, CheckedInputs>),
 }
@@ -134,12 +138,23 @@ struct ModelStream {
     span: Span,
 }
 
+/// A summary that is being written, and the request that waits for it.
+struct SummaryWork {
+    writing: BoxFuture<'static, Result<WrittenSummary, WriteError>>,
+    /// The part of the history that is sent then.
+    fit: Fit,
+    compaction: Compaction,
+    /// As in [`ModelStream`].
+    overflows: u32,
+}
+
 /// An event that an active run has waited for.
 pub(crate) enum Happening {
     /// An endpoint has handed answers over.
     Answered(AnswerBatch),
     Model(Vec<Result<ModelEvent, ModelError>>),
     ModelStreamEnded,
+    SummaryWritten(Result<WrittenSummary, WriteError>),
     InputsChecked(CheckedInputs),
     Tool(ToolEvent),
     LockGranted(ToolCallId, ResourceLock),
@@ -258,6 +273,7 @@ impl ActiveRun {
             Happening::ModelStreamEnded => {
                 return self.handle_model(vec![Err(stream_ended_early())]).await;
             }
+            Happening::SummaryWritten(written) => return self.handle_summary(written).await,
             Happening::Tool(event) => return self.handle_tool(event).await,
             Happening::InputsChecked(results) => {
                 self.step = StepWork::None;
@@ -278,7 +294,7 @@ impl ActiveRun {
         let usage_before = self.run.state.usage.unwrap_or_default();
         let asked = match &self.step {
             StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at, stream.estimated)),
-            StepWork::InputChecks(_) | StepWork::None => None,
+            StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => None,
         };
         let mut received = Vec::with_capacity(events.len());
         let mut failure = None;
@@ -365,6 +381,7 @@ impl StepWork {
         let stream = match self {
             Self::None => return std::future::pending().await,
             Self::InputChecks(checks) => return Happening::InputsChecked(checks.await),
+            Self::Summary(work) => return Happening::SummaryWritten((&mut work.writing).await),
             Self::Model(stream) => stream,
         };
         let events = stream.events.next().instrument(stream.span.clone()).await;

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Model;
+use crate::{Model, context::Window};
 
 /// The name of the assistant of chats that have chosen none.
 pub const DEFAULT_ASSISTANT: &str = "default";
@@ -25,6 +25,8 @@ pub struct Assistants {
     pub default: Assistant,
     /// The other assistants, by name.
     pub others: BTreeMap<String, Assistant>,
+    /// The model that writes the summaries of chats; `None` for the model of each chat.
+    pub summary_model: Option<ModelChoice>,
 }
 
 /// An assistant.
@@ -88,7 +90,8 @@ pub struct ToolSelection {
 impl Assistants {
     /// Returns the assistant `default` alone: this model, without instructions and with all tools.
     pub fn answered_by(model: Arc<dyn Model>) -> Self {
-        Self { default: Assistant::answered_by(ModelChoice::of(model)), others: BTreeMap::new() }
+        let default = Assistant::answered_by(ModelChoice::of(model));
+        Self { default, others: BTreeMap::new(), summary_model: None }
     }
 
     /// Returns the assistant of this name.
@@ -136,6 +139,11 @@ impl ModelChoice {
     /// Returns the model under its own name, without settings and limits.
     pub fn of(model: Arc<dyn Model>) -> Self {
         Self { name: model.name().to_owned(), model, context: None, settings: Map::new(), limits: Map::new() }
+    }
+
+    /// Returns the size of what the model can take, as far as it is known. `compact_at` is the share of it above which a history is fitted.
+    pub(crate) fn window(&self, compact_at: f64) -> Option<Window> {
+        Some(Window::new(self.context?, compact_at))
     }
 }
 

@@ -10,6 +10,7 @@
 mod delivery;
 mod requests;
 mod submit;
+mod summaries;
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! The part of a chat that its model is sent.
 //!
 //! A chat may outgrow its model. Then the history is fitted, from cheap to dear and no further than it has to be: first the outputs of old
-//! calls are told as one line each, then the oldest turns are left out. Everything stays in the record.
+//! calls are told as one line each, then the oldest turns are left out, and a summary stands for them if one can be had. Everything stays
+//! in the record.
 //!
 //! This module decides without I/O. Invariants: a turn is left out as a whole, so calls keep their results; the last user message and
 //! what follows it are never left out, and the outputs of the newest steps stay as they are; the same history, fit and measure give the
@@ -12,10 +13,11 @@ use std::{collections::BTreeSet, num::NonZeroU32};
 
 use fermata_protocol::{MessageId, Role, ToolCallId, ToolState, UiMessage, UiPart};
 use fermata_tools::Pattern;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{model::ModelRequest, store::Change, tokens};
+use crate::{model::ModelRequest, store::Change, summary::Covered, tokens};
 
 /// The number of steps, back from the one that is asked for, whose outputs are never cleared.
 const RECENT_STEPS: usize = 3;
@@ -30,6 +32,23 @@ pub(crate) struct ModelContext {
     /// The provider's own number for the last request, if the size of the model's window is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
+    /// A summary that was written while a run was open, with which the next run begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Covered>,
+    /// The summary that is being written beside the runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<SummaryJob>,
+}
+
+/// A summary that is being written. It is not saved if the chat has no such job any more when it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SummaryJob {
+    pub id: String,
+    /// The number of messages that it covers at most.
+    pub most: usize,
+    /// The time after which it counts as abandoned.
+    pub until: Timestamp,
 }
 
 /// The part of a history that a model is sent.
@@ -38,9 +57,12 @@ pub(crate) struct ModelContext {
 pub(crate) struct Fit {
     /// The number of messages, from the first of the chat, that are left out.
     pub left_out: usize,
-    /// The user message after them, with which the history begins; `None` if nothing is left out.
+    /// The last of them; `None` if nothing is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub begins_with: Option<MessageId>,
+    pub up_to: Option<MessageId>,
+    /// The summary that stands for the first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Covered>,
     /// The texts of those among them that are instructions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
@@ -116,6 +138,35 @@ impl ModelContext {
         Change::PutContext { context: json!(self) }
     }
 
+    /// Returns the number of messages that a summary covers.
+    pub fn summarized(&self) -> usize {
+        self.next.as_ref().or(self.fit.summary.as_ref()).map_or(0, |covered| covered.messages)
+    }
+
+    /// Returns the window, if it is known and the last request was about as long as may be.
+    pub fn full(&self, window: Option<Window>) -> Option<Window> {
+        window.filter(|window| self.measured.is_some_and(|measured| measured.tokens >= window.compact_at))
+    }
+
+    /// Begins with the summary that was written meanwhile.
+    pub fn use_next(&mut self) {
+        if let Some(covered) = self.next.take() {
+            self.fit.use_summary(covered);
+        }
+    }
+
+    /// Notes that only this many messages stay. Returns `false` if what is left out does not stay as it is, so that all of the rest is sent
+    /// again.
+    pub fn truncate(&mut self, keep: usize) -> bool {
+        self.job.take_if(|job| job.most > keep);
+        self.next.take_if(|covered| covered.messages > keep);
+        if self.fit.left_out <= keep {
+            return true;
+        }
+        (self.fit, self.measured) = (Fit::default(), None);
+        false
+    }
+
     /// Fits the history to a goal, and returns the request that `build` makes of it. Without a goal, nothing more is left out than was
     /// before. If nothing can be left out any more, the goal may be missed.
     pub fn fitted(
@@ -126,15 +177,16 @@ impl ModelContext {
         build: impl Fn(&Fit, &[&UiMessage]) -> ModelRequest,
     ) -> Fitted {
         let request = |fit: &Fit| build(fit, history.from(fit.left_out));
+        let current = self.fit.tidied(history);
         let Some(goal) = goal else {
-            return Fitted { request: request(&self.fit), fit: self.fit.clone(), estimated: None };
+            return Fitted { request: request(&current), fit: current, estimated: None };
         };
         let sized = |fit: Fit| {
             let request = request(&fit);
             let estimated = tokens::of_request(&request);
             (self.tokens(estimated), Fitted { fit, request, estimated: Some(estimated) })
         };
-        let (size, current) = sized(self.fit.clone());
+        let (size, current) = sized(current);
         let limit = match goal {
             Goal::Within(limit) => limit,
             Goal::MuchShorter => size / 2,
@@ -142,7 +194,7 @@ impl ModelContext {
         if size <= limit {
             return current;
         }
-        let (size, cleared) = sized(self.fit.clearing(history, never_clear));
+        let (size, cleared) = sized(current.fit.clearing(history, never_clear));
         if size <= limit {
             return cleared;
         }
@@ -154,6 +206,11 @@ impl ModelContext {
             Some(&begin) => sized(cleared.fit.beginning(history, begin)).1,
             None => cleared,
         }
+    }
+
+    /// Returns about how many tokens a request has.
+    pub fn tokens_of(&self, request: &ModelRequest) -> u64 {
+        self.tokens(tokens::of_request(request))
     }
 
     /// Returns about how many tokens a request has: as many as the provider has counted for the last one, and what is estimated of the
@@ -172,8 +229,29 @@ impl Fit {
     /// Returns whether these messages, before which there are `first` others, can be sent in this way. They cannot if an earlier version
     /// of the server, which leaves nothing out, has removed messages meanwhile.
     pub fn holds_for(&self, first: usize, messages: &[UiMessage]) -> bool {
-        let begin = messages.get(self.left_out - first).map(|message| &message.id);
-        self.left_out == 0 || begin == self.begins_with.as_ref()
+        let Some(last) = self.left_out.checked_sub(1) else { return true };
+        let last = last.checked_sub(first).and_then(|last| messages.get(last));
+        last.is_some_and(|message| Some(&message.id) == self.up_to.as_ref())
+    }
+
+    /// Has a summary stand for the messages that it covers.
+    pub fn use_summary(&mut self, covered: Covered) {
+        if covered.messages > self.left_out {
+            self.left_out = covered.messages;
+            self.up_to = Some(covered.up_to.clone());
+            self.instructions.clone_from(&covered.instructions);
+        }
+        self.summary = Some(covered);
+    }
+
+    /// Returns the fit without what it says of calls that are not sent any more.
+    fn tidied(&self, history: &History<'_>) -> Self {
+        let mut fit = self.clone();
+        if !fit.cleared.is_empty() {
+            let sent = history.calls_from(self.left_out);
+            fit.cleared.retain(|call| sent.contains(call));
+        }
+        fit
     }
 
     /// Returns the fit that also clears the outputs of old calls.
@@ -211,16 +289,8 @@ impl Fit {
                 instructions.extend(message.parts.iter().filter_map(UiPart::as_text).map(str::to_owned));
             }
         }
-        let kept: BTreeSet<&ToolCallId> = history
-            .from(begin)
-            .iter()
-            .flat_map(|message| message.parts.iter().filter_map(UiPart::as_tool))
-            .map(|part| &part.tool_call_id)
-            .collect();
-        let mut cleared = self.cleared.clone();
-        cleared.retain(|call| kept.contains(call));
-        let begins_with = history.from(begin).first().map(|message| message.id.clone());
-        Self { left_out: begin, begins_with, instructions, cleared }
+        let up_to = history.from(begin - 1).first().map(|message| message.id.clone());
+        Self { left_out: begin, up_to, instructions, ..self.clone() }.tidied(history)
     }
 }
 
@@ -230,6 +300,12 @@ impl<'a> History<'a> {
     /// Returns the messages from this one of the chat on.
     fn from(&self, begin: usize) -> &[&'a UiMessage] {
         &self.messages[begin.saturating_sub(self.first).min(self.messages.len())..]
+    }
+
+    /// Returns the calls in the messages from this one of the chat on.
+    fn calls_from(&self, begin: usize) -> BTreeSet<&ToolCallId> {
+        let parts = self.from(begin).iter().flat_map(|message| &message.parts);
+        parts.filter_map(UiPart::as_tool).map(|part| &part.tool_call_id).collect()
     }
 
     /// Returns the positions of the user messages after this one, at which the history may begin.

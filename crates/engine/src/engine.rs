@@ -2,20 +2,21 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fermata_protocol::{Answer, ChatId, EventId};
+use fermata_protocol::{Answer, ChatId, EventId, Summary};
 use fermata_tools::{Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
 
 use crate::{
     AnswerError, Assistants, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, PeerTransport, Pending,
-    ReadError, Rules, Settings, Store, Submission, SubmitError, Unavailable,
+    ReadError, Rules, Settings, Store, Submission, SubmitError, SummaryError, SummaryView, Unavailable,
     cluster::Cluster,
     deployment_clock::DeploymentClock,
     request,
     router::Router,
     run::shutting_down,
     services::{
-        Heartbeat, Holds, Lease, OpenRuns, Policies, PolicySnapshot, ResourceLocks, Services, Shutdown,
+        DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Policies, PolicySnapshot, ResourceLocks, Services,
+        Shutdown,
     },
     store::{ChatPage, InstanceId},
     view::Detail,
@@ -91,6 +92,7 @@ impl Engine {
             locks,
             open_runs: OpenRuns::default(),
             checker: Arc::new(Checker::new()),
+            due_summaries: DueSummaries::new(),
             shutdown,
         });
         let cluster = Arc::new(Cluster::new(services.clone(), parts.peers));
@@ -103,6 +105,7 @@ impl Engine {
             until.run_until_cancelled(keep_alive).await;
         });
         services.shutdown.spawn_background(draining, router.clone().sweep());
+        services.shutdown.spawn_background(draining, router.clone().write_summaries());
         services.shutdown.spawn_background(stopped, router.clone().follow_lease());
         services.shutdown.spawn_background(stopped, router.clone().serve_cluster());
         let locks = services.clone();
@@ -225,6 +228,48 @@ impl Engine {
         tool: String,
     ) -> Result<(), ReadError> {
         self.router.call(chat, request::EndGrant { owner: owner.clone(), address, tool }).await
+    }
+
+    /// Returns the summary of a chat; `None` if it has none.
+    ///
+    /// # Errors
+    /// Returns an error if the chat does not belong to this user or cannot be read.
+    pub async fn summary(&self, owner: &Owner, chat: &ChatId) -> Result<Option<SummaryView>, ReadError> {
+        let store = &self.services.store;
+        match store.owner_of(chat).await? {
+            Some(known) if known.owner == *owner => {}
+            Some(_) | None => return Err(ReadError::NotFound),
+        }
+        Ok(store.summary(chat, usize::MAX).await?.as_ref().map(SummaryView::from))
+    }
+
+    /// Replaces the text of a chat's summary, from the next run on.
+    ///
+    /// # Errors
+    /// Returns an error if the chat does not belong to this user or has no summary.
+    pub async fn correct_summary(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        summary: Summary,
+    ) -> Result<SummaryView, SummaryError> {
+        self.router.call(chat, request::CorrectSummary { owner: owner.clone(), summary }).await
+    }
+
+    /// Writes a summary of a chat now, and returns when it is saved. `wishes` say what it has to mind.
+    ///
+    /// # Errors
+    /// Returns an error if a run is open, nothing is to be summarized, or the model gives no summary.
+    pub async fn compact(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        wishes: Option<String>,
+    ) -> Result<SummaryView, SummaryError> {
+        let asked = request::Asked { wishes };
+        let written = self.router.write_summary(owner, chat, Some(asked)).await?;
+        // If the chat was edited meanwhile, a run has begun.
+        written.ok_or(SummaryError::RunOpen)
     }
 
     /// Lists a user's chats, newest first.

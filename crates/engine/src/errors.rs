@@ -96,6 +96,27 @@ pub enum ReadError {
     Unavailable(#[from] Unavailable),
 }
 
+/// The reasons for which a chat's summary is not written or changed.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum SummaryError {
+    #[error("There is no chat with this id.")]
+    NotFound,
+    #[error("The chat has no summary.")]
+    NoSummary,
+    #[error("A run of this chat is open; wait until it is over, or stop it.")]
+    RunOpen,
+    #[error("The chat has nothing to summarize: its recent messages are kept as they are.")]
+    NothingToCompact,
+    #[error(
+        "The model gave no summary, and the chat stays as it was. Try again, or have the operator look into the log."
+    )]
+    NotWritten,
+    #[error(transparent)]
+    #[serde(untagged)]
+    Unavailable(#[from] Unavailable),
+}
+
 impl AnswerError {
     /// Returns the error for a chat that does not exist, or belongs to another user.
     pub(crate) fn no_such_chat() -> Self {
@@ -134,7 +155,7 @@ macro_rules! request_error {
     )*};
 }
 
-request_error!(AnswerError, ReadError, SubmitError);
+request_error!(AnswerError, ReadError, SubmitError, SummaryError);
 
 #[cfg(test)]
 mod tests {

@@ -82,8 +82,12 @@ pub async fn preview(
     if !context.fit.holds_for(0, &messages) {
         context = ModelContext::default();
     }
+    if run.is_none() {
+        context.use_next();
+    }
     let history = History { first: 0, messages: messages.iter().collect() };
-    let goal = of_run.window(&policies, settings.compact_at).map(|window| Goal::Within(window.compact_at));
+    let window = of_run.answering(&policies).1.window(settings.compact_at);
+    let goal = window.map(|window| Goal::Within(window.compact_at));
     let fitted = context.fitted(&history, goal, &policies.rules.never_clear, |fit, messages| {
         let of_prompt = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref(), fit);
         prompt(messages.iter().copied(), &of_prompt)

@@ -18,6 +18,7 @@ use crate::{
     model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
     run::{Run, RunSettings},
     services::PolicySnapshot,
+    summary::Covered,
 };
 
 /// The parts of a request that do not come from the messages.
@@ -100,6 +101,7 @@ pub(crate) fn prompt<'a>(
     if context.client_system == ClientSystem::Append {
         system.extend(of_page);
     }
+    system.extend(context.fit.summary.as_ref().map(Covered::block));
     system.retain(|text| !text.is_empty());
     if !system.is_empty() {
         history.messages.insert(0, ModelMessage::System(system.join("\n\n")));

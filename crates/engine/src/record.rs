@@ -1,12 +1,15 @@
 //! A chat that exists, as this process knows it.
 
-use fermata_protocol::{ChatId, ClientOptions, Profile};
+use std::collections::BTreeSet;
+
+use fermata_protocol::{ChatId, ClientOptions, Profile, Show};
 use fermata_tools::{Grants, Owner, grants};
 
 use crate::{
     context::ModelContext,
     services::Services,
     store::{Change, ChatRecord, StoreError, Version},
+    summary::Covered,
 };
 
 /// A chat, as of what this process has read or written last.
@@ -16,6 +19,10 @@ pub(crate) struct Record {
     pub version: Version,
     /// The client version of the last post.
     pub profile: Profile,
+    /// The data chunks that the last post asked for.
+    pub show: BTreeSet<Show>,
+    /// The number of its messages, of which one may be counted twice.
+    pub messages: usize,
     /// The size of its messages in bytes of JSON, without the message of an open run.
     pub bytes: usize,
     /// The assistant that the chat has chosen last.
@@ -41,6 +48,8 @@ impl Record {
             owner: saved.owner.clone(),
             version: saved.version,
             profile: saved.profile,
+            show: saved.show.clone(),
+            messages: saved.messages,
             bytes: saved.bytes.saturating_sub(open_message),
             context: ModelContext::read(&saved.context),
             assistant: saved.assistant.clone(),
@@ -57,6 +66,8 @@ impl Record {
             owner,
             version: Version::NONE,
             profile,
+            show: BTreeSet::new(),
+            messages: 0,
             bytes: 0,
             context: ModelContext::default(),
             assistant: None,
@@ -77,19 +88,44 @@ impl Record {
         Some(Change::Choose { assistant, model })
     }
 
-    /// Notes that only this many messages stay. If the history begins after them, all of it is sent again. Returns the change to save.
-    pub fn truncate_context(&mut self, keep: usize) -> Option<Change> {
-        if self.context.fit.left_out < keep || self.context == ModelContext::default() {
+    /// Notes which data chunks a post asks for. Returns the change to save, if there is any.
+    pub fn put_show(&mut self, show: &BTreeSet<Show>) -> Option<Change> {
+        if self.show == *show {
             return None;
         }
-        self.context = ModelContext::default();
-        Some(self.context.saved())
+        self.show.clone_from(show);
+        Some(Change::PutShow { show: show.clone() })
+    }
+
+    /// Notes that only this many messages stay. If what was left out goes beyond them, the last summary that still holds counts again.
+    /// Returns the change to save, if there is any.
+    pub async fn truncate_context(
+        &mut self,
+        services: &Services,
+        keep: usize,
+    ) -> Result<Option<Change>, StoreError> {
+        let before = self.context.clone();
+        if !self.context.truncate(keep)
+            && let Some(summary) = services.store.summary(&self.chat, keep).await?
+        {
+            self.context.fit.use_summary(Covered::read(&summary));
+        }
+        Ok(if self.context == before { None } else { Some(self.context.saved()) })
     }
 
     /// Makes changes to the chat, unless another instance has changed it meanwhile.
     pub async fn commit(&mut self, services: &Services, changes: Vec<Change>) -> Result<(), StoreError> {
         let now = services.clock.now();
+        let mut messages = self.messages;
+        for change in &changes {
+            match change {
+                Change::TruncateMessages { keep } => messages = messages.min(*keep),
+                Change::PutMessage(_) => messages += 1,
+                _ => {}
+            }
+        }
         self.version = services.store.commit(&self.chat, self.version, now, changes).await?;
+        self.messages = messages;
         Ok(())
     }
 

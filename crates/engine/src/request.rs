@@ -5,13 +5,16 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use fermata_protocol::{Answer, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId};
+use fermata_protocol::{Answer, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId, Summary};
 use fermata_tools::{Owner, Receipt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, errors::RequestError,
-    position::Position, view::Detail,
+    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, SummaryError, SummaryView,
+    errors::RequestError,
+    position::Position,
+    summary::{SummaryPlan, WrittenSummary},
+    view::Detail,
 };
 
 /// A request to the actor of a chat.
@@ -50,6 +53,9 @@ pub(crate) enum Request {
     Delete(Delete),
     Grants(Grants),
     EndGrant(EndGrant),
+    PlanSummary(PlanSummary),
+    SaveSummary(Box<SaveSummary>),
+    CorrectSummary(CorrectSummary),
 }
 
 /// A post to a chat.
@@ -135,6 +141,37 @@ pub(crate) struct EndGrant {
     pub tool: String,
 }
 
+/// Plans a summary. The reply is `None` if none is to be written, or another instance is writing it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PlanSummary {
+    pub owner: Owner,
+    /// The user asks for it, and for this.
+    pub asked: Option<Asked>,
+}
+
+/// What a user says who asks for a summary.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub wishes: Option<String>,
+}
+
+/// Saves what became of a planned summary. The reply is `None` if the chat has changed so much that the summary does not hold.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SaveSummary {
+    pub owner: Owner,
+    /// The id of the plan.
+    pub job: String,
+    /// `None` if no summary was written.
+    pub written: Option<WrittenSummary>,
+}
+
+/// Replaces the text of the newest summary.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CorrectSummary {
+    pub owner: Owner,
+    pub summary: Summary,
+}
+
 /// A reader of a run.
 pub struct Following {
     /// The chat's id.
@@ -180,6 +217,29 @@ chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound));
+chat_request!(PlanSummary -> Option<(String, SummaryPlan)>, SummaryError, if denied Err(SummaryError::NotFound));
+chat_request!(CorrectSummary -> SummaryView, SummaryError, if denied Err(SummaryError::NotFound));
+
+impl From<Box<SaveSummary>> for Request {
+    fn from(request: Box<SaveSummary>) -> Self {
+        Self::SaveSummary(request)
+    }
+}
+
+impl ChatRequest for Box<SaveSummary> {
+    type Reply = Option<SummaryView>;
+    type Error = SummaryError;
+
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    fn denied() -> Result<Option<SummaryView>, SummaryError> {
+        Err(SummaryError::NotFound)
+    }
+}
+
+impl RemoteRequest for Box<SaveSummary> {}
 
 impl From<Box<Submission>> for Request {
     fn from(submission: Box<Submission>) -> Self {

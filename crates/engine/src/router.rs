@@ -6,6 +6,7 @@
 mod locator;
 mod recovery;
 mod serving;
+mod summaries;
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +22,7 @@ use locator::ChatLocator;
 use recovery::{OnEnd, Recovery};
 
 use crate::{
-    AnswerError, ChatView, Following, GrantedTool, Unavailable,
+    AnswerError, ChatView, Following, GrantedTool, SummaryView, Unavailable,
     answer_batch::{AnswerBatch, Answered, FindAnswered},
     chat::{ActorMessage, ChatActor, Delivered, End, Handle},
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
@@ -29,6 +30,7 @@ use crate::{
     request::{AnswerRequest, ChatRequest, RemoteRequest},
     services::Services,
     store::{InstanceId, StoreError},
+    summary::SummaryPlan,
 };
 
 /// The time for which a request looks for the owner of its chat. It is longer than the time until the death of an instance is noticed.
@@ -298,7 +300,15 @@ macro_rules! sent_as_it_is {
     )*};
 }
 
-sent_as_it_is!((), Vec<Receipt>, Vec<GrantedTool>, ChatView);
+sent_as_it_is!(
+    (),
+    Vec<Receipt>,
+    Vec<GrantedTool>,
+    ChatView,
+    SummaryView,
+    Option<SummaryView>,
+    Option<(String, SummaryPlan)>
+);
 
 impl RemoteReply for Following {
     type Wire = ReaderMessage;

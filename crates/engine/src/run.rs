@@ -49,6 +49,7 @@ pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, interrupted, shutting_down};
 pub(crate) use event::Event;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
+pub(crate) use streaming::{Compaction, CompactionState};
 use validation::ValidAnswers;
 pub(crate) use validation::{Rejected, Validation};
 
@@ -216,12 +217,6 @@ impl RunSettings {
     pub fn answering<'a>(&self, policies: &'a PolicySnapshot) -> (&'a Assistant, &'a ModelChoice) {
         let assistant = policies.assistant(self.assistant.as_deref());
         (assistant, assistant.model(self.chosen_model.as_deref()))
-    }
-
-    /// Returns the size of what the model can take, as far as it is known. `compact_at` is the share of it above which a history is fitted.
-    pub fn window(&self, policies: &PolicySnapshot, compact_at: f64) -> Option<Window> {
-        let (_, choice) = self.answering(policies);
-        Some(Window::new(choice.context?, compact_at))
     }
 }
 

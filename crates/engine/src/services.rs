@@ -2,6 +2,7 @@
 //!
 //! Services know no chat and no other instance. Each field is used by itself; nothing is looked up through another service.
 
+mod due_summaries;
 mod heartbeat;
 mod holds;
 mod lease;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use fermata_tools::Checker;
 
+pub(crate) use due_summaries::DueSummaries;
 pub(crate) use heartbeat::Heartbeat;
 pub(crate) use holds::Holds;
 pub(crate) use lease::{HEARTBEAT_INTERVAL, Lease};
@@ -42,5 +44,7 @@ pub(crate) struct Services {
     pub checker: Arc<Checker>,
     /// This process's right to own chats.
     pub lease: Lease,
+    /// The chats of which a summary is to be written.
+    pub due_summaries: DueSummaries,
     pub shutdown: Shutdown,
 }

@@ -35,6 +35,10 @@ pub struct Settings {
     pub shows_model_errors: bool,
     /// The share of a model's context above which a history is fitted.
     pub compact_at: f64,
+    /// The number of messages at the end of a chat that are not summarized before the model's window fills up.
+    pub keep_recent: usize,
+    /// The number of earlier messages without a summary from which on one is written.
+    pub summary_every: usize,
     /// The limits of the engine.
     pub limits: Limits,
 }
@@ -124,6 +128,8 @@ impl Default for Settings {
             file_urls: FileUrls::default(),
             shows_model_errors: false,
             compact_at: 0.8,
+            keep_recent: 20,
+            summary_every: 10,
             limits: Limits::default(),
         }
     }

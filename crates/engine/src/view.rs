@@ -4,16 +4,17 @@
 //! chat actor. The contents of a long chat are read from the store afterwards, as slowly as the client takes them; if a message is
 //! gone by then, the reading ends with an error.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use fermata_protocol::{ChatId, ElicitationId, MessageId, Profile, UiMessage};
+use fermata_protocol::{ChatId, ElicitationId, MessageId, Profile, Show, Summary, UiMessage, UiPart};
 use fermata_tools::{Call, Elicitation};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     ReadError, Store,
-    store::{MessageOutline, StoreError},
+    store::{MessageOutline, StoreError, SummaryRecord},
+    summary::Covered,
 };
 
 /// The size of the longest chat that is read at once, in bytes of JSON.
@@ -72,6 +73,36 @@ pub struct GrantedTool {
     pub since: Timestamp,
 }
 
+/// A chat's summary as its user may see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummaryView {
+    /// The summary.
+    pub summary: Summary,
+    /// The last message that it covers.
+    pub up_to: MessageId,
+    /// The number of messages that it covers, from the first of the chat.
+    pub messages: usize,
+    /// The reason for which it was written: `every`, `size`, `overflow` or `asked`.
+    pub reason: String,
+    /// The name of the model that has written it.
+    pub model: String,
+    /// The time at which it was written.
+    pub created_at: Timestamp,
+}
+
+impl From<&SummaryRecord> for SummaryView {
+    fn from(saved: &SummaryRecord) -> Self {
+        Self {
+            summary: Covered::read(saved).summary,
+            up_to: saved.up_to.clone(),
+            messages: saved.messages,
+            reason: saved.reason.clone(),
+            model: saved.model.clone(),
+            created_at: saved.created_at,
+        }
+    }
+}
+
 /// The part of a chat that a request wants to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -89,6 +120,9 @@ pub(crate) enum Detail {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outline {
     pub profile: Profile,
+    /// The data chunks that the chat's last post asked for.
+    #[serde(default)]
+    pub show: BTreeSet<Show>,
     /// All messages of the chat, in order.
     #[serde(rename = "outline")]
     pub messages: Vec<MessageOutline>,
@@ -107,6 +141,15 @@ pub struct ChatPages {
     outline: Option<Outline>,
     position: usize,
     store: Arc<dyn Store>,
+}
+
+/// Returns a message as a client of this version is shown it, without the data parts that its last post did not ask for.
+pub(crate) fn shown(message: &UiMessage, profile: Profile, show: &BTreeSet<Show>) -> UiMessage {
+    let mut shown = profile.message(message);
+    if !show.contains(&Show::Context) {
+        shown.parts.retain(|part| !matches!(part, UiPart::Data(data) if data.kind == "data-compaction"));
+    }
+    shown
 }
 
 impl ChatPages {
@@ -148,7 +191,7 @@ impl ChatPages {
                     continue;
                 }
                 let newer = outline.newer.as_ref().filter(|newer| newer.id == message.id);
-                page.push(outline.profile.message(newer.unwrap_or(&message)));
+                page.push(shown(newer.unwrap_or(&message), outline.profile, &outline.show));
             }
         }
         Ok(page)

@@ -12,6 +12,7 @@ mod partial_json;
 mod profile;
 mod replay;
 mod request;
+mod summary;
 
 pub use assemble::{AssembleError, Assembler};
 pub use chunk::{DataChunk, FinishReason, UiChunk};
@@ -22,6 +23,7 @@ pub use profile::{Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
     Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings, ChatBody, ChatRequest,
-    ClientOptions, ElicitAction, Measure, NODE_BYTES, Posted, PostedMessage, PostedTool, RequestError, Show,
-    ToolChoice, ToolResultBody, ToolResultRequest, Trigger, measure,
+    ClientOptions, CompactRequest, ElicitAction, Measure, NODE_BYTES, Posted, PostedMessage, PostedTool,
+    RequestError, Show, SummaryRequest, ToolChoice, ToolResultBody, ToolResultRequest, Trigger, measure,
 };
+pub use summary::{Summary, SummaryReason};

@@ -12,7 +12,10 @@ mod json;
 mod openai;
 mod read;
 mod settings;
+mod summaries;
 mod tools;
+
+pub use summaries::{CompactRequest, SummaryRequest};
 
 pub use self::{
     answers::{AnswerRequest, ToolResultRequest},

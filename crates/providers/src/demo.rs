@@ -7,6 +7,7 @@ mod language;
 mod reply;
 mod sample;
 mod scenes;
+mod summary;
 mod template;
 
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use async_trait::async_trait;
 use fermata_engine::{
     Model,
     model::{ModelError, ModelEvent, ModelRequest},
+    summary::is_summary_request,
 };
+use fermata_protocol::FinishReason;
 use futures::stream::{self, BoxStream, StreamExt};
 use language::is_han;
 use scenes::Scenes;
@@ -68,6 +71,11 @@ impl Model for Demo {
         &self,
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
+        if is_summary_request(&request) {
+            let finished = ModelEvent::Finished { reason: FinishReason::Stop, usage: None };
+            let events = [ModelEvent::Text(summary::summary(&request)), finished];
+            return Ok(stream::iter(events.map(Ok)).boxed());
+        }
         let events: Vec<_> = reply::reply(&request, &self.scenes)
             .into_iter()
             .flat_map(|event| match event {

@@ -277,6 +277,8 @@ pub(crate) fn settings(config: &Config) -> Settings {
         heartbeat_thread: true,
         file_urls: config.file_urls.clone(),
         compact_at: config.compact_at.0,
+        keep_recent: config.keep_recent.get(),
+        summary_every: config.summary_every.get(),
         shows_model_errors: config.is_for_this_machine_alone(),
         limits: Limits {
             steps: config.max_steps.get(),

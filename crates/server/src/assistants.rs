@@ -46,7 +46,17 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         others.insert(name.clone(), assistant(settings, config, &main, &models));
     }
     let default = others.remove(DEFAULT_ASSISTANT);
-    Ok(Assistants { default: default.unwrap_or_else(|| Assistant::answered_by(main)), others })
+    let summary_model = match &config.summary_model {
+        None => None,
+        Some(name) => match models.get(name) {
+            Some(choice) => Some(choice.clone()),
+            None => {
+                Some(ModelChoice::of(fermata_providers::build(config.provider_named(Some(name.clone()))?)?))
+            }
+        },
+    };
+    let default = default.unwrap_or_else(|| Assistant::answered_by(main));
+    Ok(Assistants { default, others, summary_model })
 }
 
 fn assistant(

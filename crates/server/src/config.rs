@@ -220,6 +220,15 @@ settings! {
             over "old outputs are told as one line each, and then the oldest turns are left out";
         /// The share of context_window above which the history is fitted, from 0.1 to 1.
         compact_at: Share = "0.8", "FERMATA_COMPACT_AT";
+        /// The number of messages at the end of a chat that no summary covers before the model's window fills up.
+        keep_recent: NonZeroUsize = "20", "FERMATA_KEEP_RECENT",
+            over "a summary may stand for the earlier ones";
+        /// The number of earlier messages without a summary from which on one is written after a run.
+        summary_every: NonZeroUsize = "10", "FERMATA_SUMMARY_EVERY",
+            over "a summary is written in the background";
+        /// The model that writes summaries: one of the table models, or the name of a model of the same API. By default it is the
+        /// model of the chat.
+        summary_model: Option<String>, "FERMATA_SUMMARY_MODEL";
         /// The URLs of files that a model may be given: data (only data URLs), https (those that do not lead to private
         /// addresses), or hosts, such as cdn.example.com or *.example.com.
         file_urls: FileUrls = "https", "FERMATA_FILE_URLS";
@@ -427,9 +436,17 @@ impl Config {
     /// # Errors
     /// Returns an error if an API is named but no model, or if the file of scenes cannot be read or used.
     pub fn provider(&self) -> Result<Provider, BuildError> {
+        self.provider_named(self.model.clone())
+    }
+
+    /// Returns the model of this name of the main settings' API.
+    ///
+    /// # Errors
+    /// As [`Config::provider`].
+    pub fn provider_named(&self, model: Option<String>) -> Result<Provider, BuildError> {
         let url = self.openai_base_url.as_ref().map(|url| url.0.clone());
         let key = self.openai_api_key.as_ref().map(|key| key.0.clone());
-        self.provider_of(url, key, self.model.clone())
+        self.provider_of(url, key, model)
     }
 
     /// Returns the model of an API, or the demo model if there is neither a URL nor a key.

@@ -145,6 +145,7 @@ impl ActiveRun {
                  owner without a fermata object are not held; other clients that answer so should send fermata.hold \"0s\""
             );
         }
+        self.unsaved.extend(self.record.put_show(&submission.body.fermata.show));
         let hold = self.services.holds.of(submission, &*self.services.store).await?;
         let reconciliation = self.run.reconcile(&view).ok_or_else(SubmitError::nothing_new)?;
         // The reader is opened first, because the answers may be the end of the run.

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use fermata_protocol::{ChatId, UiMessage};
+use fermata_protocol::{ChatId, SummaryReason, UiMessage};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
-use super::{ActiveRun, ModelStream, StepWork, spans::model_span};
+use super::{ActiveRun, ModelStream, StepWork, SummaryWork, spans::model_span};
 use crate::{
-    context::{Fitted, Goal, History, ModelContext, Window},
+    context::{Fit, Fitted, Goal, History, ModelContext, Window},
     model::ModelRequest,
     prompt::{PromptContext, prompt},
+    run::{Compaction, CompactionState, Event},
     services::Services,
-    store::StoreError,
+    store::{Change, StoreError},
+    summarizer::{self, WriteError},
+    summary::{SummaryPlan, WrittenSummary},
 };
 
 /// The number of times that a step is asked for again because its request was too long.
@@ -42,10 +45,83 @@ impl ActiveRun {
         self.use_policies(self.services.policies.current());
         let goal = self.window().map(|window| Goal::Within(window.compact_at));
         let fitted = self.fitted(goal).await?;
-        if fitted.fit != self.record.context.fit {
-            self.save_fit(&fitted).await?;
+        self.send_or_compact(fitted, SummaryReason::Size, 0).await
+    }
+
+    /// Sends the request, if nothing more is left out of it than before. Otherwise what falls out is summarized first.
+    async fn send_or_compact(
+        &mut self,
+        fitted: Fitted,
+        reason: SummaryReason,
+        overflows: u32,
+    ) -> Result<(), StoreError> {
+        let context = &self.record.context;
+        if fitted.fit.left_out <= context.fit.left_out {
+            if fitted.fit != context.fit {
+                self.save_fit(fitted.fit.clone()).await?;
+            }
+            self.send(fitted, overflows);
+            return Ok(());
         }
-        self.send(fitted, 0);
+        let plan = SummaryPlan {
+            reason,
+            previous: context.fit.summary.clone(),
+            most: fitted.fit.left_out,
+            rest: None,
+            assistant: self.record.assistant.clone(),
+            model: self.record.model.clone(),
+            wishes: None,
+        };
+        let unfitted = self.fitted(None).await?;
+        let compaction = Compaction {
+            id: self.services.ids.next("cmp_"),
+            state: CompactionState::Running,
+            messages: fitted.fit.left_out,
+            reason,
+            tokens_before: self.record.context.tokens_of(&unfitted.request),
+            tokens_after: None,
+        };
+        // This is shown and not saved, like everything of a step that is asked for again if the process ends.
+        let effects = self.decide(Event::Compacts(compaction.clone()));
+        self.log.stage(&effects.after.publish);
+        self.log.publish();
+        let writing = Box::pin(summarizer::write(self.services.clone(), self.record.chat.clone(), plan));
+        self.step =
+            StepWork::Summary(Box::new(SummaryWork { writing, fit: fitted.fit, compaction, overflows }));
+        Ok(())
+    }
+
+    /// Sends the request with the summary of what falls out of it, or without if none was written.
+    pub(super) async fn handle_summary(
+        &mut self,
+        written: Result<WrittenSummary, WriteError>,
+    ) -> Result<(), StoreError> {
+        let StepWork::Summary(work) = std::mem::replace(&mut self.step, StepWork::None) else {
+            return Ok(());
+        };
+        let SummaryWork { writing: _, mut fit, mut compaction, overflows } = *work;
+        compaction.state = CompactionState::Failed;
+        if let Ok(written) = written {
+            compaction.state = CompactionState::Done;
+            compaction.messages = written.covered.messages;
+            let summary = written.record(self.services.clock.now());
+            self.unsaved.push(Change::PutSummary(Box::new(summary)));
+            fit.use_summary(written.covered);
+            self.record.context.next = None;
+        }
+        self.record.context.fit = fit;
+        self.unsaved.push(self.record.context.saved());
+        let fitted = self.fitted(None).await?;
+        compaction.tokens_after = Some(self.record.context.tokens_of(&fitted.request));
+        let effects = self.decide(Event::Compacts(compaction));
+        self.perform(effects).await?;
+        // The summary may be longer than what it stands for.
+        let goal = self.window().map(|window| Goal::Within(window.compact_at));
+        let fitted = self.fitted(goal).await?;
+        if fitted.fit != self.record.context.fit {
+            self.save_fit(fitted.fit.clone()).await?;
+        }
+        self.send(fitted, overflows);
         Ok(())
     }
 
@@ -69,14 +145,14 @@ impl ActiveRun {
             tokens = fitted.estimated,
             "the request was too long for the model, and is sent again without older messages and outputs"
         );
-        self.save_fit(&fitted).await?;
-        self.send(fitted, overflows);
+        self.send_or_compact(fitted, SummaryReason::Overflow, overflows).await?;
         Ok(true)
     }
 
     /// Returns the size of what the model can take, as far as it is known.
     pub(super) fn window(&self) -> Option<Window> {
-        self.run.settings.window(&self.policies, self.services.settings.compact_at)
+        let (_, choice) = self.run.settings.answering(&self.policies);
+        choice.window(self.services.settings.compact_at)
     }
 
     /// Returns the request, with the history fitted to a goal if there is one.
@@ -84,8 +160,9 @@ impl ActiveRun {
         let mut read = match self.history.take() {
             Some(read) => read,
             None => {
-                ReadMessages::from(&self.services, &self.record.chat, self.record.context.fit.left_out)
-                    .await?
+                // The last message that is left out tells whether the others are those that were left out.
+                let first = self.record.context.fit.left_out.saturating_sub(1);
+                ReadMessages::from(&self.services, &self.record.chat, first).await?
             }
         };
         if !self.record.context.fit.holds_for(read.first, &read.messages) {
@@ -108,8 +185,8 @@ impl ActiveRun {
     }
 
     /// Saves what is left out, before anything is sent, so that every later request begins as this one does.
-    async fn save_fit(&mut self, fitted: &Fitted) -> Result<(), StoreError> {
-        self.record.context.fit = fitted.fit.clone();
+    async fn save_fit(&mut self, fit: Fit) -> Result<(), StoreError> {
+        self.record.context.fit = fit;
         let change = self.record.context.saved();
         self.record.commit(&self.services, vec![change]).await
     }
@@ -122,7 +199,7 @@ impl ActiveRun {
         let events = stream::once(async move { model.stream(request).await }).try_flatten();
         let retries = match &self.step {
             StepWork::Model(silent) if overflows == 0 => silent.retries + 1,
-            StepWork::Model(_) | StepWork::InputChecks(_) | StepWork::None => 0,
+            StepWork::Model(_) | StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => 0,
         };
         let now = Instant::now();
         self.step = StepWork::Model(ModelStream {

@@ -25,7 +25,14 @@ impl ActiveRun {
             changes.push(Change::PutSettings { run: self.run.id.clone(), settings });
         }
         changes.extend(self.changes(commit, ending, owner)?);
+        let summary_is_due = ending.is_some() && self.summary_is_due();
+        if summary_is_due {
+            changes.push(Change::ScheduleSummary { due: Some(self.services.clock.now()) });
+        }
         self.record.commit(&self.services, changes).await?;
+        if summary_is_due {
+            self.services.due_summaries.add(self.record.chat.clone(), self.record.owner.clone());
+        }
 
         if commit.run {
             self.settings_are_saved = true;
@@ -43,6 +50,16 @@ impl ActiveRun {
         self.record.bytes += message_bytes;
         self.record.grants.extend(commit.grants.iter().cloned());
         Ok(())
+    }
+
+    /// Returns whether a summary of the chat is to be written after the run.
+    fn summary_is_due(&self) -> bool {
+        let settings = &self.services.settings;
+        let context = &self.record.context;
+        // With the message of the run.
+        let messages = self.record.messages + 1;
+        messages >= context.summarized() + settings.keep_recent + settings.summary_every
+            || context.full(self.window()).is_some()
     }
 
     /// Saves that this instance owns the run, because it has a reader here now.

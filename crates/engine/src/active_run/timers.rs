@@ -54,7 +54,7 @@ impl ActiveRun {
         if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             let may_retry = match &self.step {
                 StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
-                StepWork::InputChecks(_) | StepWork::None => false,
+                StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => false,
             };
             let strategy = self.policies.rules.error_policy.of(ErrorType::Timeout);
             if strategy == ErrorStrategy::Retry && may_retry {
@@ -88,7 +88,7 @@ impl ActiveRun {
                 let silent = stream.last_event_at + limits.model_timeout;
                 Some(silent.min(stream.asked_at + limits.model_call_timeout))
             }
-            StepWork::InputChecks(_) | StepWork::None => None,
+            StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => None,
         }
     }
 

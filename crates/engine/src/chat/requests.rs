@@ -18,7 +18,7 @@ use crate::{
     run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
     run_log::Writer,
     store::{Change, StoreError},
-    view::{Detail, Outline, SHORT_CHAT},
+    view::{Detail, Outline, SHORT_CHAT, shown},
 };
 
 impl Handle for FindAnswered {
@@ -107,7 +107,8 @@ impl Handle for View {
     async fn handle(&self, actor: &mut ChatActor) -> Result<ChatView, ReadError> {
         actor.activate().await?;
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
-        let (store, chat, profile) = (&actor.services.store, &record.chat, record.profile);
+        let (store, chat, profile, show) =
+            (&actor.services.store, &record.chat, record.profile, &record.show);
         let (left_out, newer) = match actor.active() {
             // Its message is in the record, and decisions have come since the readers were sent away.
             Some(active) if active.run.is_detached() => (None, Some(active.run.snapshot())),
@@ -123,14 +124,15 @@ impl Handle for View {
                     continue;
                 }
                 match &newer {
-                    Some(newer) if newer.id == message.id => messages.push(profile.message(newer)),
-                    Some(_) | None => messages.push(profile.message(&message)),
+                    Some(newer) if newer.id == message.id => messages.push(shown(newer, profile, show)),
+                    Some(_) | None => messages.push(shown(&message, profile, show)),
                 }
             }
         }
         let mut outline = None;
         if is_long {
-            outline = Some(Outline { profile, messages: store.outline(chat).await?, left_out, newer });
+            let messages = store.outline(chat).await?;
+            outline = Some(Outline { profile, show: show.clone(), messages, left_out, newer });
         }
         let mut pending = Vec::new();
         if let Some(active) = actor.active() {

@@ -176,7 +176,7 @@ impl ChatActor {
                 changes.push(Change::Posted { profile });
                 if let Keep::First(keep) = keep {
                     changes.push(Change::TruncateMessages { keep });
-                    changes.extend(record.truncate_context(keep));
+                    changes.extend(record.truncate_context(&services, keep).await?);
                 }
                 record
             }
@@ -193,6 +193,11 @@ impl ChatActor {
         };
         record.profile = profile;
         changes.extend(record.choose(&body.fermata));
+        changes.extend(record.put_show(&body.fermata.show));
+        if record.context.next.is_some() {
+            record.context.use_next();
+            changes.push(record.context.saved());
+        }
         record.bytes = bytes;
         changes.extend(add.into_iter().map(|message| Change::PutMessage(Box::new(message))));
         changes.push(Change::OpenRun {
@@ -248,6 +253,7 @@ impl ChatActor {
             record.profile = profile;
             let mut changes = vec![Change::Posted { profile }];
             changes.extend(record.choose(&submission.body.fermata));
+            changes.extend(record.put_show(&submission.body.fermata.show));
             record.commit(&services, changes).await?;
         }
         let run = RunId::new(services.ids.next("run_"));

@@ -1,4 +1,4 @@
-use fermata_protocol::MessageId;
+use fermata_protocol::{MessageId, Summary};
 use fermata_tools::{ErrorPolicy, Toolbox};
 use proptest::prelude::*;
 use serde_json::Map;
@@ -115,9 +115,9 @@ fn the_oldest_turns_are_left_out_when_clearing_is_not_enough_and_instructions_st
     }));
     let fitted = fitted(&ModelContext::default(), &messages, Goal::Within(3500));
     assert_eq!(fitted.fit.left_out, 7, "the oldest user message that fits");
-    assert_eq!(fitted.fit.begins_with, Some(MessageId::new("m6")));
-    assert!(fitted.fit.holds_for(0, &messages) && fitted.fit.holds_for(7, &messages[7..]));
-    assert!(!fitted.fit.holds_for(0, &messages[..5]) && !fitted.fit.holds_for(7, &messages[8..]));
+    assert_eq!(fitted.fit.up_to, Some(MessageId::new("m5")));
+    assert!(fitted.fit.holds_for(0, &messages) && fitted.fit.holds_for(6, &messages[6..]));
+    assert!(!fitted.fit.holds_for(0, &messages[..5]) && !fitted.fit.holds_for(6, &messages[7..]));
     assert_eq!(fitted.fit.instructions, ["Be kind."]);
     assert!(fitted.estimated <= Some(3500));
     assert_eq!(fitted.request.messages[0], ModelMessage::System("Be kind.".into()));
@@ -151,23 +151,85 @@ fn the_providers_own_number_counts_and_the_estimate_only_for_what_came_since() {
     assert_eq!(fitted(&measured(990), &messages, Goal::Within(999)).fit.left_out, 2);
 }
 
+fn covered(messages: usize) -> Covered {
+    let summary = Summary { goal: "tea".into(), ..Summary::default() };
+    let up_to = MessageId::new(format!("m{}", messages - 1));
+    Covered { messages, up_to, summary, instructions: vec!["Be kind.".into()] }
+}
+
+fn covered_json(messages: usize) -> Value {
+    json!({
+        "messages": messages,
+        "upTo": format!("m{}", messages - 1),
+        "summary": {
+            "goal": "tea", "decisions": [], "done": [], "todo": [], "facts": [], "entities": {}, "openQuestions": [], "toolsUsed": [],
+        },
+        "instructions": ["Be kind."],
+    })
+}
+
+#[test]
+fn a_summary_stands_for_what_it_covers_and_what_was_left_out_before_stays_so() {
+    let mut context = ModelContext { next: Some(covered(4)), ..ModelContext::default() };
+    assert_eq!(context.summarized(), 4);
+    context.use_next();
+    assert_eq!((context.fit.left_out, context.fit.up_to.clone()), (4, Some(MessageId::new("m3"))));
+    assert_eq!((context.fit.instructions.clone(), context.next.clone()), (vec!["Be kind.".to_owned()], None));
+
+    let cut = Fit { left_out: 6, up_to: Some(MessageId::new("m5")), ..Fit::default() };
+    let mut context = ModelContext { fit: cut.clone(), next: Some(covered(4)), ..ModelContext::default() };
+    context.use_next();
+    assert_eq!(context.fit, Fit { summary: Some(covered(4)), ..cut });
+}
+
+#[test]
+fn what_covers_messages_that_do_not_stay_is_forgotten() {
+    let mut fit = Fit::default();
+    fit.use_summary(covered(4));
+    let job = SummaryJob { id: "j".into(), most: 8, until: Timestamp::UNIX_EPOCH };
+    let context = ModelContext { fit, measured: None, next: Some(covered(6)), job: Some(job) };
+    for (keep, holds, has_next, has_job) in [
+        (9, true, true, true),
+        (8, true, true, true),
+        (7, true, true, false),
+        (5, true, false, false),
+        (3, false, false, false),
+    ] {
+        let mut changed = context.clone();
+        assert_eq!(changed.truncate(keep), holds, "{keep}");
+        assert_eq!((changed.next.is_some(), changed.job.is_some()), (has_next, has_job), "{keep}");
+        assert_eq!(changed.fit == context.fit, holds, "{keep}");
+    }
+}
+
 #[test]
 fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
     let context = ModelContext {
         fit: Fit {
             left_out: 3,
-            begins_with: Some(MessageId::new("m3")),
+            up_to: Some(MessageId::new("m2")),
+            summary: Some(covered(2)),
             instructions: vec!["ü".into()],
             cleared: [ToolCallId::new("c")].into_iter().collect(),
         },
         measured: Some(Measured { tokens: 5, estimated: 6 }),
+        next: Some(covered(3)),
+        job: Some(SummaryJob { id: "j".into(), most: 4, until: Timestamp::UNIX_EPOCH }),
     };
     let Change::PutContext { context: saved } = context.saved() else { panic!("another change") };
     assert_eq!(
         saved,
         json!({
-            "fit": {"leftOut": 3, "beginsWith": "m3", "instructions": ["ü"], "cleared": ["c"]},
+            "fit": {
+                "leftOut": 3,
+                "upTo": "m2",
+                "summary": covered_json(2),
+                "instructions": ["ü"],
+                "cleared": ["c"],
+            },
             "measured": {"tokens": 5, "estimated": 6},
+            "next": covered_json(3),
+            "job": {"id": "j", "most": 4, "until": "1970-01-01T00:00:00Z"},
         })
     );
     assert_eq!(ModelContext::read(&saved), context);
@@ -223,7 +285,7 @@ proptest! {
         limit in 50..5000_u64,
     ) {
         let first = fitted(&ModelContext::default(), &messages, Goal::Within(limit));
-        let saved = ModelContext { fit: first.fit.clone(), measured: None };
+        let saved = ModelContext { fit: first.fit.clone(), ..ModelContext::default() };
         // An instance that reads the chat again reads it from where the history begins.
         let rest: Vec<&UiMessage> = messages[first.fit.left_out..].iter().collect();
         let history = History { first: first.fit.left_out, messages: rest };

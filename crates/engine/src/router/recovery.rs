@@ -82,14 +82,17 @@ impl Recovery {
 // === impl Router ===
 
 impl Router {
-    /// Resumes runs that have no owner, if they were at work or the time of a call is over, and forgets what is old. Goes on until it is
-    /// dropped.
+    /// Resumes runs that have no owner, if they were at work or the time of a call is over, has summaries written that are due, and forgets
+    /// what is old. Goes on until it is dropped.
     pub async fn sweep(self: Arc<Self>) {
         let mut forgot_at = Instant::now();
         let mut noted = None;
         loop {
             if let Err(error) = self.resume_orphans().await {
                 tracing::warn!(%error, "runs without an owner could not be looked for");
+            }
+            if let Err(error) = self.find_due_summaries().await {
+                tracing::warn!(%error, "summaries that are due could not be looked for");
             }
             note_time(&self.services, &mut noted).await;
             if forgot_at.elapsed() >= FORGET_INTERVAL {

@@ -41,6 +41,9 @@ impl Router {
             Request::Delete(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Grants(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::EndGrant(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::PlanSummary(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::SaveSummary(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::CorrectSummary(request) => self.serve_here(&chat, request, &mut reply).await,
         };
         reply.send(result).await;
     }

@@ -6,7 +6,9 @@ use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
 use serde_json::Value;
 
-use super::{AnswerSource, Context, Deciding, Effects, Ending, Next, Phase, Run, RunState, ValidAnswers};
+use super::{
+    AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Phase, Run, RunState, ValidAnswers,
+};
 use crate::model::{ModelError, ModelEvent};
 
 /// Something that has happened to a run.
@@ -22,6 +24,8 @@ pub(crate) enum Event {
     Model(Vec<ModelEvent>),
     /// The model has failed.
     ModelFailed(ModelError),
+    /// The history is compacted before the model is asked, or was.
+    Compacts(Compaction),
     /// The inputs of the step's calls were checked against their schemas.
     InputsChecked(Vec<(ToolCallId, Result<(), InputError>)>),
     /// The resources of these calls are locked for them.
@@ -103,6 +107,7 @@ impl Deciding<'_> {
                     self.end_run(Ending::Failed(error));
                 }
             }
+            Event::Compacts(compaction) => self.show_compaction(&compaction),
             Event::InputsChecked(results) => self.on_inputs_checked(results),
             Event::LocksGranted(calls) => {
                 for call in calls {

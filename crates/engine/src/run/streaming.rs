@@ -2,8 +2,9 @@
 //!
 //! The [`StepCollector`] assembles the step, and this module turns its changes into chunks.
 
-use fermata_protocol::{DataChunk, Show, ToolCallId, UiChunk};
+use fermata_protocol::{DataChunk, Show, SummaryReason, ToolCallId, UiChunk};
 use fermata_tools::{Call, InputError, RunBy};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Deciding, Ending, Phase, Run};
@@ -37,6 +38,34 @@ pub(super) struct MadeCall {
     pub is_bare: bool,
     /// The call's input, or the arguments that are not valid and the reason.
     pub input: Result<Value, InvalidArguments>,
+}
+
+/// The history being compacted, as a client is shown it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Compaction {
+    /// The id of the data part.
+    #[serde(skip)]
+    pub id: String,
+    pub state: CompactionState,
+    /// The number of messages that a summary stands for then, from the first of the chat.
+    pub messages: usize,
+    pub reason: SummaryReason,
+    pub tokens_before: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_after: Option<u64>,
+}
+
+/// The state of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CompactionState {
+    /// The summary is being written.
+    Running,
+    /// The summary stands for the messages.
+    Done,
+    /// The messages are left out without a summary.
+    Failed,
 }
 
 impl Run {
@@ -192,6 +221,15 @@ impl Deciding<'_> {
         }
         let kind = "data-context".to_owned();
         self.publish(UiChunk::Data(DataChunk { kind, id: None, data, transient: Some(true) }));
+    }
+
+    /// Tells the client that the history is compacted, if it has asked for that.
+    pub(super) fn show_compaction(&mut self, compaction: &Compaction) {
+        if !self.run.state.show.contains(&Show::Context) {
+            return;
+        }
+        let (kind, id) = ("data-compaction".to_owned(), Some(compaction.id.clone()));
+        self.publish(UiChunk::Data(DataChunk { kind, id, data: json!(compaction), transient: None }));
     }
 
     /// Decides about the step's calls, whose inputs were checked.

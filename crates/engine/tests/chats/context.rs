@@ -2,10 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
-use std::num::NonZeroU32;
-
 use fermata_engine::{
-    Assistants,
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, Usage},
     store::{Change, ChatStore},
 };
@@ -38,13 +35,6 @@ fn history(turns: usize, bytes: usize) -> Value {
     }
     messages.push(json!({"id": "new", "role": "user", "content": "and now?"}));
     json!({"id": "c", "messages": messages})
-}
-
-/// Gives the model a window of this many tokens.
-fn with_window(world: &World, tokens: u32) {
-    let mut assistants = Assistants::answered_by(world.model.clone());
-    assistants.default.model.context = NonZeroU32::new(tokens);
-    world.engine.set_assistants(assistants);
 }
 
 fn requests(world: &World) -> Vec<ModelRequest> {
@@ -112,7 +102,7 @@ async fn what_cannot_become_shorter_fails_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_history_is_fitted_into_a_window_that_is_known_before_it_is_sent() {
     let world = World::new();
-    with_window(&world, 1000);
+    world.set_window(1000);
     world.script([counted(700, "ok"), counted(790, "ok"), counted(500, "ok")]);
     world.post(history(8, 400)).await.read_to_end().await;
     let asked = requests(&world);
@@ -124,7 +114,7 @@ async fn a_history_is_fitted_into_a_window_that_is_known_before_it_is_sent() {
 
     // The provider has counted nearly as many as there may be, so the estimate is too low.
     let world = world.restarted();
-    with_window(&world, 1000);
+    world.set_window(1000);
     world.script([counted(500, "ok")]);
     says(&world, &"x".repeat(100)).await;
     assert_eq!(users(&requests(&world).pop().unwrap()).first().unwrap(), "turn 3 x");
@@ -154,7 +144,7 @@ async fn a_client_that_asks_is_told_how_full_the_window_is_after_each_step() {
     stream.read_to_end().await;
     assert_eq!(contexts(&stream), []);
 
-    with_window(&world, 1000);
+    world.set_window(1000);
     world.script([counted(95, "ok"), counted(99, "ok")]);
     let mut stream = world.post(ask(json!(["context"]))).await;
     stream.read_to_end().await;
@@ -167,7 +157,7 @@ async fn a_client_that_asks_is_told_how_full_the_window_is_after_each_step() {
 #[tokio::test(start_paused = true)]
 async fn outputs_of_old_calls_are_cleared_in_the_middle_of_a_run() {
     let world = World::new();
-    with_window(&world, 2000);
+    world.set_window(2000);
     let work = || calls(&[("run", json!({"says": "x".repeat(1500)}))]);
     world.script([work(), work(), work(), work(), text("done")]);
     let mut stream = world.post_text("go").await;

@@ -13,6 +13,7 @@ mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../shared/mod.rs"]
 mod shared;
+mod summaries;
 mod tools;
 mod world;
 

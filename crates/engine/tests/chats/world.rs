@@ -4,7 +4,7 @@
 
 use std::{
     collections::VecDeque,
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use fermata_engine::{
     Assistants, Engine, EngineParts, Following, Hold, Limits, Model, PeerTransport, Pending, Reader, Rules,
     Settings, Submission, SubmitError,
+    assistants::ModelChoice,
     model::{ModelError, ModelEvent, ModelRequest},
     peer_transport::MemoryTransport,
     store::{Change, ChatStore, MemoryStore, RunRecord},
@@ -107,6 +108,11 @@ impl Model for ScriptedModel {
     }
 }
 
+fn assistants(model: &Arc<ScriptedModel>, summaries: &Arc<ScriptedModel>) -> Assistants {
+    let summary_model = Some(ModelChoice::of(summaries.clone()));
+    Assistants { summary_model, ..Assistants::answered_by(model.clone()) }
+}
+
 /// A server tool that does what its input says, and logs it.
 pub struct ScriptedTool {
     name: &'static str,
@@ -192,6 +198,7 @@ impl Tool for ScriptedTool {
 struct Deployment {
     store: Arc<MemoryStore>,
     model: Arc<ScriptedModel>,
+    summaries: Arc<ScriptedModel>,
     ids: Arc<CountingIds>,
     clock: Arc<TestClock>,
     /// The store's own clock, if it has one.
@@ -204,6 +211,8 @@ struct Deployment {
 pub struct World {
     pub engine: Engine,
     pub model: Arc<ScriptedModel>,
+    /// The model that writes summaries. Without a script it writes none.
+    pub summaries: Arc<ScriptedModel>,
     pub store: Arc<FaultyStore>,
     /// The transport to the other instances; `None` if there are none.
     pub transport: Option<Arc<MemoryTransport>>,
@@ -266,6 +275,7 @@ impl World {
         Deployment {
             store: self.store.store.clone(),
             model: self.model.clone(),
+            summaries: self.summaries.clone(),
             ids: self.ids.clone(),
             clock: self.clock.clone(),
             database_clock: self.database_clock.clone(),
@@ -275,7 +285,7 @@ impl World {
     }
 
     fn start(deployment: Deployment, transport: Option<Arc<MemoryTransport>>) -> Self {
-        let Deployment { store, model, ids, clock, database_clock, tool_log, hold } = deployment;
+        let Deployment { store, model, summaries, ids, clock, database_clock, tool_log, hold } = deployment;
         let store = FaultyStore::new(store, database_clock.clone());
         let note = ScriptedTool {
             name: "note",
@@ -284,7 +294,7 @@ impl World {
             log: tool_log.clone(),
         };
         let engine = Engine::new(EngineParts {
-            assistants: Assistants::answered_by(model.clone()),
+            assistants: assistants(&model, &summaries),
             store: store.clone(),
             peers: transport.clone().map(|transport| transport as Arc<dyn PeerTransport>),
             tools: vec![Arc::new(ScriptedTool::allowed("run", &tool_log)), Arc::new(note)],
@@ -318,6 +328,7 @@ impl World {
         Self {
             engine: engine.unwrap(),
             model,
+            summaries,
             store,
             transport,
             ids,
@@ -333,6 +344,25 @@ impl World {
     /// Appends steps to the model's script.
     pub fn script(&self, steps: impl IntoIterator<Item = ModelStep>) {
         self.model.script.lock().unwrap().extend(steps.into_iter().map(ScriptedStep::Whole));
+    }
+
+    /// Appends answers to the script of the model that writes summaries.
+    pub fn script_summaries(&self, steps: impl IntoIterator<Item = ModelStep>) {
+        self.summaries.script.lock().unwrap().extend(steps.into_iter().map(ScriptedStep::Whole));
+    }
+
+    /// Appends a summary that is never written as long as the sender lives.
+    pub fn script_silent_summary(&self) -> mpsc::UnboundedSender<Result<ModelEvent, ModelError>> {
+        let (sender, events) = mpsc::unbounded_channel();
+        self.summaries.script.lock().unwrap().push_back(ScriptedStep::Streamed(events));
+        sender
+    }
+
+    /// Gives the model a window of this many tokens.
+    pub fn set_window(&self, tokens: u32) {
+        let mut assistants = assistants(&self.model, &self.summaries);
+        assistants.default.model.context = NonZeroU32::new(tokens);
+        self.engine.set_assistants(assistants);
     }
 
     /// Appends this number of steps that panic in the task that reads them.

@@ -410,6 +410,7 @@ fn source(event: &Event) -> &'static str {
         Event::Answered(..) | Event::Settled(..) | Event::Elicits(..) | Event::LocksGranted(_) => "an action",
         Event::QuestionTimedOut | Event::ToolsTimedOut | Event::HoldEnded => "a deadline, in `moves`",
         Event::ApprovalsDenied(_) | Event::Retries(_) => "in no schedule; `tests/last_word.rs` has it",
+        Event::Compacts(_) => "in no schedule; `tests/chats/summaries.rs` has it",
         Event::GivenUp => "in no schedule; `tests/chats/attempts.rs` has it",
     }
 }

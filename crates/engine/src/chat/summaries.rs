@@ -1,0 +1,130 @@
+//! The requests about the summary of a chat.
+
+use std::time::Duration;
+
+use fermata_protocol::SummaryReason;
+
+use super::{ChatActor, ChatState, Handle};
+use crate::{
+    SummaryError, SummaryView,
+    context::SummaryJob,
+    request::{CorrectSummary, PlanSummary, SaveSummary},
+    store::{Change, SummaryRecord},
+    summary::{Covered, SummaryPlan, bounded},
+};
+
+/// The time after which a summary that is being written counts as abandoned. It is longer than writing one may take.
+const CLAIMED: Duration = Duration::from_secs(120);
+
+impl Handle for PlanSummary {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Option<(String, SummaryPlan)>, SummaryError> {
+        let services = actor.services.clone();
+        if self.asked.is_some() && actor.has_open_run() {
+            return Err(SummaryError::RunOpen);
+        }
+        let Some(record) = actor.record_mut() else { return Err(SummaryError::NotFound) };
+        let now = services.clock.now();
+        if self.asked.is_none() && record.context.job.as_ref().is_some_and(|job| job.until > now) {
+            return Ok(None);
+        }
+        let policies = services.policies.current();
+        let assistant = policies.assistant(record.assistant.as_deref());
+        let window = assistant.model(record.model.as_deref()).window(services.settings.compact_at);
+        let recent = record.messages.saturating_sub(services.settings.keep_recent);
+        let (reason, most, rest) = match &self.asked {
+            Some(_) => (SummaryReason::Asked, recent, None),
+            None => match record.context.full(window) {
+                // Half as much as there may be, so that the next summary is not due at once.
+                Some(window) => (SummaryReason::Size, record.messages, Some(window.compact_at / 2)),
+                None => (SummaryReason::Every, recent, None),
+            },
+        };
+        if most <= record.context.summarized() {
+            if self.asked.is_some() {
+                return Err(SummaryError::NothingToCompact);
+            }
+            record.commit(&services, vec![Change::ScheduleSummary { due: None }]).await?;
+            return Ok(None);
+        }
+        let previous = record.context.next.as_ref().or(record.context.fit.summary.as_ref()).cloned();
+        let plan = SummaryPlan {
+            reason,
+            previous,
+            most,
+            rest,
+            assistant: record.assistant.clone(),
+            model: record.model.clone(),
+            wishes: self.asked.clone().and_then(|asked| asked.wishes),
+        };
+        let until = now.saturating_add(CLAIMED).unwrap_or(now);
+        let job = services.ids.next("sum_");
+        record.context.job = Some(SummaryJob { id: job.clone(), most, until });
+        let claim = vec![record.context.saved(), Change::ScheduleSummary { due: Some(until) }];
+        record.commit(&services, claim).await?;
+        Ok(Some((job, plan)))
+    }
+}
+
+impl Handle for Box<SaveSummary> {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Option<SummaryView>, SummaryError> {
+        let services = actor.services.clone();
+        let is_open = actor.has_open_run();
+        let Some(record) = actor.record_mut() else { return Err(SummaryError::NotFound) };
+        if record.context.job.as_ref().is_none_or(|job| job.id != self.job) {
+            return Ok(None);
+        }
+        record.context.job = None;
+        let now = services.clock.now();
+        let mut changes = Vec::new();
+        let mut due = None;
+        let mut saved = None;
+        if let Some(written) = &self.written
+            && written.covered.messages > record.context.summarized()
+        {
+            let summary = written.record(now);
+            saved = Some(SummaryView::from(&summary));
+            changes.push(Change::PutSummary(Box::new(summary)));
+            record.context.next = Some(written.covered.clone());
+            if !is_open {
+                record.context.use_next();
+            }
+            if written.has_more {
+                due = Some(now);
+            }
+        }
+        changes.extend([record.context.saved(), Change::ScheduleSummary { due }]);
+        record.commit(&services, changes).await?;
+        Ok(saved)
+    }
+}
+
+impl Handle for CorrectSummary {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<SummaryView, SummaryError> {
+        let services = actor.services.clone();
+        let is_open = actor.has_open_run();
+        let Some(record) = actor.record_mut() else { return Err(SummaryError::NotFound) };
+        let Some(newest) = services.store.summary(&record.chat, usize::MAX).await? else {
+            return Err(SummaryError::NoSummary);
+        };
+        let covered = Covered { summary: bounded(self.summary.clone()), ..Covered::read(&newest) };
+        let corrected = SummaryRecord { content: covered.content(), ..newest };
+        record.context.next = Some(covered);
+        if !is_open {
+            record.context.use_next();
+        }
+        let changes = vec![Change::PutSummary(Box::new(corrected.clone())), record.context.saved()];
+        record.commit(&services, changes).await?;
+        Ok(SummaryView::from(&corrected))
+    }
+}
+
+impl ChatActor {
+    /// Returns whether the chat has a run that is not over.
+    fn has_open_run(&self) -> bool {
+        match &self.state {
+            ChatState::Active(active) => !active.is_over(),
+            ChatState::Dormant { .. } => true,
+            ChatState::Unread | ChatState::Absent | ChatState::Elsewhere(_) | ChatState::Idle(_) => false,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Writing the summaries that are due, beside the runs.
+//!
+//! A chat whose summary is due is known to the database, so any instance writes it if this one ends. A job is claimed by a commit to its
+//! chat, so two instances do not write the same one.
+
+use std::sync::Arc;
+
+use fermata_protocol::ChatId;
+use fermata_tools::Owner;
+use futures::{StreamExt, stream};
+
+use super::Router;
+use crate::{
+    SummaryError, SummaryView,
+    request::{Asked, PlanSummary, SaveSummary},
+    store::StoreError,
+    summarizer::{self, WriteError},
+};
+
+/// The number of summaries that are written at a time.
+const MAX_WRITING: usize = 4;
+/// The number of chats with a summary that is due that are looked for at a time.
+const MAX_DUE: usize = 100;
+
+impl Router {
+    /// Writes summaries until it is dropped.
+    pub async fn write_summaries(self: Arc<Self>) {
+        let due = stream::unfold(self.clone(), async |router| {
+            let next = router.services.due_summaries.next().await?;
+            Some((next, router))
+        });
+        due.for_each_concurrent(MAX_WRITING, async |(chat, owner): (ChatId, Owner)| {
+            let error = match self.write_summary(&owner, &chat, None).await {
+                // The chat may be gone by now, and what failed has been logged.
+                Ok(_) | Err(SummaryError::NotFound | SummaryError::NothingToCompact | SummaryError::NotWritten) => return,
+                Err(error) => error,
+            };
+            tracing::warn!(%chat, %error, "the summary of a chat could not be planned or saved; it is tried again later");
+        })
+        .await;
+    }
+
+    /// Finds summaries that are due, of this instance and of those that have ended.
+    pub(super) async fn find_due_summaries(&self) -> Result<(), StoreError> {
+        let now = self.services.clock.reached();
+        for (chat, owner) in self.services.store.due_summaries(now, MAX_DUE).await? {
+            self.services.due_summaries.add(chat, owner);
+        }
+        Ok(())
+    }
+
+    /// Writes a summary of a chat and saves it, if one is due or the user has asked for it.
+    pub async fn write_summary(
+        self: &Arc<Self>,
+        owner: &Owner,
+        chat: &ChatId,
+        asked: Option<Asked>,
+    ) -> Result<Option<SummaryView>, SummaryError> {
+        let plan = PlanSummary { owner: owner.clone(), asked };
+        let Some((job, plan)) = self.call(chat, plan).await? else { return Ok(None) };
+        let written = summarizer::write(self.services.clone(), chat.clone(), plan).await;
+        let refusal = match &written {
+            Ok(_) => None,
+            Err(WriteError::NothingToCover) => Some(SummaryError::NothingToCompact),
+            Err(_) => Some(SummaryError::NotWritten),
+        };
+        let save = SaveSummary { owner: owner.clone(), job, written: written.ok() };
+        let saved = self.call(chat, Box::new(save)).await?;
+        match refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(saved),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The bodies of `PUT /api/chat/{id}/summary` and `POST /api/chat/{id}/compact`.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{BodyError, Posted, read::read};
+use crate::Summary;
+
+/// A correction of a summary.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SummaryRequest {
+    /// The new text.
+    pub summary: Summary,
+}
+
+/// What a summary that is asked for has to mind.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompactRequest {
+    /// A wish in words, such as what the summary must not leave out.
+    #[serde(default)]
+    #[schema(example = "Keep the names of all roses.")]
+    pub instructions: Option<String>,
+}
+
+impl Posted for SummaryRequest {
+    fn from_json(json: &[u8]) -> Result<Self, BodyError> {
+        Ok(read(serde_json::from_slice(json)?, "The body")?)
+    }
+}
+
+impl Posted for CompactRequest {
+    /// Reads the body, which may be left out.
+    fn from_json(json: &[u8]) -> Result<Self, BodyError> {
+        let body = if json.is_empty() { Value::Object(Map::new()) } else { serde_json::from_slice(json)? };
+        Ok(read(body, "The body")?)
+    }
+}
