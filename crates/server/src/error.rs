@@ -12,7 +12,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use fermata_engine::{AnswerError, ReadError, SubmitError, Unavailable, store::StoreError};
+use fermata_engine::{AnswerError, ReadError, SubmitError, SummaryError, Unavailable, store::StoreError};
 use fermata_protocol::{InvalidId, RequestError};
 use fermata_tools::StateName;
 use serde::Serialize;
@@ -32,6 +32,8 @@ pub enum Code {
     MethodNotAllowed,
     SlowRequest,
     NothingToContinue,
+    NothingToCompact,
+    RunOpen,
     AlreadyAnswered,
     WrongAnswer,
     Gone,
@@ -108,6 +110,8 @@ impl Code {
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::SlowRequest => (StatusCode::REQUEST_TIMEOUT, "slow_request"),
             Self::NothingToContinue => (StatusCode::CONFLICT, "nothing_to_continue"),
+            Self::NothingToCompact => (StatusCode::CONFLICT, "nothing_to_compact"),
+            Self::RunOpen => (StatusCode::CONFLICT, "run_open"),
             Self::AlreadyAnswered => (StatusCode::CONFLICT, "already_answered"),
             Self::WrongAnswer => (StatusCode::CONFLICT, "wrong_answer"),
             Self::Gone => (StatusCode::GONE, "gone"),
@@ -148,6 +152,8 @@ impl Code {
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::NothingToContinue
+            | Self::NothingToCompact
+            | Self::RunOpen
             | Self::AlreadyAnswered
             | Self::WrongAnswer
             | Self::Gone
@@ -358,6 +364,19 @@ impl From<AnswerError> for ApiError {
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
         }
+    }
+}
+
+impl From<SummaryError> for ApiError {
+    fn from(error: SummaryError) -> Self {
+        let code = match error {
+            SummaryError::Unavailable(unavailable) => return unavailable.into(),
+            SummaryError::NotFound | SummaryError::NoSummary => Code::NotFound,
+            SummaryError::RunOpen => Code::RunOpen,
+            SummaryError::NothingToCompact => Code::NothingToCompact,
+            SummaryError::NotWritten => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

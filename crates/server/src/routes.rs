@@ -9,6 +9,7 @@ mod operators;
 mod page;
 mod pending;
 mod schema;
+mod summaries;
 mod tool_result;
 mod tools;
 
@@ -88,6 +89,8 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(pending::list)) //               GET    /api/chat/{id}/pending
         .routes(routes!(grants::list)) //                GET    /api/chat/{id}/grants
         .routes(routes!(grants::delete)) //              DELETE /api/chat/{id}/grants/{tool}
+        .routes(routes!(summaries::get, summaries::put)) // GET  /api/chat/{id}/summary, PUT
+        .routes(routes!(summaries::compact)) //          POST   /api/chat/{id}/compact
         .routes(routes!(chats::list)) //                 GET    /api/chats
         .routes(routes!(tools::list)) //                 GET    /api/tools
         .routes(routes!(assistants::list)) //            GET    /api/assistants

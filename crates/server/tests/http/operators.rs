@@ -28,6 +28,7 @@ async fn the_description_has_every_endpoint_of_the_contract() {
         "get /api/chat/{id}/grants",
         "get /api/chat/{id}/pending",
         "get /api/chat/{id}/stream",
+        "get /api/chat/{id}/summary",
         "get /api/chats",
         "get /api/tools",
         "get /curl",
@@ -37,8 +38,10 @@ async fn the_description_has_every_endpoint_of_the_contract() {
         "get /readyz",
         "post /api/chat",
         "post /api/chat/tool-result",
+        "post /api/chat/{id}/compact",
         "post /api/chat/{id}/stop",
         "post /chat/tool-result",
+        "put /api/chat/{id}/summary",
     ];
     assert_eq!(described, contract.map(str::to_owned).into());
     let post = &description["paths"]["/api/chat"]["post"];

@@ -1,0 +1,94 @@
+//! The summary of a chat: reading, correcting and asking for it.
+
+use axum::{Json, extract::State};
+use fermata_engine::SummaryView;
+use fermata_protocol::{CompactRequest, Summary, SummaryRequest};
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::schema::refusals;
+use crate::{
+    App,
+    auth::Identity,
+    error::{ApiError, Code, Problem},
+    extract::{ApiJson, ChatPath},
+};
+
+/// The summary that stands for the earlier messages of a chat when the model is asked.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChatSummary {
+    summary: Summary,
+    /// The id of the last message that it covers.
+    up_to: String,
+    /// The number of messages that it covers, from the first of the chat.
+    #[schema(example = 42)]
+    messages: usize,
+    /// `every`, `size`, `overflow` or `asked`.
+    reason: String,
+    /// The name of the model that has written it.
+    model: String,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<SummaryView> for ChatSummary {
+    fn from(view: SummaryView) -> Self {
+        let SummaryView { summary, up_to, messages, reason, model, created_at } = view;
+        Self { summary, up_to: up_to.to_string(), messages, reason, model, created_at }
+    }
+}
+
+/// Reads the summary of a chat.
+#[utoipa::path(get, path = "/api/chat/{id}/summary", operation_id = "getSummary", tag = "record",
+    params(("id" = String, Path, description = "The chat's id")),
+    responses((status = 200, description = "The summary", body = ChatSummary), refusals::Chat)
+)]
+pub async fn get(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ChatPath(chat): ChatPath,
+) -> Result<Json<ChatSummary>, ApiError> {
+    match app.engine().summary(&owner, &chat?).await? {
+        Some(summary) => Ok(Json(summary.into())),
+        None => Err(ApiError::new(Code::NotFound, "The chat has no summary.")),
+    }
+}
+
+/// Corrects the summary of a chat.
+///
+/// The correction replaces the whole text, and counts from the next run on.
+#[utoipa::path(put, path = "/api/chat/{id}/summary", operation_id = "putSummary", tag = "record",
+    params(("id" = String, Path, description = "The chat's id")),
+    request_body = SummaryRequest,
+    responses((status = 200, description = "The corrected summary", body = ChatSummary), refusals::Chat, refusals::Body)
+)]
+pub async fn put(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ChatPath(chat): ChatPath,
+    ApiJson { body, reservation: _reservation }: ApiJson<SummaryRequest>,
+) -> Result<Json<ChatSummary>, ApiError> {
+    Ok(Json(app.engine().correct_summary(&owner, &chat?, body.summary).await?.into()))
+}
+
+/// Summarizes a chat now, but for its most recent messages.
+#[utoipa::path(post, path = "/api/chat/{id}/compact", operation_id = "compactChat", tag = "record",
+    params(("id" = String, Path, description = "The chat's id")),
+    request_body = Option<CompactRequest>,
+    responses(
+        (status = 200, description = "The new summary", body = ChatSummary),
+        (status = 409, description = "`run_open`: a run is open; `nothing_to_compact`: only recent messages are left", body = Problem, content_type = "application/problem+json"),
+        refusals::Chat,
+        refusals::Body,
+    )
+)]
+pub async fn compact(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ChatPath(chat): ChatPath,
+    ApiJson { body, reservation: _reservation }: ApiJson<CompactRequest>,
+) -> Result<Json<ChatSummary>, ApiError> {
+    Ok(Json(app.engine().compact(&owner, &chat?, body.instructions).await?.into()))
+}
