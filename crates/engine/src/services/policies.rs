@@ -10,7 +10,7 @@ use fermata_tools::{
 };
 use tokio::sync::watch;
 
-use crate::assistants::{Assistant, Assistants, DEFAULT_ASSISTANT};
+use crate::assistants::{Assistant, Assistants};
 
 /// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does
 /// not run.
@@ -41,11 +41,21 @@ pub(crate) struct PolicySnapshot {
     pub assistants: Arc<Assistants>,
     /// The tools of this process and of MCP servers, with the settings that the rules have for them.
     pub toolbox: Toolbox,
-    /// The tools of each assistant.
-    toolboxes: BTreeMap<String, Toolbox>,
+    /// The tools of the assistant `default`.
+    default_toolbox: Toolbox,
+    /// The tools of each other assistant.
+    other_toolboxes: BTreeMap<String, Toolbox>,
     /// The tools that the engine was built with.
     own: Vec<Arc<dyn Tool>>,
     /// The tools that come and go.
+    others: Vec<Arc<dyn Tool>>,
+}
+
+/// The parts of a snapshot, each of which may be replaced.
+struct Parts {
+    rules: Rules,
+    assistants: Arc<Assistants>,
+    own: Vec<Arc<dyn Tool>>,
     others: Vec<Arc<dyn Tool>>,
 }
 
@@ -96,41 +106,34 @@ impl Policies {
 
     /// Replaces the rules, and keeps the assistants and the tools.
     pub fn set_rules(&self, rules: Rules) {
-        self.current.send_modify(|current| {
-            // Each tool was checked when it was added, and rules cannot make one unusable.
-            let (next, _) = PolicySnapshot::new(
-                rules,
-                current.assistants.clone(),
-                current.own.clone(),
-                current.others.clone(),
-            );
-            *current = Arc::new(next);
-        });
+        // Each tool was checked when it was added, and rules cannot make one unusable.
+        self.change(|parts| parts.rules = rules);
     }
 
     /// Replaces the assistants, and keeps the rules and the tools.
     pub fn set_assistants(&self, assistants: Assistants) {
-        self.current.send_modify(|current| {
-            let (next, _) = PolicySnapshot::new(
-                current.rules.clone(),
-                Arc::new(assistants),
-                current.own.clone(),
-                current.others.clone(),
-            );
-            *current = Arc::new(next);
-        });
+        self.change(|parts| parts.assistants = Arc::new(assistants));
     }
 
     /// Replaces the tools that come and go, and keeps the rules and the assistants. Returns the errors of tools that cannot be used.
     pub fn set_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<ToolboxError> {
+        let errors = self.change(|parts| parts.others = tools);
+        self.current().warn_of_unchecked_tools();
+        errors
+    }
+
+    /// Replaces the snapshot by one whose parts are changed. Returns the errors of tools that cannot be used.
+    fn change(&self, change: impl FnOnce(&mut Parts)) -> Vec<ToolboxError> {
         let mut errors = Vec::new();
         self.current.send_modify(|current| {
-            let (next, unusable) = PolicySnapshot::new(
-                current.rules.clone(),
-                current.assistants.clone(),
-                current.own.clone(),
-                tools,
-            );
+            let mut parts = Parts {
+                rules: current.rules.clone(),
+                assistants: current.assistants.clone(),
+                own: current.own.clone(),
+                others: current.others.clone(),
+            };
+            change(&mut parts);
+            let (next, unusable) = PolicySnapshot::from_parts(parts);
             *current = Arc::new(next);
             errors = unusable;
         });
@@ -141,31 +144,42 @@ impl Policies {
 // === impl PolicySnapshot ===
 
 impl PolicySnapshot {
-    /// Returns the snapshot, and the errors of tools that cannot be used.
+    /// Returns the snapshot, and the errors of tools that cannot be used. Logs which tools check their inputs alone.
     pub fn new(
         rules: Rules,
         assistants: Arc<Assistants>,
         own: Vec<Arc<dyn Tool>>,
         others: Vec<Arc<dyn Tool>>,
     ) -> (Self, Vec<ToolboxError>) {
+        let (snapshot, errors) = Self::from_parts(Parts { rules, assistants, own, others });
+        snapshot.warn_of_unchecked_tools();
+        (snapshot, errors)
+    }
+
+    fn from_parts(parts: Parts) -> (Self, Vec<ToolboxError>) {
+        let Parts { rules, assistants, own, others } = parts;
         let tools = own.iter().chain(&others).cloned();
-        let (toolbox, left_out) = Toolbox::new(tools, |spec: &mut ToolSpec| {
+        let (toolbox, errors) = Toolbox::new(tools, |spec: &mut ToolSpec| {
             let name = spec.name.clone();
             for settings in rules.settings_for(&name) {
                 settings.apply(spec);
             }
         });
-        for found in toolbox.specs().filter_map(|spec| toolbox.find(&spec.name)) {
+        let toolbox_of = |assistant: &Assistant| toolbox.restricted(|tool| assistant.tools.has(tool));
+        let default_toolbox = toolbox_of(&assistants.default);
+        let other_toolboxes = assistants.others.iter();
+        let other_toolboxes =
+            other_toolboxes.map(|(name, assistant)| (name.clone(), toolbox_of(assistant))).collect();
+        (Self { rules, assistants, toolbox, default_toolbox, other_toolboxes, own, others }, errors)
+    }
+
+    fn warn_of_unchecked_tools(&self) {
+        for found in self.toolbox.specs().filter_map(|spec| self.toolbox.find(&spec.name)) {
             if let Some(reason) = found.unchecked() {
                 let tool = &found.spec().name;
                 tracing::warn!(tool, reason, "only the tool itself checks its inputs");
             }
         }
-        let toolboxes = assistants
-            .iter()
-            .map(|(name, assistant)| (name.to_owned(), toolbox.restricted(|tool| assistant.tools.has(tool))));
-        let toolboxes = toolboxes.collect();
-        (Self { rules, assistants, toolbox, toolboxes, own, others }, left_out)
     }
 
     /// Returns the assistant of this name; the default one if there is none of this name any more.
@@ -175,7 +189,6 @@ impl PolicySnapshot {
 
     /// Returns the tools of that assistant.
     pub fn toolbox_of(&self, name: Option<&str>) -> &Toolbox {
-        let known = name.and_then(|name| self.toolboxes.get(name));
-        known.or_else(|| self.toolboxes.get(DEFAULT_ASSISTANT)).unwrap_or(&self.toolbox)
+        name.and_then(|name| self.other_toolboxes.get(name)).unwrap_or(&self.default_toolbox)
     }
 }
