@@ -69,7 +69,7 @@ fn assistant(
     let mut named = settings.models.iter().flatten().filter_map(|name| models.get(name)).cloned();
     let model = named.next().unwrap_or_else(|| main.clone());
     let groups = settings.builtin.as_deref().unwrap_or(&config.builtin);
-    let without = [Builtin::Time, Builtin::Notes].into_iter().filter(|group| !groups.contains(group));
+    let without = Builtin::ALL.into_iter().filter(|group| !groups.contains(group));
     let names = settings.tools.as_ref();
     Assistant {
         title: settings.title.clone(),

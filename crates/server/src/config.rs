@@ -1,8 +1,8 @@
 //! The settings: what an operator can set, where each value came from, and whether the values go together.
 //!
 //! A setting is declared once, in the table below. An option outvotes the variable, the variable the file, and the file the
-//! default. An empty variable counts as unset, because compose files cannot leave a variable out. Rules, settings of tools by name
-//! and MCP servers are tables of the file.
+//! default. An empty variable counts as unset, because compose files cannot leave a variable out. Rules, settings of tools by name,
+//! MCP servers, what follows failures, what stays in the history for the model, models and assistants are tables of the file.
 
 mod assistants;
 mod checks;

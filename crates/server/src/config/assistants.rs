@@ -79,6 +79,13 @@ pub(super) fn read_instructions(settings: Option<&str>, path: &str) -> Result<St
     fs::read_to_string(&found).map_err(|error| format!("{}: cannot be read: {error}", found.display()))
 }
 
+// === impl Builtin ===
+
+impl Builtin {
+    /// All groups.
+    pub const ALL: [Self; 2] = [Self::Time, Self::Notes];
+}
+
 // === impl AssistantTable ===
 
 impl AssistantTable {

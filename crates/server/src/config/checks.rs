@@ -77,7 +77,7 @@ impl Config {
     }
 
     /// Returns the name of every model that an assistant may have.
-    pub(crate) fn model_names(&self) -> Result<Vec<String>, BuildError> {
+    fn model_names(&self) -> Result<Vec<String>, BuildError> {
         let mut names: Vec<String> = self.models.keys().cloned().collect();
         let main = self.provider()?.model().to_owned();
         for name in [main, Demo::NAME.to_owned()] {

@@ -122,8 +122,8 @@ pub(super) fn command() -> Command {
         .after_help(
             "Each setting is an option, an environment variable and a key of the file. An option outvotes the variable, and the \
              variable the file. In the file, a setting with commas may be a list. The file also has the rules about calls, settings \
-             for tools by name, MCP servers, models and assistants: [[policy]], [tools], [mcp], [errors], [models] and [assistants], as \
-             fermata.example.toml shows them.",
+             for tools by name, MCP servers, what follows failures, what stays in the history for the model, models and assistants: \
+             [[policy]], [tools], [mcp], [errors], [context], [models] and [assistants], as fermata.example.toml shows them.",
         )
         .arg(file.help("The file with settings [env: FERMATA_CONFIG] [default: fermata.toml, if it exists]"))
         .arg(check.help("Print the settings in force, without secrets, and exit"))

@@ -20,11 +20,11 @@ use super::{
     errors::ErrorsTable,
     fault::{Fault, nearest, reworded},
     mcp::{self, ServerTable},
-    models::{self, ModelSettings, ModelTable},
+    models::{ModelSettings, ModelTable},
     policy::{RuleTable, WrittenRule, join_paths},
     text::Text,
     tools::ToolsTable,
-    written::{Written, toml_key},
+    written::{Written, mask, toml_key},
 };
 
 /// The path of the file if nobody names one.
@@ -136,7 +136,7 @@ impl Source<'_> {
                     if let DeValue::Table(table) = rule.get_mut() {
                         join_paths(table)?;
                     }
-                    let written = self.written("[[policy]]".into(), &rule, |_| {});
+                    let written = self.written("[[policy]]".into(), &rule);
                     let rule: RuleTable = self.deserialize("policy", rule)?;
                     tables.policy.push(WrittenRule { rule: rule.into(), written: written.clone() });
                     tables.written.push(written);
@@ -146,56 +146,28 @@ impl Source<'_> {
                 for (glob, settings) in globs {
                     let glob = glob.into_inner();
                     let header = format!("[tools.{}]", toml_key(&glob));
-                    tables.written.push(self.written(header, &settings, |_| {}));
+                    tables.written.push(self.written(header, &settings));
                     let settings: ToolsTable = self.deserialize(&glob, settings)?;
                     tables.tools.push((Pattern::new(&glob), settings.into()));
                 }
             }
             ("mcp", DeValue::Table(servers)) => {
-                for (name, server) in servers {
-                    let at = start(name.span().start, &server);
-                    let name = name.into_inner();
-                    mcp::check_name(&name).map_err(|reason| Fault { at, reason })?;
-                    tables.written.push(self.written(format!("[mcp.{name}]"), &server, mcp::mask));
-                    let with_spans = server.clone();
-                    let server: ServerTable = self.deserialize(&name, server)?;
-                    let server =
-                        server.try_into().map_err(|wrong| fault_in_table(&name, at, &with_spans, wrong))?;
-                    tables.mcp.insert(name.into_owned(), server);
-                }
+                let read = |table: ServerTable| table.try_into();
+                tables.mcp = self.read_named(name, servers, mcp::check_name, read, &mut tables.written)?;
             }
             ("models", DeValue::Table(models)) => {
-                for (name, model) in models {
-                    let at = start(name.span().start, &model);
-                    let name = name.into_inner();
-                    assistants::check_name(&name).map_err(|reason| Fault { at, reason })?;
-                    let header = format!("[models.{}]", toml_key(&name));
-                    tables.written.push(self.written(header, &model, models::mask));
-                    let with_spans = model.clone();
-                    let model: ModelTable = self.deserialize(&name, model)?;
-                    let model =
-                        model.try_into().map_err(|wrong| fault_in_table(&name, at, &with_spans, wrong))?;
-                    tables.models.insert(name.into_owned(), model);
-                }
+                let read = |table: ModelTable| table.try_into();
+                tables.models =
+                    self.read_named(name, models, assistants::check_name, read, &mut tables.written)?;
             }
-            ("assistants", DeValue::Table(assistants)) => {
-                for (name, assistant) in assistants {
-                    let at = start(name.span().start, &assistant);
-                    let name = name.into_inner();
-                    assistants::check_name(&name).map_err(|reason| Fault { at, reason })?;
-                    let header = format!("[assistants.{}]", toml_key(&name));
-                    tables.written.push(self.written(header, &assistant, |_| {}));
-                    let with_spans = assistant.clone();
-                    let assistant: AssistantTable = self.deserialize(&name, assistant)?;
-                    let assistant = assistant
-                        .read(self.path)
-                        .map_err(|wrong| fault_in_table(&name, at, &with_spans, wrong))?;
-                    tables.assistants.insert(name.into_owned(), assistant);
-                }
+            ("assistants", DeValue::Table(named)) => {
+                let read = |table: AssistantTable| table.read(self.path);
+                tables.assistants =
+                    self.read_named(name, named, assistants::check_name, read, &mut tables.written)?;
             }
             ("context", context @ DeValue::Table(_)) => {
                 let context = Spanned::new(at..at, context);
-                tables.written.push(self.written("[context]".into(), &context, |_| {}));
+                tables.written.push(self.written("[context]".into(), &context));
                 let context: ContextTable = self.deserialize("context", context)?;
                 tables.never_clear = context.into();
             }
@@ -209,6 +181,34 @@ impl Source<'_> {
             (name, _) => return Err(Fault { at, reason: format!("{name}: must be a table") }),
         }
         Ok(())
+    }
+
+    /// Reads the tables that a table has by name, and adds them to those for reports. What is wrong in one of them comes from `read`
+    /// with its key, or "" if it is the table itself.
+    fn read_named<T: DeserializeOwned, V>(
+        &self,
+        header: &str,
+        named: DeTable<'_>,
+        check_name: fn(&str) -> Result<(), String>,
+        read: impl Fn(T) -> Result<V, (&'static str, String)>,
+        written: &mut Vec<Written>,
+    ) -> Result<BTreeMap<String, V>, Fault> {
+        let mut values = BTreeMap::new();
+        for (name, table) in named {
+            let at = start(name.span().start, &table);
+            let name = name.into_inner();
+            check_name(&name).map_err(|reason| Fault { at, reason })?;
+            written.push(self.written(format!("[{header}.{}]", toml_key(&name)), &table));
+            let with_spans = table.clone();
+            let value = read(self.deserialize(&name, table)?).map_err(|(key, reason)| {
+                match key_place(&with_spans, key) {
+                    Some(at) => Fault { at, reason: format!("{key}: {reason}") },
+                    None => Fault { at, reason: format!("{name}: {reason}") },
+                }
+            })?;
+            values.insert(name.into_owned(), value);
+        }
+        Ok(values)
     }
 
     /// Reads the value of a key, with the variables that its strings name.
@@ -260,13 +260,8 @@ impl Source<'_> {
         }
     }
 
-    /// Returns a table for reports. Its strings keep the names of their variables.
-    fn written(
-        &self,
-        header: String,
-        value: &Spanned<DeValue<'_>>,
-        mask: impl Fn(&mut toml::Table),
-    ) -> Written {
+    /// Returns a table for reports, without what may be a secret. Its strings keep the names of their variables.
+    fn written(&self, header: String, value: &Spanned<DeValue<'_>>) -> Written {
         let mut table = toml::Table::deserialize(ValueDeserializer::from(value.clone())).unwrap_or_default();
         mask(&mut table);
         let lines = table.iter().map(|(key, value)| (toml_key(key), value.to_string())).collect();
@@ -276,19 +271,6 @@ impl Source<'_> {
     fn place(&self, at: usize) -> String {
         let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         format!("{}:{line}", self.path)
-    }
-}
-
-/// Returns what is wrong in a table that begins at a place: a key, or "" for the table, and the reason.
-fn fault_in_table(
-    name: &str,
-    at: usize,
-    table: &Spanned<DeValue<'_>>,
-    (key, reason): (&'static str, String),
-) -> Fault {
-    match key_place(table, key) {
-        Some(at) => Fault { at, reason: format!("{key}: {reason}") },
-        None => Fault { at, reason: format!("{name}: {reason}") },
     }
 }
 

@@ -69,25 +69,6 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Hides what may be a secret: the values of the environment and of headers, all arguments, and parts of the URL.
-pub(super) fn mask(server: &mut toml::Table) {
-    for (key, value) in server.iter_mut() {
-        match (key.as_str(), value) {
-            ("env" | "headers", toml::Value::Table(values)) => {
-                values.iter_mut().for_each(|(_, value)| hide(value))
-            }
-            ("args", toml::Value::Array(args)) => args.iter_mut().for_each(hide),
-            ("url", toml::Value::String(url)) => *url = Url::masked_with_path(url),
-            ("env" | "headers" | "args", value) => hide(value),
-            _ => {}
-        }
-    }
-}
-
-fn hide(value: &mut toml::Value) {
-    *value = "(secret)".into();
-}
-
 // === impl ServerTable ===
 
 impl TryFrom<ServerTable> for ServerConfig {

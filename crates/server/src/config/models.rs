@@ -69,20 +69,6 @@ const LIMITED: [&str; 7] = [
     "reasoningEffort",
 ];
 
-/// Hides what may be a secret: the key, the values of headers, and parts of the URL.
-pub(super) fn mask(model: &mut toml::Table) {
-    for (key, value) in model.iter_mut() {
-        match (key.as_str(), value) {
-            ("headers", toml::Value::Table(values)) => {
-                values.iter_mut().for_each(|(_, value)| *value = "(secret)".into());
-            }
-            ("base_url", toml::Value::String(url)) => *url = Url::masked_with_path(url),
-            ("api_key" | "headers", value) => *value = "(secret)".into(),
-            _ => {}
-        }
-    }
-}
-
 // === impl ModelSettings ===
 
 impl ModelSettings {

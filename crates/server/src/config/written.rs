@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::url::Url;
+
 /// A table as it is written, without what nobody may see.
 #[derive(Clone, Debug)]
 pub struct Written {
@@ -10,6 +12,25 @@ pub struct Written {
     pub place: String,
     /// The keys and the values, each as TOML.
     pub lines: Vec<(String, String)>,
+}
+
+/// Hides what may be a secret in a table: keys, the values of the environment and of headers, all arguments, and parts of URLs.
+pub(super) fn mask(table: &mut toml::Table) {
+    for (key, value) in table.iter_mut() {
+        match (key.as_str(), value) {
+            ("env" | "headers", toml::Value::Table(values)) => {
+                values.iter_mut().for_each(|(_, value)| hide(value));
+            }
+            ("args", toml::Value::Array(args)) => args.iter_mut().for_each(hide),
+            ("url" | "base_url", toml::Value::String(url)) => *url = Url::masked_with_path(url),
+            ("env" | "headers" | "args" | "api_key", value) => hide(value),
+            _ => {}
+        }
+    }
+}
+
+fn hide(value: &mut toml::Value) {
+    *value = "(secret)".into();
 }
 
 /// Returns a key as TOML, in quotes if it needs them.
