@@ -168,10 +168,19 @@ pub struct FermataOptions {
 #[serde(untagged)]
 #[expect(dead_code, reason = "it describes what `show` reads")]
 pub enum ShowRequest {
-    /// `"all"`.
-    All(String),
-    /// These.
+    /// All of them.
+    All(ShowAll),
+    /// Those of these kinds.
     These(Vec<Show>),
+}
+
+/// The word for all data chunks.
+#[derive(ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "it describes what `show` reads")]
+pub enum ShowAll {
+    /// All kinds.
+    All,
 }
 
 /// A part as clients post it, in the AI SDK's form or in OpenAI's.

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::{
     RequestError,
-    read::{read, wrong},
+    read::{names, read, wrong},
 };
 
 /// The most stop sequences, and the longest, in bytes.
@@ -82,21 +82,13 @@ pub struct CallSettings {
 }
 
 impl CallSettings {
-    /// The names of the settings that have an effect on a model.
-    pub const NAMES: [&str; 12] = [
-        "temperature",
-        "topP",
-        "topK",
-        "maxOutputTokens",
-        "maxTokens",
-        "presencePenalty",
-        "frequencyPenalty",
-        "stopSequences",
-        "seed",
-        "reasoningEffort",
-        "parallelToolCalls",
-        "providerOptions",
-    ];
+    /// The names of the settings that are read and have no effect, because they are for the client's side of the AI SDK.
+    pub const WITHOUT_EFFECT: [&str; 2] = ["maxRetries", "headers"];
+
+    /// Returns the names of the settings that have an effect on a model.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        names::<Self>().iter().copied().filter(|name| !Self::WITHOUT_EFFECT.contains(name))
+    }
 
     /// Reads settings.
     ///

@@ -122,7 +122,7 @@ impl TryFrom<ModelTable> for ModelSettings {
 impl<'de> Deserialize<'de> for CallSettingsTable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let settings = Map::<String, Value>::deserialize(deserializer)?;
-        for name in ["maxRetries", "headers"] {
+        for name in CallSettings::WITHOUT_EFFECT {
             if settings.contains_key(name) {
                 return Err(D::Error::custom(format!("{name} has no effect here")));
             }
@@ -148,7 +148,7 @@ impl JsonSchema for CallSettingsTable {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let properties: Map<String, Value> =
-            CallSettings::NAMES.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
+            CallSettings::names().map(|name| (name.to_owned(), Value::Bool(true))).collect();
         json_schema!({"type": "object", "properties": properties, "additionalProperties": false})
     }
 }
