@@ -1,4 +1,4 @@
-//! `fermata prompt`: what the model would be sent next in a chat. It asks no model, starts no MCP server and changes nothing.
+//! `fermata prompt`: the request that the model would be sent next in a chat. This asks no model, starts no MCP server and changes nothing.
 
 use std::fmt::{self, Display};
 
@@ -35,7 +35,7 @@ pub enum PreviewError {
     Model(#[from] fermata_providers::BuildError),
 }
 
-/// What is printed about a chat.
+/// The report about a chat, as it is printed.
 struct Report<'a> {
     chat: &'a ChatId,
     preview: &'a Preview,

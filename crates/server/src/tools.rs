@@ -20,7 +20,7 @@ pub struct NoteLimits {
     pub per_owner: usize,
 }
 
-/// The names of the tools of a group.
+/// Returns the names of the tools of a group.
 pub fn names_of(group: Builtin) -> &'static [&'static str] {
     match group {
         Builtin::Time => &["current_time"],

@@ -59,7 +59,7 @@ pub struct CallSettings {
     #[serde(default, deserialize_with = "integer", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i64>)]
     seed: Option<Value>,
-    /// How long a reasoning model may think, in the provider's words, such as `low`, `medium` or `high`.
+    /// The effort of a reasoning model, in the provider's words, such as `low`, `medium` or `high`.
     #[serde(default, deserialize_with = "effort", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 32, example = "low")]
     reasoning_effort: Option<Value>,
@@ -72,11 +72,11 @@ pub struct CallSettings {
     #[serde(default, deserialize_with = "provider_options", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, example = json!({"openai": {"serviceTier": "flex"}}))]
     provider_options: Option<Value>,
-    /// For the client's side of the AI SDK; it has no effect here.
+    /// This is for the client's side of the AI SDK and has no effect here.
     #[serde(default, deserialize_with = "count::<0, _>", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>, minimum = 0)]
     max_retries: Option<Value>,
-    /// For the client's side of the AI SDK; it has no effect here.
+    /// This is for the client's side of the AI SDK and has no effect here.
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<Map<String, Value>>,
 }

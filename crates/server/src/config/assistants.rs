@@ -1,4 +1,4 @@
-//! `[assistants.<name>]`: who people can talk to. What an assistant leaves out is as in the main settings.
+//! `[assistants.<name>]`: an assistant that people can talk to. What it leaves out is as in the main settings.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! `[context]`: what stays in the history that a model is sent, however full it is.
+//! `[context]`: the outputs that stay in the history that a model is sent, however full it is.
 
 use fermata_tools::Pattern;
 use schemars::JsonSchema;

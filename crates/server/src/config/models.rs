@@ -1,4 +1,4 @@
-//! `[models.<name>]`: the models that assistants have besides the one of the main settings.
+//! `[models.<name>]`: a model that assistants may have besides the one of the main settings.
 
 use std::{borrow::Cow, collections::BTreeMap, num::NonZeroU32};
 

@@ -24,9 +24,9 @@ struct Tables {
     tools: Option<BTreeMap<String, ToolsTable>>,
     /// The MCP servers, by name.
     mcp: Option<BTreeMap<String, ServerTable>>,
-    /// What follows a failure, by its type.
+    /// The consequence of a failure, by its type.
     errors: Option<ErrorsTable>,
-    /// What stays in the history that a model is sent.
+    /// The outputs that stay in the history that a model is sent.
     context: Option<ContextTable>,
     /// The models that assistants have besides the one of the main settings, by name.
     models: Option<BTreeMap<String, ModelTable>>,

@@ -467,7 +467,7 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
     }
 }
 
-/// What the example has behind a `#` although it is no sentence. The files of instructions that it names are not there.
+/// Returns the example with the settings that it has behind a `#`. The files of instructions that it names are not there.
 pub(super) fn uncommented(example: &str) -> String {
     let code = |line: &str| {
         let key = line.split(" = ").next().filter(|key| *key != line);
