@@ -10,7 +10,7 @@ use fermata_providers::{BuildError, Demo, Provider};
 use fermata_tools::Pattern;
 
 use crate::{
-    config::{AssistantSettings, Builtin, Config},
+    config::{AssistantSettings, Builtin, Config, ModelSettings},
     tools,
 };
 
@@ -51,7 +51,8 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         Some(name) => match models.get(name) {
             Some(choice) => Some(choice.clone()),
             None => {
-                Some(ModelChoice::of(fermata_providers::build(config.provider_named(Some(name.clone()))?)?))
+                let settings = ModelSettings { model: Some(name.clone()), ..ModelSettings::default() };
+                Some(ModelChoice::of(fermata_providers::build(settings.provider(config)?)?))
             }
         },
     };

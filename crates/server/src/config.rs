@@ -38,12 +38,11 @@ use std::{
 use fermata_engine::{FileUrls, Hold, Rules, assistants::ClientSystem};
 use fermata_mcp::ServerConfig;
 use fermata_protocol::Profile;
-use fermata_providers::{BuildError, Demo, Provider, SceneError};
+use fermata_providers::{BuildError, Provider};
 use fermata_store::ClusterKey;
 use fermata_tools::{ApprovalMode, ChainMode, ErrorPolicy, GateMode, Pattern, RulePolicy, ToolSettings};
 use ipnet::IpNet;
 use schemars::Schema;
-use secrecy::SecretString;
 
 pub use self::{
     assistants::{AssistantSettings, Builtin},
@@ -436,35 +435,7 @@ impl Config {
     /// # Errors
     /// Returns an error if an API is named but no model, or if the file of scenes cannot be read or used.
     pub fn provider(&self) -> Result<Provider, BuildError> {
-        self.provider_named(self.model.clone())
-    }
-
-    /// Returns the model of this name of the main settings' API.
-    ///
-    /// # Errors
-    /// As [`Config::provider`].
-    pub fn provider_named(&self, model: Option<String>) -> Result<Provider, BuildError> {
-        let url = self.openai_base_url.as_ref().map(|url| url.0.clone());
-        let key = self.openai_api_key.as_ref().map(|key| key.0.clone());
-        self.provider_of(url, key, model)
-    }
-
-    /// Returns the model of an API, or the demo model if there is neither a URL nor a key.
-    fn provider_of(
-        &self,
-        url: Option<String>,
-        key: Option<SecretString>,
-        model: Option<String>,
-    ) -> Result<Provider, BuildError> {
-        let provider = Provider::choose(url, key, model)?;
-        match (&provider, &self.demo_scenes) {
-            (Provider::Demo(_), Some(path)) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| SceneError(format!("{path}: cannot be read: {error}")))?;
-                Ok(Provider::Demo(Demo::with_scenes(path, &text)?))
-            }
-            _ => Ok(provider),
-        }
+        ModelSettings::default().provider(self)
     }
 
     /// Returns the address to listen on.

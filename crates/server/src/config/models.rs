@@ -1,9 +1,9 @@
 //! `[models.<name>]`: a model that assistants may have besides the one of the main settings.
 
-use std::{borrow::Cow, collections::BTreeMap, num::NonZeroU32};
+use std::{borrow::Cow, collections::BTreeMap, fs, num::NonZeroU32};
 
 use fermata_protocol::CallSettings;
-use fermata_providers::{BuildError, Provider};
+use fermata_providers::{BuildError, Demo, Provider, SceneError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
@@ -72,22 +72,30 @@ const LIMITED: [&str; 7] = [
 // === impl ModelSettings ===
 
 impl ModelSettings {
-    /// Returns the model, with what the main settings say about what is left out.
+    /// Returns the model, with what the main settings say about what is left out. If it is the demo model, this reads its file of scenes.
     ///
     /// # Errors
-    /// Returns an error if no model is named.
+    /// Returns an error if an API is named but no model, or if the file of scenes cannot be read or used.
     pub fn provider(&self, main: &Config) -> Result<Provider, BuildError> {
-        let text = |url: &Url| url.0.clone();
         let secret = |secret: &Secret| secret.0.clone();
-        let base_url = self.base_url.as_ref().or(main.openai_base_url.as_ref()).map(text);
+        let base_url = self.base_url.as_ref().or(main.openai_base_url.as_ref()).map(|url| url.0.clone());
         let mut api_key = self.api_key.as_ref();
         if self.base_url.is_none() {
             api_key = api_key.or(main.openai_api_key.as_ref());
         }
         let model = self.model.clone().or_else(|| main.model.clone());
-        let mut provider = main.provider_of(base_url, api_key.map(secret), model)?;
-        if let Provider::OpenAi(config) = &mut provider {
-            config.headers = self.headers.iter().map(|(name, value)| (name.clone(), secret(value))).collect();
+        let mut provider = Provider::choose(base_url, api_key.map(secret), model)?;
+        match (&mut provider, &main.demo_scenes) {
+            (Provider::OpenAi(config), _) => {
+                config.headers =
+                    self.headers.iter().map(|(name, value)| (name.clone(), secret(value))).collect();
+            }
+            (Provider::Demo(demo), Some(path)) => {
+                let text = fs::read_to_string(path)
+                    .map_err(|error| SceneError(format!("{path}: cannot be read: {error}")))?;
+                *demo = Demo::with_scenes(path, &text)?;
+            }
+            (Provider::Demo(_), None) => {}
         }
         Ok(provider)
     }
