@@ -28,13 +28,14 @@ use tracing::{Instrument, Span};
 
 use asking::ReadMessages;
 use running_tools::{RunningTools, ToolEvent};
-use spans::{CallSpans, record_model_call};
+use spans::CallSpans;
 use timers::Timers;
 
 use crate::{
     answer_batch::{AnswerBatch, RunPin},
     context::{Fit, Measured},
     model::{ModelError, ModelEvent},
+    model_metrics::record_model_call,
     record::Record,
     run::{Compaction, Ending, Event, Next, Phase, Run, interrupted, shutting_down},
     run_log::Writer,

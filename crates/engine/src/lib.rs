@@ -19,6 +19,7 @@ pub mod file_urls;
 mod ids;
 mod mailbox;
 pub mod model;
+mod model_metrics;
 pub mod peer_transport;
 mod position;
 mod post;

@@ -118,10 +118,10 @@ impl Record {
         let now = services.clock.now();
         let mut messages = self.messages;
         for change in &changes {
-            match change {
-                Change::TruncateMessages { keep } => messages = messages.min(*keep),
-                Change::PutMessage(_) => messages += 1,
-                _ => {}
+            if let Change::TruncateMessages { keep } = change {
+                messages = messages.min(*keep);
+            } else if let Change::PutMessage(_) = change {
+                messages += 1;
             }
         }
         self.version = services.store.commit(&self.chat, self.version, now, changes).await?;

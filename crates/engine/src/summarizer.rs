@@ -8,13 +8,15 @@ use std::{sync::Arc, time::Duration};
 use fermata_protocol::{ChatId, Role, UiMessage, UiPart};
 use futures::StreamExt;
 use serde_json::Map;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
 
 use crate::{
     assistants::ModelChoice,
     call_settings::call_settings,
     context::Window,
-    model::{ModelError, ModelEvent, ModelRequest},
+    model::{ModelError, ModelEvent, ModelRequest, Usage},
+    model_metrics::record_model_call,
     services::Services,
     store::StoreError,
     summary::{Covered, SummaryPlan, SummaryQuestion, WrittenSummary, ask_again, question, read_answer},
@@ -142,21 +144,35 @@ async fn answer(
     request: ModelRequest,
     previous: Option<&Covered>,
 ) -> Result<fermata_protocol::Summary, WriteError> {
-    let first = text_of(choice, request.clone()).await?;
+    let span = || {
+        tracing::info_span!(
+            "chat",
+            gen_ai.operation.name = "chat",
+            gen_ai.request.model = choice.model.name(),
+            fermata.purpose = "summary",
+        )
+    };
+    let first = text_of(choice, request.clone()).instrument(span()).await?;
     if let Some(summary) = read_answer(&first, previous) {
         return Ok(summary);
     }
-    let second = text_of(choice, ask_again(request, first)).await?;
+    let second = text_of(choice, ask_again(request, first)).instrument(span()).await?;
     read_answer(&second, previous).ok_or(WriteError::NoSummary)
 }
 
+/// Returns the text of the model's answer.
 async fn text_of(choice: &ModelChoice, request: ModelRequest) -> Result<String, ModelError> {
+    let asked_at = Instant::now();
     let mut events = choice.model.stream(request).await?;
     let mut text = String::new();
     while let Some(event) = events.next().await {
         match event? {
             ModelEvent::Text(delta) => text.push_str(&delta),
-            ModelEvent::Finished { .. } => break,
+            ModelEvent::Finished { usage, .. } => {
+                let usage = usage.unwrap_or_default();
+                record_model_call(choice.model.name(), asked_at.elapsed(), Usage::default(), usage);
+                break;
+            }
             ModelEvent::Alive
             | ModelEvent::Reasoning(_)
             | ModelEvent::CallStart { .. }

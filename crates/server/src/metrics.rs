@@ -60,6 +60,10 @@ impl Metrics {
             "The calls that ended, by tool, final state and type of failure."
         );
         describe_counter!(
+            "fermata_compactions_total",
+            "The summaries of chats that were written or failed, by reason and outcome."
+        );
+        describe_counter!(
             "fermata_connections_refused_total",
             "The connections that were refused, by reason."
         );

@@ -1,15 +1,15 @@
-//! Spans and metrics of model calls and tool calls.
+//! Spans of model calls and tool calls, and the metrics of tool calls.
 //!
 //! Each model call has a span. Each tool call has one too, from the model's request for the call to its outcome, with an event for each
 //! state. Names and attributes follow OpenTelemetry's conventions for generative AI. Inputs and outputs are in the record, never in a span.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use fermata_protocol::ToolCallId;
 use fermata_tools::{Call, RunBy, StateName};
 use tracing::{Span, field::Empty};
 
-use crate::{model::Usage, run::Run};
+use crate::run::Run;
 
 /// The spans of the calls that have no outcome yet.
 pub(super) struct CallSpans {
@@ -65,25 +65,6 @@ pub(super) fn model_span(model: &str, run: &Run) -> Span {
         fermata.step = run.state.step,
         error.type = Empty,
     )
-}
-
-/// Records the duration and the tokens of a call of a model. The tokens are those of the run, before and after the call.
-pub(super) fn record_model_call(model: &str, took: Duration, before: Usage, after: Usage) {
-    let labels = [("gen_ai_operation_name", "chat".to_owned()), ("gen_ai_request_model", model.to_owned())];
-    metrics::histogram!("gen_ai_client_operation_duration_seconds", &labels).record(took);
-    let counts = [
-        ("input", before.input_tokens, after.input_tokens),
-        ("output", before.output_tokens, after.output_tokens),
-    ];
-    for (token_type, before, after) in counts {
-        if after <= before {
-            continue;
-        }
-        let labels =
-            [("gen_ai_request_model", model.to_owned()), ("gen_ai_token_type", token_type.to_owned())];
-        #[expect(clippy::cast_precision_loss, reason = "the last of 2^53 tokens does not matter")]
-        metrics::histogram!("gen_ai_client_token_usage", &labels).record((after - before) as f64);
-    }
 }
 
 /// Counts the outcome of a call, and the time for which it ran.

@@ -31,15 +31,15 @@ impl Handle for PlanSummary {
         let assistant = policies.assistant(record.assistant.as_deref());
         let window = assistant.model(record.model.as_deref()).window(services.settings.compact_at);
         let recent = record.messages.saturating_sub(services.settings.keep_recent);
-        let (reason, most, rest) = match &self.asked {
-            Some(_) => (SummaryReason::Asked, recent, None),
+        let (reason, most, rest, least) = match &self.asked {
+            Some(_) => (SummaryReason::Asked, recent, None, 1),
             None => match record.context.full(window) {
                 // Half as much as there may be, so that the next summary is not due at once.
-                Some(window) => (SummaryReason::Size, record.messages, Some(window.compact_at / 2)),
-                None => (SummaryReason::Every, recent, None),
+                Some(window) => (SummaryReason::Size, record.messages, Some(window.compact_at / 2), 1),
+                None => (SummaryReason::Every, recent, None, services.settings.summary_every),
             },
         };
-        if most <= record.context.summarized() {
+        if most < record.context.summarized() + least {
             if self.asked.is_some() {
                 return Err(SummaryError::NothingToCompact);
             }
