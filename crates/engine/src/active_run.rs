@@ -311,9 +311,10 @@ impl ActiveRun {
                 }
             }
         }
-        if let (Some(ModelError::TooLong(_)), StepWork::Model(stream)) = (&failure, &self.step)
+        if let (Some(error @ (ModelError::TooLong(_) | ModelError::NoAnswer(_))), StepWork::Model(stream)) =
+            (&failure, &self.step)
             && !stream.has_begun
-            && self.ask_for_less().await?
+            && self.ask_for_less(error).await?
         {
             return Ok(());
         }

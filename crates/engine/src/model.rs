@@ -199,6 +199,9 @@ pub enum ModelError {
     /// The connection to the provider broke.
     #[error("the connection to the provider failed: {0}")]
     Network(String),
+    /// The provider has ended its answer before the first word, twice in a row. Some do that if the request is too long.
+    #[error("the provider ended its answer before the first word: {0}")]
+    NoAnswer(String),
     /// The answer could not be read.
     #[error("the provider's answer could not be read: {0}")]
     Format(String),
@@ -216,7 +219,9 @@ impl ModelError {
             Self::UnknownModel(_) | Self::TooLong(_) | Self::Refused(_) | Self::Format(_) => {
                 ErrorType::InvalidFormat
             }
-            Self::Provider(_) | Self::Unreachable(_) | Self::Network(_) => ErrorType::Network,
+            Self::Provider(_) | Self::Unreachable(_) | Self::Network(_) | Self::NoAnswer(_) => {
+                ErrorType::Network
+            }
             Self::Timeout => ErrorType::Timeout,
         }
     }
@@ -239,7 +244,9 @@ impl ModelError {
             Self::Unreachable(_) => {
                 "The model provider cannot be reached. Try again in a moment, or tell the operator of this server."
             }
-            Self::Network(_) => "The connection to the model provider broke off. Try again.",
+            Self::Network(_) | Self::NoAnswer(_) => {
+                "The connection to the model provider broke off. Try again."
+            }
             Self::Format(_) => "The model provider's answer could not be read. Try again.",
             Self::Timeout => "The model took too long to answer. Try again.",
         }

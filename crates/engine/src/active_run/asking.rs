@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{ActiveRun, ModelStream, StepWork, SummaryWork, spans::model_span};
 use crate::{
     context::{Fit, Fitted, Goal, History, ModelContext, Window},
-    model::ModelRequest,
+    model::{ModelError, ModelRequest},
     prompt::{PromptContext, prompt},
     run::{Compaction, CompactionState, Event},
     services::Services,
@@ -125,17 +125,21 @@ impl ActiveRun {
         Ok(())
     }
 
-    /// Asks the model again for the step, because the provider has refused the request for its length before it said anything. Returns
-    /// `false` if the request cannot become shorter, or was shortened often enough.
-    pub(super) async fn ask_for_less(&mut self) -> Result<bool, StoreError> {
+    /// Asks the model again for the step with less, because the provider has refused the request for its length, or may have, before it
+    /// said anything. Returns `false` if the request cannot become shorter, or was shortened often enough.
+    pub(super) async fn ask_for_less(&mut self, error: &ModelError) -> Result<bool, StoreError> {
         let StepWork::Model(refused) = &self.step else { return Ok(false) };
-        let overflows = refused.overflows + 1;
+        let (overflows, retries) = (refused.overflows + 1, refused.retries);
         if overflows > MAX_OVERFLOWS {
             return Ok(false);
         }
         let fitted = self.fitted(Some(Goal::MuchShorter)).await?;
         if fitted.fit == self.record.context.fit {
-            return Ok(false);
+            let was_not_refused = matches!(error, ModelError::NoAnswer(_)) && retries == 0;
+            if was_not_refused {
+                self.ask_model().await?;
+            }
+            return Ok(was_not_refused);
         }
         tracing::info!(
             chat = %self.record.chat,
@@ -143,7 +147,8 @@ impl ActiveRun {
             messages = fitted.fit.left_out,
             cleared = fitted.fit.cleared.len(),
             tokens = fitted.estimated,
-            "the request was too long for the model, and is sent again without older messages and outputs"
+            %error,
+            "the request was too long for the model, or may have been, and is sent again without older messages and outputs"
         );
         self.send_or_compact(fitted, SummaryReason::Overflow, overflows).await?;
         Ok(true)

@@ -92,6 +92,25 @@ async fn a_request_is_shortened_twice_at_most_and_the_chat_lives_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_ends_before_its_first_word_may_mean_that_the_request_is_too_long() {
+    let no_answer = || vec![Err(ModelError::NoAnswer("the answer broke off".into()))];
+    let world = World::new();
+    world.script([no_answer(), text("It fits.")]);
+    assert!(world.post(history(8, 400)).await.read_to_end().await.ends_with("finish"));
+    let lengths: Vec<usize> = requests(&world).iter().map(|request| users(request).len()).collect();
+    assert_eq!(lengths, [9, 4]);
+
+    let world = World::new();
+    world.script([no_answer(), text("It was the network.")]);
+    assert!(says(&world, "short").await.ends_with("finish"));
+
+    let world = World::new();
+    world.script([no_answer(), no_answer(), text("never asked for")]);
+    assert!(says(&world, "short").await.ends_with("error"));
+    assert_eq!(world.model_calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_become_shorter_fails_at_once() {
     let world = World::new();
     world.script([too_long(), text("never asked for")]);

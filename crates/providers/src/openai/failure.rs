@@ -68,6 +68,7 @@ enum Cause {
     Provider,
     Unreachable,
     Network,
+    NoAnswer,
     Format,
 }
 
@@ -143,6 +144,16 @@ impl Failure {
         Self::new(cause, retry, message_of(error).unwrap_or(text))
     }
 
+    /// Returns whether the connection broke or ended.
+    pub(super) fn is_broken_connection(&self) -> bool {
+        self.cause == Cause::Network
+    }
+
+    /// Returns the failure of a provider that has ended its answer before the first word, and will do so again.
+    pub(super) fn without_answer(self) -> Self {
+        Self { cause: Cause::NoAnswer, retry: Retry::Never, ..self }
+    }
+
     /// Returns the pause before the next attempt, or `None` if there is no next attempt. `proposed` is `None` once the attempts are used up.
     pub(super) fn pause(&self, proposed: Option<Duration>) -> Option<Duration> {
         match self.retry {
@@ -169,6 +180,7 @@ impl Failure {
             Cause::Provider => ModelError::Provider(text),
             Cause::Unreachable => ModelError::Unreachable(text),
             Cause::Network => ModelError::Network(text),
+            Cause::NoAnswer => ModelError::NoAnswer(text),
             Cause::Format => ModelError::Format(text),
         }
     }

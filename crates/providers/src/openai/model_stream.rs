@@ -1,7 +1,8 @@
 //! One call of the model: the request is sent until there is an answer, or until sending it again is of no use.
 //!
 //! Invariants: the request is sent at most three times, and never again once a piece of an answer has been passed on; a sign
-//! of life is no such piece. Nothing comes after an error.
+//! of life is no such piece. If the provider ends its answer before the first piece twice in a row, sending the same request again is of no
+//! use, because some providers do so if it is too long. Nothing comes after an error.
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use fermata_engine::model::{ModelError, ModelEvent};
@@ -16,6 +17,8 @@ pub(super) struct ModelStream {
     request: Request,
     pauses: ExponentialBackoff,
     state: State,
+    /// `true` if the last answer ended before its first piece.
+    had_no_answer: bool,
 }
 
 /// Everything that stays the same from one attempt to the next.
@@ -44,7 +47,7 @@ enum State {
 
 impl ModelStream {
     pub(super) fn new(request: Request, pauses: ExponentialBuilder) -> Self {
-        Self { request, pauses: pauses.build(), state: State::Unsent }
+        Self { request, pauses: pauses.build(), state: State::Unsent, had_no_answer: false }
     }
 
     /// Returns the next event, and `None` after the last.
@@ -74,6 +77,11 @@ impl ModelStream {
                 },
                 State::Closed => return None,
             };
+            let has_no_answer = matches!(self.state, State::Reading { has_begun: false, .. })
+                && failure.is_broken_connection();
+            let failure =
+                if has_no_answer && self.had_no_answer { failure.without_answer() } else { failure };
+            self.had_no_answer = has_no_answer;
             let pause = if may_retry { failure.pause(self.pauses.next()) } else { None };
             let error = failure.into_error(&self.request.url, &self.request.secrets);
             let is_worth_it = self.request.error_policy.of(error.error_type()) == ErrorStrategy::Retry;

@@ -229,6 +229,26 @@ async fn done_is_an_end_though_the_connection_stays_open() {
 }
 
 #[tokio::test]
+async fn an_answer_that_ends_before_its_first_word_twice_is_no_answer() {
+    let empty = || Reply::Stream(String::new());
+    for ends in [empty, || Reply::Stream(": ping\n\n".into()), || Reply::Stream(format!("{ROLE}\n\n"))] {
+        let server = Server::start(vec![ends(), ends(), good()]).await;
+        // Signs of life may come before the error.
+        let last = ask(&server.model()).await.map(|mut events| events.pop());
+        assert!(
+            matches!(last, Err(ModelError::NoAnswer(_)) | Ok(Some(Err(ModelError::NoAnswer(_))))),
+            "{last:?}"
+        );
+        assert_eq!(server.count(), 2, "the same request is of no use");
+    }
+    let server = Server::start(vec![empty(), good()]).await;
+    assert_eq!(lines(&ask(&server.model()).await.unwrap()), "text \"Hi\"\nfinished Stop\n");
+    let server = Server::start(vec![empty(), status(503, ""), empty(), good()]).await;
+    assert!(matches!(ask(&server.model()).await, Err(ModelError::Network(_))), "not twice in a row");
+    assert_eq!(server.count(), 3);
+}
+
+#[tokio::test]
 async fn an_empty_answer_is_an_answer() {
     let server = Server::start(vec![Reply::Stream([&finish("stop"), "data: [DONE]\n\n"].concat())]).await;
     assert_eq!(lines(&ask(&server.model()).await.unwrap()), "finished Stop\n");
