@@ -28,6 +28,50 @@ pub(crate) enum Keep {
     First(usize),
 }
 
+/// The messages of a chat on which the plan for a post depends. A long chat is not read for it.
+#[derive(Default)]
+pub(crate) struct KnownMessages {
+    /// Those that the post names, with their positions.
+    pub named: Vec<(usize, UiMessage)>,
+    /// The last message of the chat, and its position.
+    pub last: Option<(usize, MessageId)>,
+    /// The last user message of the chat, and the last one before the message that the post wants to have written again; only for a
+    /// [`Trigger::Regenerate`].
+    pub last_user: Option<usize>,
+    pub user_before: Option<usize>,
+    /// The message of the open run, which the chat may not have yet.
+    pub writing: Option<MessageId>,
+}
+
+// === impl KnownMessages ===
+
+impl KnownMessages {
+    /// Returns the message of this id, with its position.
+    pub fn find(&self, id: &MessageId) -> Option<(usize, &UiMessage)> {
+        let found = self.named.iter().find(|(_, message)| message.id == *id);
+        found.map(|(position, message)| (*position, message))
+    }
+
+    fn has(&self, id: &MessageId) -> bool {
+        self.is_writing(id) || self.find(id).is_some()
+    }
+
+    fn is_writing(&self, id: &MessageId) -> bool {
+        self.writing.as_ref() == Some(id)
+    }
+
+    fn user_message(&self, id: &MessageId) -> Option<(usize, &UiMessage)> {
+        self.find(id).filter(|(_, message)| message.role == Role::User)
+    }
+}
+
+/// Returns the messages that a post names.
+pub(crate) fn named_messages(body: &ChatBody) -> HashSet<&MessageId> {
+    let last_user = body.messages.iter().rfind(|message| message.role == Role::User);
+    let posted = body.messages.last().into_iter().chain(last_user);
+    posted.filter_map(|message| message.id.as_ref()).chain(&body.message_id).collect()
+}
+
 /// Plans a post to a chat that does not exist: its history becomes the record, and a run answers its last message.
 pub(crate) fn plan_first(body: &ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitError> {
     let mut posted = body.messages.clone();
@@ -51,17 +95,12 @@ pub(crate) fn plan_first(body: &ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitE
     Ok(Plan::Run { keep: Keep::First(0), add })
 }
 
-/// Plans a post to a chat that exists. `writing` is the message of the open run, which the record may not have yet.
-pub(crate) fn plan(
-    body: &ChatBody,
-    record: &[UiMessage],
-    writing: Option<&MessageId>,
-    ids: &dyn Ids,
-) -> Result<Plan, SubmitError> {
+/// Plans a post to a chat that exists.
+pub(crate) fn plan(body: &ChatBody, known: &KnownMessages, ids: &dyn Ids) -> Result<Plan, SubmitError> {
     match body.trigger {
-        Trigger::Regenerate => match lost_message(body, record, writing) {
-            Some(lost) => plan_user_message(lost.clone(), None, record, writing, ids),
-            None => plan_regeneration(body, record, writing),
+        Trigger::Regenerate => match lost_message(body, known) {
+            Some(lost) => plan_user_message(lost.clone(), None, known, ids),
+            None => plan_regeneration(body, known),
         },
         Trigger::Submit => {
             let Some(last) = body.messages.last() else {
@@ -70,7 +109,7 @@ pub(crate) fn plan(
             match last.role {
                 Role::System => Err(last_is_instructions()),
                 Role::Assistant => Ok(Plan::Continue(last.clone())),
-                Role::User => plan_user_message(last.clone(), body.message_id.as_ref(), record, writing, ids),
+                Role::User => plan_user_message(last.clone(), body.message_id.as_ref(), known, ids),
             }
         }
     }
@@ -78,55 +117,39 @@ pub(crate) fn plan(
 
 /// Returns the last message of a regeneration if it is a user message that the chat does not have, or has with other content: an earlier
 /// post of the message was lost, so it has to be added before it is answered.
-fn lost_message<'a>(
-    body: &'a ChatBody,
-    record: &[UiMessage],
-    writing: Option<&MessageId>,
-) -> Option<&'a PostedMessage> {
+fn lost_message<'a>(body: &'a ChatBody, known: &KnownMessages) -> Option<&'a PostedMessage> {
     let last = body.messages.last()?;
     if last.role != Role::User {
         return None;
     }
-    if body.message_id.as_ref().is_some_and(|id| is_known(id, record, writing)) {
+    if body.message_id.as_ref().is_some_and(|id| known.has(id)) {
         // The page names a message that has arrived, and wants another answer to it.
         return None;
     }
     let id = last.id.as_ref()?;
-    let is_lost = match record.iter().find(|message| message.id == *id) {
-        Some(known) => known.role == Role::User && known.parts != last.parts,
-        None => writing != Some(id),
+    let is_lost = match known.find(id) {
+        Some((_, message)) => message.role == Role::User && message.parts != last.parts,
+        None => !known.is_writing(id),
     };
     if is_lost { Some(last) } else { None }
 }
 
-fn is_known(id: &MessageId, record: &[UiMessage], writing: Option<&MessageId>) -> bool {
-    writing == Some(id) || record.iter().any(|message| message.id == *id)
-}
-
-fn plan_regeneration(
-    body: &ChatBody,
-    record: &[UiMessage],
-    writing: Option<&MessageId>,
-) -> Result<Plan, SubmitError> {
-    let index_of = |id: &MessageId| record.iter().position(|message| message.id == *id);
-    let after_last_user = |end: usize| {
-        record[..end].iter().rposition(|message| message.role == Role::User).map(|index| index + 1)
-    };
+fn plan_regeneration(body: &ChatBody, known: &KnownMessages) -> Result<Plan, SubmitError> {
     let named = body.message_id.as_ref();
-    let keep = match named.and_then(index_of) {
-        Some(index) if record[index].role == Role::User => Some(index + 1),
-        Some(index) => after_last_user(index),
-        None if named.is_some() && named == writing => after_last_user(record.len()),
+    let user = match named.and_then(|id| known.find(id)) {
+        Some((position, message)) if message.role == Role::User => Some(position),
+        Some(_) => known.user_before,
+        None if named.is_some_and(|id| known.is_writing(id)) => known.last_user,
         None => {
             let posted = body.messages.iter().rfind(|message| message.role == Role::User);
-            match posted.and_then(|message| message.id.as_ref()).and_then(index_of) {
-                Some(index) => Some(index + 1),
-                None => after_last_user(record.len()),
+            match posted.and_then(|message| message.id.as_ref()).and_then(|id| known.find(id)) {
+                Some((position, _)) => Some(position),
+                None => known.last_user,
             }
         }
     };
-    match keep {
-        Some(keep) => Ok(Plan::Run { keep: Keep::First(keep), add: Vec::new() }),
+    match user {
+        Some(position) => Ok(Plan::Run { keep: Keep::First(position + 1), add: Vec::new() }),
         None => Err(nothing_to_continue("The chat has no user message that could be answered again.")),
     }
 }
@@ -134,29 +157,30 @@ fn plan_regeneration(
 fn plan_user_message(
     posted: PostedMessage,
     edited: Option<&MessageId>,
-    record: &[UiMessage],
-    writing: Option<&MessageId>,
+    known: &KnownMessages,
     ids: &dyn Ids,
 ) -> Result<Plan, SubmitError> {
     check_content(Some(&posted))?;
-    let index_of_user_message =
-        |id: &MessageId| record.iter().position(|message| message.id == *id && message.role == Role::User);
-    let known = posted.id.as_ref().and_then(index_of_user_message);
-    let changed = known.filter(|&index| record[index].parts != posted.parts);
-    if let Some(index) = edited.and_then(index_of_user_message).or(changed) {
+    let same = posted.id.as_ref().and_then(|id| known.user_message(id));
+    let changed = same.filter(|(_, message)| message.parts != posted.parts);
+    if let Some((position, _)) = edited.and_then(|id| known.user_message(id)).or(changed) {
         let add = vec![user_message(posted, edited.cloned(), ids)];
-        return Ok(Plan::Run { keep: Keep::First(index), add });
+        return Ok(Plan::Run { keep: Keep::First(position), add });
     }
-    if let Some(index) = known {
+    if let Some((position, message)) = same {
         // The message of an open run may follow; it does not count as an answer, because the run is about to be superseded.
-        if record[index + 1..].iter().any(|message| Some(&message.id) != writing) {
+        let is_last = known
+            .last
+            .as_ref()
+            .is_none_or(|(last, id)| *id == message.id || (*last == position + 1 && known.is_writing(id)));
+        if !is_last {
             return Err(nothing_to_continue(
                 "This user message is known, unchanged and already answered. Post a new one, or an edit with messageId.",
             ));
         }
-        return Ok(Plan::Run { keep: Keep::First(index + 1), add: Vec::new() });
+        return Ok(Plan::Run { keep: Keep::First(position + 1), add: Vec::new() });
     }
-    if posted.id.as_ref().is_some_and(|id| is_known(id, record, writing)) {
+    if posted.id.as_ref().is_some_and(|id| known.has(id)) {
         return Err(SubmitError::Invalid(
             "The id of the posted user message belongs to another message of this chat.".into(),
         ));

@@ -10,7 +10,7 @@ use fermata_engine::store::{
     Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
     MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, page::Cursor,
 };
-use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
@@ -119,6 +119,21 @@ impl ChatStore for SqlStore {
     ) -> Result<Vec<UiMessage>, StoreError> {
         let positions = &positions;
         self.backend.read(|mut db| async move { messages::at(&mut db.get(), chat, positions).await }).await
+    }
+
+    async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {
+        self.backend.read(|mut db| async move { messages::find(&mut db.get(), chat, id).await }).await
+    }
+
+    async fn last_message(
+        &self,
+        chat: &ChatId,
+        before: usize,
+        role: Option<Role>,
+    ) -> Result<Option<(usize, MessageId)>, StoreError> {
+        self.backend
+            .read(|mut db| async move { messages::last(&mut db.get(), chat, before, role).await })
+            .await
     }
 
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fermata_protocol::{MessageId, PostedMessage, Profile, Role, RunId, ToolChoice, UiMessage, UiPart};
+use fermata_protocol::{
+    ChatBody, MessageId, PostedMessage, Profile, Role, RunId, ToolChoice, Trigger, UiMessage, UiPart,
+};
 use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
 use jiff::Timestamp;
 
@@ -11,7 +13,7 @@ use crate::{
     FileUrls, Following, Limits, Reader, Submission, SubmitError,
     active_run::{ActiveRun, NewRun, RunParts},
     assistants::ClientSystem,
-    post::{Keep, Plan, plan, plan_first},
+    post::{Keep, KnownMessages, Plan, named_messages, plan, plan_first},
     record::Record,
     run::{Event, Run, RunRequest, RunSettings, claims_settled_call, client_view, reconcile_finished},
     run_log::{Start, Writer},
@@ -32,25 +34,23 @@ impl Handle for Box<Submission> {
         let of_assistant = policies.toolbox_of(settings.assistant.as_deref());
         let toolbox = check_tools(self, of_assistant, &services.settings.limits)?;
         actor.activate().await?;
-        let mut messages = Vec::new();
+        let known = if is_known { actor.known_messages(&self.body).await? } else { KnownMessages::default() };
         let plan = if is_known {
-            messages = services.store.messages(&actor.mailbox.chat).await?;
-            // If the readers were sent away, the run's message is among the chat's like any other.
-            let writing = match actor.active() {
-                Some(active) if !active.run.is_detached() => Some(&active.run.message),
-                Some(_) | None => None,
-            };
-            plan(&self.body, &messages, writing, &*services.ids)?
+            plan(&self.body, &known, &*services.ids)?
         } else {
             plan_first(&self.body, &*services.ids)?
         };
         match plan {
-            Plan::Continue(posted) => actor.continue_run(self, &posted, &messages).await,
+            Plan::Continue(posted) => actor.continue_run(self, &posted, &known).await,
             Plan::Run { keep, add } => {
                 check_files(add.last(), &services.settings.file_urls)?;
                 let added: usize = add.iter().map(json_bytes).sum();
+                let kept = match keep {
+                    Keep::All => None,
+                    Keep::First(kept) => Some(actor.bytes_of_first(kept).await?),
+                };
                 let before = actor.chat_bytes();
-                let after = actor.kept_bytes(keep, &messages) + added;
+                let after = kept.unwrap_or(before) + added;
                 let limit = services.settings.limits.chat_bytes;
                 // A post that makes the chat smaller is a way out for a chat that is over the limit.
                 if after > limit && after >= before {
@@ -61,17 +61,10 @@ impl Handle for Box<Submission> {
                 }
                 // Asked for before anything is given up for it.
                 let open_run = actor.enter(&self.owner, after.saturating_sub(before)).await?;
-                let is_superseding = actor.supersede(self).await?;
+                actor.supersede(self).await?;
                 // The superseded run's message is part of the chat now.
-                let bytes = actor.kept_bytes(keep, &messages) + added;
-                let mut history = None;
-                if !is_superseding {
-                    if let Keep::First(kept) = keep {
-                        messages.truncate(kept);
-                    }
-                    messages.extend(add.iter().cloned());
-                    history = Some(messages);
-                }
+                let bytes = kept.unwrap_or_else(|| actor.chat_bytes()) + added;
+                let history = if is_known { None } else { Some(add.clone()) };
                 let post = NewPost { toolbox, settings, open_run, keep, add, bytes, history };
                 actor.start_run(self, policies, post).await
             }
@@ -88,7 +81,7 @@ struct NewPost {
     add: Vec<UiMessage>,
     /// The size of the chat with the post, in bytes of JSON.
     bytes: usize,
-    /// The messages of the chat with the post, if they are known.
+    /// The messages of the chat, if it begins with the post.
     history: Option<Vec<UiMessage>>,
 }
 
@@ -102,12 +95,41 @@ impl ChatActor {
         }
     }
 
-    /// Returns the size of what a new run keeps of the chat.
-    fn kept_bytes(&self, keep: Keep, messages: &[UiMessage]) -> usize {
-        match keep {
-            Keep::All => self.chat_bytes(),
-            Keep::First(kept) => messages.iter().take(kept).map(json_bytes).sum(),
+    /// Returns the size of the chat's first messages in bytes of JSON.
+    async fn bytes_of_first(&mut self, kept: usize) -> Result<usize, StoreError> {
+        if kept == 0 {
+            return Ok(0);
         }
+        let outline = self.services.store.outline(&self.mailbox.chat).await?;
+        Ok(outline.iter().take(kept).map(|message| message.bytes).sum())
+    }
+
+    /// Reads the messages on which the plan for a post depends.
+    async fn known_messages(&mut self, body: &ChatBody) -> Result<KnownMessages, StoreError> {
+        let (store, chat) = (&self.services.store, &self.mailbox.chat);
+        let mut known = KnownMessages::default();
+        // If the readers were sent away, the run's message is among the chat's like any other.
+        if let Some(active) = self.active()
+            && !active.run.is_detached()
+        {
+            known.writing = Some(active.run.message.clone());
+        }
+        for id in named_messages(body) {
+            known.named.extend(store.message(chat, id).await?);
+        }
+        known.last = store.last_message(chat, usize::MAX, None).await?;
+        if body.trigger == Trigger::Regenerate {
+            let user_before = async |before: usize| {
+                let last = store.last_message(chat, before, Some(Role::User)).await?;
+                Ok::<_, StoreError>(last.map(|(position, _)| position))
+            };
+            known.last_user = user_before(usize::MAX).await?;
+            let again = known.named.iter().find(|(_, message)| body.message_id.as_ref() == Some(&message.id));
+            if let Some((position, _)) = again {
+                known.user_before = user_before(*position).await?;
+            }
+        }
+        Ok(known)
     }
 
     /// Counts one more open run of the user, unless the user has too many here and at other instances, or keeps too much for a chat that
@@ -136,9 +158,9 @@ impl ChatActor {
         entered.map_err(SubmitError::TooManyRuns)
     }
 
-    /// Ends the open run because the user goes on without it; outputs that come along are accepted. Returns whether there was one.
-    async fn supersede(&mut self, submission: &Submission) -> Result<bool, SubmitError> {
-        let ChatState::Active(active) = &mut self.state else { return Ok(false) };
+    /// Ends the open run, if there is one, because the user goes on without it; outputs that come along are accepted.
+    async fn supersede(&mut self, submission: &Submission) -> Result<(), SubmitError> {
+        let ChatState::Active(active) = &mut self.state else { return Ok(()) };
         let mut posted = submission.body.messages.iter();
         let outputs = match posted.find(|message| message.id.as_ref() == Some(&active.run.message)) {
             Some(message) => active.run.new_answers(&message.parts),
@@ -146,7 +168,7 @@ impl ChatActor {
         };
         active.apply(Event::Superseded(outputs)).await?;
         self.leave_finished_run();
-        Ok(true)
+        Ok(())
     }
 
     async fn start_run(
@@ -229,7 +251,7 @@ impl ChatActor {
         &mut self,
         submission: &Submission,
         posted: &PostedMessage,
-        messages: &[UiMessage],
+        known: &KnownMessages,
     ) -> Result<Following, SubmitError> {
         let Some(id) = &posted.id else { return Err(SubmitError::nothing_new()) };
         let profile = self.profile_of(submission);
@@ -240,8 +262,7 @@ impl ChatActor {
             return active.continue_with(posted, submission, profile).await;
         }
         let shown = client_view(&posted.parts);
-        let message =
-            messages.iter().find(|message| message.id == *id).ok_or_else(SubmitError::nothing_new)?;
+        let (_, message) = known.find(id).ok_or_else(SubmitError::nothing_new)?;
         if !claims_settled_call(message, &shown) {
             return Err(SubmitError::nothing_new());
         }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use async_trait::async_trait;
-use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 
@@ -36,6 +36,17 @@ pub trait ChatStore: Send + Sync {
     /// Returns the chat's messages at these positions, as far as the chat has them.
     async fn messages_at(&self, chat: &ChatId, positions: Range<usize>)
     -> Result<Vec<UiMessage>, StoreError>;
+
+    /// Returns the chat's message of this id, with its position.
+    async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError>;
+
+    /// Returns the position and the id of the last message before a position, or of the last one with this role.
+    async fn last_message(
+        &self,
+        chat: &ChatId,
+        before: usize,
+        role: Option<Role>,
+    ) -> Result<Option<(usize, MessageId)>, StoreError>;
 
     /// Returns the chat's summary that covers the most messages, but not more than `most`; `None` if there is none.
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError>;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Role, RunId, UiMessage};
 use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
@@ -115,6 +115,23 @@ impl ChatStore for MemoryStore {
     ) -> Result<Vec<UiMessage>, StoreError> {
         let messages = self.messages(chat).await?;
         Ok(messages.into_iter().skip(positions.start).take(positions.len()).collect())
+    }
+
+    async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {
+        let messages = self.messages(chat).await?;
+        Ok(messages.into_iter().enumerate().find(|(_, message)| message.id == *id))
+    }
+
+    async fn last_message(
+        &self,
+        chat: &ChatId,
+        before: usize,
+        role: Option<Role>,
+    ) -> Result<Option<(usize, MessageId)>, StoreError> {
+        let messages = self.messages(chat).await?;
+        let before = &messages[..before.min(messages.len())];
+        let last = before.iter().rposition(|message| role.is_none_or(|role| message.role == role));
+        Ok(last.map(|position| (position, before[position].id.clone())))
     }
 
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+use std::sync::atomic::Ordering;
+
 use fermata_engine::{
     ReadError, SummaryError, SummaryView,
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
@@ -282,4 +284,17 @@ async fn a_window_that_fills_up_is_compacted_after_the_run() {
     let saved = read(&world).await.unwrap();
     assert_eq!(saved.reason, "size");
     assert!((2..=10).contains(&saved.messages), "{}", saved.messages);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_to_a_long_chat_reads_no_more_of_it_than_the_model_is_sent() {
+    let world = World::new();
+    world.script([text("Fine."), text("ok")]);
+    world.script_summaries([summary("plant an orchard")]);
+    says(&world, past(80, 0)).await;
+    written(&world, 62).await;
+    world.store.messages_read.store(0, Ordering::SeqCst);
+    says(&world, message("go on")).await;
+    // The twenty recent ones, the new one, and the last of those that the summary stands for.
+    assert_eq!(world.store.messages_read.load(Ordering::SeqCst), 22);
 }

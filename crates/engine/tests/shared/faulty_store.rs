@@ -18,7 +18,7 @@ use fermata_engine::{
         Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version,
     },
 };
-use fermata_protocol::{AnswerTarget, ChatId, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey, StateName};
 use jiff::Timestamp;
 use tokio::{
@@ -38,6 +38,8 @@ pub struct FaultyStore {
     pub is_blocked: watch::Sender<bool>,
     /// The number of reads of more of a chat than its owner or its version.
     pub reads: AtomicUsize,
+    /// The number of messages that were read.
+    pub messages_read: AtomicUsize,
     /// The number of commits that end a run and are still to fail.
     pub endings_to_fail: AtomicUsize,
     /// The store's own clock, if it has one.
@@ -140,7 +142,9 @@ impl ChatStore for FaultyStore {
         self.wait_while_blocked().await;
         self.before_read().await?;
         self.reads.fetch_add(1, Ordering::SeqCst);
-        self.store.messages(chat).await
+        let messages = self.store.messages(chat).await?;
+        self.messages_read.fetch_add(messages.len(), Ordering::SeqCst);
+        Ok(messages)
     }
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
         self.before_read().await?;
@@ -152,7 +156,9 @@ impl ChatStore for FaultyStore {
         positions: Range<usize>,
     ) -> Result<Vec<UiMessage>, StoreError> {
         self.before_read().await?;
-        self.store.messages_at(chat, positions).await
+        let messages = self.store.messages_at(chat, positions).await?;
+        self.messages_read.fetch_add(messages.len(), Ordering::SeqCst);
+        Ok(messages)
     }
     async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError> {
         self.wait_while_blocked().await;
@@ -162,6 +168,23 @@ impl ChatStore for FaultyStore {
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
         self.before_read().await?;
         self.store.owner_of(chat).await
+    }
+    async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {
+        self.wait_while_blocked().await;
+        self.before_read().await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.store.message(chat, id).await
+    }
+    async fn last_message(
+        &self,
+        chat: &ChatId,
+        before: usize,
+        role: Option<Role>,
+    ) -> Result<Option<(usize, MessageId)>, StoreError> {
+        self.wait_while_blocked().await;
+        self.before_read().await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.store.last_message(chat, before, role).await
     }
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {
         self.before_read().await?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fermata_engine::store::{MessageOutline, page::title};
-use fermata_protocol::{ChatId, MessageId, UiMessage};
+use fermata_protocol::{ChatId, MessageId, Role, UiMessage};
 
 use crate::{
     column::{count, json, name, read_json},
@@ -74,4 +74,46 @@ pub async fn at(
         .fetch_all()
         .await?;
     bodies.iter().map(|(body,)| Ok(read_json("a message", body)?)).collect()
+}
+
+/// The message of this id, with its position.
+pub async fn find(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    id: &MessageId,
+) -> Result<Option<(usize, UiMessage)>, Fault> {
+    let found: Option<(i64, String)> = connection
+        .query("select position, body from messages where chat_id = $1 and id = $2")
+        .bind(chat.as_str())
+        .bind(text(id.as_str()))
+        .fetch_optional()
+        .await?;
+    let Some((position, body)) = found else { return Ok(None) };
+    Ok(Some((index(position), read_json("a message", &body)?)))
+}
+
+/// The position and the id of the last message before a position, or of the last one with this role.
+pub async fn last(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    before: usize,
+    role: Option<Role>,
+) -> Result<Option<(usize, MessageId)>, Fault> {
+    let role = role.map(|role| name(&role)).transpose()?;
+    let found: Option<(i64, Text)> = connection
+        .query(
+            "select position, id from messages
+             where chat_id = $1 and position < $2 and role = coalesce($3, role)
+             order by position desc limit 1",
+        )
+        .bind(chat.as_str())
+        .bind(count(before))
+        .bind(role)
+        .fetch_optional()
+        .await?;
+    Ok(found.map(|(position, Text(id))| (index(position), MessageId::new(id))))
+}
+
+fn index(position: i64) -> usize {
+    usize::try_from(position).unwrap_or_default()
 }

@@ -80,6 +80,7 @@ in_every_store! {
     a_message_put_again_keeps_its_place
     messages_are_dropped_from_the_end
     messages_are_outlined_and_read_in_part
+    a_message_is_found_by_its_id_and_by_what_it_is
     a_message_of_one_chat_does_not_touch_another_with_its_id
     an_open_run_is_read_with_its_state_log_and_calls
     what_a_run_was_asked_for_is_kept_beside_its_state
@@ -246,6 +247,24 @@ async fn messages_are_outlined_and_read_in_part(store: AnyStore) {
     assert_eq!(store.messages_at(&id, 0..9).await.unwrap(), said);
     assert_eq!(store.messages_at(&id, 1..2).await.unwrap(), said[1..2]);
     assert_eq!(store.messages_at(&id, 3..9).await.unwrap(), []);
+}
+
+async fn a_message_is_found_by_its_id_and_by_what_it_is(store: AnyStore) {
+    let id = chat("a");
+    let last = async |before: usize, role: Option<Role>| store.last_message(&id, before, role).await.unwrap();
+    assert_eq!(last(usize::MAX, None).await, None);
+    let said = [user("1", "one"), message("2\u{0}", Role::Assistant, "two"), user("3", "three")];
+    commit(&store, &id, [vec![create(alice())], said.clone().map(put).to_vec()].concat()).await;
+    commit(&store, &chat("b"), vec![create(alice()), put(user("4", "elsewhere"))]).await;
+    for (position, message) in said.into_iter().enumerate() {
+        assert_eq!(store.message(&id, &message.id).await.unwrap(), Some((position, message)));
+    }
+    assert_eq!(store.message(&id, &MessageId::new("4")).await.unwrap(), None);
+    assert_eq!(last(usize::MAX, None).await, Some((2, MessageId::new("3"))));
+    assert_eq!(last(2, None).await, Some((1, MessageId::new("2\u{0}"))));
+    assert_eq!(last(2, Some(Role::User)).await, Some((0, MessageId::new("1"))));
+    assert_eq!(last(0, None).await, None);
+    assert_eq!(last(usize::MAX, Some(Role::System)).await, None);
 }
 
 async fn a_message_of_one_chat_does_not_touch_another_with_its_id(store: AnyStore) {
