@@ -18,7 +18,7 @@ help:
 	@echo 'make check    format, lints and the tests that need only Rust: run it while you work'
 	@echo 'make test     every check, in this order: fmt lint doc deny unit fuzz examples e2e web browser (each is a target, too)'
 	@echo '              tests that need PostgreSQL or Redis are skipped if there is none (e2e/with-services says how it looks)'
-	@echo 'make soak     a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes, from e2e/'
+	@echo 'make soak     a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes and a very long chat, from e2e/'
 	@echo 'make bench    what scheduling and decoding cost, a restart with ten thousand parked runs, and how smooth the pages are'
 	@echo 'make archive  a release of this platform, in target/archive; make image builds the container image,'
 	@echo '              make package the npm package for chat pages'

@@ -8,7 +8,7 @@ import http from 'node:http';
 import { faultsOf, isObject } from './strictness.mjs';
 
 /** @typedef {(pen: Pen) => void | Promise<void>} Reply */
-/** @typedef {{ status: number, headers?: Record<string, string> }} Refusal */
+/** @typedef {{ status: number, headers?: Record<string, string>, code?: string }} Refusal */
 /** @typedef {{ name: string, input: unknown, id?: string }} Call */
 /**
  * @typedef {object} SentMessage
@@ -64,6 +64,8 @@ export class Pen {
   finishReason = undefined;
   /** Whether a usage chunk is sent. */
   usage = true;
+  /** The tokens of the request, as the provider counts them. */
+  inputTokens = 20;
 
   /** @param {http.ServerResponse} response */
   constructor(response) {
@@ -143,8 +145,9 @@ export class Pen {
       delta: {},
       finish_reason: this.finishReason ?? (this.#calls > 0 ? 'tool_calls' : 'stop'),
     });
-    if (this.usage)
-      this.#chunk({ choices: [], usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25 } });
+    const [prompt_tokens, completion_tokens] = [this.inputTokens, 5];
+    const usage = { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens };
+    if (this.usage) this.#chunk({ choices: [], usage });
     this.#response.end('data: [DONE]\n\n');
   }
 
@@ -330,9 +333,10 @@ export class FakeOpenAi {
  * @param {http.ServerResponse} response
  * @param {Refusal} refusal
  */
-function refuse(response, { status, headers = {} }) {
+function refuse(response, { status, headers = {}, code }) {
   response.writeHead(status, { 'content-type': 'application/json', ...headers });
-  response.end(JSON.stringify({ error: { message: `refused for ${API_KEY}`, type: 'test', code: null } }));
+  const error = { message: `refused for ${API_KEY}`, type: 'test', code: code ?? null };
+  response.end(JSON.stringify({ error }));
 }
 
 /**
