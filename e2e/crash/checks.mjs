@@ -3,7 +3,7 @@
 // done twice.
 
 import { isDeepStrictEqual } from 'node:util';
-import { chatOf, keyOf } from './model.mjs';
+import { chatOf, keyOf, summarized } from './model.mjs';
 
 /** @typedef {import('./talker.mjs').Talker} Talker */
 /** @typedef {import('./world.mjs').CrashWorld} CrashWorld */
@@ -124,11 +124,12 @@ const gist = ({ parts }) =>
  * @param {Talker} talker
  */
 function faultsOfHistory({ world, chat, answering, remade, turn }) {
-  const request = world.api.requests.findLast((request) => chatOf(request) === chat);
+  const request = world.asked.findLast((request) => chatOf(request) === chat);
   const faults = [];
   if (!request?.words.some((words) => words.includes(` t${turn} last]`)))
     faults.push('the model was not asked for the last turn');
   for (const { need, body, turn, acknowledged } of answering.all.values()) {
+    if (request !== undefined && turn <= summarized(request)) continue;
     // What has no key cannot be found again; it needed no asking.
     if (!acknowledged || need.kind === 'elicitation' || need.key === need.call || remade.has(turn)) continue;
     const call = request?.calls.find(({ input }) => keyOf(input) === need.key);

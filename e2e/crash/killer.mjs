@@ -112,7 +112,7 @@ export class Killer {
     const speaking = this.world.spoken;
     const cut = certain().filter((chat) => speaking.has(chat));
     const asked = new Map(
-      cut.map((chat) => [chat, this.world.api.requests.filter((request) => chatOf(request) === chat).length]),
+      cut.map((chat) => [chat, this.world.asked.filter((request) => chatOf(request) === chat).length]),
     );
     await Promise.all(this.world.servers.map((server) => this.#kills(server)));
     await Promise.all(this.world.servers.map((server) => server.start()));

@@ -10,6 +10,10 @@
 
 /** What a user message says about where it stands. */
 const MARK = /\[(\S+) t(\d+)( last)?]/;
+/** What a summary says about the turns that it covers. */
+const SUMMARIZED = /after (\d+) turns/;
+/** The name of the model that writes summaries. */
+export const SUMMARY_MODEL = 'summary-model';
 /** After so many steps of a turn there are words only. */
 const STEPS = 3;
 
@@ -21,6 +25,13 @@ export const mark = (chat, turn, last = false) => `[${chat} t${turn}${last ? ' l
 
 /** @param {number} most milliseconds */
 const pause = (most) => new Promise((resolve) => setTimeout(resolve, most));
+
+/**
+ * The turns, from the first on, that a summary stands for.
+ *
+ * @param {ModelRequest} request
+ */
+export const summarized = (request) => Number(SUMMARIZED.exec(JSON.stringify(request.messages[0]))?.[1] ?? 0);
 
 /** @param {ModelRequest} request */
 export const chatOf = (request) => MARK.exec(request.words.join('\n'))?.[1] ?? '';
@@ -62,13 +73,15 @@ export class RandomModel {
    * @returns {(pen: Pen) => Promise<void>}
    */
   reply = (request) => {
+    if (request.model === SUMMARY_MODEL) return this.#summarizes(request);
     this.#happens('the model was asked');
     const turns = request.words
       .filter((words) => words.startsWith('user: '))
       .map((words) => MARK.exec(words) ?? []);
     const numbers = turns.map(([, , turn]) => Number(turn));
-    if (numbers.some((turn, place) => turn !== place + 1))
-      this.faults.push(`the turns that the model was told: ${numbers}`);
+    const before = summarized(request);
+    if (numbers.some((turn, place) => turn !== before + place + 1))
+      this.faults.push(`the turns that the model was told after ${before}: ${numbers}`);
     const [, chat = '?', turn = '?', last] = turns.at(-1) ?? [];
     const begin = request.messages.findLastIndex(({ role }) => role === 'user');
     const step = request.messages.slice(begin).filter(({ role }) => role === 'assistant').length;
@@ -79,6 +92,33 @@ export class RandomModel {
     const isLast = last !== undefined || this.calm || step >= STEPS || random.chance(0.2);
     return (pen) => this.#speak(pen, random, `${name}.a${attempt}`, isLast);
   };
+
+  /**
+   * Says which turns a summary covers, gives none, or breaks off.
+   *
+   * @param {ModelRequest} request
+   * @returns {(pen: Pen) => Promise<void>}
+   */
+  #summarizes(request) {
+    this.#happens('a summary was asked for');
+    const words = request.words.join('\n');
+    const before = Number(SUMMARIZED.exec(words)?.[1] ?? 0);
+    const chat = MARK.exec(words)?.[1] ?? '?';
+    const turns = [...words.matchAll(new RegExp(MARK, 'g'))].map(([, , turn]) => Number(turn));
+    if (turns.some((turn, place) => turn !== before + place + 1))
+      this.faults.push(`the turns to summarize after ${before}: ${turns}`);
+    const name = `${chat}.summary${before}`;
+    const attempt = this.#attempts.get(name) ?? 0;
+    this.#attempts.set(name, attempt + 1);
+    const random = this.#random.fork(name, attempt);
+    return async (pen) => {
+      await pause(random.below(30));
+      this.#happens('a summary was written');
+      if (random.chance(0.1)) return pen.breaksOff();
+      if (random.chance(0.1)) return pen.says('No.');
+      pen.says(JSON.stringify({ goal: `after ${turns.at(-1)} turns` }));
+    };
+  }
 
   /**
    * @param {Pen} pen

@@ -118,7 +118,7 @@ const told = ({ chat }, error) =>
 async function goesOnByItself(world, cut) {
   const silent = () =>
     [...cut].filter(
-      ([chat, before]) => world.api.requests.filter((request) => chatOf(request) === chat).length <= before,
+      ([chat, before]) => world.asked.filter((request) => chatOf(request) === chat).length <= before,
     );
   await until(
     () => silent().length === 0,

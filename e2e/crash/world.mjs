@@ -7,7 +7,7 @@ import { FakeOpenAi, API_KEY } from '../harness/fake-openai.mjs';
 import { byHand, journal } from '../harness/mcp.mjs';
 import { freePort } from '../harness/ports.mjs';
 import { Server } from '../harness/server.mjs';
-import { RandomModel, chatOf } from './model.mjs';
+import { RandomModel, SUMMARY_MODEL, chatOf } from './model.mjs';
 
 /** Rounds kill servers more often than a run that gets nowhere is taken up. */
 const FERMATA_MAX_ATTEMPTS = '1000';
@@ -91,6 +91,9 @@ export class CrashWorld {
       OPENAI_BASE_URL: world.api.url,
       OPENAI_API_KEY: API_KEY,
       FERMATA_MODEL: 'test-model',
+      FERMATA_SUMMARY_MODEL: SUMMARY_MODEL,
+      FERMATA_SUMMARY_EVERY: '2',
+      FERMATA_KEEP_RECENT: '2',
       FERMATA_MAX_ATTEMPTS,
     };
     try {
@@ -174,9 +177,14 @@ export class CrashWorld {
     for (const end of this.#open) end();
   }
 
+  /** What the model was asked for steps, and not for summaries. */
+  get asked() {
+    return this.api.requests.filter(({ model }) => model !== SUMMARY_MODEL);
+  }
+
   /** The chats whose model is being listened to right now. */
   get spoken() {
-    return new Set(this.api.requests.filter(({ done, gone }) => !done && !gone).map(chatOf));
+    return new Set(this.asked.filter(({ done, gone }) => !done && !gone).map(chatOf));
   }
 
   async dispose() {

@@ -14,6 +14,7 @@ use fermata_engine::{
     Model,
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
     store::ChatStore,
+    summary::is_summary_request,
 };
 use fermata_protocol::{ChatId, FinishReason, RunId};
 use futures::{FutureExt, StreamExt, stream, stream::BoxStream};
@@ -88,6 +89,22 @@ impl RandomModel {
         self.open_streams.lock().unwrap().iter().any(|(_, process)| !process.killed.is_cancelled())
     }
 
+    /// Returns the events of an answer to the request for a summary, each with the milliseconds before it.
+    fn summary_events(&self, random: &Random) -> Vec<(u64, Event)> {
+        let text = |text: &str| Ok(ModelEvent::Text(text.into()));
+        let summary = r#"{"goal": "at random", "entities": {"name": "Ada"}}"#;
+        if self.is_calm.load(Ordering::SeqCst) {
+            return vec![(0, text(summary)), (0, finished())];
+        }
+        match random.below(8) {
+            0 => vec![(random.below(500), text("I would rather not.")), (0, finished())],
+            1 => vec![(random.below(500), Err(ModelError::Provider("at random".into())))],
+            2 => vec![(0, Err(ModelError::TooLong("at random".into())))],
+            3 => vec![(200_000, finished())],
+            _ => vec![(random.below(3000), text(summary)), (0, finished())],
+        }
+    }
+
     /// Returns the events of a step, each with the milliseconds before it.
     fn events(&self, random: &Random) -> Vec<(u64, Event)> {
         if self.begins_with_call.swap(false, Ordering::SeqCst) {
@@ -101,6 +118,9 @@ impl RandomModel {
             return vec![(0, Ok(ModelEvent::Text("done".into()))), (0, finished())];
         }
         let mut events = Vec::new();
+        if random.below(20) == 0 {
+            return vec![(random.below(200), Err(ModelError::TooLong("at random".into())))];
+        }
         let pause = *random.one_of(&[0, 0, 200, 3000]);
         for _ in 0..random.below(5) {
             let word = format!("w{} ", self.next_word.fetch_add(1, Ordering::SeqCst));
@@ -202,7 +222,8 @@ impl Model for InstanceModel {
         assert_paired(&request);
         let model = &self.model;
         let poison = Poison::of(&request);
-        if model.is_calm.load(Ordering::SeqCst) {
+        let asks_for_summary = is_summary_request(&request);
+        if model.is_calm.load(Ordering::SeqCst) && !asks_for_summary {
             model.requests.lock().unwrap().push(request);
         }
         self.process.conditions.delay().await;
@@ -215,6 +236,7 @@ impl Model for InstanceModel {
             Some(_) => {
                 call(0, &self.process.conditions.random).into_iter().chain([(0, finished())]).collect()
             }
+            None if asks_for_summary => model.summary_events(&self.process.conditions.random),
             None => model.events(&self.process.conditions.random),
         };
         let process = self.process.clone();

@@ -245,6 +245,8 @@ fn settings() -> Settings {
         heartbeat_thread: false,
         drain: Duration::from_secs(3),
         client: Profile::V6,
+        keep_recent: 2,
+        summary_every: 2,
         limits: Limits {
             steps: 5,
             runs_per_owner: NonZeroUsize::new(CHATS),
