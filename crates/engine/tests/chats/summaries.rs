@@ -9,7 +9,7 @@ use fermata_engine::{
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
     store::ChatStore,
 };
-use fermata_protocol::{FinishReason, Summary};
+use fermata_protocol::{FinishReason, Summary, UiPart};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -297,4 +297,27 @@ async fn a_post_to_a_long_chat_reads_no_more_of_it_than_the_model_is_sent() {
     says(&world, message("go on")).await;
     // The twenty recent ones, the new one, and the last of those that the summary stands for.
     assert_eq!(world.store.messages_read.load(Ordering::SeqCst), 22);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_is_in_the_record_only_for_a_client_that_asks() {
+    let world = World::new();
+    let refused = vec![Err(ModelError::TooLong("maximum context length".into()))];
+    world.script([refused, text("It fits."), text("ok"), text("ok")]);
+    world.script_summaries([summary("plant an orchard")]);
+    let shows = |mut body: Value| {
+        body["fermata"] = json!({"show": ["context"]});
+        body
+    };
+    let compactions = async || {
+        let chat = world.engine.chat(&world.owner, &world.chat).await.unwrap();
+        let parts = chat.messages.into_iter().flat_map(|message| message.parts);
+        parts.filter(|part| matches!(part, UiPart::Data(data) if data.kind == "data-compaction")).count()
+    };
+    says(&world, shows(past(12, 400))).await;
+    assert_eq!(compactions().await, 1);
+    says(&world, message("go on")).await;
+    assert_eq!(compactions().await, 0);
+    says(&world, shows(message("and on"))).await;
+    assert_eq!(compactions().await, 1);
 }
