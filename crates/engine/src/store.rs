@@ -1,7 +1,7 @@
 //! The port to everything that survives the process.
 //!
-//! [`ChatStore`] keeps chats, [`Membership`] knows which instances are alive, and [`LockStore`] keeps the locks that they share. One
-//! database usually does all three, which is a [`Store`].
+//! [`ChatStore`] keeps chats, [`Memories`] keeps what is known of users across chats, [`Membership`] knows which instances are alive, and
+//! [`LockStore`] keeps the locks that they share. One database usually does all of it, which is a [`Store`].
 //!
 //! Several instances may share a store. The [`Version`] of each chat keeps two of them from writing to it: every commit has to know that
 //! number and raises it by one, so an instance that read a chat before another one changed it can no longer write to it, however much time
@@ -13,6 +13,7 @@ mod chat_store;
 mod error;
 mod lock_store;
 mod membership;
+pub mod memories;
 pub mod memory;
 pub mod page;
 mod record;
@@ -22,6 +23,7 @@ pub use chat_store::ChatStore;
 pub use error::StoreError;
 pub use lock_store::LockStore;
 pub use membership::{ClockMark, InstanceId, Joined, LEASE, Membership, Renewed};
+pub use memories::Memories;
 pub use memory::MemoryStore;
 pub use page::{ChatPage, ChatSummary};
 pub use record::{
@@ -29,6 +31,6 @@ pub use record::{
 };
 
 /// Everything that survives the process.
-pub trait Store: ChatStore + Membership + LockStore {}
+pub trait Store: ChatStore + Memories + Membership + LockStore {}
 
-impl<T: ChatStore + Membership + LockStore + ?Sized> Store for T {}
+impl<T: ChatStore + Memories + Membership + LockStore + ?Sized> Store for T {}

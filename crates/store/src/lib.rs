@@ -22,6 +22,7 @@ mod schema;
 mod sqlite;
 mod store;
 mod text;
+mod vector;
 
 pub use self::redis::{
     BadClusterKey, BadRedisUrl, ClusterKey, ConnectError, MailboxLimits, RedisTransport, seal,

@@ -39,6 +39,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0018_assistants"
     "0019_context"
     "0020_summaries"
+    "0021_memories"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -56,6 +57,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0011_assistants"
     "0012_context"
     "0013_summaries"
+    "0014_memories"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

@@ -12,6 +12,8 @@ pub mod cluster_keys;
 pub mod confirmations;
 pub mod instances;
 pub mod locks;
+pub mod memories;
+pub mod memory_vectors;
 pub mod messages;
 pub mod notes;
 pub mod owners;

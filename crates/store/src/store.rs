@@ -25,6 +25,8 @@ use crate::{
     sqlite,
 };
 
+mod memories;
+
 /// A store in a SQLite file or in a PostgreSQL database. Clones share its connections.
 #[derive(Clone)]
 pub struct SqlStore {

@@ -7,7 +7,7 @@ use fermata_tools::{AuditEvent, Call, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{InstanceId, SummaryRecord};
+use super::{InstanceId, SummaryRecord, memories::MemoryChange};
 
 /// A change to one chat.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,6 +142,16 @@ pub enum Change {
         /// The decision.
         event: Box<AuditEvent>,
     },
+    /// Changes of the owner's memories, as [`Memories::change_memories`](super::Memories::change_memories) makes them. One that cannot be made
+    /// changes nothing.
+    ChangeMemories {
+        /// The owner of the chat.
+        owner: Owner,
+        /// The changes.
+        changes: Vec<MemoryChange>,
+        /// The number of memories that the owner may have.
+        most: usize,
+    },
     /// The owner's client has answered by posting the chat again, after it had waited for the end of a stream that was held for it.
     AnsweredByPost {
         /// The owner of the chat.
@@ -182,6 +192,7 @@ impl Change {
             | Self::AppendChunks { .. }
             | Self::PutCall { .. }
             | Self::Audit { .. }
+            | Self::ChangeMemories { .. }
             | Self::AnsweredByPost { .. } => false,
         }
     }

@@ -19,8 +19,10 @@ use super::{
     page::{self, Cursor},
 };
 use chat::{StoredChat, StoredRun};
+use memories::StoredMemories;
 
 mod chat;
+mod memories;
 
 /// A store that lives as long as the process. Engines that share one are instances; each is alive until it leaves or its lease is ended by
 /// [`MemoryStore::expire`].
@@ -37,6 +39,7 @@ struct Contents {
     locks: HashMap<ResourceKey, InstanceId>,
     audit: Vec<AuditRecord>,
     answering_by_post: HashSet<Owner>,
+    memories: HashMap<Owner, StoredMemories>,
     mark: Option<ClockMark>,
 }
 
@@ -158,12 +161,13 @@ impl ChatStore for MemoryStore {
         if changes.is_empty() {
             return Ok(version);
         }
-        let Contents { chats, audit, answering_by_post, .. } = &mut *self.lock();
+        let Contents { chats, audit, answering_by_post, memories, .. } = &mut *self.lock();
         check(chats, chat, version)?;
         let mut changed = chats.get(chat).cloned();
         let is_news = changes.iter().any(Change::is_news);
         let mut decisions = Vec::new();
         let mut answering = Vec::new();
+        let mut remembered = Vec::new();
         for change in changes {
             if let Change::Audit { owner, run, event } = &change {
                 decisions.push(AuditRecord {
@@ -177,6 +181,9 @@ impl ChatStore for MemoryStore {
             if let Change::AnsweredByPost { owner } = &change {
                 answering.push(owner.clone());
             }
+            if let Change::ChangeMemories { owner, changes, most } = &change {
+                remembered.push((owner.clone(), changes.clone(), *most));
+            }
             changed = Some(chat::apply(changed, change, at)?);
         }
         if let Some(mut changed) = changed {
@@ -188,6 +195,9 @@ impl ChatStore for MemoryStore {
         }
         audit.extend(decisions);
         answering_by_post.extend(answering);
+        for (owner, changes, most) in remembered {
+            memories.entry(owner.clone()).or_default().change(&owner, at, changes, most, chats);
+        }
         Ok(version.next())
     }
 
@@ -213,9 +223,13 @@ impl ChatStore for MemoryStore {
     }
 
     async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
-        let chats = &mut self.lock().chats;
+        let Contents { chats, memories, .. } = &mut *self.lock();
         check(chats, chat, version)?;
-        chats.remove(chat);
+        if let Some(deleted) = chats.remove(chat)
+            && let Some(stored) = memories.get_mut(&deleted.owner)
+        {
+            stored.forget_chat(chat);
+        }
         Ok(())
     }
 
@@ -259,11 +273,15 @@ impl ChatStore for MemoryStore {
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        let chats = &mut self.lock().chats;
+        let Contents { chats, memories, .. } = &mut *self.lock();
         let old = chats.iter().filter(|(_, chat)| chat.open_run().is_none() && chat.updated_at < before);
         let old = first(old.map(|(id, chat)| (chat.updated_at, id)), limit);
         for chat in &old {
-            chats.remove(chat);
+            if let Some(deleted) = chats.remove(chat)
+                && let Some(stored) = memories.get_mut(&deleted.owner)
+            {
+                stored.forget_chat(chat);
+            }
         }
         Ok(old.len())
     }

@@ -34,6 +34,8 @@ pub struct FaultyStore {
     pub store: Arc<MemoryStore>,
     /// While this is `true`, every operation fails.
     pub fails: AtomicBool,
+    /// While this is `true`, every operation on memories fails.
+    pub memories_fail: AtomicBool,
     /// While this is `true`, operations on the contents of a chat neither succeed nor fail.
     pub is_blocked: watch::Sender<bool>,
     /// The number of reads of more of a chat than its owner or its version.
@@ -108,7 +110,7 @@ impl FaultyStore {
         self.before_operation(false).await
     }
 
-    async fn before_operation(&self, is_write: bool) -> Result<(), StoreError> {
+    pub(super) async fn before_operation(&self, is_write: bool) -> Result<(), StoreError> {
         self.wait_while_suspended().await;
         if let Some(faults) = &self.faults {
             faults.before_operation(is_write).await?;
@@ -119,7 +121,7 @@ impl FaultyStore {
         Ok(())
     }
 
-    async fn after_write(&self) -> Result<(), StoreError> {
+    pub(super) async fn after_write(&self) -> Result<(), StoreError> {
         match &self.faults {
             Some(faults) => faults.after_write().await,
             None => Ok(()),

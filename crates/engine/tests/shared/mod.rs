@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
+mod faulty_memories;
 pub mod faulty_store;
 mod paired;
 mod time;

@@ -7,7 +7,7 @@ use fermata_engine::store::{Change, ChatRecord, StoreError, Version};
 use fermata_protocol::ChatId;
 use jiff::Timestamp;
 
-use super::{audit, calls, chats, confirmations, messages, owners, runs, summaries};
+use super::{audit, calls, chats, confirmations, memories, messages, owners, runs, summaries};
 use crate::{
     connection::Connection,
     error::{Fault, conflict},
@@ -128,6 +128,9 @@ async fn apply(
         Change::EndGrant { tool, by } => confirmations::end_grant(transaction, chat, tool, by, at).await,
         Change::Audit { owner, run, event } => {
             audit::add(transaction, chat, owner, run.as_ref(), event, at).await
+        }
+        Change::ChangeMemories { owner, changes, most } => {
+            memories::change(transaction, owner, at, changes.clone(), *most).await.map(|_| ())
         }
         Change::AnsweredByPost { owner } => owners::note_answer_by_post(transaction, owner, at).await,
         Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,

@@ -46,6 +46,7 @@ macro_rules! in_every_store {
 
 mod fixtures;
 mod instances;
+mod memories;
 mod notes;
 mod odd_text;
 mod postgres;

@@ -431,6 +431,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0011 assistants",
             "0012 context",
             "0013 summaries",
+            "0014 memories",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

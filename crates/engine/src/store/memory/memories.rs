@@ -1,0 +1,205 @@
+//! Memories of all owners in memory, with their changes and vectors.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use fermata_protocol::ChatId;
+use fermata_tools::Owner;
+use jiff::Timestamp;
+
+use super::{Contents, MemoryStore, chat::StoredChat};
+use crate::store::{
+    StoreError,
+    memories::{
+        MAX_EVENTS, Memories, Memory, MemoryChange, MemoryEvent, MemoryFilter, MemoryId, MemoryOutcome,
+        MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, cosine,
+    },
+    page::whole_microseconds,
+};
+
+/// What is stored of an owner's memories.
+#[derive(Clone, Debug, Default)]
+pub struct StoredMemories {
+    owned: OwnedMemories,
+    /// The changes that can be undone, in order.
+    events: Vec<(Timestamp, MemoryEvent)>,
+    /// The vector of each memory, with the name of its model.
+    vectors: BTreeMap<MemoryId, (String, Vec<f32>)>,
+}
+
+// === impl StoredMemories ===
+
+impl StoredMemories {
+    pub fn change(
+        &mut self,
+        owner: &Owner,
+        at: Timestamp,
+        mut changes: Vec<MemoryChange>,
+        most: usize,
+        chats: &BTreeMap<ChatId, StoredChat>,
+    ) -> Vec<MemoryOutcome> {
+        for change in &mut changes {
+            if let MemoryChange::Save(NewMemory { source, .. }) | MemoryChange::Edit { source, .. } = change {
+                keep_source(source, owner, chats);
+            }
+        }
+        let mut events = Vec::new();
+        let outcomes = self.owned.change(changes, at, most, &mut events);
+        self.note(at, events);
+        outcomes
+    }
+
+    /// Notes that a chat is gone.
+    pub fn forget_chat(&mut self, chat: &ChatId) {
+        for memory in &mut self.owned.memories {
+            memory.source.take_if(|source| source.chat == *chat);
+        }
+    }
+
+    fn undo(
+        &mut self,
+        owner: &Owner,
+        id: &MemoryId,
+        at: Timestamp,
+        chats: &BTreeMap<ChatId, StoredChat>,
+    ) -> Undone {
+        let newest = self.events.iter().rposition(|(_, event)| event.id() == Some(id));
+        let Some(newest) = newest else {
+            let is_known = self.owned.memories.iter().any(|memory| memory.id == *id);
+            return if is_known { Undone::NothingLeft } else { Undone::Unknown };
+        };
+        let (_, mut undone) = self.events.remove(newest);
+        if let Some(before) = &mut undone.before {
+            keep_source(&mut before.source, owner, chats);
+        }
+        let mut events = Vec::new();
+        let restored = self.owned.undo(undone, &mut events);
+        self.note(at, events);
+        self.drop_vectors(&restored);
+        Undone::Undone(restored.after)
+    }
+
+    fn note(&mut self, at: Timestamp, events: Vec<MemoryEvent>) {
+        for event in events {
+            self.drop_vectors(&event);
+            self.events.push((at, event));
+        }
+        let surplus = self.events.len().saturating_sub(MAX_EVENTS);
+        self.events.drain(..surplus);
+    }
+
+    fn drop_vectors(&mut self, event: &MemoryEvent) {
+        let text = |memory: &Option<Memory>| memory.as_ref().map(|memory| memory.text.clone());
+        if let Some(id) = event.id()
+            && text(&event.before) != text(&event.after)
+        {
+            self.vectors.remove(id);
+        }
+    }
+}
+
+/// Removes a source whose chat is gone or belongs to somebody else.
+fn keep_source(source: &mut Option<MemorySource>, owner: &Owner, chats: &BTreeMap<ChatId, StoredChat>) {
+    source.take_if(|source| chats.get(&source.chat).is_none_or(|chat| chat.owner != *owner));
+}
+
+// === impl MemoryStore ===
+
+#[async_trait]
+impl Memories for MemoryStore {
+    async fn memories(&self, owner: &Owner, filter: &MemoryFilter) -> Result<Vec<Memory>, StoreError> {
+        let contents = self.lock();
+        let Some(stored) = contents.memories.get(owner) else { return Ok(Vec::new()) };
+        Ok(filter.select(&stored.owned.memories))
+    }
+
+    async fn change_memories(
+        &self,
+        owner: &Owner,
+        at: Timestamp,
+        changes: Vec<MemoryChange>,
+        most: usize,
+    ) -> Result<Vec<MemoryOutcome>, StoreError> {
+        let Contents { chats, memories, .. } = &mut *self.lock();
+        Ok(memories.entry(owner.clone()).or_default().change(owner, at, changes, most, chats))
+    }
+
+    async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError> {
+        let Contents { chats, memories, .. } = &mut *self.lock();
+        Ok(memories.entry(owner.clone()).or_default().undo(owner, id, at, chats))
+    }
+
+    async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
+        let deleted = self.lock().memories.remove(owner);
+        Ok(deleted.map_or(0, |stored| stored.owned.memories.len()))
+    }
+
+    async fn note_recalled(&self, owner: &Owner, ids: &[MemoryId], at: Timestamp) -> Result<(), StoreError> {
+        if let Some(stored) = self.lock().memories.get_mut(owner) {
+            for memory in stored.owned.memories.iter_mut().filter(|memory| ids.contains(&memory.id)) {
+                memory.recalled_at = Some(whole_microseconds(at));
+            }
+        }
+        Ok(())
+    }
+
+    async fn nearest_memories(
+        &self,
+        owner: &Owner,
+        model: &str,
+        vector: &[f32],
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>, StoreError> {
+        let contents = self.lock();
+        let Some(stored) = contents.memories.get(owner) else { return Ok(Vec::new()) };
+        let mut nearest = Vec::new();
+        for (id, (of_model, other)) in &stored.vectors {
+            if of_model == model && other.len() == vector.len() {
+                nearest.push((id.clone(), cosine(vector, other)));
+            }
+        }
+        nearest.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        nearest.truncate(limit);
+        Ok(nearest)
+    }
+
+    async fn unembedded_memories(
+        &self,
+        model: &str,
+        limit: usize,
+    ) -> Result<Vec<(Owner, Memory)>, StoreError> {
+        let mut unembedded = Vec::new();
+        for (owner, stored) in &self.lock().memories {
+            for memory in &stored.owned.memories {
+                if stored.vectors.get(&memory.id).is_none_or(|(of_model, _)| of_model != model) {
+                    unembedded.push((owner.clone(), memory.clone()));
+                }
+            }
+        }
+        unembedded.truncate(limit);
+        Ok(unembedded)
+    }
+
+    async fn put_vectors(&self, model: &str, vectors: Vec<MemoryVector>) -> Result<(), StoreError> {
+        let mut contents = self.lock();
+        for MemoryVector { owner, id, version, vector } in vectors {
+            let Some(stored) = contents.memories.get_mut(&owner) else { continue };
+            if stored.owned.memories.iter().any(|memory| memory.id == id && memory.version == version) {
+                stored.vectors.insert(id, (model.to_owned(), vector));
+            }
+        }
+        Ok(())
+    }
+
+    async fn forget_memory_events(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mut forgotten = 0;
+        for stored in self.lock().memories.values_mut() {
+            stored.events.retain(|(at, _)| {
+                let is_old = *at < before && forgotten < limit;
+                forgotten += usize::from(is_old);
+                !is_old
+            });
+        }
+        Ok(forgotten)
+    }
+}

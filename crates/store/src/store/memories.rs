@@ -1,0 +1,116 @@
+//! The engine's port for memories on either database.
+
+use async_trait::async_trait;
+use fermata_engine::store::{
+    Memories, StoreError,
+    memories::{Memory, MemoryChange, MemoryFilter, MemoryId, MemoryOutcome, MemoryVector, Undone},
+};
+use fermata_tools::Owner;
+use jiff::Timestamp;
+
+use super::SqlStore;
+use crate::queries::{memories, memory_vectors};
+
+#[async_trait]
+impl Memories for SqlStore {
+    async fn memories(&self, owner: &Owner, filter: &MemoryFilter) -> Result<Vec<Memory>, StoreError> {
+        self.backend.read(|mut db| async move { memories::find(&mut db.get(), owner, filter).await }).await
+    }
+
+    async fn change_memories(
+        &self,
+        owner: &Owner,
+        at: Timestamp,
+        changes: Vec<MemoryChange>,
+        most: usize,
+    ) -> Result<Vec<MemoryOutcome>, StoreError> {
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                let outcomes =
+                    memories::change(&mut transaction.get(), owner, at, changes.clone(), most).await?;
+                transaction.commit_or_unclear().await?;
+                Ok(outcomes)
+            })
+            .await
+    }
+
+    async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError> {
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                let undone = memories::undo(&mut transaction.get(), owner, id, at).await?;
+                transaction.commit_or_unclear().await?;
+                Ok(undone)
+            })
+            .await
+    }
+
+    async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                let deleted = memories::delete(&mut transaction.get(), owner).await?;
+                transaction.commit().await?;
+                Ok(deleted)
+            })
+            .await
+    }
+
+    async fn note_recalled(&self, owner: &Owner, ids: &[MemoryId], at: Timestamp) -> Result<(), StoreError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                memories::note_recalled(&mut transaction.get(), owner, ids, at).await?;
+                transaction.commit().await
+            })
+            .await
+    }
+
+    async fn nearest_memories(
+        &self,
+        owner: &Owner,
+        model: &str,
+        vector: &[f32],
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>, StoreError> {
+        self.backend
+            .read(|mut db| async move {
+                memory_vectors::nearest(&mut db.get(), owner, model, vector, limit).await
+            })
+            .await
+    }
+
+    async fn unembedded_memories(
+        &self,
+        model: &str,
+        limit: usize,
+    ) -> Result<Vec<(Owner, Memory)>, StoreError> {
+        self.backend
+            .read(|mut db| async move { memory_vectors::missing(&mut db.get(), model, limit).await })
+            .await
+    }
+
+    async fn put_vectors(&self, model: &str, vectors: Vec<MemoryVector>) -> Result<(), StoreError> {
+        let vectors = vectors.as_slice();
+        self.backend
+            .run(|| async {
+                let mut transaction = self.backend.begin().await?;
+                memory_vectors::put(&mut transaction.get(), model, vectors).await?;
+                transaction.commit().await
+            })
+            .await
+    }
+
+    async fn forget_memory_events(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.backend
+            .write(|mut db| async move { memories::forget_events(&mut db.get(), before, limit).await })
+            .await
+    }
+}
