@@ -34,6 +34,7 @@ use timers::Timers;
 use crate::{
     answer_batch::{AnswerBatch, RunPin},
     context::{Fit, Measured},
+    memories::Recollection,
     model::{ModelError, ModelEvent},
     model_metrics::record_model_call,
     record::Record,
@@ -111,6 +112,8 @@ enum Ownership {
 /// The work for the current step, besides its calls.
 enum StepWork {
     None,
+    /// What is known of the user is looked for, before the model is asked for the first time.
+    Recollection(BoxFuture<'static, Recollection>),
     Model(ModelStream),
     /// A summary is written of what falls out of the request.
     Summary(Box<SummaryWork>),
@@ -153,6 +156,7 @@ struct SummaryWork {
 pub(crate) enum Happening {
     /// An endpoint has handed answers over.
     Answered(AnswerBatch),
+    Recollected(Recollection),
     Model(Vec<Result<ModelEvent, ModelError>>),
     ModelStreamEnded,
     SummaryWritten(Result<WrittenSummary, WriteError>),
@@ -242,7 +246,8 @@ impl ActiveRun {
     /// Uses these rules and tools from now on.
     fn use_policies(&mut self, policies: Arc<PolicySnapshot>) {
         if !Arc::ptr_eq(&policies, &self.policies) {
-            let own = policies.toolbox_of(self.run.settings.assistant.as_deref());
+            let settings = &self.run.settings;
+            let own = policies.toolbox_of(settings.assistant.as_deref(), settings.remembers);
             self.toolbox = self.toolbox.with_server_tools_of(own);
             self.policies = policies;
         }
@@ -275,6 +280,10 @@ impl ActiveRun {
                 return self.handle_model(vec![Err(stream_ended_early())]).await;
             }
             Happening::SummaryWritten(written) => return self.handle_summary(written).await,
+            Happening::Recollected(recollection) => {
+                self.step = StepWork::None;
+                Event::Recollected(Arc::new(recollection))
+            }
             Happening::Tool(event) => return self.handle_tool(event).await,
             Happening::InputsChecked(results) => {
                 self.step = StepWork::None;
@@ -295,7 +304,9 @@ impl ActiveRun {
         let usage_before = self.run.state.usage.unwrap_or_default();
         let asked = match &self.step {
             StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at, stream.estimated)),
-            StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => None,
+            StepWork::Recollection(_) | StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => {
+                None
+            }
         };
         let mut received = Vec::with_capacity(events.len());
         let mut failure = None;
@@ -382,6 +393,7 @@ impl StepWork {
     async fn next(&mut self) -> Happening {
         let stream = match self {
             Self::None => return std::future::pending().await,
+            Self::Recollection(recollection) => return Happening::Recollected(recollection.await),
             Self::InputChecks(checks) => return Happening::InputsChecked(checks.await),
             Self::Summary(work) => return Happening::SummaryWritten((&mut work.writing).await),
             Self::Model(stream) => stream,

@@ -44,6 +44,8 @@ pub struct Assistant {
     pub other_models: Vec<ModelChoice>,
     /// The tools that it may call, besides those of the browser.
     pub tools: ToolSelection,
+    /// `true` if it knows what is remembered of the user, and may change it.
+    pub remembers: bool,
     /// Messages that a page may suggest for a beginning.
     pub suggestions: Vec<String>,
 }
@@ -118,6 +120,7 @@ impl Assistant {
             model,
             other_models: Vec::new(),
             tools: ToolSelection::default(),
+            remembers: false,
             suggestions: Vec::new(),
         }
     }

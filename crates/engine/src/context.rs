@@ -23,6 +23,8 @@ use crate::{model::ModelRequest, store::Change, summary::Covered, tokens};
 const RECENT_STEPS: usize = 3;
 /// An output of at most this many bytes is never cleared, because a line about it would be no shorter.
 const SHORT_OUTPUT: usize = 500;
+/// The number of messages of a chat that are listed at most as those of which nothing is remembered.
+const MAX_UNREMEMBERED: usize = 1_000;
 
 /// The state of a chat's history, as it is saved: the part that the model is sent, and the size that the provider has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +40,19 @@ pub(crate) struct ModelContext {
     /// The summary that is being written beside the runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<SummaryJob>,
+    /// The messages of which the user wants nothing to be remembered.
+    #[serde(skip_serializing_if = "Unremembered::is_nothing")]
+    pub unremembered: Unremembered,
+}
+
+/// The part of a chat of which the user wants nothing to be remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Unremembered {
+    /// These messages.
+    Messages(BTreeSet<MessageId>),
+    /// The whole chat, because there are too many such messages to be listed.
+    Chat,
 }
 
 /// A summary that is being written. It is not saved if the chat has no such job any more when it is there.
@@ -220,6 +235,30 @@ impl ModelContext {
             Some(measured) => (measured.tokens + estimated).saturating_sub(measured.estimated),
             None => estimated,
         }
+    }
+}
+
+// === impl Unremembered ===
+
+impl Unremembered {
+    /// Adds messages.
+    pub fn add(&mut self, ids: impl IntoIterator<Item = MessageId>) {
+        if let Self::Messages(messages) = self {
+            messages.extend(ids);
+            if messages.len() > MAX_UNREMEMBERED {
+                *self = Self::Chat;
+            }
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for Unremembered {
+    fn default() -> Self {
+        Self::Messages(BTreeSet::new())
     }
 }
 

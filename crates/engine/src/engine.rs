@@ -7,8 +7,9 @@ use fermata_tools::{Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
 
 use crate::{
-    AnswerError, Assistants, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, PeerTransport, Pending,
-    ReadError, Rules, Settings, Store, Submission, SubmitError, SummaryError, SummaryView, Unavailable,
+    AnswerError, Assistants, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, MemoryService,
+    PeerTransport, Pending, ReadError, Rules, Settings, Store, Submission, SubmitError, SummaryError,
+    SummaryView, Unavailable,
     cluster::Cluster,
     deployment_clock::DeploymentClock,
     request,
@@ -46,6 +47,8 @@ pub struct EngineParts {
     pub clock: Arc<dyn Clock>,
     /// The source of ids.
     pub ids: Arc<dyn Ids>,
+    /// The memories of users, which tools and pages may use as well.
+    pub memories: MemoryService,
     /// The settings, which are fixed while the engine runs.
     pub settings: Settings,
 }
@@ -93,6 +96,7 @@ impl Engine {
             open_runs: OpenRuns::default(),
             checker: Arc::new(Checker::new()),
             due_summaries: DueSummaries::new(),
+            memories: parts.memories,
             shutdown,
         });
         let cluster = Arc::new(Cluster::new(services.clone(), parts.peers));
@@ -106,6 +110,7 @@ impl Engine {
         });
         services.shutdown.spawn_background(draining, router.clone().sweep());
         services.shutdown.spawn_background(draining, router.clone().write_summaries());
+        services.shutdown.spawn_background(draining, services.memories.clone().embed_in_background());
         services.shutdown.spawn_background(stopped, router.clone().follow_lease());
         services.shutdown.spawn_background(stopped, router.clone().serve_cluster());
         let locks = services.clone();
@@ -272,6 +277,11 @@ impl Engine {
         written.ok_or(SummaryError::RunOpen)
     }
 
+    /// Returns the memories of users.
+    pub fn memories(&self) -> &MemoryService {
+        &self.services.memories
+    }
+
     /// Lists a user's chats, newest first.
     ///
     /// # Errors
@@ -285,11 +295,16 @@ impl Engine {
         Ok(self.services.store.chats(owner, limit, before).await?)
     }
 
-    /// Deletes a chat; its open run ends.
+    /// Deletes a chat; its open run ends. What was remembered of the user stays, unless the memories that come from the chat are to go as
+    /// well.
     ///
     /// # Errors
     /// Returns an error if the chat does not belong to this user or cannot be changed.
-    pub async fn delete(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
+    pub async fn delete(&self, owner: &Owner, chat: &ChatId, with_memories: bool) -> Result<(), ReadError> {
+        if with_memories {
+            // As long as the chat is there, it is known which memories come from it.
+            self.services.memories.forget_those_of(owner, chat).await?;
+        }
         self.router.call(chat, request::Delete { owner: owner.clone() }).await
     }
 
@@ -303,7 +318,7 @@ impl Engine {
     pub fn tools(&self, owner: &Owner, assistant: Option<&str>) -> Vec<ToolSpec> {
         let policies = self.services.policies.current();
         let mut tools = Vec::new();
-        for spec in policies.toolbox_of(assistant).specs() {
+        for spec in policies.toolbox_of(assistant, true).specs() {
             // Rules about fields of the input do not apply to a tool as such.
             let decision = policies.rules.policy.decide(owner, spec, &Value::Object(Map::new())).decision;
             tools.push(ToolSpec { policy: decision, ..spec.clone() });

@@ -8,15 +8,16 @@ use jiff::Timestamp;
 use serde_json::Map;
 
 use crate::{
-    Assistants, Rules, Settings,
+    Assistants, Rules, Settings, Store,
     active_run::read_run,
     assistants::DEFAULT_ASSISTANT,
     context::{Goal, History, ModelContext},
+    memories::{MemoryNote, Recollection},
     model::ModelRequest,
     prompt::{PromptContext, prompt},
     run::RunSettings,
     services::PolicySnapshot,
-    store::{ChatStore, StoreError},
+    store::{StoreError, memories::MemoryFilter},
 };
 
 /// The parts that the request is made with, besides the chat.
@@ -50,7 +51,7 @@ pub struct Preview {
 /// # Errors
 /// Returns an error if the chat cannot be read.
 pub async fn preview(
-    store: &dyn ChatStore,
+    store: &dyn Store,
     parts: PreviewParts,
     chat: &ChatId,
 ) -> Result<Option<Preview>, StoreError> {
@@ -64,8 +65,9 @@ pub async fn preview(
         None => RunSettings {
             started: Timestamp::UNIX_EPOCH,
             model: String::new(),
-            assistant: record.assistant,
+            assistant: record.assistant.clone(),
             chosen_model: record.model,
+            remembers: policies.assistant(record.assistant.as_deref()).remembers,
             tools: Vec::new(),
             system: None,
             call_settings: Map::new(),
@@ -77,7 +79,8 @@ pub async fn preview(
         messages.retain(|message| message.id != own.id);
         messages.push(own);
     }
-    let toolbox = policies.toolbox_of(of_run.assistant.as_deref()).with_saved_tools(&of_run.tools);
+    let toolbox =
+        policies.toolbox_of(of_run.assistant.as_deref(), of_run.remembers).with_saved_tools(&of_run.tools);
     let mut context = ModelContext::read(&record.context);
     if !context.fit.holds_for(0, &messages) {
         context = ModelContext::default();
@@ -85,11 +88,20 @@ pub async fn preview(
     if run.is_none() {
         context.use_next();
     }
+    // Memories that have to do with the next message are recalled when it is there.
+    let mut slots = Recollection::default();
+    if of_run.remembers {
+        let filter = MemoryFilter { has_slot: true, ..MemoryFilter::default() };
+        let mut memories = store.memories(&record.owner, &filter).await?;
+        memories.sort_by(|a, b| a.slot.cmp(&b.slot));
+        slots.slots = memories.iter().map(MemoryNote::from).collect();
+    }
     let history = History { first: 0, messages: messages.iter().collect() };
     let window = of_run.answering(&policies).1.window(settings.compact_at);
     let goal = window.map(|window| Goal::Within(window.compact_at));
     let fitted = context.fitted(&history, goal, &policies.rules.never_clear, |fit, messages| {
-        let of_prompt = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref(), fit);
+        let mut of_prompt = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref(), fit);
+        of_prompt.recollection = of_prompt.recollection.or(Some(&slots));
         prompt(messages.iter().copied(), &of_prompt)
     });
     let assistant = of_run.assistant.as_deref().filter(|name| policies.assistants.find(name).is_some());

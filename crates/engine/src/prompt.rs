@@ -15,6 +15,7 @@ use crate::{
     call_settings::call_settings,
     content::{tool_content, tool_result_text},
     context::Fit,
+    memories::Recollection,
     model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
     run::{Run, RunSettings},
     services::PolicySnapshot,
@@ -40,6 +41,8 @@ pub(crate) struct PromptContext<'a> {
     pub output_limit: usize,
     /// Decides which files the model gets by URL.
     pub file_urls: &'a FileUrls,
+    /// What is known of the user.
+    pub recollection: Option<&'a Recollection>,
     /// The part of the history that is sent. The messages that it leaves out are not handed in.
     pub fit: &'a Fit,
 }
@@ -67,6 +70,7 @@ impl<'a> PromptContext<'a> {
             run,
             output_limit: limits.model_output_bytes,
             file_urls,
+            recollection: run.and_then(|run| run.state.recollection.as_deref()),
             fit,
         }
     }
@@ -78,13 +82,27 @@ pub(crate) fn prompt<'a>(
     context: &PromptContext<'_>,
 ) -> ModelRequest {
     let mut history = History::default();
+    let messages: Vec<&UiMessage> = messages.collect();
+    let last_user = messages.iter().rposition(|message| message.role == Role::User);
     let mut of_page: Vec<String> = context.system.map(str::to_owned).into_iter().collect();
     of_page.extend(context.fit.instructions.iter().cloned());
-    for message in messages {
+    for (at, message) in messages.into_iter().enumerate() {
         match message.role {
             Role::System => of_page.push(text_of(&message.parts)),
             Role::User => {
-                let content: Vec<ModelContent> = message.parts.iter().filter_map(user_content).collect();
+                let mut content: Vec<ModelContent> = message.parts.iter().filter_map(user_content).collect();
+                if Some(at) == last_user
+                    && let Some(note) = context.recollection.and_then(Recollection::note)
+                {
+                    let text = content.iter_mut().find_map(|piece| match piece {
+                        ModelContent::Text(text) => Some(text),
+                        ModelContent::File { .. } => None,
+                    });
+                    match text {
+                        Some(text) => text.insert_str(0, &note),
+                        None => content.insert(0, ModelContent::Text(note)),
+                    }
+                }
                 if !content.is_empty() {
                     history.messages.push(ModelMessage::User(content));
                 }
@@ -98,6 +116,7 @@ pub(crate) fn prompt<'a>(
     }
     // There is one system message, because some providers refuse a second one, or one that is not the first.
     let mut system: Vec<String> = context.instructions.map(str::to_owned).into_iter().collect();
+    system.extend(context.recollection.and_then(Recollection::block));
     if context.client_system == ClientSystem::Append {
         system.extend(of_page);
     }

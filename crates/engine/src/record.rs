@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use fermata_protocol::{ChatId, ClientOptions, Profile, Show};
 use fermata_tools::{Grants, Owner, grants};
+use jiff::Timestamp;
 
 use crate::{
-    context::ModelContext,
-    services::Services,
+    context::{ModelContext, Unremembered},
+    memories::count_changes,
+    services::{PolicySnapshot, Services},
     store::{Change, ChatRecord, StoreError, Version},
-    summary::Covered,
+    summary::{Covered, MemoryPlan, WrittenSummary},
 };
 
 /// A chat, as of what this process has read or written last.
@@ -113,6 +115,30 @@ impl Record {
         Ok(if self.context == before { None } else { Some(self.context.saved()) })
     }
 
+    /// Returns whose memories a summary of the chat changes; `None` if its assistant remembers nothing, or the user wants nothing of the chat to
+    /// be remembered.
+    pub fn memory_plan(&self, policies: &PolicySnapshot) -> Option<MemoryPlan> {
+        let Unremembered::Messages(unremembered) = &self.context.unremembered else { return None };
+        if !policies.assistant(self.assistant.as_deref()).remembers {
+            return None;
+        }
+        Some(MemoryPlan { owner: self.owner.clone(), unremembered: unremembered.clone() })
+    }
+
+    /// Returns the changes that save a summary, and what was learned of the user when it was written.
+    pub fn put_summary(&self, services: &Services, written: &WrittenSummary, now: Timestamp) -> Vec<Change> {
+        let mut changes = vec![Change::PutSummary(Box::new(written.record(now)))];
+        if !written.memories.is_empty() {
+            count_changes(&written.memories);
+            changes.push(Change::ChangeMemories {
+                owner: self.owner.clone(),
+                changes: written.memories.clone(),
+                most: services.memories.most(),
+            });
+        }
+        changes
+    }
+
     /// Makes changes to the chat, unless another instance has changed it meanwhile.
     pub async fn commit(&mut self, services: &Services, changes: Vec<Change>) -> Result<(), StoreError> {
         let now = services.clock.now();
@@ -124,8 +150,12 @@ impl Record {
                 messages += 1;
             }
         }
+        let changes_memories = changes.iter().any(|change| matches!(change, Change::ChangeMemories { .. }));
         self.version = services.store.commit(&self.chat, self.version, now, changes).await?;
         self.messages = messages;
+        if changes_memories {
+            services.memories.note_unembedded();
+        }
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod elicit;
 mod ending;
 mod event;
 mod gate;
+mod memory;
 mod reconcile;
 mod recovery;
 mod streaming;
@@ -57,6 +58,7 @@ use crate::{
     Ids, Limits, Rules,
     assistants::{Assistant, ModelChoice},
     context::Window,
+    memories::Recollection,
     model::Usage,
     position::Position,
     services::PolicySnapshot,
@@ -99,6 +101,9 @@ pub(crate) struct RunSettings {
     /// The model that the chat has chosen among those of the assistant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_model: Option<String>,
+    /// `true` if the run knows what is remembered of its user, and may change it.
+    #[serde(default)]
+    pub remembers: bool,
     pub tools: Vec<PostedTool>,
     /// The instructions that the page has posted.
     pub system: Option<String>,
@@ -124,6 +129,9 @@ pub(crate) struct RunState {
     /// The data chunks that the client asked for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub show: BTreeSet<Show>,
+    /// What the run knows of its user, once it has looked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recollection: Option<Arc<Recollection>>,
     #[serde(rename = "marks")]
     pub checkpoints: Vec<Checkpoint>,
     #[serde(flatten)]
@@ -233,6 +241,7 @@ impl Run {
             position: Position::START,
             usage: None,
             show: request.show,
+            recollection: None,
             checkpoints: Vec::new(),
             activity: Activity::Working,
             texts: 0,

@@ -25,7 +25,7 @@ pub(crate) use policies::{Policies, PolicySnapshot};
 pub(crate) use resource_locks::{LockRequest, ResourceLock, ResourceLocks};
 pub(crate) use shutdown::Shutdown;
 
-use crate::{Ids, Settings, Store, deployment_clock::DeploymentClock};
+use crate::{Ids, MemoryService, Settings, Store, deployment_clock::DeploymentClock};
 
 /// The services that all chats of this process share.
 pub(crate) struct Services {
@@ -46,5 +46,7 @@ pub(crate) struct Services {
     pub lease: Lease,
     /// The chats of which a summary is to be written.
     pub due_summaries: DueSummaries,
+    /// The memories of users.
+    pub memories: MemoryService,
     pub shutdown: Shutdown,
 }

@@ -5,21 +5,25 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_protocol::{ChatId, Role, UiMessage, UiPart};
+use fermata_protocol::{ChatId, Role, Summary, UiMessage, UiPart};
 use futures::StreamExt;
 use serde_json::Map;
 use tokio::time::{Instant, timeout};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::{
     assistants::ModelChoice,
     call_settings::call_settings,
     context::Window,
+    memories::extraction::{Extraction, words_of_user},
     model::{ModelError, ModelEvent, ModelRequest, Usage},
     model_metrics::record_model_call,
     services::Services,
     store::StoreError,
-    summary::{Covered, SummaryPlan, SummaryQuestion, WrittenSummary, ask_again, question, read_answer},
+    summary::{
+        Covered, MemoryPlan, SummaryPlan, SummaryQuestion, WrittenSummary, ask_again, memory_question,
+        question, read_answer,
+    },
     tokens,
 };
 
@@ -73,7 +77,7 @@ pub(crate) async fn write(
 }
 
 async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<WrittenSummary, WriteError> {
-    let SummaryPlan { reason, previous, most, rest, assistant, model, wishes } = plan;
+    let SummaryPlan { reason, previous, most, rest, assistant, model, wishes, memory } = plan;
     let policies = services.policies.current();
     let choice = match &policies.assistants.summary_model {
         Some(choice) => choice,
@@ -90,17 +94,32 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
         Some(context) => Window::new(context, 0.5).compact_at.min(MOST_TOKENS),
         None => USUAL_TOKENS,
     };
+    // Nothing of what is not to be remembered may get into a memory, so its words and those of a summary of it stay out of the question.
+    let is_unremembered =
+        |message: &UiMessage| memory.as_ref().is_some_and(|memory| memory.unremembered.contains(&message.id));
+    let has_unremembered = previous.as_ref().is_some_and(|covered| covered.has_unremembered)
+        || read.iter().take(most).any(is_unremembered);
+    let mut known = None;
+    if let Some(memory) = &memory {
+        let messages: Vec<&UiMessage> =
+            read.iter().take(most).filter(|message| !is_unremembered(message)).collect();
+        known = Some(services.memories.known(&memory.owner, &words_of_user(&messages)).await?);
+    }
+    let known_here = if has_unremembered { None } else { known.as_deref() };
+    let prepared = |mut request: ModelRequest| {
+        request.settings = call_settings(&Map::new(), choice, services.settings.limits.output_tokens);
+        request.error_policy = policies.rules.error_policy.clone();
+        request
+    };
     let mut overflows = 0;
-    let (summary, messages) = loop {
-        let Some(SummaryQuestion { mut request, messages }) =
-            question(previous.as_ref(), &read, is_end, wishes.as_deref(), most_tokens)
+    let (summary, mut text, messages) = loop {
+        let Some(SummaryQuestion { request, messages }) =
+            question(previous.as_ref(), &read, is_end, wishes.as_deref(), known_here, most_tokens)
         else {
             return Err(WriteError::NothingToCover);
         };
-        request.settings = call_settings(&Map::new(), choice, services.settings.limits.output_tokens);
-        request.error_policy = policies.rules.error_policy.clone();
-        match answer(choice, request, previous.as_ref()).await {
-            Ok(summary) => break (summary, messages),
+        match answer(choice, prepared(request), previous.as_ref()).await {
+            Ok((summary, text)) => break (summary, text, messages),
             Err(WriteError::Model(ModelError::TooLong(_))) if overflows < MAX_OVERFLOWS => {
                 overflows += 1;
                 most_tokens /= 2;
@@ -108,6 +127,30 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
             Err(error) => return Err(error),
         }
     };
+    let mut memories = Vec::new();
+    if let (Some(MemoryPlan { owner, .. }), Some(known)) = (&memory, &known) {
+        let remembered: Vec<&UiMessage> =
+            read[..messages].iter().filter(|message| !is_unremembered(message)).collect();
+        if has_unremembered {
+            text = String::new();
+            if !remembered.is_empty() {
+                let request = prepared(memory_question(&remembered, known, most_tokens));
+                // Without an answer nothing is remembered, and the summary is what it is.
+                text = text_of(choice, request).instrument(span(choice, "memory")).await.unwrap_or_default();
+            }
+        }
+        let extraction = Extraction {
+            service: &services.memories,
+            policies: &policies,
+            owner,
+            known,
+            chat,
+            messages: &remembered,
+        };
+        memories = extraction.changes(&text);
+    }
+    let has_unremembered = previous.as_ref().is_some_and(|covered| covered.has_unremembered)
+        || read[..messages].iter().any(is_unremembered);
     let mut instructions = previous.map(|covered| covered.instructions).unwrap_or_default();
     for message in read[..messages].iter().filter(|message| message.role == Role::System) {
         instructions.extend(message.parts.iter().filter_map(UiPart::as_text).map(str::to_owned));
@@ -118,10 +161,12 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
             up_to: read[messages - 1].id.clone(),
             summary,
             instructions,
+            has_unremembered,
         },
         reason,
         model: choice.model.name().to_owned(),
         has_more: (messages + 1..=most).any(is_end),
+        memories,
     })
 }
 
@@ -138,26 +183,28 @@ fn end_for(messages: &[UiMessage], most: usize, rest: Option<u64>) -> usize {
     0
 }
 
-/// Returns the model's summary. If it answers something else, it is asked once more.
+/// Returns the model's summary, and its whole answer. If it answers something else, it is asked once more.
 async fn answer(
     choice: &ModelChoice,
     request: ModelRequest,
     previous: Option<&Covered>,
-) -> Result<fermata_protocol::Summary, WriteError> {
-    let span = || {
-        tracing::info_span!(
-            "chat",
-            gen_ai.operation.name = "chat",
-            gen_ai.request.model = choice.model.name(),
-            fermata.purpose = "summary",
-        )
-    };
-    let first = text_of(choice, request.clone()).instrument(span()).await?;
+) -> Result<(Summary, String), WriteError> {
+    let first = text_of(choice, request.clone()).instrument(span(choice, "summary")).await?;
     if let Some(summary) = read_answer(&first, previous) {
-        return Ok(summary);
+        return Ok((summary, first));
     }
-    let second = text_of(choice, ask_again(request, first)).instrument(span()).await?;
-    read_answer(&second, previous).ok_or(WriteError::NoSummary)
+    let second = text_of(choice, ask_again(request, first)).instrument(span(choice, "summary")).await?;
+    let summary = read_answer(&second, previous).ok_or(WriteError::NoSummary)?;
+    Ok((summary, second))
+}
+
+fn span(choice: &ModelChoice, purpose: &'static str) -> Span {
+    tracing::info_span!(
+        "chat",
+        gen_ai.operation.name = "chat",
+        gen_ai.request.model = choice.model.name(),
+        fermata.purpose = purpose,
+    )
 }
 
 /// Returns the text of the model's answer.

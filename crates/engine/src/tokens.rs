@@ -62,7 +62,7 @@ fn of_content(content: &[ModelContent]) -> u64 {
 }
 
 /// Returns whether a character is one of those of which each is about a token: Hangul, kana, and the ideographs of Chinese.
-fn is_wide(c: char) -> bool {
+pub(crate) fn is_wide(c: char) -> bool {
     matches!(c, '\u{1100}'..='\u{11ff}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }
 

@@ -146,8 +146,10 @@ pub struct ChatPages {
 /// Returns a message as a client of this version is shown it, without the data parts that its last post did not ask for.
 pub(crate) fn shown(message: &UiMessage, profile: Profile, show: &BTreeSet<Show>) -> UiMessage {
     let mut shown = profile.message(message);
-    if !show.contains(&Show::Context) {
-        shown.parts.retain(|part| !matches!(part, UiPart::Data(data) if data.kind == "data-compaction"));
+    for (kind, asked_for) in [("data-compaction", Show::Context), ("data-memory", Show::Memory)] {
+        if !show.contains(&asked_for) {
+            shown.parts.retain(|part| !matches!(part, UiPart::Data(data) if data.kind == kind));
+        }
     }
     shown
 }

@@ -25,7 +25,8 @@ pub use profile::{Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
     Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings, ChatBody, ChatRequest,
-    ClientOptions, CompactRequest, ElicitAction, Measure, NODE_BYTES, Posted, PostedMessage, PostedTool,
-    RequestError, Show, SummaryRequest, ToolChoice, ToolResultBody, ToolResultRequest, Trigger, measure,
+    ClientOptions, CompactRequest, ElicitAction, Measure, MemoryEditRequest, MemoryRequest, NODE_BYTES,
+    Posted, PostedMessage, PostedTool, RequestError, Show, SummaryRequest, ToolChoice, ToolResultBody,
+    ToolResultRequest, Trigger, measure,
 };
 pub use summary::{Summary, SummaryReason};

@@ -9,12 +9,14 @@
 mod answers;
 mod chat;
 mod json;
+mod memories;
 mod openai;
 mod read;
 mod settings;
 mod summaries;
 mod tools;
 
+pub use memories::{MemoryEditRequest, MemoryRequest};
 pub use summaries::{CompactRequest, SummaryRequest};
 
 pub use self::{
@@ -127,6 +129,9 @@ pub struct ClientOptions {
     /// The model that answers from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// `Some(false)` if nothing that is known of the user is used for the post, and nothing of it is remembered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<bool>,
     /// The data chunks that the client asks for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub show: BTreeSet<Show>,
@@ -140,11 +145,13 @@ pub enum Show {
     Call,
     /// `data-context`, after each step whose tokens the provider has counted.
     Context,
+    /// `data-memory`, if memories were recalled, saved, changed or deleted.
+    Memory,
 }
 
 impl Show {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Call, Self::Context];
+    pub const ALL: [Self; 3] = [Self::Call, Self::Context, Self::Memory];
 }
 
 /// `POST /chat/tool-result`.

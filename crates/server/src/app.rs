@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
-use fermata_engine::{Assistants, Engine, EngineParts, Limits, Model, PeerTransport, Settings};
+use fermata_engine::{
+    Assistants, Engine, EngineParts, Limits, MemoryService, Model, PeerTransport, Settings,
+    memories::MemoryLimits,
+};
 use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
 use fermata_tools::Tool;
@@ -188,6 +191,13 @@ impl AppBuilder<'_> {
             rules: config.rules(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
+            memories: MemoryService::new(
+                database.store.clone(),
+                Arc::new(SystemClock),
+                Arc::new(RandomIds),
+                None,
+                MemoryLimits::default(),
+            ),
             settings: settings(config),
         })?;
         let auth = Arc::new(Auth::build(config));

@@ -82,6 +82,7 @@ fn assistant(
             names: names.map(|globs| globs.iter().map(|glob| Pattern::new(glob)).collect()),
             without: without.flat_map(tools::names_of).map(|name| (*name).to_owned()).collect(),
         },
+        remembers: false,
         suggestions: settings.suggestions.clone(),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use fermata_protocol::{ChatId, SummaryReason, UiMessage};
-use futures::{StreamExt, TryStreamExt, stream};
+use fermata_protocol::{ChatId, Role, SummaryReason, UiMessage, UiPart};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
 use super::{ActiveRun, ModelStream, StepWork, SummaryWork, spans::model_span};
@@ -13,7 +13,7 @@ use crate::{
     prompt::{PromptContext, prompt},
     run::{Compaction, CompactionState, Event},
     services::Services,
-    store::{Change, StoreError},
+    store::StoreError,
     summarizer::{self, WriteError},
     summary::{SummaryPlan, WrittenSummary},
 };
@@ -40,9 +40,21 @@ impl ReadMessages {
 // === impl ActiveRun ===
 
 impl ActiveRun {
-    /// Asks the model for the step.
+    /// Asks the model for the step. Before the first one, the run recollects what is known of the user.
     pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
         self.use_policies(self.services.policies.current());
+        if self.run.settings.remembers && self.run.state.recollection.is_none() {
+            let read = self.read_messages().await?;
+            let last = read.messages.iter().rfind(|message| message.role == Role::User);
+            let texts = last.into_iter().flat_map(|message| &message.parts).filter_map(UiPart::as_text);
+            let text = texts.collect::<Vec<_>>().join("\n");
+            self.history = Some(read);
+            let (memories, owner, chat) =
+                (self.services.memories.clone(), self.record.owner.clone(), self.record.chat.clone());
+            self.step =
+                StepWork::Recollection(async move { memories.recollect(&owner, &chat, &text).await }.boxed());
+            return Ok(());
+        }
         let goal = self.window().map(|window| Goal::Within(window.compact_at));
         let fitted = self.fitted(goal).await?;
         self.send_or_compact(fitted, SummaryReason::Size, 0).await
@@ -71,6 +83,7 @@ impl ActiveRun {
             assistant: self.record.assistant.clone(),
             model: self.record.model.clone(),
             wishes: None,
+            memory: self.record.memory_plan(&self.policies),
         };
         let unfitted = self.fitted(None).await?;
         let compaction = Compaction {
@@ -104,8 +117,8 @@ impl ActiveRun {
         if let Ok(written) = written {
             compaction.state = CompactionState::Done;
             compaction.messages = written.covered.messages;
-            let summary = written.record(self.services.clock.now());
-            self.unsaved.push(Change::PutSummary(Box::new(summary)));
+            let now = self.services.clock.now();
+            self.unsaved.extend(self.record.put_summary(&self.services, &written, now));
             fit.use_summary(written.covered);
             self.record.context.next = None;
         }
@@ -162,14 +175,7 @@ impl ActiveRun {
 
     /// Returns the request, with the history fitted to a goal if there is one.
     async fn fitted(&mut self, goal: Option<Goal>) -> Result<Fitted, StoreError> {
-        let mut read = match self.history.take() {
-            Some(read) => read,
-            None => {
-                // The last message that is left out tells whether the others are those that were left out.
-                let first = self.record.context.fit.left_out.saturating_sub(1);
-                ReadMessages::from(&self.services, &self.record.chat, first).await?
-            }
-        };
+        let mut read = self.read_messages().await?;
         if !self.record.context.fit.holds_for(read.first, &read.messages) {
             self.record.context = ModelContext::default();
             read = ReadMessages::from(&self.services, &self.record.chat, 0).await?;
@@ -189,6 +195,16 @@ impl ActiveRun {
         Ok(fitted)
     }
 
+    /// Returns the other messages of the chat, as far as the model may be sent them.
+    async fn read_messages(&mut self) -> Result<ReadMessages, StoreError> {
+        if let Some(read) = self.history.take() {
+            return Ok(read);
+        }
+        // The last message that is left out tells whether the others are those that were left out.
+        let first = self.record.context.fit.left_out.saturating_sub(1);
+        ReadMessages::from(&self.services, &self.record.chat, first).await
+    }
+
     /// Saves what is left out, before anything is sent, so that every later request begins as this one does.
     async fn save_fit(&mut self, fit: Fit) -> Result<(), StoreError> {
         self.record.context.fit = fit;
@@ -204,7 +220,11 @@ impl ActiveRun {
         let events = stream::once(async move { model.stream(request).await }).try_flatten();
         let retries = match &self.step {
             StepWork::Model(silent) if overflows == 0 => silent.retries + 1,
-            StepWork::Model(_) | StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => 0,
+            StepWork::Model(_)
+            | StepWork::Recollection(_)
+            | StepWork::Summary(_)
+            | StepWork::InputChecks(_)
+            | StepWork::None => 0,
         };
         let now = Instant::now();
         self.step = StepWork::Model(ModelStream {

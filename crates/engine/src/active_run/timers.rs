@@ -54,7 +54,10 @@ impl ActiveRun {
         if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             let may_retry = match &self.step {
                 StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
-                StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => false,
+                StepWork::Recollection(_)
+                | StepWork::Summary(_)
+                | StepWork::InputChecks(_)
+                | StepWork::None => false,
             };
             let strategy = self.policies.rules.error_policy.of(ErrorType::Timeout);
             if strategy == ErrorStrategy::Retry && may_retry {
@@ -88,7 +91,9 @@ impl ActiveRun {
                 let silent = stream.last_event_at + limits.model_timeout;
                 Some(silent.min(stream.asked_at + limits.model_call_timeout))
             }
-            StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => None,
+            StepWork::Recollection(_) | StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => {
+                None
+            }
         }
     }
 

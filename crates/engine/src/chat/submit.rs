@@ -31,7 +31,7 @@ impl Handle for Box<Submission> {
         let services = actor.services.clone();
         let policies = services.policies.current();
         let settings = run_settings(self, actor.record(), &policies, services.clock.now())?;
-        let of_assistant = policies.toolbox_of(settings.assistant.as_deref());
+        let of_assistant = policies.toolbox_of(settings.assistant.as_deref(), settings.remembers);
         let toolbox = check_tools(self, of_assistant, &services.settings.limits)?;
         actor.activate().await?;
         let known = if is_known { actor.known_messages(&self.body).await? } else { KnownMessages::default() };
@@ -216,8 +216,13 @@ impl ChatActor {
         record.profile = profile;
         changes.extend(record.choose(&body.fermata));
         changes.extend(record.put_show(&body.fermata.show));
-        if record.context.next.is_some() {
+        let is_unremembered = body.fermata.memory == Some(false);
+        if record.context.next.is_some() || is_unremembered {
             record.context.use_next();
+            if is_unremembered {
+                let ids = add.iter().map(|message| message.id.clone());
+                record.context.unremembered.add(ids.chain([run.message.clone()]));
+            }
             changes.push(record.context.saved());
         }
         record.bytes = bytes;
@@ -349,6 +354,7 @@ fn run_settings(
         model: answering.model(chosen_model.as_deref()).model.name().to_owned(),
         assistant,
         chosen_model,
+        remembers: answering.remembers && options.memory != Some(false),
         tools: body.tools.clone(),
         system: body.system.clone(),
         call_settings: body.call_settings.clone(),

@@ -55,6 +55,7 @@ impl Handle for PlanSummary {
             assistant: record.assistant.clone(),
             model: record.model.clone(),
             wishes: self.asked.clone().and_then(|asked| asked.wishes),
+            memory: record.memory_plan(&policies),
         };
         let until = now.saturating_add(CLAIMED).unwrap_or(now);
         let job = services.ids.next("sum_");
@@ -81,9 +82,8 @@ impl Handle for Box<SaveSummary> {
         if let Some(written) = &self.written
             && written.covered.messages > record.context.summarized()
         {
-            let summary = written.record(now);
-            saved = Some(SummaryView::from(&summary));
-            changes.push(Change::PutSummary(Box::new(summary)));
+            saved = Some(SummaryView::from(&written.record(now)));
+            changes.extend(record.put_summary(&services, written, now));
             record.context.next = Some(written.covered.clone());
             if !is_open {
                 record.context.use_next();

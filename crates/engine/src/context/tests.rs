@@ -47,6 +47,7 @@ fn build(fit: &Fit, messages: &[&UiMessage]) -> ModelRequest {
         run: None,
         output_limit: 1_000_000,
         file_urls: &FileUrls::Https,
+        recollection: None,
         fit,
     };
     prompt(messages.iter().copied(), &context)
@@ -154,7 +155,7 @@ fn the_providers_own_number_counts_and_the_estimate_only_for_what_came_since() {
 fn covered(messages: usize) -> Covered {
     let summary = Summary { goal: "tea".into(), ..Summary::default() };
     let up_to = MessageId::new(format!("m{}", messages - 1));
-    Covered { messages, up_to, summary, instructions: vec!["Be kind.".into()] }
+    Covered { messages, up_to, summary, instructions: vec!["Be kind.".into()], has_unremembered: false }
 }
 
 fn covered_json(messages: usize) -> Value {
@@ -187,7 +188,7 @@ fn what_covers_messages_that_do_not_stay_is_forgotten() {
     let mut fit = Fit::default();
     fit.use_summary(covered(4));
     let job = SummaryJob { id: "j".into(), most: 8, until: Timestamp::UNIX_EPOCH };
-    let context = ModelContext { fit, measured: None, next: Some(covered(6)), job: Some(job) };
+    let context = ModelContext { fit, next: Some(covered(6)), job: Some(job), ..ModelContext::default() };
     for (keep, holds, has_next, has_job) in [
         (9, true, true, true),
         (8, true, true, true),
@@ -215,6 +216,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
         measured: Some(Measured { tokens: 5, estimated: 6 }),
         next: Some(covered(3)),
         job: Some(SummaryJob { id: "j".into(), most: 4, until: Timestamp::UNIX_EPOCH }),
+        unremembered: Unremembered::Messages([MessageId::new("m1")].into_iter().collect()),
     };
     let Change::PutContext { context: saved } = context.saved() else { panic!("another change") };
     assert_eq!(
@@ -230,6 +232,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
             "measured": {"tokens": 5, "estimated": 6},
             "next": covered_json(3),
             "job": {"id": "j", "most": 4, "until": "1970-01-01T00:00:00Z"},
+            "unremembered": {"messages": ["m1"]},
         })
     );
     assert_eq!(ModelContext::read(&saved), context);
@@ -306,4 +309,16 @@ proptest! {
             prop_assert!(after.estimated < before.estimated);
         }
     }
+}
+
+#[test]
+fn a_chat_with_very_many_messages_that_are_not_to_be_remembered_is_not_remembered_at_all() {
+    let mut unremembered = Unremembered::default();
+    let ids = |range: std::ops::Range<usize>| range.map(|n| MessageId::new(format!("m{n}")));
+    unremembered.add(ids(0..MAX_UNREMEMBERED));
+    assert!(matches!(&unremembered, Unremembered::Messages(ids) if ids.len() == MAX_UNREMEMBERED));
+    unremembered.add(ids(0..2));
+    assert_ne!(unremembered, Unremembered::Chat);
+    unremembered.add([MessageId::new("new")]);
+    assert_eq!(unremembered, Unremembered::Chat);
 }

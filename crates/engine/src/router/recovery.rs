@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::Router;
 use crate::{
     chat::{ActorMessage, End},
+    memories::UNDO,
     services::Services,
     store::{ClockMark, StoreError},
 };
@@ -98,7 +99,7 @@ impl Router {
             if forgot_at.elapsed() >= FORGET_INTERVAL {
                 forgot_at = Instant::now();
                 if let Err(error) = forget(&self.services).await {
-                    tracing::warn!(%error, "old chats, logs and decisions could not be deleted");
+                    tracing::warn!(%error, "old chats, logs, decisions and changes of memories could not be deleted");
                 }
             }
             sleep(SWEEP_INTERVAL).await;
@@ -167,6 +168,11 @@ async fn forget(services: &Services) -> Result<(), StoreError> {
     let (store, settings, now) = (&services.store, &services.settings, services.clock.reached());
     if let Ok(before) = now.saturating_sub(KEEP_LOGS) {
         while store.forget_logs(before, FORGET_BATCH).await? == FORGET_BATCH {
+            tokio::task::yield_now().await;
+        }
+    }
+    if let Ok(before) = now.saturating_sub(UNDO) {
+        while store.forget_memory_events(before, FORGET_BATCH).await? == FORGET_BATCH {
             tokio::task::yield_now().await;
         }
     }

@@ -1,6 +1,6 @@
 //! Everything that can happen to a run, and [`Run::apply`], the only way to change one.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk};
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
@@ -9,7 +9,10 @@ use serde_json::Value;
 use super::{
     AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Phase, Run, RunState, ValidAnswers,
 };
-use crate::model::{ModelError, ModelEvent};
+use crate::{
+    memories::Recollection,
+    model::{ModelError, ModelEvent},
+};
 
 /// Something that has happened to a run.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(crate) enum Event {
     Resumed,
     /// No process that resumed the run made progress with it.
     GivenUp,
+    /// The run has looked for what is known of its user.
+    Recollected(Arc<Recollection>),
     /// The model has sent these events.
     Model(Vec<ModelEvent>),
     /// The model has failed.
@@ -97,6 +102,7 @@ impl Deciding<'_> {
             }
             Event::Resumed => self.resume(),
             Event::GivenUp => self.give_up(),
+            Event::Recollected(recollection) => self.on_recollected(recollection),
             Event::Model(events) => {
                 for event in events {
                     self.on_model_event(event);

@@ -91,6 +91,7 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
             model: "model".into(),
             assistant: None,
             chosen_model: None,
+            remembers: false,
             tools,
             system: None,
             call_settings: Map::new(),

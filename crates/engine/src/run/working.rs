@@ -201,6 +201,7 @@ impl Deciding<'_> {
     pub(super) fn succeed(&mut self, index: usize, output: Value) {
         self.change(index, CallState::Success { output: output.clone() });
         self.show_output(index, output, None);
+        self.note_memory_output(index);
     }
 
     pub(super) fn fail(&mut self, index: usize, error: ToolError) {

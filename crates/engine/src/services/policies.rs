@@ -10,7 +10,10 @@ use fermata_tools::{
 };
 use tokio::sync::watch;
 
-use crate::assistants::{Assistant, Assistants};
+use crate::{
+    assistants::{Assistant, Assistants},
+    memories,
+};
 
 /// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does
 /// not run.
@@ -42,13 +45,20 @@ pub(crate) struct PolicySnapshot {
     /// The tools of this process and of MCP servers, with the settings that the rules have for them.
     pub toolbox: Toolbox,
     /// The tools of the assistant `default`.
-    default_toolbox: Toolbox,
+    default_tools: AssistantTools,
     /// The tools of each other assistant.
-    other_toolboxes: BTreeMap<String, Toolbox>,
+    other_tools: BTreeMap<String, AssistantTools>,
     /// The tools that the engine was built with.
     own: Vec<Arc<dyn Tool>>,
     /// The tools that come and go.
     others: Vec<Arc<dyn Tool>>,
+}
+
+/// The tools of an assistant.
+struct AssistantTools {
+    all: Toolbox,
+    /// Those of a post of which the user wants nothing to be remembered.
+    without_memory: Toolbox,
 }
 
 /// The parts of a snapshot, each of which may be replaced.
@@ -165,12 +175,14 @@ impl PolicySnapshot {
                 settings.apply(spec);
             }
         });
-        let toolbox_of = |assistant: &Assistant| toolbox.restricted(|tool| assistant.tools.has(tool));
-        let default_toolbox = toolbox_of(&assistants.default);
-        let other_toolboxes = assistants.others.iter();
-        let other_toolboxes =
-            other_toolboxes.map(|(name, assistant)| (name.clone(), toolbox_of(assistant))).collect();
-        (Self { rules, assistants, toolbox, default_toolbox, other_toolboxes, own, others }, errors)
+        let tools_of = |assistant: &Assistant| {
+            let all = toolbox.restricted(|tool| assistant.tools.has(tool));
+            AssistantTools { without_memory: all.restricted(|tool| !memories::TOOLS.contains(&tool)), all }
+        };
+        let default_tools = tools_of(&assistants.default);
+        let other_tools = assistants.others.iter();
+        let other_tools = other_tools.map(|(name, assistant)| (name.clone(), tools_of(assistant))).collect();
+        (Self { rules, assistants, toolbox, default_tools, other_tools, own, others }, errors)
     }
 
     fn warn_of_unchecked_tools(&self) {
@@ -187,8 +199,9 @@ impl PolicySnapshot {
         name.and_then(|name| self.assistants.find(name)).unwrap_or(&self.assistants.default)
     }
 
-    /// Returns the tools of that assistant.
-    pub fn toolbox_of(&self, name: Option<&str>) -> &Toolbox {
-        name.and_then(|name| self.other_toolboxes.get(name)).unwrap_or(&self.default_toolbox)
+    /// Returns the tools of that assistant, for a run that may remember or not.
+    pub fn toolbox_of(&self, name: Option<&str>, remembers: bool) -> &Toolbox {
+        let tools = name.and_then(|name| self.other_tools.get(name)).unwrap_or(&self.default_tools);
+        if remembers { &tools.all } else { &tools.without_memory }
     }
 }

@@ -3,7 +3,13 @@ use proptest::prelude::*;
 use super::*;
 
 fn covered(summary: Summary) -> Covered {
-    Covered { messages: 4, up_to: MessageId::new("m4"), summary, instructions: vec!["Be kind.".into()] }
+    Covered {
+        messages: 4,
+        up_to: MessageId::new("m4"),
+        summary,
+        instructions: vec!["Be kind.".into()],
+        has_unremembered: false,
+    }
 }
 
 fn message(role: Role, text: &str) -> UiMessage {
@@ -16,7 +22,7 @@ fn message(role: Role, text: &str) -> UiMessage {
 fn ask(turns: usize, text: &str, most_tokens: u64) -> Option<(usize, String)> {
     let turn = |_| [message(Role::User, text), message(Role::Assistant, "yes")];
     let messages: Vec<UiMessage> = (0..turns).flat_map(turn).collect();
-    let question = question(None, &messages, |count| count % 2 == 0, Some("the roses"), most_tokens)?;
+    let question = question(None, &messages, |count| count % 2 == 0, Some("the roses"), None, most_tokens)?;
     let ModelMessage::User(content) = &question.request.messages[1] else { panic!("no user message") };
     let ModelContent::Text(text) = &content[0] else { panic!("no text") };
     Some((question.messages, text.clone()))

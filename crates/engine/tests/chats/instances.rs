@@ -82,7 +82,7 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
     let stranger = there.engine.grants(&Owner::new("bob"), chat).await;
     assert!(matches!(stranger, Err(ReadError::NotFound)), "{stranger:?}");
     // Each decision is on record with the address of the client of the other instance, also when the chat is deleted.
-    here.engine.delete(owner, chat).await.unwrap();
+    here.engine.delete(owner, chat, false).await.unwrap();
     let audit = here.store.store.audit();
     let by_person: Vec<_> = audit
         .iter()
@@ -239,7 +239,7 @@ async fn stopping_and_deleting_reach_the_instance_that_owns_the_run() {
     assert!(stream.read_to_end().await.contains("tool-output-error"));
     assert!(there.answer(output(&call, json!(1))).await.unwrap_err().contains("no longer waits"));
     let (here, there, mut stream, _) = parked().await;
-    there.engine.delete(&there.owner, &there.chat).await.unwrap();
+    there.engine.delete(&there.owner, &there.chat, false).await.unwrap();
     assert!(stream.read_to_end().await.contains("tool-output-error"));
     assert!(matches!(here.engine.chat(&here.owner, &here.chat).await, Err(ReadError::NotFound)));
 }

@@ -56,7 +56,7 @@ async fn a_request_of_another_user_reads_only_the_owner_of_the_chat() {
         assert!(matches!(engine.chat(owner, chat).await, Err(fermata_engine::ReadError::NotFound)));
         assert!(engine.resume(owner, chat, None).await.unwrap().is_none());
         engine.stop(owner, chat).await.unwrap();
-        assert!(matches!(engine.delete(owner, chat).await, Err(fermata_engine::ReadError::NotFound)));
+        assert!(matches!(engine.delete(owner, chat, false).await, Err(fermata_engine::ReadError::NotFound)));
         let answered = engine.answer(owner, chat, None, vec![output(&call, json!("Zug"))]).await;
         assert_eq!(answered.unwrap_err().to_string(), "There is no chat with this id.");
         let posted =
@@ -501,7 +501,7 @@ async fn a_chat_that_is_deleted_ends_its_stream() {
     world.script([calls(&[("where", json!({}))])]);
     let mut stream = world.post_text("go").await;
     let call = stream.read_until("tool-input-available").await;
-    world.engine.delete(&world.owner, &world.chat).await.unwrap();
+    world.engine.delete(&world.owner, &world.chat, false).await.unwrap();
     stream.read_to_end().await;
     assert!(stream.is_done);
     assert!(world.engine.chat(&world.owner, &world.chat).await.is_err());

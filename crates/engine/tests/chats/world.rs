@@ -14,9 +14,10 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Assistants, Engine, EngineParts, Following, Hold, Limits, Model, PeerTransport, Pending, Reader, Rules,
-    Settings, Submission, SubmitError,
+    Assistants, Engine, EngineParts, Following, Hold, Limits, MemoryService, Model, PeerTransport, Pending,
+    Reader, Rules, Settings, Submission, SubmitError,
     assistants::ModelChoice,
+    memories::MemoryLimits,
     model::{ModelError, ModelEvent, ModelRequest},
     peer_transport::MemoryTransport,
     store::{Change, ChatStore, MemoryStore, RunRecord},
@@ -301,6 +302,13 @@ impl World {
             rules: Rules::default(),
             clock: clock.clone(),
             ids: ids.clone(),
+            memories: MemoryService::new(
+                store.clone(),
+                clock.clone(),
+                ids.clone(),
+                None,
+                MemoryLimits::default(),
+            ),
             settings: Settings {
                 hold,
                 expire: Duration::from_secs(3600),

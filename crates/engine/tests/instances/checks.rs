@@ -5,7 +5,10 @@ use std::{sync::atomic::Ordering, time::Duration};
 use fermata_engine::{
     Submission,
     model::ModelRequest,
-    store::{ChatStore, InstanceId, LockStore, Membership},
+    store::{
+        ChatStore, InstanceId, LockStore, Membership,
+        memories::{Memories, MemoryFilter},
+    },
 };
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, MessageId, Profile, ToolState, UiMessage, UiPart,
@@ -18,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     clients::{Client, StreamEnd},
     history::Effect,
-    model::{contains_text, result_of},
+    model::{contains_text, memory_of, result_of},
     requests::body,
     world::{CHATS, Instance, World},
 };
@@ -43,8 +46,32 @@ impl World {
         self.check_idle();
         self.check_acknowledgments();
         self.check_locks().await;
+        self.check_memories();
         self.check_next_runs().await;
         self.shut_down_all().await;
+    }
+
+    /// Checks that what came with a summary was remembered with it, and once.
+    fn check_memories(&self) {
+        let filter = MemoryFilter::default();
+        let all = self.store.memories(&self.owner, &filter).now_or_never().unwrap().unwrap();
+        let mut known: Vec<String> = all.into_iter().map(|memory| memory.text).collect();
+        known.sort_unstable();
+        if let Some(pair) = known.windows(2).find(|pair| pair[0] == pair[1]) {
+            self.history().violation(format!("{:?} is remembered twice", pair[0]));
+        }
+        for chat in 0..CHATS {
+            let mut most = usize::MAX;
+            while let Some(summary) =
+                self.store.summary(&self.chat(chat), most).now_or_never().unwrap().unwrap()
+            {
+                let number = summary.content["summary"]["goal"].as_str().unwrap().parse().unwrap();
+                if !known.contains(&memory_of(number)) {
+                    self.history().violation(format!("the fact {number} of a summary is not remembered"));
+                }
+                most = summary.messages - 1;
+            }
+        }
     }
 
     /// Lets time pass. Instances that end meanwhile are started again.

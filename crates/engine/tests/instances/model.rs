@@ -12,6 +12,7 @@ use std::{
 use async_trait::async_trait;
 use fermata_engine::{
     Model,
+    memories::split_note,
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
     store::ChatStore,
     summary::is_summary_request,
@@ -92,16 +93,19 @@ impl RandomModel {
     /// Returns the events of an answer to the request for a summary, each with the milliseconds before it.
     fn summary_events(&self, random: &Random) -> Vec<(u64, Event)> {
         let text = |text: &str| Ok(ModelEvent::Text(text.into()));
-        let summary = r#"{"goal": "at random", "entities": {"name": "Ada"}}"#;
+        let number = self.next_word.fetch_add(1, Ordering::SeqCst);
+        let fact = json!({"op": "new", "text": memory_of(number)});
+        let summary = json!({"goal": number.to_string(), "entities": {"name": "Ada"}, "memories": [fact]});
+        let summary = summary.to_string();
         if self.is_calm.load(Ordering::SeqCst) {
-            return vec![(0, text(summary)), (0, finished())];
+            return vec![(0, text(&summary)), (0, finished())];
         }
         match random.below(8) {
             0 => vec![(random.below(500), text("I would rather not.")), (0, finished())],
             1 => vec![(random.below(500), Err(ModelError::Provider("at random".into())))],
             2 => vec![(0, Err(ModelError::TooLong("at random".into())))],
             3 => vec![(200_000, finished())],
-            _ => vec![(random.below(3000), text(summary)), (0, finished())],
+            _ => vec![(random.below(3000), text(&summary)), (0, finished())],
         }
     }
 
@@ -178,6 +182,7 @@ impl Poison {
         })?;
         let text = content.iter().find_map(|content| {
             let ModelContent::Text(text) = content else { return None };
+            let (_, text) = split_note(text);
             text.ends_with(POISON).then_some(text)
         })?;
         let is_first = matches!(request.messages.last(), Some(ModelMessage::User(_)));
@@ -252,6 +257,11 @@ impl Model for InstanceModel {
         });
         Ok(events.boxed())
     }
+}
+
+/// Returns the words of the memory that comes with a summary. They have to do with the messages of every chat.
+pub fn memory_of(number: usize) -> String {
+    format!("c0 c1 c2 fact {number}.")
 }
 
 /// Returns the result of a call in a request.

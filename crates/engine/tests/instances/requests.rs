@@ -139,7 +139,7 @@ impl World {
         let before: Vec<_> = self.messages(&chat).into_iter().map(|message| message.id).collect();
         let (engine, store, history, chat_id) =
             (instance.engine.clone(), self.store.clone(), self.history().clone(), chat.clone());
-        let work = async move { engine.delete(&owner, &chat_id).await };
+        let work = async move { engine.delete(&owner, &chat_id, false).await };
         self.request(&instance, format!("delete {chat}"), work, move |done| {
             history.log(format!("delete {chat}: {done:?}"));
             if let Some(Ok(())) = done {

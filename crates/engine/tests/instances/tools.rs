@@ -43,6 +43,10 @@ pub const TOOLS: [ToolKind; 5] = [
     ToolKind { name: "again", needs_approval: false, locks: false, repeatable: true },
 ];
 
+/// The tool whose rules say what may be remembered. The model never calls it.
+pub const REMEMBER: ToolKind =
+    ToolKind { name: "remember", needs_approval: false, locks: false, repeatable: true };
+
 /// The calls that have run, and those that are running.
 #[derive(Default)]
 pub struct Executions {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use fermata_engine::{
-    Assistants, Engine, EngineParts, Following, Hold, Limits, Rules, Settings,
+    Assistants, Engine, EngineParts, Following, Hold, Limits, MemoryService, Rules, Settings,
+    memories::MemoryLimits,
     peer_transport::MemoryTransport,
     store::{ChatRecord, ChatStore, MemoryStore},
 };
@@ -23,7 +24,7 @@ use crate::{
     model::{InstanceModel, RandomModel},
     process::{Conditions, FaultyTransport, Process, Random},
     shared::{CountingIds, FaultyStore, TestClock},
-    tools::{Executions, ScriptedTool, TOOLS},
+    tools::{Executions, REMEMBER, ScriptedTool, TOOLS},
 };
 
 /// The number of chats, and of the runs that their owner may have open.
@@ -105,21 +106,30 @@ impl World {
             let (process, store, executions) = (process.clone(), store.clone(), self.executions.clone());
             Arc::new(ScriptedTool { kind, process, store, executions }) as Arc<dyn Tool>
         };
+        let mut assistants = Assistants::answered_by(Arc::new(InstanceModel {
+            model: self.model.clone(),
+            process: process.clone(),
+            store: store.clone(),
+        }));
+        assistants.default.remembers = true;
         let engine = Engine::new(EngineParts {
-            assistants: Assistants::answered_by(Arc::new(InstanceModel {
-                model: self.model.clone(),
-                process: process.clone(),
-                store: store.clone(),
-            })),
+            assistants,
             store: store.clone(),
             peers: Some(Arc::new(FaultyTransport {
                 transport: self.transport.clone(),
                 process: process.clone(),
             })),
-            tools: TOOLS.iter().map(tool).collect(),
+            tools: TOOLS.iter().chain([&REMEMBER]).map(tool).collect(),
             rules: Rules::default(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
+            memories: MemoryService::new(
+                store.clone(),
+                self.clock.clone(),
+                self.ids.clone(),
+                None,
+                MemoryLimits::default(),
+            ),
             settings: settings(),
         });
         let instance = Instance { engine: engine.unwrap(), process, store };

@@ -156,8 +156,11 @@ pub struct FermataOptions {
     #[serde(default, deserialize_with = "words")]
     #[schema(min_length = 1)]
     model: Option<String>,
+    /// `false` leaves the post out of all memory: nothing that is known of the user is used for it, and nothing of it is remembered.
+    memory: Option<bool>,
     /// The transient data chunks to send besides the message: `"all"`, or a list. `call` is `data-call` with the state of a call
-    /// whenever it changes, `context` is `data-context` with the tokens of each step.
+    /// whenever it changes, `context` is `data-context` with the tokens of each step, `memory` is `data-memory` with the memories
+    /// that were used and changed.
     #[serde(default, deserialize_with = "show")]
     #[schema(value_type = Option<ShowRequest>, example = json!(["call"]))]
     show: Option<BTreeSet<Show>>,
@@ -262,6 +265,7 @@ impl ChatBody {
                 exists: fermata.exists.unwrap_or_default(),
                 assistant: fermata.assistant,
                 model: fermata.model,
+                memory: fermata.memory,
                 show: fermata.show.unwrap_or_default(),
             },
         })

@@ -174,7 +174,7 @@ pub async fn delete(
     Identity(owner): Identity,
     ChatPath(chat): ChatPath,
 ) -> Result<StatusCode, ApiError> {
-    app.engine().delete(&owner, &chat?).await?;
+    app.engine().delete(&owner, &chat?, false).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

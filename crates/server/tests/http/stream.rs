@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_engine::{Assistants, Engine, EngineParts, Rules, Settings, Submission, store::MemoryStore};
+use fermata_engine::{
+    Assistants, Engine, EngineParts, MemoryService, Rules, Settings, Submission, memories::MemoryLimits,
+    store::MemoryStore,
+};
 use fermata_protocol::ChatBody;
 use fermata_server::{RandomIds, SystemClock, readers::Readers, sse};
 use fermata_tools::Owner;
@@ -18,14 +21,17 @@ use crate::{
 #[tokio::test(start_paused = true)]
 async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
     // This engine runs on this thread only, so that all of its time is paused.
+    let store = Arc::new(MemoryStore::default());
+    let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds));
     let engine = Engine::new(EngineParts {
         assistants: Assistants::answered_by(Arc::new(Scripted::new([calls(&[("get_location", json!({}))])]))),
         peers: None,
-        store: Arc::new(MemoryStore::default()),
+        store: store.clone(),
         tools: vec![],
         rules: Rules::default(),
-        clock: Arc::new(SystemClock),
-        ids: Arc::new(RandomIds),
+        clock: clock.clone(),
+        ids: ids.clone(),
+        memories: MemoryService::new(store, clock, ids, None, MemoryLimits::default()),
         settings: Settings::default(),
     })
     .expect("an engine");

@@ -25,6 +25,8 @@ pub(super) struct Facts {
     /// The gate of each step.
     pub gates: BTreeMap<u32, GateMode>,
     pub reader: ReconnectingReader,
+    /// What the model was told of the user first.
+    recollection: Option<Arc<Recollection>>,
 }
 
 /// A reader that reconnects after each interruption, at the position that it has reached.
@@ -47,9 +49,11 @@ impl Facts {
         assert_eq!(live.pending_calls, waiting, "a call is pending if and only if it waits for an answer");
         match run.state.phase {
             Phase::Streaming => {
-                assert!(
-                    live.is_streaming != world.run.is_checking(),
-                    "either the model streams, or inputs are checked"
+                let works = [live.is_recollecting, live.is_streaming, world.run.is_checking()];
+                assert_eq!(
+                    works.iter().filter(|works| **works).count(),
+                    1,
+                    "memories are looked for, or the model streams, or inputs are checked"
                 );
             }
             Phase::Deciding => assert!(run.step_calls().iter().any(Call::awaits_approval), "nobody is asked"),
@@ -154,6 +158,12 @@ impl Facts {
         self.check_prompt(run, scene);
     }
 
+    /// Checks that the model is told the same of the user in each step, whatever process asks.
+    pub fn check_recollection(&mut self, run: &Run) {
+        let told = self.recollection.get_or_insert_with(|| run.state.recollection.clone().unwrap());
+        assert_eq!(Some(&*told), run.state.recollection.as_ref(), "a run goes on with what it began with");
+    }
+
     /// Checks that the prompt has each call once, with its one result.
     pub fn check_prompt(&self, run: &Run, scene: &Scene) {
         let message = run.snapshot();
@@ -166,6 +176,7 @@ impl Facts {
             call_settings: Map::new(),
             error_policy: &scene.rules.error_policy,
             run: Some(run),
+            recollection: run.state.recollection.as_deref(),
             fit: &Fit::default(),
             output_limit: 1000,
             file_urls: &crate::FileUrls::Https,

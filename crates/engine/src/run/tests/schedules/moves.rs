@@ -23,6 +23,8 @@ pub(super) enum Move {
     EndsStep,
     /// The provider cuts the step off.
     CutsStepOff,
+    /// What is known of the user is found.
+    Recollects,
     /// The inputs of the step are checked.
     Checks,
     ModelFails,
@@ -103,6 +105,7 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         4 => Just(Move::EndsStep),
         1 => Just(Move::CutsStepOff),
         12 => Just(Move::Checks),
+        12 => Just(Move::Recollects),
         1 => Just(Move::ModelFails),
         20 => (index.clone(), 0..7usize, any::<bool>())
             .prop_map(|(index, how, by_question)| Move::Answers { index, how, by_question }),
@@ -151,6 +154,7 @@ impl World {
                 self.receive(vec![ModelEvent::Finished { reason: FinishReason::ContentFilter, usage: None }]);
             }
             Move::Checks => self.checks(),
+            Move::Recollects => self.recollect(),
             Move::ModelFails if self.is_streaming() => self.apply(Event::ModelFailed(ModelError::Timeout)),
             Move::ModelFails => {}
             Move::Answers { index, how, by_question } => self.answer_call(index, how, by_question),
@@ -305,6 +309,7 @@ impl World {
             self.winding_up.clear();
             self.other_waiters.clear();
             self.other_locks.clear();
+            self.recollect();
             if self.run.is_checking() {
                 self.checks();
             } else if self.is_streaming() {

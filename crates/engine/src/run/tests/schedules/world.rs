@@ -14,7 +14,8 @@ use super::{
     facts::Facts,
     locks::{RecordedGuard, RecordedLocks, RecordedWaiter},
 };
-use fermata_protocol::ElicitationId;
+use crate::{memories::MemoryNote, store::memories::MemoryId};
+use fermata_protocol::{ElicitationId, MemoryKind};
 
 /// The tools of the process; one of them may be missing in the next.
 pub(super) const OWN: [&str; 5] = ["time", "note", "file", "again", "ledger"];
@@ -46,6 +47,8 @@ pub(super) struct World {
     saved: Option<Saved>,
     /// The number of actors that the run has had.
     actor: u32,
+    /// The number of times that it was looked for what is known of the user.
+    recollections: u32,
 }
 
 /// The part of the surroundings that ends with the actor.
@@ -62,6 +65,8 @@ pub(super) struct Live {
     pub jobs: Vec<Job>,
     pub questions: BTreeMap<ElicitationId, ToolCallId>,
     pub is_streaming: bool,
+    /// `true` while it is looked for what is known of the user.
+    pub is_recollecting: bool,
     /// Inputs whose checks are not complete yet.
     pub checks: Vec<(ToolCallId, Check)>,
 }
@@ -116,6 +121,7 @@ impl World {
             next,
             saved: None,
             actor: 0,
+            recollections: 0,
         };
         world.activate();
         world
@@ -141,6 +147,21 @@ impl World {
             self.run = Run::restore(saved).unwrap();
             self.apply(Event::Resumed);
         }
+    }
+
+    /// Finds what is known of the user, which is something else each time.
+    pub fn recollect(&mut self) {
+        if !self.live.as_mut().is_some_and(|live| std::mem::take(&mut live.is_recollecting)) {
+            return;
+        }
+        self.recollections += 1;
+        let note = MemoryNote {
+            id: MemoryId(format!("mem_{}", self.recollections)),
+            kind: MemoryKind::Fact,
+            text: "Likes tea.".into(),
+            slot: None,
+        };
+        self.apply(Event::Recollected(Arc::new(Recollection { slots: Vec::new(), recalled: vec![note] })));
     }
 
     /// Uses the newest rules and tools.
@@ -235,6 +256,11 @@ impl World {
             self.live = None;
         } else if *next == Next::AskModel {
             self.use_newest_rules();
+            if self.run.state.recollection.is_none() {
+                self.live.as_mut().unwrap().is_recollecting = true;
+                return Ok(());
+            }
+            self.facts.check_recollection(&self.run);
             self.facts.check_prompt(&self.run, &self.scene);
             self.live.as_mut().unwrap().is_streaming = true;
         }
@@ -397,7 +423,8 @@ impl Saved {
 fn source(event: &Event) -> &'static str {
     match event {
         Event::Begun | Event::Resumed => "`World` resumes the run",
-        Event::Model(_)
+        Event::Recollected(_)
+        | Event::Model(_)
         | Event::ModelFailed(_)
         | Event::InputsChecked(_)
         | Event::LockTimedOut(..)
@@ -416,7 +443,10 @@ fn source(event: &Event) -> &'static str {
 }
 
 fn request() -> RunRequest {
-    RunRequest { show: [Show::Call].into(), ..run_request(POSTED.into_iter().map(posted).collect()) }
+    let mut request = run_request(POSTED.into_iter().map(posted).collect());
+    request.show = [Show::Call, Show::Memory].into();
+    request.settings.remembers = true;
+    request
 }
 
 /// Returns the tools without one of [`OWN`].

@@ -1,0 +1,565 @@
+//! Memories of users: saving, finding and undoing them, for chats, tools and pages alike.
+//!
+//! The store keeps them; this decides which ones have to do with a text, and keeps the limits. Invariants: a memory is only found for its
+//! owner; no failure of the embedding model fails anything, because texts can always be compared by their words.
+
+mod embedding;
+pub(crate) mod extraction;
+mod notes;
+mod words;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use fermata_protocol::{ChatId, MemoryKind, Role};
+use fermata_tools::Owner;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::{
+    Clock, Embedder, Ids, Store,
+    store::{
+        StoreError,
+        memories::{
+            MAX_SLOTS, Memory, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent, MemoryFilter, MemoryId,
+            MemoryOutcome, MemorySource, MemoryVector, NewMemory, Undone,
+        },
+    },
+};
+use embedding::{Embedding, WAIT};
+use words::Words;
+
+pub(crate) use notes::element_text;
+pub use notes::{MemoryNote, Recollection, split_note};
+
+/// The tool with which a model saves a memory.
+pub const REMEMBER: &str = "remember";
+/// The tool with which a model looks for memories.
+pub const RECALL: &str = "recall";
+/// The tool with which a model deletes a memory.
+pub const FORGET: &str = "forget";
+/// The tools of memory. An assistant has all of them or none.
+pub const TOOLS: [&str; 3] = [REMEMBER, RECALL, FORGET];
+
+/// The similarity by words below which a memory has nothing to do with a text.
+const WORDS_THRESHOLD: f32 = 0.3;
+/// The number of known memories that a model is shown when it says which facts to keep.
+const KNOWN: usize = 10;
+/// The length of the name of a slot at most, in characters.
+const SLOT_CHARACTERS: usize = 64;
+/// The number of memories that are embedded in the background with one call, and the time that the call may take.
+const BATCH: usize = 64;
+const BATCH_WAIT: Duration = Duration::from_secs(60);
+/// The pause before the embedding model is asked again that did not answer, in the background.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The time for which a change of a memory can be undone.
+pub(crate) const UNDO: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The limits on memories.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryLimits {
+    /// The number of memories of an owner. If there are more, those that were never or not lately recalled are deleted.
+    pub per_owner: usize,
+    /// The length of a memory, in bytes.
+    pub text_bytes: usize,
+    /// The number of memories that are recalled for a message.
+    pub recalled: usize,
+    /// The cosine of the angle between two vectors below which a memory has nothing to do with a text.
+    pub threshold: f32,
+}
+
+/// Keeps and finds memories. Clones share everything.
+#[derive(Clone)]
+pub struct MemoryService(Arc<Parts>);
+
+struct Parts {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    embedding: Embedding,
+    limits: MemoryLimits,
+    /// Notified when memories may have no vector.
+    unembedded: Notify,
+}
+
+/// A memory that somebody wants to be saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryDraft {
+    /// The id, if the caller has one; the memory is then saved once, however often it is saved.
+    pub id: Option<MemoryId>,
+    /// The kind of the memory.
+    pub kind: MemoryKind,
+    /// The words of the memory.
+    pub text: String,
+    /// The slot, if it has one.
+    pub slot: Option<String>,
+    /// `true` if the memory is never deleted to make room.
+    pub pinned: bool,
+    /// The chat in which the user has said it, if there is one.
+    pub chat: Option<ChatId>,
+}
+
+/// A page of a list of memories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryPage {
+    /// The memories, newest first.
+    pub memories: Vec<Memory>,
+    /// The cursor of the next page; `None` on the last page.
+    pub next: Option<String>,
+}
+
+/// What a call of a memory tool has done, which is its output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemoryToolOutput {
+    /// The memory is new.
+    Saved(MemoryNote),
+    /// The memory was like that before.
+    Known(MemoryNote),
+    /// The memory has replaced the one that had its slot.
+    Changed(MemoryNote),
+    /// The memory was deleted.
+    Forgotten(MemoryNote),
+}
+
+/// The reason for which a memory is not saved or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum MemoryError {
+    #[error("There is no memory with this id.")]
+    NotFound,
+    #[error("No change of this memory is left to be undone.")]
+    NothingToUndo,
+    #[error("A memory has some text; this one has none.")]
+    Empty,
+    #[error("The text has {bytes} bytes; a memory may have {limit} (max_memory).")]
+    TooLong { bytes: usize, limit: usize },
+    #[error("The name of a slot has 1 to {SLOT_CHARACTERS} characters, and no line ends: {0:?} is none.")]
+    BadSlot(String),
+    #[error(
+        "There are {0} memories already (memory_max), and all of them are pinned or have a slot. Delete one."
+    )]
+    Full(usize),
+    #[error(
+        "There are {MAX_SLOTS} memories with a slot already, and all of them are in every prompt. Delete one, or leave out the slot."
+    )]
+    TooManySlots,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+// === impl MemoryLimits ===
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        Self { per_owner: 1_000, text_bytes: 2_000, recalled: 5, threshold: 0.25 }
+    }
+}
+
+// === impl MemoryService ===
+
+impl MemoryService {
+    /// Returns a service that keeps memories in this store.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        embedder: Option<Arc<dyn Embedder>>,
+        limits: MemoryLimits,
+    ) -> Self {
+        let embedding = Embedding::new(embedder);
+        Self(Arc::new(Parts { store, clock, ids, embedding, limits, unembedded: Notify::new() }))
+    }
+
+    /// Replaces the embedding model. The memories are embedded anew, in the background, and found by their words meanwhile.
+    pub fn set_embedder(&self, embedder: Option<Arc<dyn Embedder>>) {
+        self.0.embedding.set_model(embedder);
+        self.note_unembedded();
+    }
+
+    /// Returns the number of memories that an owner may have.
+    pub(crate) fn most(&self) -> usize {
+        self.0.limits.per_owner
+    }
+
+    /// Lists memories, newest first: of one kind, or those that have to do with a query, if these are given. `before` is the `next` of the
+    /// page before.
+    ///
+    /// # Errors
+    /// Returns an error if the memories cannot be read, or `before` is not a cursor of this list.
+    pub async fn list(
+        &self,
+        owner: &Owner,
+        query: Option<&str>,
+        kind: Option<MemoryKind>,
+        limit: usize,
+        before: Option<&str>,
+    ) -> Result<MemoryPage, StoreError> {
+        let after = before.map(MemoryCursor::parse).transpose()?;
+        let filter = MemoryFilter { kind, after, ..MemoryFilter::default() };
+        let mut memories = match query.map(str::trim).filter(|query| !query.is_empty()) {
+            Some(query) => {
+                let candidates = self.0.store.memories(owner, &filter).await?;
+                let lower = query.to_lowercase();
+                let ranked = self.ranked(owner, query, &candidates).await?;
+                let similar: BTreeSet<&MemoryId> = ranked
+                    .iter()
+                    .filter(|ranked| ranked.is_similar)
+                    .map(|ranked| &ranked.memory.id)
+                    .collect();
+                let matches = |memory: &Memory| {
+                    similar.contains(&memory.id) || memory.text.to_lowercase().contains(&lower)
+                };
+                candidates.iter().filter(|memory| matches(memory)).take(limit + 1).cloned().collect()
+            }
+            None => {
+                let filter = MemoryFilter { limit: Some(limit + 1), ..filter };
+                self.0.store.memories(owner, &filter).await?
+            }
+        };
+        let has_more = memories.len() > limit;
+        memories.truncate(limit);
+        let last = if has_more { memories.last() } else { None };
+        Ok(MemoryPage { next: last.map(|memory| MemoryCursor::of(memory).encode()), memories })
+    }
+
+    /// Saves a memory. One that says the same as a known one is not saved again.
+    ///
+    /// # Errors
+    /// Returns an error if the memory is not valid or there is no room for it.
+    pub async fn save(&self, owner: &Owner, draft: MemoryDraft) -> Result<MemoryOutcome, MemoryError> {
+        let MemoryDraft { id, kind, text, slot, pinned, chat } = draft;
+        let text = self.checked_text(&text)?;
+        let slot = slot.map(|slot| checked_slot(&slot)).transpose()?;
+        if slot.is_none() {
+            let known = self.0.store.memories(owner, &MemoryFilter::default()).await?;
+            let same =
+                |memory: &Memory| memory.kind == kind && memory.text.to_lowercase() == text.to_lowercase();
+            if let Some(known) = known.into_iter().find(same)
+                && (known.pinned || !pinned)
+            {
+                return Ok(MemoryOutcome::Unchanged(known));
+            }
+        }
+        let source = match chat {
+            Some(chat) => {
+                let message = self.0.store.last_message(&chat, usize::MAX, Some(Role::User)).await?;
+                Some(MemorySource { chat, message: message.map(|(_, id)| id) })
+            }
+            None => None,
+        };
+        let id = id.unwrap_or_else(|| self.new_id());
+        let new = NewMemory { id, kind, text, slot, pinned, source };
+        self.change(owner, MemoryChange::Save(new)).await
+    }
+
+    /// Changes parts of a memory.
+    ///
+    /// # Errors
+    /// Returns an error if the memory would not be valid, or does not exist.
+    pub async fn edit(&self, owner: &Owner, id: MemoryId, edit: MemoryEdit) -> Result<Memory, MemoryError> {
+        let edit = MemoryEdit {
+            text: edit.text.map(|text| self.checked_text(&text)).transpose()?,
+            slot: match edit.slot {
+                Some(Some(slot)) => Some(Some(checked_slot(&slot)?)),
+                unchanged_or_none => unchanged_or_none,
+            },
+            ..edit
+        };
+        match self.change(owner, MemoryChange::Edit { id, edit, source: None }).await? {
+            MemoryOutcome::Changed(MemoryEvent { after: Some(memory), .. })
+            | MemoryOutcome::Unchanged(memory) => Ok(memory),
+            MemoryOutcome::Changed(MemoryEvent { after: None, .. })
+            | MemoryOutcome::Unknown
+            | MemoryOutcome::Full
+            | MemoryOutcome::TooManySlots => Err(MemoryError::NotFound),
+        }
+    }
+
+    /// Deletes a memory, and returns it.
+    ///
+    /// # Errors
+    /// Returns an error if the memory does not exist.
+    pub async fn forget(&self, owner: &Owner, id: MemoryId) -> Result<Memory, MemoryError> {
+        match self.change(owner, MemoryChange::Delete { id }).await? {
+            MemoryOutcome::Changed(MemoryEvent { before: Some(memory), .. }) => Ok(memory),
+            MemoryOutcome::Changed(MemoryEvent { before: None, .. })
+            | MemoryOutcome::Unchanged(_)
+            | MemoryOutcome::Unknown
+            | MemoryOutcome::Full
+            | MemoryOutcome::TooManySlots => Err(MemoryError::NotFound),
+        }
+    }
+
+    /// Undoes the newest change of a memory. Returns the memory as it is then; `None` if it was new and is deleted now.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such memory, or nothing is left to be undone.
+    pub async fn undo(&self, owner: &Owner, id: &MemoryId) -> Result<Option<Memory>, MemoryError> {
+        match self.0.store.undo_memory(owner, id, self.0.clock.now()).await? {
+            Undone::Undone(memory) => {
+                count("undone", 1);
+                self.embed(owner, memory.as_ref()).await?;
+                Ok(memory)
+            }
+            Undone::NothingLeft => Err(MemoryError::NothingToUndo),
+            Undone::Unknown => Err(MemoryError::NotFound),
+        }
+    }
+
+    /// Deletes all memories of an owner for good. Returns the number of memories.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub async fn forget_all(&self, owner: &Owner) -> Result<usize, StoreError> {
+        let deleted = self.0.store.delete_memories(owner).await?;
+        count("forgotten", deleted);
+        Ok(deleted)
+    }
+
+    /// Deletes the memories that come from a chat.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub(crate) async fn forget_those_of(&self, owner: &Owner, chat: &ChatId) -> Result<(), StoreError> {
+        let memories = self.0.store.memories(owner, &MemoryFilter::default()).await?;
+        let of_chat = memories
+            .into_iter()
+            .filter(|memory| memory.source.as_ref().is_some_and(|source| source.chat == *chat));
+        let changes: Vec<MemoryChange> =
+            of_chat.map(|memory| MemoryChange::Delete { id: memory.id }).collect();
+        count("forgotten", changes.len());
+        if !changes.is_empty() {
+            self.0.store.change_memories(owner, self.0.clock.now(), changes, self.most()).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the memories that have to do with a text, the most similar one first, at most as many as are recalled for a message. It is
+    /// noted that they were recalled.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub async fn recall(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
+        let mut memories = self.0.store.memories(owner, &MemoryFilter::default()).await?;
+        memories.retain(|memory| memory.slot.is_none());
+        let ranked = self.ranked(owner, text, &memories).await?;
+        let similar = ranked.into_iter().filter(|ranked| ranked.is_similar).take(self.0.limits.recalled);
+        let recalled: Vec<Memory> = similar.map(|ranked| ranked.memory.clone()).collect();
+        if !recalled.is_empty() {
+            count("recalled", recalled.len());
+            let ids: Vec<MemoryId> = recalled.iter().map(|memory| memory.id.clone()).collect();
+            self.0.store.note_recalled(owner, &ids, self.0.clock.now()).await?;
+        }
+        Ok(recalled)
+    }
+
+    /// Returns what a run knows of its user. If the store fails, that is nothing, because a run does not end for it.
+    pub(crate) async fn recollect(&self, owner: &Owner, chat: &ChatId, text: &str) -> Recollection {
+        let notes = |memories: Vec<Memory>| memories.iter().map(MemoryNote::from).collect();
+        let recollected = async {
+            let slots = self.slots(owner).await?;
+            let recalled = if text.is_empty() { Vec::new() } else { self.recall(owner, text).await? };
+            Ok::<_, StoreError>(Recollection { slots: notes(slots), recalled: notes(recalled) })
+        };
+        match recollected.await {
+            Ok(recollection) => recollection,
+            Err(error) => {
+                tracing::warn!(%chat, %error, "the memories could not be read, so this run goes on without them");
+                Recollection::default()
+            }
+        }
+    }
+
+    /// Returns the memories that have a slot, by the name of the slot.
+    pub(crate) async fn slots(&self, owner: &Owner) -> Result<Vec<Memory>, StoreError> {
+        let filter = MemoryFilter { has_slot: true, ..MemoryFilter::default() };
+        let mut slots = self.0.store.memories(owner, &filter).await?;
+        slots.sort_by(|a, b| a.slot.cmp(&b.slot));
+        Ok(slots)
+    }
+
+    /// Returns the known memories with which the facts of a text are compared: those that have a slot, and the most similar others.
+    pub(crate) async fn known(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
+        let memories = self.0.store.memories(owner, &MemoryFilter::default()).await?;
+        let (mut known, others): (Vec<_>, Vec<_>) =
+            memories.into_iter().partition(|memory| memory.slot.is_some());
+        let ranked = self.ranked(owner, text, &others).await?;
+        known.extend(ranked.into_iter().take(KNOWN).map(|ranked| ranked.memory.clone()));
+        Ok(known)
+    }
+
+    pub(crate) fn new_id(&self) -> MemoryId {
+        MemoryId(self.0.ids.next("mem_"))
+    }
+
+    /// Has memories embedded in the background that have no vector.
+    pub(crate) fn note_unembedded(&self) {
+        self.0.unembedded.notify_one();
+    }
+
+    /// Embeds memories that have no vector of the current model, whenever there may be some, until this is dropped.
+    pub(crate) async fn embed_in_background(self) {
+        loop {
+            while let Some(model) = self.0.embedding.model() {
+                match self.embed_batch(model.name()).await {
+                    Ok(Batch::Whole) => {}
+                    Ok(Batch::Last) => break,
+                    Ok(Batch::Failed) => tokio::time::sleep(PAUSE).await,
+                    Err(error) => {
+                        tracing::warn!(%error, "memories could not be embedded; it is tried again later");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+            self.0.unembedded.notified().await;
+        }
+    }
+
+    async fn embed_batch(&self, model: &str) -> Result<Batch, StoreError> {
+        let memories = self.0.store.unembedded_memories(model, BATCH).await?;
+        if memories.is_empty() {
+            return Ok(Batch::Last);
+        }
+        let texts: Vec<&str> = memories.iter().map(|(_, memory)| memory.text.as_str()).collect();
+        let Some((name, vectors)) = self.0.embedding.vectors(&texts, BATCH_WAIT).await else {
+            return Ok(Batch::Failed);
+        };
+        let is_last = memories.len() < BATCH;
+        let of_memory = |((owner, memory), vector): ((Owner, Memory), Vec<f32>)| MemoryVector {
+            owner,
+            id: memory.id,
+            version: memory.version,
+            vector,
+        };
+        let vectors = memories.into_iter().zip(vectors).map(of_memory).collect();
+        self.0.store.put_vectors(&name, vectors).await?;
+        Ok(if is_last { Batch::Last } else { Batch::Whole })
+    }
+
+    async fn change(&self, owner: &Owner, change: MemoryChange) -> Result<MemoryOutcome, MemoryError> {
+        let at = self.0.clock.now();
+        let changes = vec![change];
+        let outcomes = self.0.store.change_memories(owner, at, changes.clone(), self.most()).await?;
+        let outcome = outcomes.into_iter().next().unwrap_or(MemoryOutcome::Unknown);
+        match &outcome {
+            MemoryOutcome::Changed(event) => {
+                count_changes(&changes);
+                self.embed(owner, event.after.as_ref()).await?;
+            }
+            MemoryOutcome::Unchanged(_) | MemoryOutcome::Unknown => {}
+            MemoryOutcome::Full => return Err(MemoryError::Full(self.most())),
+            MemoryOutcome::TooManySlots => return Err(MemoryError::TooManySlots),
+        }
+        Ok(outcome)
+    }
+
+    /// Embeds a memory that has just changed, so that it is found by its meaning at once. If that takes too long, it is done later.
+    async fn embed(&self, owner: &Owner, memory: Option<&Memory>) -> Result<(), StoreError> {
+        let Some(memory) = memory else { return Ok(()) };
+        if memory.slot.is_some() || self.0.embedding.model().is_none() {
+            return Ok(());
+        }
+        let Some((model, vectors)) = self.0.embedding.vectors(&[&memory.text], WAIT).await else {
+            self.note_unembedded();
+            return Ok(());
+        };
+        let of_memory = |vector| MemoryVector {
+            owner: owner.clone(),
+            id: memory.id.clone(),
+            version: memory.version,
+            vector,
+        };
+        self.0.store.put_vectors(&model, vectors.into_iter().map(of_memory).collect()).await
+    }
+
+    /// Returns memories of an owner in the order of their similarity to a text, the most similar one first. They are compared by their
+    /// meaning, or by their words if they have no vector or none can be had of the text.
+    async fn ranked<'a>(
+        &self,
+        owner: &Owner,
+        text: &str,
+        memories: &'a [Memory],
+    ) -> Result<Vec<Ranked<'a>>, StoreError> {
+        if memories.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut cosines = HashMap::new();
+        if let Some((model, vectors)) = self.0.embedding.vectors(&[text], WAIT).await
+            && let Some(vector) = vectors.first()
+        {
+            cosines.extend(self.0.store.nearest_memories(owner, &model, vector, usize::MAX).await?);
+        }
+        let words = Words::of(text);
+        let mut ranked = Vec::new();
+        for memory in memories {
+            let (similarity, threshold) = match cosines.get(&memory.id) {
+                Some(cosine) => (*cosine, self.0.limits.threshold),
+                None => (words.similarity(&Words::of(&memory.text)), WORDS_THRESHOLD),
+            };
+            ranked.push(Ranked { memory, similarity, is_similar: similarity >= threshold });
+        }
+        // The list is newest first, and the sort is stable: of two that are alike, the newer one comes first.
+        ranked.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        Ok(ranked)
+    }
+
+    fn checked_text(&self, text: &str) -> Result<String, MemoryError> {
+        let (text, limit) = (text.trim(), self.0.limits.text_bytes);
+        if text.is_empty() {
+            return Err(MemoryError::Empty);
+        }
+        if text.len() > limit {
+            return Err(MemoryError::TooLong { bytes: text.len(), limit });
+        }
+        Ok(text.to_owned())
+    }
+}
+
+/// A memory, compared with a text.
+struct Ranked<'a> {
+    memory: &'a Memory,
+    similarity: f32,
+    /// `true` if the memory has to do with the text.
+    is_similar: bool,
+}
+
+/// The result of embedding some memories.
+enum Batch {
+    /// There may be more.
+    Whole,
+    /// There are no more.
+    Last,
+    /// The model gave no answer.
+    Failed,
+}
+
+/// Returns the name of a slot as it is compared.
+fn checked_slot(slot: &str) -> Result<String, MemoryError> {
+    let name = slot.trim();
+    let is_valid =
+        (1..=SLOT_CHARACTERS).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    if is_valid {
+        Ok(name.to_lowercase())
+    } else {
+        Err(MemoryError::BadSlot(slot.chars().take(100).collect()))
+    }
+}
+
+/// Counts changes for the operator.
+pub(crate) fn count_changes(changes: &[MemoryChange]) {
+    for change in changes {
+        match change {
+            MemoryChange::Save(_) => count("saved", 1),
+            MemoryChange::Edit { .. } => count("changed", 1),
+            MemoryChange::Delete { .. } => count("forgotten", 1),
+        }
+    }
+}
+
+fn count(change: &'static str, number: usize) {
+    metrics::counter!("fermata_memories_total", "change" => change).increment(number as u64);
+}
