@@ -9,6 +9,7 @@ mod heartbeat;
 mod holds;
 mod instances;
 mod mailbox;
+mod memories;
 mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../shared/mod.rs"]

@@ -1,0 +1,451 @@
+//! Memories: recalled for a run, kept through its steps and crashes, changed by calls and by what a chat says, and left out if a post asks.
+
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use fermata_engine::{
+    Assistants, Embedder, Rules,
+    assistants::{Assistant, ModelChoice},
+    memories::{MemoryDraft, MemoryError, MemoryToolOutput},
+    model::{ModelContent, ModelError, ModelMessage, ModelRequest},
+    store::memories::{Memory, MemoryEdit, MemoryOutcome},
+};
+use fermata_protocol::{MemoryKind, UiPart};
+use fermata_tools::{
+    ApprovalMode, CallContext, Decision, Matcher, Owner, Pattern, Rule, RulePolicy, RunBy, Tool, ToolError,
+    ToolSpec,
+};
+use serde_json::{Value, json};
+use tokio::time::{Duration, sleep};
+
+use crate::world::{ModelStep, World, calls, text};
+
+/// A tool of memory that returns what its input says.
+struct Echo(&'static str);
+
+#[async_trait]
+impl Tool for Echo {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.0.into(),
+            description: "Returns its input.".into(),
+            input_schema: json!({"type": "object"}),
+            run_by: RunBy::Server,
+            server: None,
+            policy: Decision::Allow,
+            resource: None,
+            timeout: None,
+            repeatable: false,
+        }
+    }
+
+    async fn call(&self, input: Value, _: CallContext) -> Result<Value, ToolError> {
+        Ok(input)
+    }
+}
+
+/// Has the default assistant of an instance remember.
+fn remembering(world: World) -> World {
+    let default =
+        Assistant { remembers: true, ..Assistant::answered_by(ModelChoice::of(world.model.clone())) };
+    let summary_model = Some(ModelChoice::of(world.summaries.clone()));
+    world.engine.set_assistants(Assistants { default, others: Default::default(), summary_model });
+    let errors = world.engine.set_tools(vec![Arc::new(Echo("remember")), Arc::new(Echo("forget"))]);
+    assert!(errors.is_empty(), "{errors:?}");
+    world
+}
+
+async fn keep(world: &World, text: &str, slot: Option<&str>) -> Memory {
+    let draft = MemoryDraft { text: text.into(), slot: slot.map(Into::into), ..MemoryDraft::default() };
+    match world.engine.memories().save(&world.owner, draft).await.unwrap() {
+        MemoryOutcome::Changed(event) => event.after.unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn texts(world: &World) -> Vec<String> {
+    let page = world.engine.memories().list(&world.owner, None, None, 100, None).await.unwrap();
+    page.memories.into_iter().map(|memory| memory.text).collect()
+}
+
+async fn says(world: &World, chat: &str, words: &str, fermata: Value) -> String {
+    let body = json!({"id": chat, "message": {"role": "user", "content": words}, "fermata": fermata});
+    world.post(body).await.read_to_end().await
+}
+
+fn requests(world: &World) -> Vec<ModelRequest> {
+    world.model.requests.lock().unwrap().clone()
+}
+
+fn system(request: &ModelRequest) -> &str {
+    match request.messages.first() {
+        Some(ModelMessage::System(text)) => text,
+        _ => "",
+    }
+}
+
+/// Returns the text of the last user message.
+fn last_user(request: &ModelRequest) -> String {
+    let last = request.messages.iter().rev().find_map(|message| match message {
+        ModelMessage::User(content) => Some(content),
+        ModelMessage::System(_) | ModelMessage::Assistant { .. } | ModelMessage::Tool { .. } => None,
+    });
+    let texts = last.unwrap().iter().map(|piece| match piece {
+        ModelContent::Text(text) => text.as_str(),
+        ModelContent::File { .. } => "",
+    });
+    texts.collect()
+}
+
+fn past(messages: usize) -> Vec<Value> {
+    let message = |index: usize| {
+        let role = if index.is_multiple_of(2) { "user" } else { "assistant" };
+        json!({"id": format!("m{index}"), "role": role, "content": format!("item-{index:03} of the garden")})
+    };
+    (0..messages).map(message).collect()
+}
+
+/// An answer of the model that writes summaries.
+fn summary(memories: &Value) -> ModelStep {
+    text(&json!({"goal": "a garden", "memories": memories}).to_string())
+}
+
+/// Posts a chat that is long enough for a summary, and waits until it is saved.
+async fn summarized(world: &World, fermata: Value) {
+    let mut messages = past(30);
+    messages.push(json!({"id": "new", "role": "user", "content": "and now?"}));
+    world.post(json!({"id": "c", "messages": messages, "fermata": fermata})).await.read_to_end().await;
+    while world.engine.summary(&world.owner, &world.chat).await.unwrap().is_none() {
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_is_told_before_the_words_of_the_user_in_each_step_of_a_run_and_no_longer() {
+    let world = remembering(World::new());
+    keep(&world, "Anna's favourite colour is turquoise.", None).await;
+    keep(&world, "The user is called Beatrix.", Some("name")).await;
+    world.script([calls(&[("run", json!({"as": "a"}))]), text("Turquoise."), text("Twenty metres.")]);
+    says(&world, "c", "What is Anna's favourite colour?", json!({})).await;
+    let [first, second] = requests(&world).try_into().unwrap();
+    let told = last_user(&first);
+    assert!(told.find("turquoise").unwrap() < told.find("What is Anna's").unwrap(), "{told}");
+    assert!(system(&first).contains("Beatrix"), "{}", system(&first));
+    assert_eq!(second.messages[..first.messages.len()], first.messages, "the next step goes on");
+
+    says(&world, "c", "How tall are giraffes?", json!({})).await;
+    let third = requests(&world).pop().unwrap();
+    assert!(!format!("{:?}", third.messages).contains("turquoise"), "notes are for one run");
+    assert!(system(&third).contains("Beatrix"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_another_process_resumes_tells_the_model_the_same() {
+    let world = remembering(World::new());
+    let colour = keep(&world, "Anna's favourite colour is turquoise.", None).await;
+    let silent = world.script_streamed();
+    let stream = world
+        .post(json!({"id": "c", "message": {"role": "user", "content": "Which colour does Anna like?"}}))
+        .await;
+    while requests(&world).is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    drop((stream, silent));
+    world.engine.memories().forget(&world.owner, colour.id).await.unwrap();
+    keep(&world, "Anna likes the colour green.", None).await;
+    world.script([text("Turquoise.")]);
+    let world = remembering(world.restarted());
+    while requests(&world).len() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let [before, after] = requests(&world).try_into().unwrap();
+    assert_eq!(before.messages, after.messages);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_without_memory_is_left_out_of_all_of_it() {
+    let world = remembering(World::new());
+    keep(&world, "Anna's favourite colour is turquoise.", None).await;
+    keep(&world, "The user is called Beatrix.", Some("name")).await;
+    world.script([text("I do not know."), text("Turquoise.")]);
+    says(&world, "c", "What is Anna's favourite colour?", json!({"memory": false})).await;
+    let request = requests(&world).pop().unwrap();
+    let all = format!("{:?}", request.messages);
+    assert!(!all.contains("turquoise") && !all.contains("Beatrix"), "{all}");
+    assert!(request.tools.iter().all(|tool| !["remember", "forget"].contains(&tool.name.as_str())));
+    says(&world, "c", "What is Anna's favourite colour, then?", json!({})).await;
+    let request = requests(&world).pop().unwrap();
+    assert!(last_user(&request).contains("turquoise") && system(&request).contains("Beatrix"));
+    assert!(request.tools.iter().any(|tool| tool.name == "remember"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assistant_that_does_not_remember_is_told_nothing() {
+    let world = World::new();
+    keep(&world, "Anna's favourite colour is turquoise.", None).await;
+    world.script([text("I do not know.")]);
+    says(&world, "c", "What is Anna's favourite colour?", json!({})).await;
+    assert!(!format!("{:?}", requests(&world)).contains("turquoise"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_asks_is_shown_what_was_recalled_and_changed_in_one_part() {
+    let world = remembering(World::new());
+    keep(&world, "Anna's favourite colour is turquoise.", None).await;
+    let note = |id: &str| json!({"id": id, "kind": "preference", "text": "Likes pears."});
+    let step = || {
+        calls(&[
+            ("remember", json!({"saved": note("mem_a")})),
+            ("forget", json!({"forgotten": note("mem_b")})),
+        ])
+    };
+    world.script([step(), text("Noted."), step(), text("Noted.")]);
+    let body = json!({"id": "c", "message": {"role": "user", "content": "Anna's colour? And note the pears."}, "fermata": {"show": ["memory"]}});
+    let mut stream = world.post(body).await;
+    stream.read_to_end().await;
+    let message = world.messages().await.pop().unwrap();
+    let parts = message.parts.iter().filter_map(|part| match part {
+        UiPart::Data(part) => Some((part.kind.as_str(), &part.data)),
+        _ => None,
+    });
+    let [(kind, data)] = parts.collect::<Vec<_>>().try_into().unwrap();
+    assert_eq!(kind, "data-memory");
+    assert_eq!(data["recalled"][0]["text"], "Anna's favourite colour is turquoise.", "{data}");
+    assert_eq!((&data["saved"], &data["forgotten"]), (&json!([note("mem_a")]), &json!([note("mem_b")])));
+    assert_eq!(data["changed"], json!([]));
+
+    let shown = says(&world, "d", "Anna's colour? And note the pears.", json!({})).await;
+    assert!(!shown.contains("data-"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_chat_says_of_its_user_is_remembered_when_it_is_summarized() {
+    let world = remembering(World::new());
+    let boat = keep(&world, "The boat is called Meridian.", None).await;
+    let old = keep(&world, "Has a garden.", None).await;
+    world.script([text("Fine.")]);
+    world.script_summaries([summary(&json!([
+        {"op": "new", "kind": "preference", "text": "Prefers item-004 of the garden."},
+        {"op": "new", "kind": "fact", "text": "The user is called Beatrix.", "slot": "name"},
+        {"op": "changed", "id": boat.id.0, "kind": "entity", "text": "The boat is called Zephyr."},
+        {"op": "gone", "id": old.id.0},
+        {"op": "gone", "id": "mem_unknown"},
+        {"op": "new", "text": ""},
+        {"op": "dances"},
+    ]))]);
+    summarized(&world, json!({})).await;
+    let asked = format!("{:?}", world.summaries.requests.lock().unwrap()[0].messages);
+    assert!(asked.contains("Has a garden.") && asked.contains(&old.id.0), "{asked}");
+    let page = world.engine.memories().list(&world.owner, None, None, 100, None).await.unwrap();
+    let mut known: Vec<_> = page
+        .memories
+        .iter()
+        .map(|memory| (memory.text.as_str(), memory.kind, memory.slot.as_deref()))
+        .collect();
+    known.sort_unstable();
+    assert_eq!(
+        known,
+        [
+            ("Prefers item-004 of the garden.", MemoryKind::Preference, None),
+            ("The boat is called Zephyr.", MemoryKind::Entity, None),
+            ("The user is called Beatrix.", MemoryKind::Fact, Some("name")),
+        ]
+    );
+    let preference = page.memories.iter().find(|memory| memory.text.contains("item-004")).unwrap();
+    let source = preference.source.as_ref().unwrap();
+    assert_eq!((source.chat.as_str(), source.message.as_ref().unwrap().as_str()), ("c", "m4"));
+    world.engine.memories().undo(&world.owner, &boat.id).await.unwrap();
+    assert!(texts(&world).await.contains(&"The boat is called Meridian.".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_that_a_rule_does_not_allow() {
+    let world = remembering(World::new());
+    let rule = |tool: &str, input: &str, decision| Rule {
+        tool: Some(Pattern::new(tool)),
+        input: vec![("text".into(), Matcher::Glob(Pattern::new(input)))],
+        ..Rule::of_every_call(decision)
+    };
+    let policy = RulePolicy {
+        approval: ApprovalMode::Default,
+        rules: vec![
+            rule("remember", "*password*", Decision::Deny),
+            rule("remember", "*salary*", Decision::Ask),
+        ],
+    };
+    world.engine.set_rules(Rules { policy: Arc::new(policy), ..Rules::default() });
+    world.script([text("Fine.")]);
+    world.script_summaries([summary(&json!([
+        {"op": "new", "text": "The password is hunter2."},
+        {"op": "new", "text": "The salary is high."},
+        {"op": "new", "text": "Likes tea."},
+    ]))]);
+    summarized(&world, json!({})).await;
+    assert_eq!(texts(&world).await, ["Likes tea."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_of_posts_that_want_none() {
+    let world = remembering(World::new());
+    world.script([text("Fine."), text("ok")]);
+    world.script_summaries([summary(&json!([{"op": "new", "text": "Has item-002."}]))]);
+    summarized(&world, json!({"memory": false})).await;
+    let asked = world.summaries.requests.lock().unwrap().clone();
+    assert!(asked.len() == 1 && !format!("{asked:?}").contains("`memories`"), "{asked:?}");
+    assert_eq!(texts(&world).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_for_facts_has_no_words_that_are_not_to_be_remembered() {
+    let world = remembering(World::new());
+    world.script([text("Fine.")]);
+    // A first post without memory, and then one with: only its messages are asked about, and apart from the summary.
+    let mut messages = past(4);
+    messages.push(json!({"id": "secret", "role": "user", "content": "my secret"}));
+    let first = json!({"id": "c", "messages": messages, "fermata": {"memory": false}});
+    world.post(first).await.read_to_end().await;
+    let answer = text(&json!({"memories": [{"op": "new", "text": "Says open words."}]}).to_string());
+    world.script_summaries([summary(&json!([{"op": "new", "text": "Told a secret."}])), answer]);
+    let mut turn = 0;
+    while world.engine.summary(&world.owner, &world.chat).await.unwrap().is_none() {
+        turn += 1;
+        world.script([text("ok")]);
+        says(&world, "c", &format!("open words {turn}"), json!({})).await;
+        sleep(Duration::from_secs(1)).await;
+    }
+    let asked = world.summaries.requests.lock().unwrap().clone();
+    let [for_summary, for_facts] = asked.try_into().unwrap();
+    assert!(format!("{for_summary:?}").contains("my secret"));
+    let facts = format!("{for_facts:?}");
+    assert!(
+        facts.contains("open words") && !facts.contains("my secret") && !facts.contains("item-"),
+        "{facts}"
+    );
+    assert_eq!(texts(&world).await, ["Says open words."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memories_outlive_their_chat_unless_they_are_to_go_with_it() {
+    for (with_memories, left) in [(false, 1), (true, 0)] {
+        let world = remembering(World::new());
+        world.script([text("Fine.")]);
+        world.script_summaries([summary(&json!([{"op": "new", "text": "Has item-002."}]))]);
+        summarized(&world, json!({})).await;
+        world.engine.delete(&world.owner, &world.chat, with_memories).await.unwrap();
+        let page = world.engine.memories().list(&world.owner, None, None, 10, None).await.unwrap();
+        assert_eq!(page.memories.len(), left);
+        assert!(page.memories.iter().all(|memory| memory.source.is_none()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_goes_on_if_the_memories_cannot_be_read() {
+    let world = remembering(World::new());
+    keep(&world, "Likes tea.", None).await;
+    world.store.memories_fail.store(true, Ordering::SeqCst);
+    world.script([text("Fine.")]);
+    let shown = says(&world, "c", "Do I like tea?", json!({})).await;
+    assert!(shown.ends_with("finish"), "{shown}");
+    assert!(!format!("{:?}", requests(&world)).contains("Likes tea."));
+}
+
+/// Vectors by two meanings, from a model that may be silent or fail.
+#[derive(Default)]
+struct Meanings {
+    calls: AtomicUsize,
+    is_silent: bool,
+    fails: bool,
+}
+
+#[async_trait]
+impl Embedder for Meanings {
+    fn name(&self) -> &str {
+        "meanings"
+    }
+
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        if self.is_silent {
+            std::future::pending::<()>().await;
+        }
+        if self.fails {
+            return Err(ModelError::Network("down".into()));
+        }
+        let has =
+            |text: &str, words: &[&str]| if words.iter().any(|word| text.contains(word)) { 1.0 } else { 0.0 };
+        let vector =
+            |text: &String| vec![has(text, &["automobile", "vehicle"]), has(text, &["walnuts", "nuts"]), 0.1];
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+async fn recalled(world: &World, words: &str) -> Vec<String> {
+    let recalled = world.engine.memories().recall(&world.owner, words).await.unwrap();
+    recalled.into_iter().map(|memory| memory.text).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn memories_are_found_by_meaning_also_those_that_were_saved_before() {
+    let world = World::new();
+    keep(&world, "Drives an old automobile.", None).await;
+    assert_eq!(recalled(&world, "Which vehicle is mine?").await, [""; 0], "no word is in both");
+    world.engine.memories().set_embedder(Some(Arc::<Meanings>::default()));
+    keep(&world, "Allergic to walnuts.", None).await;
+    while recalled(&world, "Which vehicle is mine?").await.is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(recalled(&world, "Which vehicle is mine?").await, ["Drives an old automobile."]);
+    assert_eq!(recalled(&world, "May I have nuts?").await, ["Allergic to walnuts."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_do_if_the_embedding_model_is_silent_or_fails() {
+    for meanings in
+        [Meanings { is_silent: true, ..Meanings::default() }, Meanings { fails: true, ..Meanings::default() }]
+    {
+        let world = remembering(World::new());
+        let meanings = Arc::new(meanings);
+        world.engine.memories().set_embedder(Some(meanings.clone()));
+        keep(&world, "Drives an old automobile.", None).await;
+        world.script([text("Fine.")]);
+        says(&world, "c", "Is my automobile old?", json!({})).await;
+        assert!(last_user(&requests(&world).pop().unwrap()).contains("Drives an old automobile."));
+        assert!(meanings.calls.load(Ordering::SeqCst) >= 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_memory_that_is_not_valid_is_refused_with_a_reason() {
+    let world = World::new();
+    let memories = world.engine.memories();
+    let save = async |text: &str, slot: Option<&str>| {
+        let draft = MemoryDraft { text: text.into(), slot: slot.map(Into::into), ..MemoryDraft::default() };
+        memories.save(&world.owner, draft).await.unwrap_err()
+    };
+    assert_eq!(save(" \n", None).await, MemoryError::Empty);
+    assert_eq!(save(&"x".repeat(2001), None).await, MemoryError::TooLong { bytes: 2001, limit: 2000 });
+    assert!(matches!(save("x", Some("a\nb")).await, MemoryError::BadSlot(_)));
+    assert!(matches!(save("x", Some(" ")).await, MemoryError::BadSlot(_)));
+    let tea = keep(&world, "Likes tea.", None).await;
+    let again = MemoryDraft { text: " likes TEA. ".into(), ..MemoryDraft::default() };
+    let again = memories.save(&world.owner, again).await.unwrap();
+    assert_eq!(again, MemoryOutcome::Unchanged(tea.clone()), "the same is not saved twice");
+    let nobody = memories.edit(&Owner::new("bob"), tea.id.clone(), MemoryEdit::default()).await;
+    assert_eq!(nobody, Err(MemoryError::NotFound));
+    assert_eq!(memories.forget(&Owner::new("bob"), tea.id).await, Err(MemoryError::NotFound));
+}
+
+#[test]
+fn the_output_of_a_memory_tool_has_the_name_of_what_it_did() {
+    let note = json!({"id": "mem_1", "kind": "fact", "text": "Likes tea."});
+    for name in ["saved", "known", "changed", "forgotten"] {
+        let json = json!({ name: note });
+        let output: MemoryToolOutput = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&output).unwrap(), json);
+    }
+}
