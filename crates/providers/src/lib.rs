@@ -8,7 +8,7 @@ pub mod openai;
 
 use std::sync::Arc;
 
-use fermata_engine::Model;
+use fermata_engine::{Embedder, Model};
 use secrecy::{ExposeSecret, SecretString};
 
 pub use demo::{Demo, SceneError};
@@ -29,6 +29,9 @@ pub enum BuildError {
     /// A key or base URL is set, but no model, and the API has no default model.
     #[error("a model API is configured, but no model: set FERMATA_MODEL to a model's name")]
     NoModel,
+    /// An embedding model is set, but no model API.
+    #[error("an embedding model is set, but no model API: the demo model makes no vectors")]
+    NoEmbeddings,
     /// The base URL cannot be used.
     #[error("the base URL of the model API must be an http or https URL without a user name: {0}")]
     BaseUrl(String),
@@ -88,6 +91,17 @@ pub fn build(provider: Provider) -> Result<Arc<dyn Model>, BuildError> {
         Provider::Demo(demo) => Arc::new(demo),
         Provider::OpenAi(config) => Arc::new(OpenAi::build(config)?),
     })
+}
+
+/// Builds a model that makes vectors of texts.
+///
+/// # Errors
+/// Returns an error if the configuration cannot work. The demo makes no vectors.
+pub fn build_embedder(provider: Provider) -> Result<Arc<dyn Embedder>, BuildError> {
+    match provider {
+        Provider::Demo(_) => Err(BuildError::NoEmbeddings),
+        Provider::OpenAi(config) => Ok(Arc::new(OpenAi::build(config)?)),
+    }
 }
 
 #[cfg(test)]

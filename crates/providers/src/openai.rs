@@ -16,6 +16,7 @@ mod calls;
 mod chunk;
 mod decoder;
 mod dialect;
+mod embedding;
 mod failure;
 mod lenient;
 mod model_stream;

@@ -2,8 +2,9 @@
 //!
 //! After the results of calls the answer is always words, so that a run with the demo model ends after two steps at most.
 
-use fermata_engine::model::{
-    ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelTool, Usage,
+use fermata_engine::{
+    memories::split_note,
+    model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelTool, Usage},
 };
 use fermata_protocol::{FinishReason, ToolChoice};
 use serde_json::{Map, Value};
@@ -36,9 +37,11 @@ const BYTES_PER_TOKEN: usize = 4;
 /// Returns the events of one step.
 pub(super) fn reply(request: &ModelRequest, scenes: &Scenes) -> Vec<Result<ModelEvent, ModelError>> {
     let (said, since) = last_turn(&request.messages);
-    let language = Language::of(&said);
+    let (remembered, said) = split_note(&said);
+    let language = Language::of(said);
     let mut scope = Scope { language, values: Map::new(), longest: usize::MAX };
     describe_chat(&mut scope, scenes, &request.tools);
+    scope.values.insert("remembered".into(), remembered.into());
     let scene = scenes.scenes.iter().map(|scene| scene.as_ref()).find_map(|scene| {
         let scope = enter(scene, said.trim(), &request.tools, &scope)?;
         Some((scene, scope))

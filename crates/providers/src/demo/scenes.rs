@@ -12,7 +12,7 @@ use super::{language::Language, template};
 /// The scenes that every demo model has.
 const BUILTIN: &str = include_str!("scenes.toml");
 /// What a scene may name in `{{…}}` besides the captures of its patterns.
-const KNOWN: [&str; 4] = ["tools", "other_tool", "suggestions", "list"];
+const KNOWN: [&str; 5] = ["tools", "other_tool", "suggestions", "list", "remembered"];
 /// The limit on `pace_ms`.
 const SLOWEST: u64 = 10_000;
 

@@ -1,6 +1,10 @@
-//! The demo model's answer to the request for a summary: what the user has asked for, and the tools that were used.
+//! The demo model's answer to the request for a summary: what the user has asked for, the tools that were used, and the few sentences from
+//! which it learns something about the user.
+
+use std::sync::LazyLock;
 
 use fermata_engine::model::{ModelContent, ModelMessage, ModelRequest};
+use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
 /// The length of a quoted message, in characters.
@@ -32,9 +36,44 @@ pub(super) fn summary(request: &ModelRequest) -> String {
             }
         }
     }
+    let mut memories = Vec::new();
+    if let Some(known) = input["memories"].as_array() {
+        for message in input["messages"].as_array().into_iter().flatten() {
+            if message["role"] == "user"
+                && let Some(memory) = message["text"].as_str().and_then(memory_of)
+                && !known.iter().chain(&memories).any(|known| known["text"] == memory["text"])
+            {
+                memories.push(memory);
+            }
+        }
+    }
     let first = done.first().cloned().unwrap_or_default();
     let goal = input["summary"]["goal"].as_str().filter(|goal| !goal.is_empty()).unwrap_or(&first);
-    json!({"goal": goal, "done": done, "toolsUsed": tools}).to_string()
+    json!({"goal": goal, "done": done, "toolsUsed": tools, "memories": memories}).to_string()
+}
+
+/// Returns what a message says of its user, if it is one of a few sentences.
+fn memory_of(text: &str) -> Option<Value> {
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?i)\bmy name is (?<it>\w+)|我叫(?<its>\p{Han}{1,4})"));
+    static WISH: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"(?i)\bI (?:prefer|like|love) (?<it>[^.!?;]+)|我(?:更)?喜欢(?<its>[^。！？；]+)")
+    });
+    let found = |captures: Captures<'_>| {
+        let found = captures.name("it").or(captures.name("its"));
+        found.map(|found| found.as_str().trim().to_owned())
+    };
+    if let Some(name) = NAME.captures(text).and_then(found) {
+        return Some(
+            json!({"op": "new", "kind": "fact", "slot": "name", "text": format!("The user is called {name}.")}),
+        );
+    }
+    let wish = WISH.captures(text).and_then(found)?;
+    Some(json!({"op": "new", "kind": "preference", "text": format!("The user likes {wish}.")}))
+}
+
+fn pattern(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("a pattern that is tested")
 }
 
 fn texts(list: &Value) -> Vec<String> {
@@ -60,7 +99,22 @@ mod tests {
             "goal": "tea",
             "done": ["make tea", "What time is it?"],
             "toolsUsed": ["search_notes", "current_time"],
+            "memories": [],
         });
         assert_eq!(serde_json::from_str::<Value>(&summary(&request)).ok(), Some(expected));
+    }
+
+    #[test]
+    fn a_few_sentences_say_something_about_the_user() {
+        for (said, kind, text) in [
+            ("Hello, my name is Beatrix!", "fact", "The user is called Beatrix."),
+            ("我叫小明。", "fact", "The user is called 小明."),
+            ("I prefer Celsius.", "preference", "The user likes Celsius."),
+            ("我喜欢绿茶。", "preference", "The user likes 绿茶."),
+        ] {
+            let memory = memory_of(said).unwrap_or_default();
+            assert_eq!((memory["kind"].as_str(), memory["text"].as_str()), (Some(kind), Some(text)));
+        }
+        assert_eq!(memory_of("What time is it?"), None);
     }
 }

@@ -42,6 +42,19 @@ pub(super) enum Transport {
 // === impl Transport ===
 
 impl Transport {
+    /// Sends a request for vectors and reads the answer.
+    pub(super) async fn embed(&self, body: &Value) -> Result<Vec<u8>, Failure> {
+        let (api, http) = match self {
+            Self::Http { api, http } => (api, http),
+            Self::Recording(pieces) => return Ok(pieces.concat()),
+        };
+        let response = send(api, http, Operation::Embeddings, body).await?;
+        if !response.status().is_success() {
+            return Err(read_refusal(response).await);
+        }
+        read_bytes(response).await
+    }
+
     /// Sends the request and starts to read the answer.
     pub(super) async fn ask(
         &self,
@@ -55,7 +68,7 @@ impl Transport {
                 return Ok(Answer::streamed(pieces, last_reasoning_field));
             }
         };
-        let response = send(api, http, body).await?;
+        let response = send(api, http, Operation::Chat, body).await?;
         if !response.status().is_success() {
             return Err(read_refusal(response).await);
         }
@@ -68,8 +81,20 @@ impl Transport {
     }
 }
 
+/// An operation of the API.
+#[derive(Clone, Copy)]
+enum Operation {
+    Chat,
+    Embeddings,
+}
+
 /// Builds and sends the request through `async-openai`, and returns the response unchanged.
-async fn send(api: &Client<Endpoint>, http: &reqwest::Client, body: &Value) -> Result<Response, Failure> {
+async fn send(
+    api: &Client<Endpoint>,
+    http: &reqwest::Client,
+    operation: Operation,
+    body: &Value,
+) -> Result<Response, Failure> {
     let (responses, mut received) = mpsc::unbounded_channel();
     let http = http.clone();
     let service = tower::service_fn(move |request: HttpRequestFactory| {
@@ -81,8 +106,12 @@ async fn send(api: &Client<Endpoint>, http: &reqwest::Client, body: &Value) -> R
             Ok::<_, OpenAIError>(Response::from(http::Response::new("null")))
         }
     });
-    // The request asks for a stream, and yet this is not `create_stream_byot`, which would start a task to read one.
-    api.clone().with_http_service(service).chat().create_byot::<_, IgnoredAny>(body).await?;
+    let api = api.clone().with_http_service(service);
+    match operation {
+        // The request asks for a stream, and yet this is not `create_stream_byot`, which would start a task to read one.
+        Operation::Chat => api.chat().create_byot::<_, IgnoredAny>(body).await?,
+        Operation::Embeddings => api.embeddings().create_byot::<_, IgnoredAny>(body).await?,
+    };
     received.recv().await.ok_or_else(|| Failure::network("the request was not sent"))
 }
 
@@ -104,8 +133,8 @@ async fn read_refusal(response: Response) -> Failure {
     Failure::from_status(status, &headers, &String::from_utf8_lossy(&text))
 }
 
-/// Reads the answer of a server that ignored `stream: true`, or that calls its event stream JSON.
-async fn read_whole(response: Response, last_reasoning_field: LastReasoningField) -> Result<Answer, Failure> {
+/// Reads the body of a response, within its limit.
+async fn read_bytes(response: Response) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let mut body = response.bytes_stream();
     while let Some(piece) = body.next().await {
@@ -114,6 +143,12 @@ async fn read_whole(response: Response, last_reasoning_field: LastReasoningField
             return Err(Failure::format(format!("the answer has more than {LONGEST_EVENT} bytes")));
         }
     }
+    Ok(bytes)
+}
+
+/// Reads the answer of a server that ignored `stream: true`, or that calls its event stream JSON.
+async fn read_whole(response: Response, last_reasoning_field: LastReasoningField) -> Result<Answer, Failure> {
+    let bytes = read_bytes(response).await?;
     let text = String::from_utf8_lossy(&bytes);
     let text = without_byte_order_mark(&text);
     let is_event_stream = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
