@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
 use fermata_engine::{
-    Assistants, Engine, EngineParts, Limits, MemoryService, Model, PeerTransport, Settings,
+    Assistants, Embedder, Engine, EngineParts, Limits, MemoryService, Model, PeerTransport, Settings,
     memories::MemoryLimits,
 };
 use fermata_mcp::Hub;
@@ -181,7 +181,8 @@ impl AppBuilder<'_> {
         let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
         let database = fermata_store::open(config.database_url.as_str(), &options).await?;
         let peers = peer_transport(config, &database).await?;
-        let mut tools = tools::all(database.notes.clone(), note_limits(config));
+        let memories = memory_service(config, &database, assistants::embedder(config)?);
+        let mut tools = tools::all(database.notes.clone(), note_limits(config), memories.clone());
         tools.extend(added);
         let engine = Engine::new(EngineParts {
             assistants,
@@ -191,13 +192,7 @@ impl AppBuilder<'_> {
             rules: config.rules(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
-            memories: MemoryService::new(
-                database.store.clone(),
-                Arc::new(SystemClock),
-                Arc::new(RandomIds),
-                None,
-                MemoryLimits::default(),
-            ),
+            memories,
             settings: settings(config),
         })?;
         let auth = Arc::new(Auth::build(config));
@@ -271,6 +266,22 @@ async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
 }
 
 /// Returns the limits on notes.
+/// Returns the service for memories in this database.
+pub(crate) fn memory_service(
+    config: &Config,
+    database: &Database,
+    embedder: Option<Arc<dyn Embedder>>,
+) -> MemoryService {
+    let limits = MemoryLimits {
+        per_owner: config.memory_max.get(),
+        text_bytes: config.max_memory.0,
+        recalled: config.memory_recall.get(),
+        threshold: config.memory_threshold.0,
+    };
+    let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds));
+    MemoryService::new(database.store.clone(), clock, ids, embedder, limits)
+}
+
 pub(crate) fn note_limits(config: &Config) -> NoteLimits {
     NoteLimits { bytes: config.max_note.0, per_owner: config.notes_per_owner.get() }
 }

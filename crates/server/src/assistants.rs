@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fermata_engine::{
-    Assistants, Model,
+    Assistants, Embedder, Model,
     assistants::{Assistant, DEFAULT_ASSISTANT, ModelChoice, ToolSelection},
 };
 use fermata_providers::{BuildError, Demo, Provider};
@@ -19,6 +19,13 @@ use crate::{
 /// # Errors
 /// Returns an error if a model cannot be built.
 pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assistants, BuildError> {
+    // Who tries the demo is to see everything.
+    let is_demo = own_model.is_none() && matches!(config.provider()?, Provider::Demo(_));
+    let builtin = match &config.builtin {
+        Some(groups) => groups.to_vec(),
+        None if is_demo => Builtin::ALL.to_vec(),
+        None => vec![Builtin::Time, Builtin::Notes],
+    };
     let main = match own_model {
         Some(model) => model,
         None => fermata_providers::build(config.provider()?)?,
@@ -43,7 +50,7 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
     }
     let mut others = BTreeMap::new();
     for (name, settings) in &config.assistants {
-        others.insert(name.clone(), assistant(settings, config, &main, &models));
+        others.insert(name.clone(), assistant(settings, config, &builtin, &main, &models));
     }
     let default = others.remove(DEFAULT_ASSISTANT);
     let summary_model = match &config.summary_model {
@@ -60,16 +67,28 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
     Ok(Assistants { default, others, summary_model })
 }
 
+/// Builds the model that makes vectors of memories; `None` if the settings name none.
+///
+/// # Errors
+/// Returns an error if the model cannot be built.
+pub fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, BuildError> {
+    let Some(name) = &config.embedding_model else { return Ok(None) };
+    let named = ModelSettings { model: Some(name.clone()), ..ModelSettings::default() };
+    let settings = config.models.get(name).unwrap_or(&named);
+    fermata_providers::build_embedder(settings.provider(config)?).map(Some)
+}
+
 fn assistant(
     settings: &AssistantSettings,
     config: &Config,
+    builtin: &[Builtin],
     main: &ModelChoice,
     models: &BTreeMap<String, ModelChoice>,
 ) -> Assistant {
     // The settings were checked: each of these is a model.
     let mut named = settings.models.iter().flatten().filter_map(|name| models.get(name)).cloned();
     let model = named.next().unwrap_or_else(|| main.clone());
-    let groups = settings.builtin.as_deref().unwrap_or(&config.builtin);
+    let groups = settings.builtin.as_deref().unwrap_or(builtin);
     let without = Builtin::ALL.into_iter().filter(|group| !groups.contains(group));
     let names = settings.tools.as_ref();
     Assistant {
@@ -82,7 +101,7 @@ fn assistant(
             names: names.map(|globs| globs.iter().map(|glob| Pattern::new(glob)).collect()),
             without: without.flat_map(tools::names_of).map(|name| (*name).to_owned()).collect(),
         },
-        remembers: false,
+        remembers: groups.contains(&Builtin::Memory),
         suggestions: settings.suggestions.clone(),
     }
 }

@@ -56,7 +56,7 @@ pub use self::{
     secret::{Secret, Token},
     sources::warnings_of_variables,
     url::Url,
-    value::{Duration, List, NonZeroDuration, Share, Size, UpTo},
+    value::{Duration, List, NonZeroDuration, Share, Similarity, Size, UpTo},
     words::LogFormat,
     written::Written,
 };
@@ -241,8 +241,25 @@ settings! {
         /// The use of the instructions that pages post, as system or as messages with that role: append (after the operator's
         /// own), ignore, or refuse (422).
         client_system: ClientSystem = "append", "FERMATA_CLIENT_SYSTEM";
-        /// The groups of built-in tools: time (current_time) and notes (search_notes, write_note).
-        builtin: List<Builtin> = "time,notes", "FERMATA_BUILTIN";
+        /// The groups of built-in tools: time (current_time), notes (search_notes, write_note) and memory (remember, recall, forget,
+        /// with all that an assistant then knows of its user). By default time and notes, and memory if the demo model answers.
+        builtin: Option<List<Builtin>>, "FERMATA_BUILTIN";
+    }
+    "Memory" {
+        /// The model that makes vectors of texts, at the model API's /embeddings, so that memories are found by their meaning. By
+        /// default they are found by their words.
+        embedding_model: Option<String>, "FERMATA_EMBEDDING_MODEL";
+        /// The number of memories that are recalled for a message.
+        memory_recall: NonZeroUsize = "5", "FERMATA_MEMORY_RECALL",
+            over "only the most similar ones are recalled";
+        /// The similarity of two vectors, from 0 to 1, below which a memory has nothing to do with a message.
+        memory_threshold: Similarity = "0.25", "FERMATA_MEMORY_THRESHOLD";
+        /// The number of memories that one owner may have.
+        memory_max: NonZeroUsize = "1000", "FERMATA_MEMORY_MAX",
+            over "those go that were never recalled, then those that were not recalled for longest; if all are pinned or have a slot, 422 `too_many_memories`";
+        /// The size of one memory.
+        max_memory: Size = "2KB", "FERMATA_MAX_MEMORY",
+            over "422 `invalid_request`; in a call of `remember`, the call has failed, and the model is told why";
     }
     "Database and instances" {
         /// A SQLite file, which is created if it does not exist, or a PostgreSQL database (15 or later) as

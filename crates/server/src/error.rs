@@ -12,7 +12,9 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use fermata_engine::{AnswerError, ReadError, SubmitError, SummaryError, Unavailable, store::StoreError};
+use fermata_engine::{
+    AnswerError, ReadError, SubmitError, SummaryError, Unavailable, memories::MemoryError, store::StoreError,
+};
 use fermata_protocol::{InvalidId, RequestError};
 use fermata_tools::StateName;
 use serde::Serialize;
@@ -33,6 +35,7 @@ pub enum Code {
     SlowRequest,
     NothingToContinue,
     NothingToCompact,
+    NothingToUndo,
     RunOpen,
     AlreadyAnswered,
     WrongAnswer,
@@ -44,6 +47,7 @@ pub enum Code {
     TooManyRuns,
     TooManyChats,
     TooManyBytes,
+    TooManyMemories,
     TooManyConnections,
     TooManyReaders,
     TooManyFailures,
@@ -111,6 +115,7 @@ impl Code {
             Self::SlowRequest => (StatusCode::REQUEST_TIMEOUT, "slow_request"),
             Self::NothingToContinue => (StatusCode::CONFLICT, "nothing_to_continue"),
             Self::NothingToCompact => (StatusCode::CONFLICT, "nothing_to_compact"),
+            Self::NothingToUndo => (StatusCode::CONFLICT, "nothing_to_undo"),
             Self::RunOpen => (StatusCode::CONFLICT, "run_open"),
             Self::AlreadyAnswered => (StatusCode::CONFLICT, "already_answered"),
             Self::WrongAnswer => (StatusCode::CONFLICT, "wrong_answer"),
@@ -122,6 +127,7 @@ impl Code {
             Self::TooManyRuns => (StatusCode::TOO_MANY_REQUESTS, "too_many_runs"),
             Self::TooManyChats => (StatusCode::TOO_MANY_REQUESTS, "too_many_chats"),
             Self::TooManyBytes => (StatusCode::TOO_MANY_REQUESTS, "too_many_bytes"),
+            Self::TooManyMemories => (StatusCode::UNPROCESSABLE_ENTITY, "too_many_memories"),
             Self::TooManyConnections => (StatusCode::TOO_MANY_REQUESTS, "too_many_connections"),
             Self::TooManyReaders => (StatusCode::TOO_MANY_REQUESTS, "too_many_readers"),
             Self::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "too_many_failures"),
@@ -153,6 +159,8 @@ impl Code {
             | Self::MethodNotAllowed
             | Self::NothingToContinue
             | Self::NothingToCompact
+            | Self::NothingToUndo
+            | Self::TooManyMemories
             | Self::RunOpen
             | Self::AlreadyAnswered
             | Self::WrongAnswer
@@ -375,6 +383,21 @@ impl From<SummaryError> for ApiError {
             SummaryError::RunOpen => Code::RunOpen,
             SummaryError::NothingToCompact => Code::NothingToCompact,
             SummaryError::NotWritten => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<MemoryError> for ApiError {
+    fn from(error: MemoryError) -> Self {
+        let code = match error {
+            MemoryError::Store(error) => return ReadError::from(error).into(),
+            MemoryError::NotFound => Code::NotFound,
+            MemoryError::NothingToUndo => Code::NothingToUndo,
+            MemoryError::Empty | MemoryError::TooLong { .. } | MemoryError::BadSlot(_) => {
+                Code::InvalidRequest
+            }
+            MemoryError::Full(_) | MemoryError::TooManySlots => Code::TooManyMemories,
         };
         Self::new(code, error.to_string())
     }

@@ -49,7 +49,7 @@ impl Metrics {
         describe_histogram!(
             "gen_ai_client_operation_duration_seconds",
             Unit::Seconds,
-            "The duration of a model call or, by gen_ai_operation_name, of a tool."
+            "The duration of a model call or, by gen_ai_operation_name, of a tool or of embeddings."
         );
         describe_histogram!("gen_ai_client_token_usage", "The tokens of a model call, by type.");
         describe_gauge!("fermata_runs_open", "The runs that work or wait in this process.");
@@ -63,6 +63,11 @@ impl Metrics {
             "fermata_compactions_total",
             "The summaries of chats that were written or failed, by reason and outcome."
         );
+        describe_counter!(
+            "fermata_memories_total",
+            "The memories that were saved, changed, forgotten, undone or recalled."
+        );
+        describe_counter!("fermata_embeddings_total", "The calls of the embedding model, by outcome.");
         describe_counter!(
             "fermata_connections_refused_total",
             "The connections that were refused, by reason."
@@ -94,6 +99,8 @@ pub async fn observe(request: Request, next: Next) -> Response {
     let method = match *request.method() {
         Method::GET => "GET",
         Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
         Method::DELETE => "DELETE",
         Method::HEAD => "HEAD",
         Method::OPTIONS => "OPTIONS",

@@ -10,7 +10,7 @@ use fermata_tools::{
 use serde_json::json;
 
 use crate::{
-    app::note_limits,
+    app::{memory_service, note_limits},
     config::{Config, TestedCall, WrittenRule},
     tools,
 };
@@ -62,10 +62,12 @@ struct Report<'a> {
 /// # Errors
 /// Returns an error if the call is said to be of a tool of the server, which has no such tool.
 pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRunError> {
-    // The specs of the notes tools need a database, so there is an empty one in memory.
+    // The specs of the tools for notes and memories need a database, so there is an empty one in memory.
     let options = OpenOptions { migrate: true, connections: 1 };
     let database = fermata_store::open("sqlite::memory:", &options).await?;
-    let (toolbox, _) = Toolbox::new(tools::all(database.notes, note_limits(config)), |_| {});
+    let memories = memory_service(config, &database, None);
+    let tools = tools::all(database.notes.clone(), note_limits(config), memories);
+    let (toolbox, _) = Toolbox::new(tools, |_| {});
     let (spec, origin) = spec(config, call, &toolbox)?;
     let mut input_error = None;
     if spec.run_by == RunBy::Server

@@ -12,7 +12,7 @@ use fermata_protocol::ChatId;
 use fermata_store::OpenOptions;
 
 use crate::{
-    app::{note_limits, settings},
+    app::{memory_service, note_limits, settings},
     assistants,
     config::Config,
     tools,
@@ -50,10 +50,11 @@ struct Report<'a> {
 pub async fn report(config: &Config, chat: &ChatId) -> Result<String, PreviewError> {
     let options = OpenOptions { migrate: false, connections: 1 };
     let database = fermata_store::open(config.database_url.as_str(), &options).await?;
+    let memories = memory_service(config, &database, None);
     let parts = PreviewParts {
         assistants: assistants::build(config, None)?,
         rules: config.rules(),
-        tools: tools::all(database.notes.clone(), note_limits(config)),
+        tools: tools::all(database.notes.clone(), note_limits(config), memories),
         settings: settings(config),
     };
     let preview = preview::preview(&*database.store, parts, chat).await;

@@ -7,12 +7,12 @@ use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    App,
+    App, assistants,
     config::{AuthKind, Config, ConfigError, Invocation},
 };
 
 /// The settings that can be changed without a restart, besides all tables of the file.
-const RELOADABLE: [&str; 13] = [
+const RELOADABLE: [&str; 14] = [
     "approval",
     "gate",
     "chain",
@@ -22,6 +22,7 @@ const RELOADABLE: [&str; 13] = [
     "model",
     "demo_scenes",
     "context_window",
+    "embedding_model",
     "instructions",
     "instructions_file",
     "client_system",
@@ -72,7 +73,9 @@ pub enum ReloadError {
 /// # Errors
 /// Returns an error if a model cannot be built. Then nothing changes.
 pub fn apply(app: &App, config: &Config) -> Result<(), BuildError> {
-    app.engine().set_assistants(app.assistants_of(config)?);
+    let (assistants, embedder) = (app.assistants_of(config)?, assistants::embedder(config)?);
+    app.engine().set_assistants(assistants);
+    app.engine().memories().set_embedder(embedder);
     app.engine().set_rules(config.rules());
     // Another kind of authentication needs a restart. Until then, the known tokens stay valid.
     if config.auth == AuthKind::Token {

@@ -5,6 +5,7 @@ mod chat;
 mod chats;
 mod demo;
 mod grants;
+mod memories;
 mod operators;
 mod page;
 mod pending;
@@ -94,6 +95,9 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(chats::list)) //                 GET    /api/chats
         .routes(routes!(tools::list)) //                 GET    /api/tools
         .routes(routes!(assistants::list)) //            GET    /api/assistants
+        .routes(routes!(memories::list, memories::post, memories::delete_all)) // GET /api/memories, POST, DELETE
+        .routes(routes!(memories::patch, memories::delete)) // PATCH /api/memories/{id}, DELETE
+        .routes(routes!(memories::undo)) //              POST   /api/memories/{id}/undo
         .route_layer(middleware::from_fn_with_state(app.auth().clone(), auth::identify));
     let pages = OpenApiRouter::new()
         // These are opened by people.

@@ -1,13 +1,24 @@
 //! The server's own tools. Each has a file, and a line in [`all`].
 
 mod current_time;
+mod forget;
+mod recall;
+mod remember;
 mod search_notes;
 mod write_note;
 
 use std::sync::Arc;
 
+use fermata_engine::{
+    MemoryService,
+    memories::{self, MemoryError, MemoryToolOutput},
+};
+use fermata_protocol::MemoryKind;
 use fermata_store::Notes;
-use fermata_tools::{CallContext, Resource, Tool, ToolError, typed};
+use fermata_tools::{CallContext, ErrorType, Resource, Tool, ToolError, typed};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::config::Builtin;
 
@@ -25,16 +36,67 @@ pub fn names_of(group: Builtin) -> &'static [&'static str] {
     match group {
         Builtin::Time => &["current_time"],
         Builtin::Notes => &["search_notes", "write_note"],
+        Builtin::Memory => &memories::TOOLS,
     }
 }
 
 /// Returns all tools.
-pub fn all(notes: Notes, limits: NoteLimits) -> Vec<Arc<dyn Tool>> {
+pub fn all(notes: Notes, limits: NoteLimits, memories: MemoryService) -> Vec<Arc<dyn Tool>> {
     vec![
         typed(current_time::CurrentTime),
         typed(search_notes::SearchNotes { notes: notes.clone() }),
         typed(write_note::WriteNote { notes, limits }),
+        typed(remember::Remember { memories: memories.clone() }),
+        typed(recall::Recall { memories: memories.clone() }),
+        typed(forget::Forget { memories }),
     ]
+}
+
+/// The kind of a memory, as a model says it.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum MemoryKindInput {
+    Preference,
+    #[default]
+    Fact,
+    Entity,
+    Instruction,
+}
+
+impl From<MemoryKindInput> for MemoryKind {
+    fn from(kind: MemoryKindInput) -> Self {
+        match kind {
+            MemoryKindInput::Preference => Self::Preference,
+            MemoryKindInput::Fact => Self::Fact,
+            MemoryKindInput::Entity => Self::Entity,
+            MemoryKindInput::Instruction => Self::Instruction,
+        }
+    }
+}
+
+/// Returns the resource of the tools for memories. Only one call at a time uses an owner's memories, so that a call finds what earlier calls
+/// of its step have saved.
+fn memories_of_owner() -> Resource {
+    Resource::per_owner("memory")
+}
+
+/// Returns the error for the model. A failure of the database is logged, and the model does not get its cause.
+fn memory_failed(context: &CallContext, error: MemoryError) -> ToolError {
+    if let MemoryError::Store(error) = error {
+        tracing::error!(
+            chat = %context.chat,
+            call = %context.call,
+            %error,
+            "a tool could not use the memories in the database"
+        );
+        return ToolError::internal("The memories cannot be reached at the moment.");
+    }
+    ToolError::new(ErrorType::InvalidFormat, error.to_string())
+}
+
+/// Returns the output of a memory tool.
+fn output(output: &MemoryToolOutput) -> Result<Value, ToolError> {
+    serde_json::to_value(output).map_err(|error| ToolError::internal(error.to_string()))
 }
 
 /// Returns the resource of the tools for notes. Only one call at a time uses an owner's notes, so that a search finds the notes that earlier

@@ -35,6 +35,8 @@ pub enum Builtin {
     Time,
     /// Notes of the owner, in the database: search_notes and write_note.
     Notes,
+    /// What is known of the owner in all chats: remember, recall and forget.
+    Memory,
 }
 
 /// An assistant as a table of the file.
@@ -83,7 +85,7 @@ pub(super) fn read_instructions(settings: Option<&str>, path: &str) -> Result<St
 
 impl Builtin {
     /// All groups.
-    pub const ALL: [Self; 2] = [Self::Time, Self::Notes];
+    pub const ALL: [Self; 3] = [Self::Time, Self::Notes, Self::Memory];
 }
 
 // === impl AssistantTable ===

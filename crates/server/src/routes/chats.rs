@@ -90,6 +90,16 @@ pub struct Page {
     before: Option<String>,
 }
 
+/// The parameters of a deletion.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Deletion {
+    /// Also deletes the memories that come from the chat. Otherwise they stay, because they are known in all chats.
+    #[serde(default)]
+    #[param(default = false)]
+    memories: bool,
+}
+
 /// Returns the chat.
 ///
 /// The messages of a long chat are sent as fast as the client reads them. If one of them is removed by an edit meanwhile, the response ends
@@ -166,15 +176,16 @@ pub async fn list(
 
 /// Deletes the chat and stops its open run.
 #[utoipa::path(delete, path = "/api/chat/{id}", operation_id = "deleteChat", tag = "record",
-    params(("id" = String, Path, description = "The chat's id")),
+    params(("id" = String, Path, description = "The chat's id"), Deletion),
     responses((status = 204, description = "The chat is deleted"), refusals::Chat)
 )]
 pub async fn delete(
     State(app): State<App>,
     Identity(owner): Identity,
     ChatPath(chat): ChatPath,
+    ApiQuery(Deletion { memories }): ApiQuery<Deletion>,
 ) -> Result<StatusCode, ApiError> {
-    app.engine().delete(&owner, &chat?, false).await?;
+    app.engine().delete(&owner, &chat?, memories).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

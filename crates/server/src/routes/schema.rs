@@ -101,6 +101,8 @@ pub mod refusals {
     pub struct Any;
     /// Those about one chat.
     pub struct Chat;
+    /// Those about one memory.
+    pub struct Memory;
     /// Those that take a body.
     pub struct Body;
 
@@ -142,6 +144,14 @@ pub mod refusals {
         }
     }
 
+    impl IntoResponses for Memory {
+        fn responses() -> Responses {
+            let mut responses = Any::responses();
+            responses.extend([refusal("404", "`not_found`: no such memory, or somebody else's", None)]);
+            responses
+        }
+    }
+
     impl IntoResponses for Body {
         fn responses() -> Responses {
             let mut responses = Any::responses();
@@ -151,7 +161,7 @@ pub mod refusals {
                 refusal("413", "`too_large`: the body, or something in it, is over a limit", None),
                 refusal(
                     "422",
-                    "`invalid_request`, `tool_name_taken`, `unknown_tool` or `denied_by_policy`",
+                    "`invalid_request`, `tool_name_taken`, `unknown_tool`, `denied_by_policy` or `too_many_memories`",
                     None,
                 ),
             ]);
@@ -176,6 +186,7 @@ pub mod refusals {
     tags(
         (name = "chat", description = "A chat and what waits in it"),
         (name = "record", description = "What is stored"),
+        (name = "memory", description = "What is known of a user in all chats"),
         (name = "operators", description = "What operators ask"),
     )
 )]

@@ -13,6 +13,7 @@ mod headers;
 mod jwt;
 mod limits;
 mod malformed;
+mod memories;
 mod operators;
 mod policies;
 mod policy_dry_run;

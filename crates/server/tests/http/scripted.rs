@@ -32,6 +32,11 @@ impl Scripted {
         }
     }
 
+    /// Appends turns.
+    pub fn append(&self, turns: impl IntoIterator<Item = Turn>) {
+        self.turns.lock().expect("no poisoned lock").extend(turns);
+    }
+
     /// Ends the turns that have no end of their own.
     pub fn release(&self) {
         self.released.cancel();
