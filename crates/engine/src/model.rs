@@ -244,8 +244,9 @@ impl ModelError {
             Self::Unreachable(_) => {
                 "The model provider cannot be reached. Try again in a moment, or tell the operator of this server."
             }
-            Self::Network(_) | Self::NoAnswer(_) => {
-                "The connection to the model provider broke off. Try again."
+            Self::Network(_) => "The connection to the model provider broke off. Try again.",
+            Self::NoAnswer(_) => {
+                "The model provider gave no answer, twice. If the message is long, try a shorter one; otherwise try again."
             }
             Self::Format(_) => "The model provider's answer could not be read. Try again.",
             Self::Timeout => "The model took too long to answer. Try again.",

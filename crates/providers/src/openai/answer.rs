@@ -31,6 +31,8 @@ pub(super) struct Answer {
     parser: SseParser,
     decoder: Decoder,
     state: State,
+    /// `true` once a piece of the answer was handed out.
+    has_begun: bool,
     /// The time of the last sign of life.
     last_alive: Option<Instant>,
 }
@@ -59,6 +61,7 @@ impl Answer {
             parser: SseParser::default(),
             decoder: Decoder::new(last_reasoning_field),
             state: State::Open,
+            has_begun: false,
             last_alive: None,
         }
     }
@@ -79,6 +82,7 @@ impl Answer {
     pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, Failure>> {
         loop {
             if let Some(event) = self.decoder.events.pop_front() {
+                self.has_begun = true;
                 return Some(Ok(event));
             }
             let read = match self.state {
@@ -152,6 +156,10 @@ impl Answer {
             State::Open | State::Closed => None,
         };
         self.close();
+        if reason.is_none() && !self.has_begun && self.decoder.is_empty() {
+            // llama-cpp-python ends an answer so if another request comes, and if the request is too long.
+            return Err(Failure::network("the answer ended without a word and without a reason"));
+        }
         self.decoder.finish(reason)
     }
 
@@ -194,6 +202,15 @@ mod tests {
         let mut answer = answer(stream::iter([bytes(&stopped())]).chain(stream::pending()));
         assert_eq!(answer.next().await.unwrap().unwrap(), finished(FinishReason::Stop));
         assert!(answer.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_nothing_but_its_end_is_none() {
+        let done = || stream::iter([Ok(Bytes::from_static(b"data: [DONE]\n\n"))]);
+        assert!(answer(done()).next().await.unwrap().is_err());
+        let mut said = answer(stream::iter([bytes(&delta(json!({"content": "x"})))]).chain(done()));
+        assert_eq!(said.next().await.unwrap().unwrap(), ModelEvent::Text("x".into()));
+        assert_eq!(said.next().await.unwrap().unwrap(), finished(FinishReason::Other), "some give no reason");
     }
 
     #[tokio::test]

@@ -160,6 +160,11 @@ impl Decoder {
         }
     }
 
+    /// Returns whether nothing of an answer has come since the last event was taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.calls.is_empty() && self.usage.is_none()
+    }
+
     /// Ends the answer.
     ///
     /// # Errors
