@@ -344,10 +344,10 @@ impl ActiveRun {
             if let Some((model, asked_at, estimated)) = asked {
                 let usage = self.run.state.usage.unwrap_or_default();
                 record_model_call(&model, asked_at.elapsed(), usage_before, usage);
-                let tokens = usage.input_tokens - usage_before.input_tokens;
-                if let Some(estimated) = estimated
-                    && tokens > 0
-                {
+                let counted = usage.input_tokens - usage_before.input_tokens;
+                if let Some(estimated) = estimated {
+                    // A provider that counts nothing leaves the estimate.
+                    let tokens = if counted > 0 { counted } else { estimated };
                     self.record.context.measured = Some(Measured { tokens, estimated });
                     self.unsaved.push(self.record.context.saved());
                 }

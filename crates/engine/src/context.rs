@@ -9,7 +9,7 @@
 //! same result, and a history that has been fitted is not fitted further before it has grown. So two steps, two instances, and the time before
 //! and after a crash send the same bytes, and providers' caches stay warm.
 
-use std::{collections::BTreeSet, num::NonZeroU32};
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use fermata_protocol::{MessageId, Role, ToolCallId, ToolState, UiMessage, UiPart};
 use fermata_tools::Pattern;
@@ -23,6 +23,8 @@ use crate::{model::ModelRequest, store::Change, summary::Covered, tokens};
 const RECENT_STEPS: usize = 3;
 /// An output of at most this many bytes is never cleared, because a line about it would be no shorter.
 const SHORT_OUTPUT: usize = 500;
+/// The time after a summary that was not written for which no other one is tried.
+const SUMMARY_PAUSE: Duration = Duration::from_secs(300);
 /// The number of messages of a chat that are listed at most as those of which nothing is remembered.
 const MAX_UNREMEMBERED: usize = 1_000;
 
@@ -40,6 +42,12 @@ pub(crate) struct ModelContext {
     /// The summary that is being written beside the runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<SummaryJob>,
+    /// `true` if a request had to be fitted into the window since the last summary beside the runs, so that there is little room left.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub was_full: bool,
+    /// The time before which no summary is tried that nobody asks for, because the last one was not written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_until: Option<Timestamp>,
     /// The messages of which the user wants nothing to be remembered.
     #[serde(skip_serializing_if = "Unremembered::is_nothing")]
     pub unremembered: Unremembered,
@@ -158,9 +166,21 @@ impl ModelContext {
         self.next.as_ref().or(self.fit.summary.as_ref()).map_or(0, |covered| covered.messages)
     }
 
-    /// Returns the window, if it is known and the last request was about as long as may be.
+    /// Returns the window, if it is known and the requests are about as long as they may be.
     pub fn full(&self, window: Option<Window>) -> Option<Window> {
-        window.filter(|window| self.measured.is_some_and(|measured| measured.tokens >= window.compact_at))
+        let is_full =
+            |window: &Window| self.measured.is_some_and(|measured| measured.tokens >= window.compact_at);
+        window.filter(|window| self.was_full || is_full(window))
+    }
+
+    /// Notes that no summary was written, so that none is tried again for a while.
+    pub fn pause_summaries(&mut self, now: Timestamp) {
+        self.paused_until = now.saturating_add(SUMMARY_PAUSE).ok();
+    }
+
+    /// Returns whether no summary is tried that nobody asks for.
+    pub fn is_paused(&self, now: Timestamp) -> bool {
+        self.paused_until.is_some_and(|until| until > now)
     }
 
     /// Begins with the summary that was written meanwhile.
@@ -178,7 +198,7 @@ impl ModelContext {
         if self.fit.left_out <= keep {
             return true;
         }
-        (self.fit, self.measured) = (Fit::default(), None);
+        (self.fit, self.measured, self.was_full) = (Fit::default(), None, false);
         false
     }
 

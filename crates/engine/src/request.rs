@@ -163,6 +163,9 @@ pub(crate) struct SaveSummary {
     pub job: String,
     /// `None` if no summary was written.
     pub written: Option<WrittenSummary>,
+    /// `true` if the model has failed to write one.
+    #[serde(default)]
+    pub has_failed: bool,
 }
 
 /// Replaces the text of the newest summary.

@@ -3,7 +3,7 @@
 //! The result is handed back, and nothing of the chat is changed here. What it costs is bounded: the messages that a question has, the
 //! number of questions, and the time.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use fermata_protocol::{ChatId, Role, Summary, UiMessage, UiPart};
 use futures::StreamExt;
@@ -106,8 +106,14 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
         known = Some(services.memories.known(&memory.owner, &words_of_user(&messages)).await?);
     }
     let known_here = if has_unremembered { None } else { known.as_deref() };
+    let mut most_output = services.settings.limits.output_tokens;
+    if let Some(context) = choice.context {
+        // The question has at most half of the window, and the second one repeats some of the answer.
+        let quarter = NonZeroU32::new(context.get() / 4).unwrap_or(NonZeroU32::MIN);
+        most_output = Some(most_output.map_or(quarter, |most| most.min(quarter)));
+    }
     let prepared = |mut request: ModelRequest| {
-        request.settings = call_settings(&Map::new(), choice, services.settings.limits.output_tokens);
+        request.settings = call_settings(&Map::new(), choice, most_output);
         request.error_policy = policies.rules.error_policy.clone();
         request
     };
@@ -120,7 +126,9 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
         };
         match answer(choice, prepared(request), previous.as_ref()).await {
             Ok((summary, text)) => break (summary, text, messages),
-            Err(WriteError::Model(ModelError::TooLong(_))) if overflows < MAX_OVERFLOWS => {
+            Err(WriteError::Model(ModelError::TooLong(_) | ModelError::NoAnswer(_)))
+                if overflows < MAX_OVERFLOWS =>
+            {
                 overflows += 1;
                 most_tokens /= 2;
             }

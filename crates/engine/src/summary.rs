@@ -240,7 +240,7 @@ fn request(instructions: String, input: Map<String, Value>, most_tokens: u64) ->
 
 /// Returns the question again, after an answer that is no summary.
 pub(crate) fn ask_again(mut request: ModelRequest, answer: String) -> ModelRequest {
-    let text = clipped(&answer, MESSAGE_BYTES);
+    let text = clipped(&answer, OUTPUT_BYTES);
     request.messages.push(ModelMessage::Assistant { reasoning: String::new(), text, calls: Vec::new() });
     request.messages.push(ModelMessage::User(vec![ModelContent::Text(ASK_AGAIN.to_owned())]));
     request
@@ -310,7 +310,12 @@ fn clipped(text: &str, most: usize) -> String {
 /// Reads a model's answer; `None` if it has no summary. What the summary so far has noted by name is kept.
 pub(crate) fn read_answer(answer: &str, previous: Option<&Covered>) -> Option<Summary> {
     let json = answer.get(answer.find('{')?..=answer.rfind('}')?)?;
-    let mut summary = lenient(&serde_json::from_str(json).ok()?)?;
+    let answer: Value = serde_json::from_str(json).ok()?;
+    // Some models wrap it, as it is in the question.
+    let mut summary = lenient(&answer).or_else(|| lenient(answer.get("summary")?))?;
+    if summary == Summary::default() {
+        return None;
+    }
     for (name, value) in previous.into_iter().flat_map(|covered| &covered.summary.entities) {
         summary.entities.entry(name.clone()).or_insert_with(|| value.clone());
     }

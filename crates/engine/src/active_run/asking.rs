@@ -75,6 +75,13 @@ impl ActiveRun {
             self.send(fitted, overflows);
             return Ok(());
         }
+        self.record.context.was_full = true;
+        let context = &self.record.context;
+        if context.is_paused(self.services.clock.now()) {
+            self.save_fit(fitted.fit.clone()).await?;
+            self.send(fitted, overflows);
+            return Ok(());
+        }
         let plan = SummaryPlan {
             reason,
             previous: context.fit.summary.clone(),
@@ -114,13 +121,21 @@ impl ActiveRun {
         };
         let SummaryWork { writing: _, mut fit, mut compaction, overflows } = *work;
         compaction.state = CompactionState::Failed;
-        if let Ok(written) = written {
+        let now = self.services.clock.now();
+        match written {
+            // A job beside the runs may have been faster, and have covered more.
+            Ok(written) if written.covered.messages > self.record.context.summarized() => {
+                self.unsaved.extend(self.record.put_summary(&self.services, &written, now));
+                self.record.context.next = Some(written.covered);
+            }
+            Ok(_) => {}
+            Err(WriteError::NothingToCover) => {}
+            Err(_) => self.record.context.pause_summaries(now),
+        }
+        if let Some(covered) = self.record.context.next.take() {
             compaction.state = CompactionState::Done;
-            compaction.messages = written.covered.messages;
-            let now = self.services.clock.now();
-            self.unsaved.extend(self.record.put_summary(&self.services, &written, now));
-            fit.use_summary(written.covered);
-            self.record.context.next = None;
+            compaction.messages = covered.messages;
+            fit.use_summary(covered);
         }
         self.record.context.fit = fit;
         self.unsaved.push(self.record.context.saved());

@@ -24,8 +24,13 @@ impl Handle for PlanSummary {
         }
         let Some(record) = actor.record_mut() else { return Err(SummaryError::NotFound) };
         let now = services.clock.now();
-        if self.asked.is_none() && record.context.job.as_ref().is_some_and(|job| job.until > now) {
-            return Ok(None);
+        if self.asked.is_none() {
+            let of_job = record.context.job.as_ref().map(|job| job.until);
+            let waits_until = of_job.max(record.context.paused_until).filter(|until| *until > now);
+            if waits_until.is_some() {
+                record.commit(&services, vec![Change::ScheduleSummary { due: waits_until }]).await?;
+                return Ok(None);
+            }
         }
         let policies = services.policies.current();
         let assistant = policies.assistant(record.assistant.as_deref());
@@ -43,7 +48,9 @@ impl Handle for PlanSummary {
             if self.asked.is_some() {
                 return Err(SummaryError::NothingToCompact);
             }
-            record.commit(&services, vec![Change::ScheduleSummary { due: None }]).await?;
+            record.context.was_full = false;
+            let changes = vec![record.context.saved(), Change::ScheduleSummary { due: None }];
+            record.commit(&services, changes).await?;
             return Ok(None);
         }
         let previous = record.context.next.as_ref().or(record.context.fit.summary.as_ref()).cloned();
@@ -75,6 +82,9 @@ impl Handle for Box<SaveSummary> {
             return Ok(None);
         }
         record.context.job = None;
+        if self.has_failed {
+            record.context.pause_summaries(services.clock.now());
+        }
         let now = services.clock.now();
         let mut changes = Vec::new();
         let mut due = None;
@@ -84,6 +94,7 @@ impl Handle for Box<SaveSummary> {
         {
             saved = Some(SummaryView::from(&written.record(now)));
             changes.extend(record.put_summary(&services, written, now));
+            record.context.was_full = false;
             record.context.next = Some(written.covered.clone());
             if !is_open {
                 record.context.use_next();

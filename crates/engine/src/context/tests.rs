@@ -216,6 +216,8 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
         measured: Some(Measured { tokens: 5, estimated: 6 }),
         next: Some(covered(3)),
         job: Some(SummaryJob { id: "j".into(), most: 4, until: Timestamp::UNIX_EPOCH }),
+        was_full: true,
+        paused_until: Some(Timestamp::UNIX_EPOCH),
         unremembered: Unremembered::Messages([MessageId::new("m1")].into_iter().collect()),
     };
     let Change::PutContext { context: saved } = context.saved() else { panic!("another change") };
@@ -232,6 +234,8 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
             "measured": {"tokens": 5, "estimated": 6},
             "next": covered_json(3),
             "job": {"id": "j", "most": 4, "until": "1970-01-01T00:00:00Z"},
+            "wasFull": true,
+            "pausedUntil": "1970-01-01T00:00:00Z",
             "unremembered": {"messages": ["m1"]},
         })
     );

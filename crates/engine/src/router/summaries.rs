@@ -64,7 +64,8 @@ impl Router {
             Err(WriteError::NothingToCover) => Some(SummaryError::NothingToCompact),
             Err(_) => Some(SummaryError::NotWritten),
         };
-        let save = SaveSummary { owner: owner.clone(), job, written: written.ok() };
+        let has_failed = matches!(refusal, Some(SummaryError::NotWritten));
+        let save = SaveSummary { owner: owner.clone(), job, written: written.ok(), has_failed };
         let saved = self.call(chat, Box::new(save)).await?;
         match refusal {
             Some(refusal) => Err(refusal),

@@ -38,11 +38,13 @@ fn an_answer_is_read_however_the_model_has_wrapped_it() {
     };
     for answer in [
         r#"{"goal": "tea", "facts": [7], "entities": {"name": "Ada"}, "more": 1}"#,
+        r#"{"summary": {"goal": "tea", "facts": [7], "entities": {"name": "Ada"}}}"#,
         "Here it is:\n```json\n{\"goal\": \"tea\", \"facts\": 7, \"entities\": {\"name\": \"Ada\"}}\n```\nBye.",
     ] {
         assert_eq!(read_answer(answer, None), Some(expected.clone()), "{answer}");
     }
-    for answer in ["", "no", "{", "}{", "[1]", "{\"other\": 1}", "{goal: 1}"] {
+    let empty = r#"{"goal": "", "facts": [], "entities": {}}"#;
+    for answer in ["", "no", "{", "}{", "[1]", "{\"other\": 1}", "{goal: 1}", empty] {
         assert_eq!(read_answer(answer, None), None, "{answer}");
     }
 }

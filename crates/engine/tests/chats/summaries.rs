@@ -321,3 +321,140 @@ async fn a_compaction_is_in_the_record_only_for_a_client_that_asks() {
     says(&world, shows(message("and on"))).await;
     assert_eq!(compactions().await, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_failure_no_summary_is_tried_for_a_while_unless_somebody_asks() {
+    let world = World::new();
+    let asked = || world.summaries.requests.lock().unwrap().len();
+    world.script([text("Fine."), text("ok"), text("ok")]);
+    world.script_summaries([text("no"), text("still no")]);
+    says(&world, past(30, 0)).await;
+    while asked() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    says(&world, message("go on")).await;
+    sleep(Duration::from_secs(200)).await;
+    assert_eq!((asked(), read(&world).await), (2, None));
+    world.script_summaries([text("no"), text("no"), summary("after a while")]);
+    let now = world.engine.compact(&world.owner, &world.chat, None).await;
+    assert!(matches!(now, Err(SummaryError::NotWritten)), "{now:?}");
+    assert_eq!(asked(), 4);
+    says(&world, message("and on")).await;
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(asked(), 4, "that one has failed, too");
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(read(&world).await.unwrap().summary.goal, "after a while");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_does_not_wait_for_a_summary_that_has_just_failed() {
+    let world = World::new();
+    let refused = || vec![Err(ModelError::TooLong("maximum context length".into()))];
+    world.script([refused(), text("It fits."), refused(), text("It fits again.")]);
+    world.script_summaries([text("no"), text("still no")]);
+    says(&world, past(12, 400)).await;
+    says(&world, message(&"x".repeat(400))).await;
+    assert_eq!(world.summaries.requests.lock().unwrap().len(), 2);
+    assert_eq!(world.messages().await.len(), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_summaries_that_are_written_at_once_the_one_that_covers_more_counts() {
+    let world = World::new();
+    world.script([text("Fine.")]);
+    let beside = world.script_silent_summary();
+    says(&world, past(30, 400)).await;
+    while world.summaries.requests.lock().unwrap().is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    // Meanwhile a run has to summarize, too.
+    let in_run = world.script_silent_summary();
+    world.script([vec![Err(ModelError::TooLong("maximum context length".into()))], text("It fits.")]);
+    let mut stream = world.post(message("go on")).await;
+    while world.summaries.requests.lock().unwrap().len() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    for event in summary("of the run") {
+        in_run.send(event).unwrap();
+    }
+    stream.read_to_end().await;
+    let longer = read(&world).await.unwrap();
+    for event in summary("of the job") {
+        beside.send(event).unwrap();
+    }
+    sleep(Duration::from_secs(5)).await;
+    assert!(longer.messages > 12, "{longer:?}");
+    assert_eq!(read(&world).await, Some(longer));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_summary_covers_less_than_that_of_a_job_goes_on_with_the_jobs() {
+    let world = World::new();
+    world.script([text("Fine.")]);
+    let beside = world.script_silent_summary();
+    says(&world, past(30, 10)).await;
+    while world.summaries.requests.lock().unwrap().is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let in_run = world.script_silent_summary();
+    world.set_window(800);
+    world.script([text("It fits.")]);
+    let mut stream = world.post(message(&"x".repeat(1900))).await;
+    while world.summaries.requests.lock().unwrap().len() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    for event in summary("of the job") {
+        beside.send(event).unwrap();
+    }
+    let of_job = written(&world, 12).await;
+    for event in summary("of the run") {
+        in_run.send(event).unwrap();
+    }
+    stream.read_to_end().await;
+    let request = last_request(&world);
+    let of_run = read(&world).await.unwrap();
+    if of_run.messages > of_job.messages {
+        assert!(system(&request).contains("of the run"), "{}", system(&request));
+    } else {
+        assert_eq!(of_run, of_job);
+        assert!(system(&request).contains("of the job"), "{}", system(&request));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_fills_up_also_if_the_provider_counts_nothing() {
+    let world = World::new();
+    world.set_window(2000);
+    let uncounted = vec![
+        Ok(ModelEvent::Text("ok".into())),
+        Ok(ModelEvent::Finished { reason: FinishReason::Stop, usage: None }),
+    ];
+    world.script([uncounted]);
+    world.script_summaries([summary("in the run"), summary("after the run")]);
+    says(&world, past(12, 550)).await;
+    let in_run = read(&world).await.unwrap();
+    assert_eq!((in_run.summary.goal.as_str(), in_run.reason.as_str()), ("in the run", "size"));
+    sleep(Duration::from_secs(5)).await;
+    let after = read(&world).await.unwrap();
+    assert_eq!((after.summary.goal.as_str(), after.reason.as_str()), ("after the run", "size"));
+    assert!(after.messages > in_run.messages, "there is room for the next turns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_for_a_summary_is_shortened_if_the_provider_gives_no_answer() {
+    let world = World::new();
+    world.script([text("Fine.")]);
+    world.script_summaries([vec![Err(ModelError::NoAnswer("it ended".into()))], summary("shorter")]);
+    says(&world, past(30, 8000)).await;
+    while read(&world).await.is_none() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let requests = world.summaries.requests.lock().unwrap().clone();
+    let length = |request: &ModelRequest| format!("{:?}", request.messages).len();
+    assert!(
+        length(&requests[1]) < length(&requests[0]),
+        "{} and then {}",
+        length(&requests[0]),
+        length(&requests[1])
+    );
+}
