@@ -18,6 +18,13 @@ import { faultsOf, isObject } from './strictness.mjs';
  * @property {string} [tool_call_id]
  */
 
+/** Words of one meaning, for vectors. */
+const MEANINGS = [
+  ['automobile', 'vehicle', 'car'],
+  ['walnuts', 'nuts', 'allerg'],
+  ['turquoise', 'colour'],
+];
+
 /** The key that the stand-in expects, and that must never reach a client. */
 export const API_KEY = 'sk-never-show-this';
 
@@ -243,6 +250,12 @@ export class FakeOpenAi {
   /** Who replies to what the script has nothing for. */
   /** @type {((request: ModelRequest) => Reply | Refusal) | undefined} */
   improvise = undefined;
+  /** The requests for vectors: the model, and the texts. */
+  /** @type {{ model: string, texts: string[] }[]} */
+  embedded = [];
+  /** How requests for vectors are answered: with vectors, with a status, or not at all. */
+  /** @type {'vectors' | 'nothing' | number} */
+  embeds = 'vectors';
 
   static async start() {
     const fake = new FakeOpenAi();
@@ -293,6 +306,8 @@ export class FakeOpenAi {
    */
   async #take(message, response) {
     const body = await bodyOf(message);
+    if (message.method === 'POST' && message.url === '/v1/embeddings')
+      return this.#embed(body, message, response);
     const faults = faultsOf(body, this.knows);
     if (message.method !== 'POST' || message.url !== '/v1/chat/completions')
       faults.push(`${message.method} ${message.url}`);
@@ -309,6 +324,33 @@ export class FakeOpenAi {
     if (reply === undefined || faults.length > 0) return refuse(response, { status: 400 });
     if (typeof reply !== 'function') return refuse(response, reply);
     await this.#write(reply, response);
+  }
+
+  /**
+   * Answers with vectors in which each of a few meanings has a place of its own.
+   *
+   * @param {unknown} body
+   * @param {http.IncomingMessage} message
+   * @param {http.ServerResponse} response
+   */
+  #embed(body, message, response) {
+    const { model, input } = isObject(body) ? body : {};
+    if (typeof model !== 'string' || !Array.isArray(input) || input.length === 0)
+      return void this.faults.push(`a request for vectors is ${JSON.stringify(body)}`);
+    if (message.headers.authorization !== `Bearer ${API_KEY}`) this.faults.push('a wrong API key');
+    const texts = input.map(String);
+    this.embedded.push({ model, texts });
+    if (this.embeds === 'nothing') return undefined;
+    if (this.embeds !== 'vectors') return refuse(response, { status: this.embeds });
+    const data = texts.map((text, index) => ({
+      object: 'embedding',
+      index,
+      embedding: [...MEANINGS.map((words) => (words.some((word) => text.includes(word)) ? 1 : 0)), 0.1],
+    }));
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(
+      JSON.stringify({ object: 'list', model, data, usage: { prompt_tokens: 1, total_tokens: 1 } }),
+    );
   }
 
   /**
