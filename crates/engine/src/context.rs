@@ -23,7 +23,7 @@ use crate::{model::ModelRequest, store::Change, summary::Covered, tokens};
 const RECENT_STEPS: usize = 3;
 /// An output of at most this many bytes is never cleared, because a line about it would be no shorter.
 const SHORT_OUTPUT: usize = 500;
-/// The time after a summary that was not written for which no other one is tried.
+/// The time for which no summary is tried after several were not written.
 const SUMMARY_PAUSE: Duration = Duration::from_secs(300);
 /// The number of messages of a chat that are listed at most as those of which nothing is remembered.
 const MAX_UNREMEMBERED: usize = 1_000;
@@ -45,7 +45,10 @@ pub(crate) struct ModelContext {
     /// `true` if a request had to be fitted into the window since the last summary beside the runs, so that there is little room left.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub was_full: bool,
-    /// The time before which no summary is tried that nobody asks for, because the last one was not written.
+    /// The number of summaries that were not written since the last one that was.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed_summaries: u32,
+    /// The time before which no summary is tried that nobody asks for, because several were not written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_until: Option<Timestamp>,
     /// The messages of which the user wants nothing to be remembered.
@@ -133,6 +136,11 @@ pub(crate) struct Fitted {
     pub estimated: Option<u64>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 // === impl Window ===
 
 impl Window {
@@ -173,9 +181,17 @@ impl ModelContext {
         window.filter(|window| self.was_full || is_full(window))
     }
 
-    /// Notes that no summary was written, so that none is tried again for a while.
-    pub fn pause_summaries(&mut self, now: Timestamp) {
-        self.paused_until = now.saturating_add(SUMMARY_PAUSE).ok();
+    /// Notes that a summary was not written. One failure may be chance; after the next one, none is tried for a while.
+    pub fn note_failed_summary(&mut self, now: Timestamp) {
+        self.failed_summaries = self.failed_summaries.saturating_add(1);
+        if self.failed_summaries > 1 {
+            self.paused_until = now.saturating_add(SUMMARY_PAUSE).ok();
+        }
+    }
+
+    /// Notes that a summary was written.
+    pub fn note_written_summary(&mut self) {
+        (self.failed_summaries, self.paused_until) = (0, None);
     }
 
     /// Returns whether no summary is tried that nobody asks for.

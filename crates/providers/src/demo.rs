@@ -10,7 +10,7 @@ mod scenes;
 mod summary;
 mod template;
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_engine::{
@@ -42,6 +42,8 @@ pub struct SceneError(pub String);
 impl Demo {
     /// The name of the demo model.
     pub const NAME: &str = "demo";
+    /// The number of tokens that it is said to take. It is small, so that people see what happens when a window fills up.
+    pub const CONTEXT: NonZeroU32 = NonZeroU32::new(8_000).expect("not zero");
 
     /// Returns the demo model with its built-in scenes.
     ///

@@ -30,7 +30,8 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         Some(model) => model,
         None => fermata_providers::build(config.provider()?)?,
     };
-    let main = ModelChoice { context: config.context_window, ..ModelChoice::of(main) };
+    let context = if is_demo { config.context_window.or(Some(Demo::CONTEXT)) } else { config.context_window };
+    let main = ModelChoice { context, ..ModelChoice::of(main) };
     let mut models = BTreeMap::from([(main.name.clone(), main.clone())]);
     let names_demo =
         |assistant: &AssistantSettings| assistant.models.iter().flatten().any(|name| name == Demo::NAME);

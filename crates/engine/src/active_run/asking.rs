@@ -127,10 +127,11 @@ impl ActiveRun {
             Ok(written) if written.covered.messages > self.record.context.summarized() => {
                 self.unsaved.extend(self.record.put_summary(&self.services, &written, now));
                 self.record.context.next = Some(written.covered);
+                self.record.context.note_written_summary();
             }
             Ok(_) => {}
             Err(WriteError::NothingToCover) => {}
-            Err(_) => self.record.context.pause_summaries(now),
+            Err(_) => self.record.context.note_failed_summary(now),
         }
         if let Some(covered) = self.record.context.next.take() {
             compaction.state = CompactionState::Done;

@@ -83,7 +83,7 @@ impl Handle for Box<SaveSummary> {
         }
         record.context.job = None;
         if self.has_failed {
-            record.context.pause_summaries(services.clock.now());
+            record.context.note_failed_summary(services.clock.now());
         }
         let now = services.clock.now();
         let mut changes = Vec::new();
@@ -95,6 +95,7 @@ impl Handle for Box<SaveSummary> {
             saved = Some(SummaryView::from(&written.record(now)));
             changes.extend(record.put_summary(&services, written, now));
             record.context.was_full = false;
+            record.context.note_written_summary();
             record.context.next = Some(written.covered.clone());
             if !is_open {
                 record.context.use_next();

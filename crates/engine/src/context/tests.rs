@@ -217,6 +217,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
         next: Some(covered(3)),
         job: Some(SummaryJob { id: "j".into(), most: 4, until: Timestamp::UNIX_EPOCH }),
         was_full: true,
+        failed_summaries: 2,
         paused_until: Some(Timestamp::UNIX_EPOCH),
         unremembered: Unremembered::Messages([MessageId::new("m1")].into_iter().collect()),
     };
@@ -235,6 +236,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
             "next": covered_json(3),
             "job": {"id": "j", "most": 4, "until": "1970-01-01T00:00:00Z"},
             "wasFull": true,
+            "failedSummaries": 2,
             "pausedUntil": "1970-01-01T00:00:00Z",
             "unremembered": {"messages": ["m1"]},
         })
