@@ -5,14 +5,11 @@
 
 mod embedding;
 pub(crate) mod extraction;
+mod finding;
 mod notes;
 mod words;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fermata_protocol::{ChatId, MemoryKind, Role};
 use fermata_tools::Owner;
@@ -25,12 +22,11 @@ use crate::{
         StoreError,
         memories::{
             MAX_SLOTS, Memory, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent, MemoryFilter, MemoryId,
-            MemoryOutcome, MemorySource, MemoryVector, NewMemory, Undone,
+            MemoryOutcome, MemorySource, NewMemory, Undone,
         },
     },
 };
-use embedding::{Embedding, WAIT};
-use words::Words;
+use embedding::Embedding;
 
 pub(crate) use notes::element_text;
 pub use notes::{MemoryNote, Recollection, split_note};
@@ -44,17 +40,8 @@ pub const FORGET: &str = "forget";
 /// The tools of memory. An assistant has all of them or none.
 pub const TOOLS: [&str; 3] = [REMEMBER, RECALL, FORGET];
 
-/// The similarity by words below which a memory has nothing to do with a text.
-const WORDS_THRESHOLD: f32 = 0.3;
-/// The number of known memories that a model is shown when it says which facts to keep.
-const KNOWN: usize = 10;
 /// The length of the name of a slot at most, in characters.
 const SLOT_CHARACTERS: usize = 64;
-/// The number of memories that are embedded in the background with one call, and the time that the call may take.
-const BATCH: usize = 64;
-const BATCH_WAIT: Duration = Duration::from_secs(60);
-/// The pause before the embedding model is asked again that did not answer, in the background.
-const PAUSE: Duration = Duration::from_secs(60);
 /// The time for which a change of a memory can be undone.
 pub(crate) const UNDO: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -302,7 +289,7 @@ impl MemoryService {
         match self.0.store.undo_memory(owner, id, self.0.clock.now()).await? {
             Undone::Undone(memory) => {
                 count("undone", 1);
-                self.embed(owner, memory.as_ref()).await?;
+                self.embed(owner, memory.as_ref()).await;
                 Ok(memory)
             }
             Undone::NothingLeft => Err(MemoryError::NothingToUndo),
@@ -338,106 +325,8 @@ impl MemoryService {
         Ok(())
     }
 
-    /// Returns the memories that have to do with a text, the most similar one first, at most as many as are recalled for a message. It is
-    /// noted that they were recalled.
-    ///
-    /// # Errors
-    /// Returns an error if the store fails.
-    pub async fn recall(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
-        let mut memories = self.0.store.memories(owner, &MemoryFilter::default()).await?;
-        memories.retain(|memory| memory.slot.is_none());
-        let ranked = self.ranked(owner, text, &memories).await?;
-        let similar = ranked.into_iter().filter(|ranked| ranked.is_similar).take(self.0.limits.recalled);
-        let recalled: Vec<Memory> = similar.map(|ranked| ranked.memory.clone()).collect();
-        if !recalled.is_empty() {
-            count("recalled", recalled.len());
-            let ids: Vec<MemoryId> = recalled.iter().map(|memory| memory.id.clone()).collect();
-            self.0.store.note_recalled(owner, &ids, self.0.clock.now()).await?;
-        }
-        Ok(recalled)
-    }
-
-    /// Returns what a run knows of its user. If the store fails, that is nothing, because a run does not end for it.
-    pub(crate) async fn recollect(&self, owner: &Owner, chat: &ChatId, text: &str) -> Recollection {
-        let notes = |memories: Vec<Memory>| memories.iter().map(MemoryNote::from).collect();
-        let recollected = async {
-            let slots = self.slots(owner).await?;
-            let recalled = if text.is_empty() { Vec::new() } else { self.recall(owner, text).await? };
-            Ok::<_, StoreError>(Recollection { slots: notes(slots), recalled: notes(recalled) })
-        };
-        match recollected.await {
-            Ok(recollection) => recollection,
-            Err(error) => {
-                tracing::warn!(%chat, %error, "the memories could not be read, so this run goes on without them");
-                Recollection::default()
-            }
-        }
-    }
-
-    /// Returns the memories that have a slot, by the name of the slot.
-    pub(crate) async fn slots(&self, owner: &Owner) -> Result<Vec<Memory>, StoreError> {
-        let filter = MemoryFilter { has_slot: true, ..MemoryFilter::default() };
-        let mut slots = self.0.store.memories(owner, &filter).await?;
-        slots.sort_by(|a, b| a.slot.cmp(&b.slot));
-        Ok(slots)
-    }
-
-    /// Returns the known memories with which the facts of a text are compared: those that have a slot, and the most similar others.
-    pub(crate) async fn known(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
-        let memories = self.0.store.memories(owner, &MemoryFilter::default()).await?;
-        let (mut known, others): (Vec<_>, Vec<_>) =
-            memories.into_iter().partition(|memory| memory.slot.is_some());
-        let ranked = self.ranked(owner, text, &others).await?;
-        known.extend(ranked.into_iter().take(KNOWN).map(|ranked| ranked.memory.clone()));
-        Ok(known)
-    }
-
     pub(crate) fn new_id(&self) -> MemoryId {
         MemoryId(self.0.ids.next("mem_"))
-    }
-
-    /// Has memories embedded in the background that have no vector.
-    pub(crate) fn note_unembedded(&self) {
-        self.0.unembedded.notify_one();
-    }
-
-    /// Embeds memories that have no vector of the current model, whenever there may be some, until this is dropped.
-    pub(crate) async fn embed_in_background(self) {
-        loop {
-            while let Some(model) = self.0.embedding.model() {
-                match self.embed_batch(model.name()).await {
-                    Ok(Batch::Whole) => {}
-                    Ok(Batch::Last) => break,
-                    Ok(Batch::Failed) => tokio::time::sleep(PAUSE).await,
-                    Err(error) => {
-                        tracing::warn!(%error, "memories could not be embedded; it is tried again later");
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                }
-            }
-            self.0.unembedded.notified().await;
-        }
-    }
-
-    async fn embed_batch(&self, model: &str) -> Result<Batch, StoreError> {
-        let memories = self.0.store.unembedded_memories(model, BATCH).await?;
-        if memories.is_empty() {
-            return Ok(Batch::Last);
-        }
-        let texts: Vec<&str> = memories.iter().map(|(_, memory)| memory.text.as_str()).collect();
-        let Some((name, vectors)) = self.0.embedding.vectors(&texts, BATCH_WAIT).await else {
-            return Ok(Batch::Failed);
-        };
-        let is_last = memories.len() < BATCH;
-        let of_memory = |((owner, memory), vector): ((Owner, Memory), Vec<f32>)| MemoryVector {
-            owner,
-            id: memory.id,
-            version: memory.version,
-            vector,
-        };
-        let vectors = memories.into_iter().zip(vectors).map(of_memory).collect();
-        self.0.store.put_vectors(&name, vectors).await?;
-        Ok(if is_last { Batch::Last } else { Batch::Whole })
     }
 
     async fn change(&self, owner: &Owner, change: MemoryChange) -> Result<MemoryOutcome, MemoryError> {
@@ -448,63 +337,13 @@ impl MemoryService {
         match &outcome {
             MemoryOutcome::Changed(event) => {
                 count_changes(&changes);
-                self.embed(owner, event.after.as_ref()).await?;
+                self.embed(owner, event.after.as_ref()).await;
             }
             MemoryOutcome::Unchanged(_) | MemoryOutcome::Unknown => {}
             MemoryOutcome::Full => return Err(MemoryError::Full(self.most())),
             MemoryOutcome::TooManySlots => return Err(MemoryError::TooManySlots),
         }
         Ok(outcome)
-    }
-
-    /// Embeds a memory that has just changed, so that it is found by its meaning at once. If that takes too long, it is done later.
-    async fn embed(&self, owner: &Owner, memory: Option<&Memory>) -> Result<(), StoreError> {
-        let Some(memory) = memory else { return Ok(()) };
-        if memory.slot.is_some() || self.0.embedding.model().is_none() {
-            return Ok(());
-        }
-        let Some((model, vectors)) = self.0.embedding.vectors(&[&memory.text], WAIT).await else {
-            self.note_unembedded();
-            return Ok(());
-        };
-        let of_memory = |vector| MemoryVector {
-            owner: owner.clone(),
-            id: memory.id.clone(),
-            version: memory.version,
-            vector,
-        };
-        self.0.store.put_vectors(&model, vectors.into_iter().map(of_memory).collect()).await
-    }
-
-    /// Returns memories of an owner in the order of their similarity to a text, the most similar one first. They are compared by their
-    /// meaning, or by their words if they have no vector or none can be had of the text.
-    async fn ranked<'a>(
-        &self,
-        owner: &Owner,
-        text: &str,
-        memories: &'a [Memory],
-    ) -> Result<Vec<Ranked<'a>>, StoreError> {
-        if memories.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut cosines = HashMap::new();
-        if let Some((model, vectors)) = self.0.embedding.vectors(&[text], WAIT).await
-            && let Some(vector) = vectors.first()
-        {
-            cosines.extend(self.0.store.nearest_memories(owner, &model, vector, usize::MAX).await?);
-        }
-        let words = Words::of(text);
-        let mut ranked = Vec::new();
-        for memory in memories {
-            let (similarity, threshold) = match cosines.get(&memory.id) {
-                Some(cosine) => (*cosine, self.0.limits.threshold),
-                None => (words.similarity(&Words::of(&memory.text)), WORDS_THRESHOLD),
-            };
-            ranked.push(Ranked { memory, similarity, is_similar: similarity >= threshold });
-        }
-        // The list is newest first, and the sort is stable: of two that are alike, the newer one comes first.
-        ranked.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
-        Ok(ranked)
     }
 
     fn checked_text(&self, text: &str) -> Result<String, MemoryError> {
@@ -517,24 +356,6 @@ impl MemoryService {
         }
         Ok(text.to_owned())
     }
-}
-
-/// A memory, compared with a text.
-struct Ranked<'a> {
-    memory: &'a Memory,
-    similarity: f32,
-    /// `true` if the memory has to do with the text.
-    is_similar: bool,
-}
-
-/// The result of embedding some memories.
-enum Batch {
-    /// There may be more.
-    Whole,
-    /// There are no more.
-    Last,
-    /// The model gave no answer.
-    Failed,
 }
 
 /// Returns the name of a slot as it is compared.

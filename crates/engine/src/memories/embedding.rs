@@ -1,9 +1,9 @@
-//! Calls of the embedding model, which are bounded in number, size and time. Nobody fails because of one: texts are compared by their
-//! words instead.
+//! Vectors of texts and of memories. Calls of the embedding model are bounded in number, size and time, and nobody fails because of one:
+//! texts are compared by their words instead.
 
 use std::{
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -15,14 +15,41 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use crate::{Embedder, model::ModelError, model_metrics::record_duration};
+use fermata_tools::Owner;
+
+use super::MemoryService;
+use crate::{
+    Embedder,
+    model::ModelError,
+    model_metrics::record_duration,
+    store::{
+        StoreError,
+        memories::{Memory, MemoryVector},
+    },
+};
 
 /// The time after which somebody who waits for vectors goes on without them.
-pub(crate) const WAIT: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_secs(5);
+/// The time for which nobody waits for a model that was silent. It is asked in the background meanwhile.
+const SILENCE: Duration = Duration::from_secs(30);
 /// The number of calls that are under way at a time. Others wait for their turn, within their time.
 const MAX_CALLS: usize = 8;
+/// The number of memories that are embedded in the background with one call, and the time that the call may take.
+const BATCH: usize = 64;
+const BATCH_WAIT: Duration = Duration::from_secs(60);
+/// The pause before the embedding model is asked again that did not answer, in the background.
+const PAUSE: Duration = Duration::from_secs(60);
 /// The length of a text at most, in bytes. What is behind it is not compared.
 const TEXT_BYTES: usize = 8_000;
+
+/// Who waits for vectors.
+#[derive(Clone, Copy)]
+pub(crate) enum Waiting {
+    /// A person, who waits for an answer.
+    Somebody,
+    /// Only the work in the background.
+    Nobody,
+}
 
 /// The embedding model, if there is one.
 pub(crate) struct Embedding {
@@ -30,6 +57,18 @@ pub(crate) struct Embedding {
     calls: Semaphore,
     /// `true` if the newest call has failed, which was logged then.
     has_failed: AtomicBool,
+    /// The time until which nobody waits for the model, because it was silent. Held for a copy.
+    silent_until: Mutex<Option<Instant>>,
+}
+
+/// The result of embedding some memories.
+enum Batch {
+    /// There may be more.
+    Whole,
+    /// There are no more.
+    Last,
+    /// The model gave no answer.
+    Failed,
 }
 
 // === impl Embedding ===
@@ -40,6 +79,7 @@ impl Embedding {
             model: RwLock::new(model),
             calls: Semaphore::new(MAX_CALLS),
             has_failed: AtomicBool::new(false),
+            silent_until: Mutex::default(),
         }
     }
 
@@ -51,10 +91,21 @@ impl Embedding {
         self.model.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn silent_until(&self) -> Option<Instant> {
+        *self.silent_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the name of the model and the vector of each text; `None` if there is no model, or if it gives no answer in time.
-    pub async fn vectors(&self, texts: &[&str], within: Duration) -> Option<(String, Vec<Vec<f32>>)> {
+    pub async fn vectors(&self, texts: &[&str], waiting: Waiting) -> Option<(String, Vec<Vec<f32>>)> {
         let model = self.model()?;
         let name = model.name().to_owned();
+        let within = match waiting {
+            Waiting::Somebody if self.silent_until().is_some_and(|until| Instant::now() < until) => {
+                return None;
+            }
+            Waiting::Somebody => WAIT,
+            Waiting::Nobody => BATCH_WAIT,
+        };
         let shortened: Vec<String> =
             texts.iter().map(|text| text[..text.floor_char_boundary(TEXT_BYTES)].to_owned()).collect();
         let asked_at = Instant::now();
@@ -74,6 +125,9 @@ impl Embedding {
             Ok(Err(error)) => Err(error),
             Err(_) => Err(ModelError::Timeout),
         };
+        let is_silent = matches!(answer, Err(ModelError::Timeout));
+        *self.silent_until.lock().unwrap_or_else(PoisonError::into_inner) =
+            if is_silent { Some(Instant::now() + SILENCE) } else { None };
         record_duration("embeddings", &name, asked_at.elapsed());
         let outcome = if answer.is_ok() { "done" } else { "failed" };
         metrics::counter!("fermata_embeddings_total", "outcome" => outcome).increment(1);
@@ -95,6 +149,77 @@ impl Embedding {
                 }
                 None
             }
+        }
+    }
+}
+
+// === impl MemoryService ===
+
+impl MemoryService {
+    /// Has memories embedded in the background that have no vector.
+    pub(crate) fn note_unembedded(&self) {
+        self.0.unembedded.notify_one();
+    }
+
+    /// Embeds memories that have no vector of the current model, whenever there may be some, until this is dropped.
+    pub(crate) async fn embed_in_background(self) {
+        loop {
+            while let Some(model) = self.0.embedding.model() {
+                match self.embed_batch(model.name()).await {
+                    Ok(Batch::Whole) => {}
+                    Ok(Batch::Last) => break,
+                    Ok(Batch::Failed) => tokio::time::sleep(PAUSE).await,
+                    Err(error) => {
+                        tracing::warn!(%error, "memories could not be embedded; it is tried again later");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+            self.0.unembedded.notified().await;
+        }
+    }
+
+    async fn embed_batch(&self, model: &str) -> Result<Batch, StoreError> {
+        let memories = self.0.store.unembedded_memories(model, BATCH).await?;
+        if memories.is_empty() {
+            return Ok(Batch::Last);
+        }
+        let texts: Vec<&str> = memories.iter().map(|(_, memory)| memory.text.as_str()).collect();
+        let Some((name, vectors)) = self.0.embedding.vectors(&texts, Waiting::Nobody).await else {
+            return Ok(Batch::Failed);
+        };
+        let is_last = memories.len() < BATCH;
+        let of_memory = |((owner, memory), vector): ((Owner, Memory), Vec<f32>)| MemoryVector {
+            owner,
+            id: memory.id,
+            version: memory.version,
+            vector,
+        };
+        let vectors = memories.into_iter().zip(vectors).map(of_memory).collect();
+        self.0.store.put_vectors(&name, vectors).await?;
+        Ok(if is_last { Batch::Last } else { Batch::Whole })
+    }
+
+    /// Embeds a memory that has just changed, so that it is found by its meaning at once. If that takes too long, it is done later.
+    pub(super) async fn embed(&self, owner: &Owner, memory: Option<&Memory>) {
+        let Some(memory) = memory else { return };
+        if memory.slot.is_some() || self.0.embedding.model().is_none() {
+            return;
+        }
+        let Some((model, vectors)) = self.0.embedding.vectors(&[&memory.text], Waiting::Somebody).await
+        else {
+            return self.note_unembedded();
+        };
+        let of_memory = |vector| MemoryVector {
+            owner: owner.clone(),
+            id: memory.id.clone(),
+            version: memory.version,
+            vector,
+        };
+        let vectors = vectors.into_iter().map(of_memory).collect();
+        if let Err(error) = self.0.store.put_vectors(&model, vectors).await {
+            tracing::warn!(%error, "the vector of a memory could not be saved; it is made again later");
+            self.note_unembedded();
         }
     }
 }

@@ -449,3 +449,19 @@ fn the_output_of_a_memory_tool_has_the_name_of_what_it_did() {
         assert_eq!(serde_json::to_value(&output).unwrap(), json);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_again_at_once_for_an_embedding_model_that_was_silent() {
+    let world = World::new();
+    keep(&world, "Drives an old automobile.", None).await;
+    let meanings = Arc::new(Meanings { is_silent: true, ..Meanings::default() });
+    world.engine.memories().set_embedder(Some(meanings.clone()));
+    let waited = async || {
+        let before = tokio::time::Instant::now();
+        assert_eq!(recalled(&world, "Is my automobile old?").await.len(), 1);
+        before.elapsed().as_secs()
+    };
+    assert_eq!((waited().await, waited().await), (5, 0));
+    sleep(Duration::from_secs(31)).await;
+    assert_eq!(waited().await, 5);
+}
