@@ -26,6 +26,7 @@ export default defineConfig({
       { test: { name: 'states', include: ['tests/states/*.test.ts'], environment: 'node' } },
       ...VERSIONS.map((version) => project(version, ['tests/*.test.ts'])),
       ...STEPS.map((version) => project(version, ['tests/versions.test.ts'])),
+      { test: { name: 'react', include: ['tests/react/*.test.tsx'], environment: 'node' } },
       {
         define: { AI_VERSION: JSON.stringify('7.0.173') },
         test: {

@@ -13,6 +13,7 @@ const CHAT = [
   'version.ts',
   'server.ts',
   'assistants.ts',
+  'memories.ts',
   'stream.ts',
   'transport.ts',
   'outbox.ts',

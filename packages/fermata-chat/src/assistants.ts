@@ -16,10 +16,8 @@ export interface Assistant {
 
 /** Lists the assistants, with `default` first. The list is empty if the server is of a version that has none. */
 export async function listAssistants(server: Server): Promise<Assistant[]> {
-  // The list is beside the chat endpoint.
-  const url = server.api.replace(/[^/]*$/, 'assistants');
   try {
-    const { assistants } = await server.json<{ assistants: Assistant[] }>(url);
+    const { assistants } = await server.json<{ assistants: Assistant[] }>(server.beside('assistants'));
     return assistants;
   } catch (error) {
     if (error instanceof FermataError && error.status === 404) return [];

@@ -3,12 +3,25 @@
 import type { AbstractChat, ChatInit, UIMessage } from 'ai';
 import { listAssistants, type Assistant } from './assistants.js';
 import { ChatFollower, type FermataChat } from './chat.js';
+import { memoriesOf, type Memories } from './memories.js';
 import { Server } from './server.js';
 import type { FermataOptions } from './transport.js';
 
 export type { Assistant } from './assistants.js';
 export type { CallStatus } from './calls.js';
 export type { ApprovalResponse, ElicitationAnswer, FermataChat, ToolOutput } from './chat.js';
+export {
+  memoryOf,
+  type Memories,
+  type Memory,
+  type MemoryChange,
+  type MemoryFilter,
+  type MemoryKind,
+  type MemoryPage,
+  type MemoryUse,
+  type MentionedMemory,
+  type NewMemory,
+} from './memories.js';
 export { FermataError, type ServerOptions } from './server.js';
 export type { ChatRecord, Pending } from './state.js';
 export { FermataTransport, type BrowserTool, type Connection, type FermataOptions } from './transport.js';
@@ -26,6 +39,8 @@ export interface Fermata {
   request<T>(path: string, init?: RequestInit): Promise<T>;
   /** Lists the assistants, with `default` first. The list is empty if the server is of a version that has none. */
   assistants(): Promise<Assistant[]>;
+  /** The memories of the person: listed, searched, changed, and undone. A server without memory answers 404. */
+  readonly memories: Memories;
 }
 
 /** Connects chats with a Fermata server. */
@@ -38,5 +53,6 @@ export function fermata(options: FermataOptions = {}): Fermata {
     },
     request: (path, init) => server.json(path, init),
     assistants: () => listAssistants(server),
+    memories: memoriesOf(server),
   };
 }

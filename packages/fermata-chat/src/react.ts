@@ -4,14 +4,23 @@
 
 import { Chat, useChat } from '@ai-sdk/react';
 import type { ChatInit, UIMessage } from 'ai';
-import { useEffect, useState, useSyncExternalStore } from 'react';
-import { fermata, type CallStatus, type Connection, type FermataChat, type FermataOptions } from './index.js';
+import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import {
+  fermata,
+  type CallStatus,
+  type Connection,
+  type FermataChat,
+  type FermataOptions,
+  type Memories,
+  type Memory,
+  type MemoryFilter,
+} from './index.js';
 
 export * from './index.js';
 
 export interface FermataChatOptions<MESSAGE extends UIMessage = UIMessage>
   extends
-    Omit<FermataOptions, 'onConnection' | 'tools' | 'assistant' | 'model'>,
+    Omit<FermataOptions, 'onConnection' | 'tools' | 'assistant' | 'model' | 'memory'>,
     Omit<ChatInit<MESSAGE>, 'id' | 'transport' | 'sendAutomaticallyWhen'> {
   /** Which chat. Another id is another chat. */
   id: string;
@@ -21,6 +30,8 @@ export interface FermataChatOptions<MESSAGE extends UIMessage = UIMessage>
   assistant?: string | undefined;
   /** The model that answers from the next message on: one of the assistant's. */
   model?: string | undefined;
+  /** `false` leaves the posts out of memory from now on. */
+  memory?: boolean | undefined;
   /** Whether the page has made up the id, and nobody has posted to it yet: then the server is not asked for it. */
   isNew?: boolean;
   /** At most one rendering in so many milliseconds while a message streams. */
@@ -52,6 +63,7 @@ class Session<MESSAGE extends UIMessage> {
       tools: () => this.#options.tools ?? {},
       assistant: () => this.#options.assistant,
       model: () => this.#options.model,
+      memory: () => this.#options.memory,
       headers: () => {
         const { headers } = this.#options;
         return (typeof headers === 'function' ? headers() : headers) ?? {};
@@ -82,7 +94,7 @@ class Session<MESSAGE extends UIMessage> {
 /**
  * A chat that loads, resumes, follows other tabs and runs the page's tools.
  *
- * Of the options, `tools`, `assistant`, `model`, `headers` and `body` are those of the latest rendering, and the others
+ * Of the options, `tools`, `assistant`, `model`, `memory`, `headers` and `body` are those of the latest rendering, and the others
  * those of the first one with this `id`.
  */
 export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
@@ -119,4 +131,115 @@ export function useCallStatus(
 ): CallStatus | undefined {
   const status = () => chat.callStatus(toolCallId);
   return useSyncExternalStore(chat.onCallStatus, status, status);
+}
+
+/** A memory in a list. */
+export interface ListedMemory extends Memory {
+  /** Whether it was forgotten here. It stays in its place until the list is loaded again, and `undo` brings it back. */
+  isForgotten: boolean;
+}
+
+/** A list of memories, as far as it is loaded. */
+export type MemoryList =
+  | { status: 'loading' }
+  | { status: 'failed'; error: Error }
+  | { status: 'ready'; memories: ListedMemory[]; hasMore: boolean };
+
+/** A list of memories, and what changes it. What the server refuses is thrown, and changes nothing. */
+export interface UseMemories extends Pick<Memories, 'add' | 'change' | 'forget' | 'undo' | 'forgetAll'> {
+  list: MemoryList;
+  /** Loads the list again, from its beginning. */
+  reload: () => Promise<void>;
+  /** Loads the next part of the list. */
+  loadMore: () => Promise<void>;
+}
+
+/**
+ * The memories of the person: `useMemories(server.memories, { query: 'tea' })`. While those of another filter are
+ * loaded, the list stays as it was.
+ */
+export function useMemories(memories: Memories, { query, kind }: MemoryFilter = {}): UseMemories {
+  const [list, setList] = useState<MemoryList>({ status: 'loading' });
+  const [next, setNext] = useState<string>();
+  // An answer that comes after a later request was made is of no use.
+  const newest = useRef(0);
+  const load = useCallback(
+    async (before?: string) => {
+      const request = ++newest.current;
+      const page = await memories.list({
+        ...(query !== undefined && { query }),
+        ...(kind !== undefined && { kind }),
+        ...(before !== undefined && { before }),
+      });
+      if (request !== newest.current) return;
+      const more = page.memories.map((memory) => ({ ...memory, isForgotten: false }));
+      setNext(page.next);
+      setList((list) => {
+        const earlier = before !== undefined && list.status === 'ready' ? list.memories : [];
+        // One that was replaced meanwhile is newer than it was.
+        const others = more.filter(({ id }) => !earlier.some((one) => one.id === id));
+        return { status: 'ready', memories: [...earlier, ...others], hasMore: page.next !== undefined };
+      });
+    },
+    [memories, query, kind],
+  );
+  const reload = useCallback(async () => {
+    const request = newest.current + 1;
+    try {
+      await load();
+    } catch (error) {
+      if (request === newest.current) setList({ status: 'failed', error: error as Error });
+    }
+  }, [load]);
+  useEffect(() => {
+    void reload();
+    return () => {
+      newest.current += 1;
+    };
+  }, [reload]);
+
+  const update = (change: (memories: ListedMemory[]) => ListedMemory[]) => {
+    setList((list) => (list.status === 'ready' ? { ...list, memories: change(list.memories) } : list));
+  };
+  return {
+    list,
+    reload,
+    loadMore: async () => {
+      if (next !== undefined) await load(next);
+    },
+    add: async (memory) => {
+      const added = await memories.add(memory);
+      update((list) => withMemory(list, added));
+      return added;
+    },
+    change: async (id, change) => {
+      const changed = await memories.change(id, change);
+      update((list) => withMemory(list, changed));
+      return changed;
+    },
+    forget: async (id) => {
+      await memories.forget(id);
+      update((list) => list.map((one) => (one.id === id ? { ...one, isForgotten: true } : one)));
+    },
+    undo: async (id) => {
+      const memory = await memories.undo(id);
+      update((list) => (memory === null ? list.filter((one) => one.id !== id) : withMemory(list, memory)));
+      return memory;
+    },
+    forgetAll: async () => {
+      const count = await memories.forgetAll();
+      await reload();
+      return count;
+    },
+  };
+}
+
+/** The list with a memory in its place, or at the front if it is new. It leaves no other memory its slot. */
+function withMemory(list: readonly ListedMemory[], memory: Memory): ListedMemory[] {
+  const listed = { ...memory, isForgotten: false };
+  const others = list.filter(
+    ({ id, slot }) => id === memory.id || slot === undefined || slot !== memory.slot,
+  );
+  if (!others.some(({ id }) => id === memory.id)) return [listed, ...others];
+  return others.map((one) => (one.id === memory.id ? listed : one));
 }

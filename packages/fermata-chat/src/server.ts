@@ -46,6 +46,11 @@ export class Server {
     return `${this.api}/${encodeURIComponent(chatId)}${path}`;
   }
 
+  /** The URL of what is beside the chat endpoint. */
+  beside(name: string): string {
+    return this.api.replace(/[^/]*$/, name);
+  }
+
   /** Asks for JSON; throws a `FermataError` if the server refuses. */
   async json<T>(url: string, init: RequestInit = {}): Promise<T> {
     const headers = new Headers(init.headers);

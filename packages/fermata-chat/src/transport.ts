@@ -37,6 +37,11 @@ export interface FermataOptions extends ServerOptions {
   assistant?: string | (() => string | undefined);
   /** The model that answers: one of the assistant's. A chat keeps it in the same way. */
   model?: string | (() => string | undefined);
+  /**
+   * `false` leaves the posts out of memory: nothing is recalled for them, and nothing in them is remembered. A server
+   * of a version without memory refuses it.
+   */
+  memory?: boolean | (() => boolean | undefined);
   /** More fields of every post: `system`, `toolChoice`, `callSettings`, … */
   body?: (chatId: string) => object;
   /** The page's tools, by name. */
@@ -233,14 +238,18 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
   }
 
   #fermata(): object {
-    const { client = AI_VERSION, hold, show, assistant, model } = this.#options;
-    // What is undefined is not part of the JSON.
-    return { client, hold, show, assistant: current(assistant), model: current(model) };
+    const { client = AI_VERSION, hold, show, assistant, model, memory } = this.#options;
+    // What is undefined is not part of the JSON. Memory is on where nothing is said.
+    const isLeftOut = current(memory) === false;
+    const chosen = { assistant: current(assistant), model: current(model) };
+    return { client, hold, show, ...chosen, ...(isLeftOut && { memory: false }) };
   }
 }
 
 /** Returns the value that an option has now. */
-function current(option: string | (() => string | undefined) | undefined): string | undefined {
+function current<VALUE extends string | boolean>(
+  option: VALUE | (() => VALUE | undefined) | undefined,
+): VALUE | undefined {
   return typeof option === 'function' ? option() : option;
 }
 
