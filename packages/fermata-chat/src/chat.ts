@@ -123,7 +123,7 @@ export class ChatFollower {
     this.#options = options;
     this.#id = id;
     this.#transport = new FermataTransport(
-      { ...options, show: ['call'] },
+      { ...options, show: options.show ?? 'all' },
       {
         begin: () => ++this.#requests,
         on: (request, what) => {

@@ -26,10 +26,14 @@ export interface FermataOptions extends ServerOptions {
   /** How long a stream stays open while calls wait, such as `30s`; the server's own setting by default. */
   hold?: string;
   /**
-   * Transient data parts that `onData` is to get: `call` is `data-call`, the state of a call whenever it changes;
-   * `context` is `data-context`, the tokens of each step. A chat of `fermata()` asks for `call` by itself.
+   * The data parts that the server streams besides the AI SDK's own: `call` is `data-call`, the state of a call
+   * whenever it changes; `context` is `data-context`, the tokens of each step, and `data-compaction`, a summary that
+   * is written during a run.
+   *
+   * A chat of `fermata()` asks for `all` by itself. Every server knows that word, while a server refuses a kind that
+   * it does not know, and a page ignores parts that it does not know. A transport alone asks for none by itself.
    */
-  show?: ('call' | 'context')[];
+  show?: 'all' | ('call' | 'context')[];
   /**
    * The assistant that answers, by its name in the list of assistants. A chat keeps the one that it was given
    * last; `undefined` leaves it as it is.

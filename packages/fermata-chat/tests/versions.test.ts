@@ -13,7 +13,7 @@ test('a post says which version of the AI SDK reads the answer', async () => {
   tab.say('hello');
   await tab.reads('Hello.');
   await world.agrees(tab);
-  expect(tab.said).toEqual([{ client: version, show: ['call'] }]);
+  expect(tab.said).toEqual([{ client: version, show: 'all' }]);
 });
 
 /** Whether the tested version is one of its major version's from this release on. */
