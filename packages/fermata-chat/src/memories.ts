@@ -123,7 +123,7 @@ export function memoriesOf(server: Server): Memories {
 
 /**
  * What the run of a message has done with memories; `undefined` if the message does not say, because nothing was
- * done or the post did not ask for it (`show: ['memory']`).
+ * done or the post did not ask for it (`show`).
  */
 export function memoryOf(message: Pick<UIMessage, 'parts'>): MemoryUse | undefined {
   const part = message.parts.findLast(({ type }) => type === 'data-memory');

@@ -28,12 +28,12 @@ export interface FermataOptions extends ServerOptions {
   /**
    * The data parts that the server streams besides the AI SDK's own: `call` is `data-call`, the state of a call
    * whenever it changes; `context` is `data-context`, the tokens of each step, and `data-compaction`, a summary that
-   * is written during a run.
+   * is written during a run; `memory` is `data-memory`, what a run has done with memories.
    *
    * A chat of `fermata()` asks for `all` by itself. Every server knows that word, while a server refuses a kind that
    * it does not know, and a page ignores parts that it does not know. A transport alone asks for none by itself.
    */
-  show?: 'all' | ('call' | 'context')[];
+  show?: 'all' | ('call' | 'context' | 'memory')[];
   /**
    * The assistant that answers, by its name in the list of assistants. A chat keeps the one that it was given
    * last; `undefined` leaves it as it is.
