@@ -5,7 +5,7 @@ import { Check, Copy, Pencil, RotateCcw } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { IconButton } from '../chat/IconButton';
 import { MetadataLine } from '../chat/MessageView';
-import { LastGate, MODEL_PARTS, SentFile, USER_PARTS } from './parts';
+import { LastGate, MemoriesChanged, MemoriesUsed, MODEL_PARTS, SentFile, USER_PARTS } from './parts';
 
 const ON_HOVER =
   'opacity-0 transition-opacity group-focus-within/message:opacity-100 ' +
@@ -48,7 +48,9 @@ export function AssistantMessage() {
         className="group/message my-6 min-w-0"
         aria-busy={isGrowing}
       >
+        <MemoriesUsed />
         <MessagePrimitive.Parts components={MODEL_PARTS} />
+        <MemoriesChanged />
         {isLast && <LastGate />}
         {!isGrowing && (
           <footer

@@ -13,6 +13,8 @@ import type {
 import { ElicitationCard } from '../chat/ElicitationCard';
 import { Files, Sources } from '../chat/Files';
 import { Gate } from '../chat/Gate';
+import { isToldAsMemory } from '../chat/memories/memories';
+import { MemoryChanges, UsedMemories } from '../chat/memories/MemoryUse';
 import { copyOf, isToolPart, type Message, type SourcePart } from '../chat/message';
 import { Reasoning } from '../chat/Reasoning';
 import { QuestionOfOldClient } from '../chat/StepView';
@@ -51,7 +53,13 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
   if (chat === undefined || message === undefined || part === undefined) return null;
   return (
     <div className="my-3">
-      <ToolCard part={part} message={message} chat={chat} tools={listed} />
+      <ToolCard
+        part={part}
+        message={message}
+        chat={chat}
+        tools={listed}
+        isQuiet={isToldAsMemory(part, message)}
+      />
     </div>
   );
 }
@@ -60,6 +68,18 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
 export function LastGate() {
   const { chat, message } = useMessage();
   return chat && message && <Gate message={message} chat={chat} />;
+}
+
+/** The memories that the model was told for the message. */
+export function MemoriesUsed() {
+  const { message } = useMessage();
+  return message && <UsedMemories message={message} />;
+}
+
+/** What the run of the message has done with memories. */
+export function MemoriesChanged() {
+  const { message } = useMessage();
+  return message && <MemoryChanges message={message} />;
 }
 
 function Data({ name, data }: DataMessagePartProps) {

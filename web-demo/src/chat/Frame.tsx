@@ -11,6 +11,8 @@ import { chats, followChats, waiting } from './chats';
 import { COMPOSER_ID } from './Composer';
 import { ConnectionBanner, ConnectionDot } from './ConnectionState';
 import { IconButton } from './IconButton';
+import { MemoriesDialog } from './memories/MemoriesDialog';
+import { MemoriesEntry } from './memories/MemoriesEntry';
 import { PendingElsewhere } from './PendingElsewhere';
 import { Settings } from './Settings';
 import { Sign } from './Sign';
@@ -87,6 +89,7 @@ export function Frame({ page, chatId, list, children }: Props) {
         <ConnectionBanner chatId={chatId} />
         {children}
       </main>
+      <MemoriesDialog onShow={closeDrawer} />
       <TokenDialog />
     </div>
   );
@@ -129,6 +132,7 @@ function Side({ chatId, list, onShow }: { chatId: string; list: Props['list']; o
       </div>
       <footer className="flex flex-col gap-2 border-t border-line px-4 py-3">
         <Settings />
+        <MemoriesEntry />
         <a
           href="/curl"
           className={

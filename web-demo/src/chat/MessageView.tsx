@@ -10,6 +10,7 @@ import { CopyButton } from './CopyButton';
 import { Files, Sources } from './Files';
 import { Gate } from './Gate';
 import { IconButton } from './IconButton';
+import { MemoryChanges, UsedMemories } from './memories/MemoryUse';
 import { groupParts, isSamePart, textOf, type Group, type Message, type Metadata } from './message';
 import { MessageEditor } from './MessageEditor';
 import { Reasoning } from './Reasoning';
@@ -91,6 +92,7 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
       className="group/message my-6 min-w-0"
       aria-busy={isGrowing}
     >
+      <UsedMemories message={message} />
       {groupParts(message.parts).map((group) =>
         group.kind === 'step' ? (
           <StepView key={group.key} parts={group.parts} message={message} chat={chat} />
@@ -98,6 +100,7 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
           <GroupView key={group.key} group={group} />
         ),
       )}
+      <MemoryChanges message={message} />
       {isLast && <Gate message={message} chat={chat} />}
       {!isGrowing && (
         <footer

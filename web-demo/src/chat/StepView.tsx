@@ -5,6 +5,7 @@ import type { FermataChat } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
 import { ApprovalQuestion } from './ApprovalCard';
 import { ElicitationCard } from './ElicitationCard';
+import { isToldAsMemory } from './memories/memories';
 import { isToolPart, toolNameOf, type DataPart, type Message, type ToolPart } from './message';
 import { ToolCard } from './ToolCard';
 import { ValueSection } from './ToolValue';
@@ -23,7 +24,16 @@ export function StepView({ parts, message, chat }: Props) {
     <div className="my-4 space-y-3">
       {parts.map((part, place) => {
         if (isToolPart(part))
-          return <ToolCard key={part.toolCallId} part={part} message={message} chat={chat} tools={listed} />;
+          return (
+            <ToolCard
+              key={part.toolCallId}
+              part={part}
+              message={message}
+              chat={chat}
+              tools={listed}
+              isQuiet={isToldAsMemory(part, message)}
+            />
+          );
         const key = part.id ?? `data-${place}`;
         if (part.type === 'data-elicitation') return <ElicitationCard key={key} part={part} chat={chat} />;
         return <QuestionOfOldClient key={key} part={part} message={message} chat={chat} />;

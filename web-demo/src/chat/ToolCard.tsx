@@ -43,11 +43,14 @@ export interface ToolCardProps {
   message: UIMessage;
   /** What `GET /api/tools` lists. */
   tools?: readonly ServerTool[] | undefined;
+  /** Whether something else on the page tells what the call has done. */
+  isQuiet?: boolean;
 }
 
 /** The card of a call. */
 export const ToolCard = memo(Card, (before, after) => {
   if (before.chat !== after.chat || before.tools !== after.tools) return false;
+  if (before.isQuiet !== after.isQuiet) return false;
   const { part } = after;
   // Parts are new objects with every delta of the message; what is settled changes no more.
   const isSame = before.part.toolCallId === part.toolCallId && before.part.state === part.state;
@@ -55,7 +58,7 @@ export const ToolCard = memo(Card, (before, after) => {
   return durationFrom(before.message, part.toolCallId) === durationFrom(after.message, part.toolCallId);
 });
 
-function Card({ part, chat, message, tools }: ToolCardProps) {
+function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
   const { t } = useTranslation('cards');
   const name = getToolName(part);
   const surroundings = { tools, pageRuns };
@@ -79,14 +82,14 @@ function Card({ part, chat, message, tools }: ToolCardProps) {
       data-tool={name}
       data-state={state.name}
       className={
-        'group/card rounded-card border border-line bg-raised text-ink outline-none ' +
+        `group/card rounded-card text-ink outline-none ${isQuiet ? '' : 'border border-line bg-raised'} ` +
         'focus-visible:outline-2 focus-visible:outline-accent'
       }
     >
       <Header
-        {...{ name, state, who, duration, isOpen, details }}
+        {...{ name, state, who, duration, isOpen, details, isQuiet }}
         title={part.title}
-        gist={pageTool(name)?.Body === undefined ? gistOf(part.input) : ''}
+        gist={isQuiet || pageTool(name)?.Body !== undefined ? '' : gistOf(part.input)}
         onToggle={() => {
           setOpen(!isOpen);
         }}
@@ -153,21 +156,43 @@ interface HeaderProps {
   gist: string;
   isOpen: boolean;
   details: string;
+  isQuiet: boolean;
   onToggle: () => void;
 }
 
-function Header({ name, title, state, who, duration, gist, isOpen, details, onToggle }: HeaderProps) {
+function Header({
+  name,
+  title,
+  state,
+  who,
+  duration,
+  gist,
+  isOpen,
+  details,
+  isQuiet,
+  onToggle,
+}: HeaderProps) {
   const { t } = useTranslation('cards');
   const inWords = useDurationWords();
   const { Icon, look, turns = false } = MARKS[state.name];
   return (
-    <header className="relative flex min-h-14 items-center gap-3 py-2 pr-1 pl-3">
-      <span aria-hidden className={`grid size-8 shrink-0 place-items-center rounded-full ${look}`}>
+    <header
+      className={
+        'relative flex items-center gap-3 ' + (isQuiet ? 'min-h-10 pr-1' : 'min-h-14 py-2 pr-1 pl-3')
+      }
+    >
+      <span
+        aria-hidden
+        className={
+          'grid shrink-0 place-items-center rounded-full ' +
+          (isQuiet ? 'size-6 text-muted' : `size-8 ${look}`)
+        }
+      >
         <Icon
           className={`size-4 ${turns ? 'motion-safe:animate-spin motion-safe:[animation-duration:1.6s]' : ''}`}
         />
       </span>
-      <div className="min-w-0 flex-1">
+      <div className={isQuiet ? 'flex min-w-0 flex-1 flex-wrap items-baseline gap-x-2' : 'min-w-0 flex-1'}>
         <h3 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
           <span className="font-mono font-medium wrap-anywhere">{inOneLine(title ?? name)}</span>
           <span className="text-xs text-muted">{t(`who.${who}`)}</span>

@@ -6,6 +6,7 @@ import { browserTools } from '../tools';
 import { Cell } from './cell';
 import { noLongerNew } from './chatId';
 import { choiceBody, spendChoice } from './choice';
+import { isMemoryUsed } from './memories/choice';
 import { authorized } from './token';
 
 /** How each chat's stream is. */
@@ -41,6 +42,7 @@ const isPost = (url: string, init: RequestInit | undefined) =>
 export const options: FermataOptions = {
   tools: browserTools,
   body: choiceBody,
+  memory: () => isMemoryUsed.value,
   fetch: async (url, init) => {
     const response = await authorized(url, init);
     if (isPost(addressOf(url), init) && typeof init?.body === 'string') spendChoice(init.body);

@@ -5,6 +5,7 @@ import './chat.css';
 import { setUpLanguage } from '../i18n';
 import { setUpTheme } from '../i18n/theme';
 import { setUpChatId } from './chatId';
+import { findMemory } from './memories/memories';
 import { preloadMarkdown } from './Text';
 import { loadTools } from './useTools';
 
@@ -14,4 +15,5 @@ export function setUp() {
   setUpChatId();
   preloadMarkdown();
   void loadTools();
+  void findMemory();
 }

@@ -7,6 +7,7 @@ import { cleanup } from '@testing-library/react';
 import type { ToolUIPart } from 'ai';
 import { afterEach, beforeAll, vi } from 'vitest';
 import cards from '../../i18n/en/cards';
+import memory from '../../i18n/en/memory';
 import shell from '../../i18n/en/shell';
 import type { FermataChat } from 'fermata-chat';
 import type { Message } from '../message';
@@ -18,7 +19,7 @@ export function setUpPage() {
     await i18next.use(initReactI18next).init({
       lng: 'en',
       defaultNS: 'shell',
-      resources: { en: { cards, shell } },
+      resources: { en: { cards, memory, shell } },
       interpolation: { escapeValue: false },
     });
   });

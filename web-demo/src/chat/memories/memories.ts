@@ -1,0 +1,69 @@
+// What the pages know of memory: whether the server has it, whether the list is shown, and what was undone here.
+
+import { memoryOf } from 'fermata-chat';
+import { Cell } from '../cell';
+import { toolNameOf, type Message, type ToolPart } from '../message';
+import { server } from '../server';
+import { keep, recall } from '../storage';
+import type { ServerTool } from '../toolState';
+import { isRecord } from '../../tools/tool';
+
+/** Whether there is anything to be shown: a server may have no memory, or no assistant that uses it. */
+export const hasMemory = new Cell(false);
+
+/** Whether the list of memories is shown. */
+export const isListShown = new Cell(false);
+
+/** Finds out whether the server has memories, or an assistant that may save some. */
+export async function findMemory(): Promise<void> {
+  try {
+    const { memories } = await server.memories.list({ limit: 1 });
+    if (memories.length > 0 || (await isRemembering())) hasMemory.set(true);
+  } catch {
+    // The page works without it. A server of an older version has no such endpoint.
+  }
+}
+
+async function isRemembering(): Promise<boolean> {
+  for (const { name } of await server.assistants()) {
+    const path = `/api/tools?assistant=${encodeURIComponent(name)}`;
+    const { tools } = await server.request<{ tools: ServerTool[] }>(path);
+    if (tools.some((tool) => tool.name === 'remember')) return true;
+  }
+  return false;
+}
+
+/** What a run can do to a memory. */
+export const DEEDS = ['saved', 'changed', 'forgotten'] as const;
+export type Deed = (typeof DEEDS)[number];
+
+/**
+ * Whether the lines about memory tell what a call has done, so that its card need not say it again. The output of
+ * `remember` and of `forget` is the memory under the name of the deed, or of another outcome.
+ */
+export function isToldAsMemory(part: ToolPart, message: Message): boolean {
+  if (!['remember', 'forget'].includes(toolNameOf(part))) return false;
+  if (part.state !== 'output-available' || !isRecord(part.output)) return false;
+  const { output } = part;
+  const use = memoryOf(message);
+  return DEEDS.some((deed) => {
+    const memory = output[deed];
+    return isRecord(memory) && use?.[deed].some(({ id }) => id === memory['id']) === true;
+  });
+}
+
+// === what was undone ===
+
+const UNDONE = 'fermata.undone';
+const MOST_UNDONE = 200;
+
+/**
+ * What a message tells was done with a memory stays in the message when it is undone, and the server would then undo
+ * the change before it. So the browser keeps which ones were undone.
+ */
+export const undone = new Cell<readonly string[]>(recall(UNDONE)?.split('\n') ?? []);
+
+export function noteUndone(key: string) {
+  undone.set([...undone.value, key].slice(-MOST_UNDONE));
+  keep(UNDONE, undone.value.join('\n'));
+}

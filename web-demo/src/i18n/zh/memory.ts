@@ -1,0 +1,76 @@
+// What the pages say of memory, in Chinese.
+
+import type { Translated } from '../areas';
+import type english from '../en/memory';
+
+const memory: Translated<typeof english> = {
+  used_one: '用到 {{count}} 条记忆',
+  used_other: '用到 {{count}} 条记忆',
+  usedLabel: '此回答用到的记忆',
+  changes: '记忆的变动',
+  saved: '已记住：',
+  changed: '已更新：',
+  forgotten: '已忘记：',
+  undo: '撤销',
+  undone: '已撤销',
+  undoLabel: '撤销“{{what}}”',
+  manage: '管理记忆',
+  kind: {
+    preference: '偏好',
+    fact: '事实',
+    entity: '人或事物',
+    instruction: '指示',
+  },
+  page: {
+    title: '记忆',
+    off: '已关闭',
+    close: '关闭记忆窗口',
+    use: '在此页面使用记忆',
+    useHint: '关闭后，从此浏览器发送的内容不会被记住，回答时也不使用记忆。',
+    search: '搜索记忆',
+    searchHint: '搜索…',
+    kinds: '记忆的类型',
+    all: '全部类型',
+    add: '添加',
+    export: '导出',
+    deleteAll: '全部删除',
+    list: '记忆',
+    loading: '正在加载记忆…',
+    failed: '无法加载记忆。',
+    empty: '还没有任何记忆。可以在对话中说“记住……”，或在这里添加。',
+    noMatch: '没有相关的记忆。',
+    more: '显示更早的记忆',
+    deleted_one: '已删除 {{count}} 条记忆。',
+    deleted_other: '已删除 {{count}} 条记忆。',
+  },
+  row: {
+    pin: '固定“{{text}}”',
+    pinHint: '固定的记忆不会为腾出空间而被删除。',
+    edit: '编辑“{{text}}”',
+    delete: '删除“{{text}}”',
+    forgotten: '已删除',
+    pinned: '已固定',
+    slot: '槽位 {{slot}}',
+    fromChat: '来自一个对话',
+    fromTitle: '来自“{{title}}”',
+  },
+  form: {
+    add: '新记忆',
+    edit: '编辑记忆',
+    text: '内容',
+    kind: '类型',
+    slot: '槽位（可选）',
+    slotHint: '例如“timezone”这样的名称。每个槽位只有一条记忆，模型始终知道它。',
+    save: '保存',
+    cancel: '取消',
+  },
+  deleteAll: {
+    title: '删除全部记忆？',
+    text_one: '将删除 {{count}} 条记忆。此操作无法撤销。',
+    text_other: '将删除全部 {{count}} 条记忆。此操作无法撤销。',
+    confirm: '全部删除',
+    cancel: '取消',
+  },
+};
+
+export default memory;
