@@ -22,6 +22,10 @@ const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
     await chat.press(chat.card('write_note'), 'Approve');
     await chat.hears('I wrote down “');
   },
+  'remember that I prefer Celsius': async (chat) => {
+    await chat.isInState(chat.card('remember'), 'Done');
+    await chat.hears('I will remember “');
+  },
   'where am I': async (chat) => {
     await chat.isInState(chat.card('get_location'), 'Done');
     await chat.hears('52.52');
@@ -68,6 +72,7 @@ const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
 const TOOL_LINES: [RegExp, string][] = [
   [/^find my notes/, 'search_notes'],
   [/^use current_time/, 'current_time'],
+  [/^what do you remember/, 'recall'],
 ];
 
 /** The same for a line with other words after the colon, and for what only the demo model names. */

@@ -34,6 +34,8 @@ export function Dialog({ title, size = 'question', beside, onClose, children }: 
       aria-labelledby={id}
       onCancel={(event) => {
         event.preventDefault();
+        // What is in front of a dialog belongs to it in React, and closes alone.
+        event.stopPropagation();
         onClose();
       }}
       className={`border-line bg-raised text-ink shadow-xl backdrop:bg-black/40 ${SIZES[size]}`}

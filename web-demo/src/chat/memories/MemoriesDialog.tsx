@@ -43,7 +43,7 @@ function Shown({ onShow }: { onShow: () => void }) {
       size="page"
       onClose={close}
       beside={
-        <IconButton label={t('page.close')} onClick={close} className="-mr-1">
+        <IconButton label={t('page.close')} onClick={close}>
           <X />
         </IconButton>
       }
@@ -78,14 +78,16 @@ function Shown({ onShow }: { onShow: () => void }) {
           </select>
         </div>
         <Actions memories={memories} />
-        <List
-          memories={memories}
-          isFiltered={isFiltered}
-          onShow={() => {
-            close();
-            onShow();
-          }}
-        />
+        <div className="mt-2">
+          <List
+            memories={memories}
+            isFiltered={isFiltered}
+            onShow={() => {
+              close();
+              onShow();
+            }}
+          />
+        </div>
       </div>
     </Dialog>
   );

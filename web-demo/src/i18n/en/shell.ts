@@ -130,6 +130,7 @@ const shell = {
     'hello',
     'what time is it',
     'write a note: buy milk',
+    'remember that I prefer Celsius',
     'where am I',
     'do everything',
     'draw a chart',
