@@ -7,7 +7,7 @@ import { expect, FAILED_REQUEST, PAGES, says, seriousViolations, test, type Worl
 test.use({ demoModel: true });
 
 const SAID = 'remember that I prefer Celsius';
-const SAVED = 'The user says: I prefer Celsius';
+const SAVED = 'I prefer Celsius';
 
 interface Memory {
   id: string;
@@ -101,6 +101,7 @@ for (const { name, path } of PAGES) {
       await chat.isAtRest();
       await chat.reload();
       await expect(entry(chat.page)).toHaveText('Memoriesoff');
+      await expect(chat.answers).toHaveCount(1);
       await chat.say('Do I prefer Celsius or Fahrenheit?');
       await expect(chat.answers).toHaveCount(2);
       await chat.isAtRest();
