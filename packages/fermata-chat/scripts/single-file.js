@@ -12,8 +12,11 @@ const SOURCE = path.resolve(import.meta.dirname, '../src');
 const CHAT = [
   'version.ts',
   'server.ts',
+  'followed.ts',
   'assistants.ts',
   'memories.ts',
+  'context.ts',
+  'summaries.ts',
   'stream.ts',
   'transport.ts',
   'outbox.ts',

@@ -14,6 +14,12 @@ export interface Assistant {
   suggestions: string[];
 }
 
+/** The assistant and the model that a chat has chosen. What is absent was never chosen: then the default answers. */
+export interface Chosen {
+  assistant?: string;
+  model?: string;
+}
+
 /** Lists the assistants, with `default` first. The list is empty if the server is of a version that has none. */
 export async function listAssistants(server: Server): Promise<Assistant[]> {
   try {

@@ -3,7 +3,10 @@
 // What is to be done is decided in `state.ts`; this does it.
 
 import type { AbstractChat, ChatInit, UIMessage } from 'ai';
+import type { Chosen } from './assistants.js';
 import { CallStatuses, type CallStatus } from './calls.js';
+import type { Compaction, ContextUsage } from './context.js';
+import { FollowedValue, type Followed } from './followed.js';
 import { withDraft } from './outbox.js';
 import { hasOpenCall, isOpen, isToolPart, lastStepOf, toolNameOf, type ToolPart } from './parts.js';
 import { FermataError, isSettledElsewhere, pause, retry } from './server.js';
@@ -19,6 +22,14 @@ import {
   type Pending,
   type State,
 } from './state.js';
+import {
+  compactChat,
+  correctSummary,
+  FollowedSummary,
+  readSummary,
+  type ChatSummary,
+  type Summary,
+} from './summaries.js';
 import { ToolRunner } from './tools.js';
 import { FermataTransport, type Connection, type FermataOptions, type Prepared } from './transport.js';
 
@@ -69,6 +80,16 @@ export interface FermataChat {
   callStatus: (toolCallId: string) => CallStatus | undefined;
   /** Calls a function whenever the status of a call changes; returns what ends that. */
   onCallStatus: (listener: () => void) => () => void;
+  /** How full the model's window is; `undefined` until a step says so, and after `compact`. */
+  readonly contextUsage: Followed<ContextUsage | undefined>;
+  /** The summary of earlier messages; it is loaded as long as somebody follows it. */
+  readonly summary: Followed<ChatSummary | undefined>;
+  /** The assistant and the model that the chat has chosen. */
+  readonly chosen: Followed<Chosen>;
+  /** Replaces the text of the summary. Rejects if the server refuses it. */
+  correctSummary: (summary: Partial<Summary>) => Promise<void>;
+  /** Has a summary written now; `instructions` say what it has to mind. Rejects if there is nothing to summarize. */
+  compact: (instructions?: string) => Promise<void>;
 }
 
 /** The reply to an answer. */
@@ -102,6 +123,9 @@ export class ChatFollower {
   readonly #transport: FermataTransport;
   readonly #tools: ToolRunner;
   readonly #calls = new CallStatuses();
+  readonly #usage = new FollowedValue<ContextUsage | undefined>(undefined);
+  readonly #summary: FollowedSummary;
+  readonly #chosen = new FollowedValue<Chosen>({});
   #chat!: AbstractChat<UIMessage>;
   #stock!: Stock;
   #onError: ((error: Error) => void) | undefined;
@@ -130,6 +154,10 @@ export class ChatFollower {
           this.#dispatch({ type: 'request', request, what });
           // The AI SDK has read the last chunk, and does what it does at an end before anything else.
           if (what.type === 'ended' || what.type === 'refused') this.#settleSoon();
+          if (what.type === 'ended') this.#summary.refreshSoon(this.#chat.messages.length);
+        },
+        onChosen: (chosen) => {
+          this.#chosen.set({ ...this.#chosen.get(), ...chosen });
         },
         prepared: () => {
           const prepared = this.#prepared;
@@ -138,6 +166,7 @@ export class ChatFollower {
         },
       },
     );
+    this.#summary = new FollowedSummary(() => readSummary(this.#transport.server, id));
     this.#tools = new ToolRunner(this.#transport.server.api, id);
   }
 
@@ -156,10 +185,17 @@ export class ChatFollower {
         this.#run(toolName, toolCallId, input, !(phase.name === 'reading' && phase.isFresh));
       },
       onData: (part) => {
-        if ((part.type as string) === 'data-call') {
-          const { toolCallId, ...status } = part.data as CallStatus & { toolCallId: string };
+        const { type, data } = part as { type: string; data: unknown };
+        if (type === 'data-call') {
+          const { toolCallId, ...status } = data as CallStatus & { toolCallId: string };
           this.#calls.set(toolCallId, status);
-        } else given.onData?.(part);
+        } else if (type === 'data-context') {
+          this.#usage.set(data as ContextUsage);
+        } else {
+          if (type === 'data-compaction' && (data as Compaction).state === 'done')
+            this.#summary.refresh(this.#chat.messages.length);
+          given.onData?.(part);
+        }
       },
       onError: (error) => {
         this.#dispatch({ type: 'failed', error });
@@ -184,6 +220,16 @@ export class ChatFollower {
       stop: () => this.#stop(),
       callStatus: this.#calls.get,
       onCallStatus: this.#calls.subscribe,
+      contextUsage: this.#usage,
+      summary: this.#summary,
+      chosen: this.#chosen,
+      correctSummary: (summary) =>
+        this.#summarized(correctSummary(this.#transport.server, this.#id, summary)),
+      compact: async (instructions) => {
+        await this.#summarized(compactChat(this.#transport.server, this.#id, instructions));
+        // It was about a request that is not sent again.
+        this.#usage.set(undefined);
+      },
     };
     const connection = { get: () => this.#connection };
     // The AI SDK has an older name for one of them.
@@ -365,6 +411,12 @@ export class ChatFollower {
         return this.#isNewest(request);
       });
       this.#transport.known.add(this.#id);
+      const { assistant, model, messages } = record;
+      this.#chosen.set({
+        ...(assistant !== undefined && { assistant }),
+        ...(model !== undefined && { model }),
+      });
+      this.#summary.refresh(messages.length);
       this.#dispatch({ type: 'loaded', request, record });
     } catch (error) {
       this.#notLoaded(request, error);
@@ -414,6 +466,12 @@ export class ChatFollower {
     this.#chat.messages = this.#chat.messages.map((message, index, { length }) =>
       index < length - 1 ? (stored.get(message.id) ?? message) : message,
     );
+  }
+
+  /** Shows a summary that the server has just saved, also in other tabs. */
+  async #summarized(saved: Promise<ChatSummary>): Promise<void> {
+    this.#summary.set(await saved);
+    this.#tellTabs();
   }
 
   // === answers ===

@@ -5,9 +5,10 @@ import { listAssistants, type Assistant } from './assistants.js';
 import { ChatFollower, type FermataChat } from './chat.js';
 import { memoriesOf, type Memories } from './memories.js';
 import { Server } from './server.js';
+import { compactChat, correctSummary, readSummary, type ChatSummary, type Summary } from './summaries.js';
 import type { FermataOptions } from './transport.js';
 
-export type { Assistant } from './assistants.js';
+export type { Assistant, Chosen } from './assistants.js';
 export type { CallStatus } from './calls.js';
 export type { ApprovalResponse, ElicitationAnswer, FermataChat, ToolOutput } from './chat.js';
 export {
@@ -22,8 +23,11 @@ export {
   type MentionedMemory,
   type NewMemory,
 } from './memories.js';
+export type { Compaction, ContextUsage, SummaryReason } from './context.js';
+export type { Followed } from './followed.js';
 export { FermataError, type ServerOptions } from './server.js';
 export type { ChatRecord, Pending } from './state.js';
+export type { ChatSummary, Summary } from './summaries.js';
 export { FermataTransport, type BrowserTool, type Connection, type FermataOptions } from './transport.js';
 
 export interface Fermata {
@@ -41,6 +45,12 @@ export interface Fermata {
   assistants(): Promise<Assistant[]>;
   /** The memories of the person: listed, searched, changed, and undone. A server without memory answers 404. */
   readonly memories: Memories;
+  /** Reads the summary of a chat; `undefined` if it has none. A chat follows its own: `chat.summary`. */
+  summary(chatId: string): Promise<ChatSummary | undefined>;
+  /** Replaces the text of a chat's summary. */
+  correctSummary(chatId: string, summary: Partial<Summary>): Promise<ChatSummary>;
+  /** Has a summary of a chat written now; `instructions` say what it has to mind. */
+  compact(chatId: string, instructions?: string): Promise<ChatSummary>;
 }
 
 /** Connects chats with a Fermata server. */
@@ -54,5 +64,8 @@ export function fermata(options: FermataOptions = {}): Fermata {
     request: (path, init) => server.json(path, init),
     assistants: () => listAssistants(server),
     memories: memoriesOf(server),
+    summary: (chatId) => readSummary(server, chatId),
+    correctSummary: (chatId, summary) => correctSummary(server, chatId, summary),
+    compact: (chatId, instructions) => compactChat(server, chatId, instructions),
   };
 }

@@ -7,8 +7,13 @@ import type { ChatInit, UIMessage } from 'ai';
 import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import {
   fermata,
+  type Assistant,
   type CallStatus,
+  type ChatSummary,
+  type Chosen,
   type Connection,
+  type ContextUsage,
+  type Fermata,
   type FermataChat,
   type FermataOptions,
   type Memories,
@@ -121,6 +126,11 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     answerElicitation: chat.answerElicitation,
     callStatus: chat.callStatus,
     onCallStatus: chat.onCallStatus,
+    contextUsage: chat.contextUsage,
+    summary: chat.summary,
+    chosen: chat.chosen,
+    correctSummary: chat.correctSummary,
+    compact: chat.compact,
   };
 }
 
@@ -242,4 +252,48 @@ function withMemory(list: readonly ListedMemory[], memory: Memory): ListedMemory
   );
   if (!others.some(({ id }) => id === memory.id)) return [listed, ...others];
   return others.map((one) => (one.id === memory.id ? listed : one));
+}
+
+/** How full the model's window is; `undefined` until a step says so. */
+export function useContextUsage(chat: Pick<FermataChat, 'contextUsage'>): ContextUsage | undefined {
+  const { subscribe, get } = chat.contextUsage;
+  return useSyncExternalStore(subscribe, get, get);
+}
+
+/** The summary of the earlier messages; `undefined` if the chat has none, or as long as it is not loaded. */
+export function useSummary(chat: Pick<FermataChat, 'summary'>): ChatSummary | undefined {
+  const { subscribe, get } = chat.summary;
+  return useSyncExternalStore(subscribe, get, get);
+}
+
+/** The assistant and the model that the chat has chosen. */
+export function useChosen(chat: Pick<FermataChat, 'chosen'>): Chosen {
+  const { subscribe, get } = chat.chosen;
+  return useSyncExternalStore(subscribe, get, get);
+}
+
+/** The lists of assistants by the server, each of which is asked once. */
+const lists = new WeakMap<object, Promise<readonly Assistant[]>>();
+
+/** The assistants of a server (`fermata()`); the list is empty as long as it is not loaded. */
+export function useAssistants(server: Pick<Fermata, 'assistants'>): readonly Assistant[] {
+  const [list, setList] = useState<readonly Assistant[]>([]);
+  useEffect(() => {
+    let isLeft = false;
+    const loading = lists.get(server) ?? server.assistants();
+    lists.set(server, loading);
+    loading.then(
+      (assistants) => {
+        if (!isLeft) setList(assistants);
+      },
+      () => {
+        // The next component that needs the list asks again.
+        lists.delete(server);
+      },
+    );
+    return () => {
+      isLeft = true;
+    };
+  }, [server]);
+  return list;
 }

@@ -42,6 +42,9 @@ export interface ChatRecord {
   messages: UIMessage[];
   pending: Pending[];
   open: boolean;
+  /** The assistant and the model that the chat has chosen. */
+  assistant?: string;
+  model?: string;
 }
 
 /** What waits for somebody, as `GET /api/chat/{id}/pending` has it. */

@@ -4,6 +4,7 @@
 // needs that (loading, answers, other tabs, tools of the page) is in `chat.ts`.
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
+import type { Chosen } from './assistants.js';
 import { FermataError, refusalOf, Server, type ServerOptions } from './server.js';
 import { chunkStream, type StreamEvent } from './stream.js';
 import { AI_VERSION } from './version.js';
@@ -38,9 +39,9 @@ export interface FermataOptions extends ServerOptions {
    * The assistant that answers, by its name in the list of assistants. A chat keeps the one that it was given
    * last; `undefined` leaves it as it is.
    */
-  assistant?: string | (() => string | undefined);
+  assistant?: string | ((chatId: string) => string | undefined);
   /** The model that answers: one of the assistant's. A chat keeps it in the same way. */
-  model?: string | (() => string | undefined);
+  model?: string | ((chatId: string) => string | undefined);
   /**
    * `false` leaves the posts out of memory: nothing is recalled for them, and nothing in them is remembered. A server
    * of a version without memory refuses it.
@@ -76,6 +77,8 @@ export interface Observer {
   /** The number of the next request. */
   begin: () => number;
   on: (request: number, event: RequestEvent) => void;
+  /** The server has accepted a post that chose an assistant or a model. */
+  onChosen: (chosen: Chosen) => void;
   /** What the AI SDK gets when it asks for the stream: one that was opened before, or an error to be shown. */
   prepared: () => Prepared | undefined;
 }
@@ -131,8 +134,13 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     this.#sending.set(request, sending);
     this.#on(request, { type: 'sent' });
     const post = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId };
+    const chosen = this.#chosen(chatId);
     const send = (messages: MESSAGE[], exists: boolean) => {
-      const fermata = { ...this.#fermata(), ...(exists && { exists }) };
+      const { client = AI_VERSION, hold, show, memory } = this.#options;
+      // Memory is on where nothing is said. What is undefined is not part of the JSON.
+      const isLeftOut = (typeof memory === 'function' ? memory() : memory) === false;
+      const left = isLeftOut && { memory: false };
+      const fermata = { client, hold, show, ...chosen, ...left, ...(exists && { exists }) };
       const headers = plainHeaders(options.headers);
       return this.server.post({ ...post, messages, fermata }, headers, sending.signal);
     };
@@ -150,6 +158,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       if (!response.ok || response.body === null) throw await refusalOf(response);
       this.known.add(chatId);
       decide(true);
+      this.#observer?.onChosen(chosen);
       this.#reading.set(request, reading);
       this.#on(request, { type: 'accepted' });
       return this.#read(chatId, request, reading, response.body);
@@ -241,20 +250,13 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     };
   }
 
-  #fermata(): object {
-    const { client = AI_VERSION, hold, show, assistant, model, memory } = this.#options;
-    // What is undefined is not part of the JSON. Memory is on where nothing is said.
-    const isLeftOut = current(memory) === false;
-    const chosen = { assistant: current(assistant), model: current(model) };
-    return { client, hold, show, ...chosen, ...(isLeftOut && { memory: false }) };
+  /** Who is to answer, as the options say now. */
+  #chosen(chatId: string): Chosen {
+    const [assistant, model] = [this.#options.assistant, this.#options.model].map((option) =>
+      typeof option === 'function' ? option(chatId) : option,
+    );
+    return { ...(assistant !== undefined && { assistant }), ...(model !== undefined && { model }) };
   }
-}
-
-/** Returns the value that an option has now. */
-function current<VALUE extends string | boolean>(
-  option: VALUE | (() => VALUE | undefined) | undefined,
-): VALUE | undefined {
-  return typeof option === 'function' ? option() : option;
 }
 
 function throwLost(): never {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { fermata, FermataTransport } from '../src/index.js';
-import { MemoryChat, says, World } from './world';
+import { MemoryChat, says, until, World } from './world';
 
 const SETTINGS = `
 instructions = "HOUSE"
@@ -67,6 +67,30 @@ test('a page chooses an assistant and a model, from the next message on', async 
   await chat.sendMessage({ text: 'and then?' });
   expect(await record()).toEqual({ assistant: 'support', model: 'large' });
   expect(chat.error).toBeUndefined();
+});
+
+test('a chat says which assistant and model it has chosen, when it is loaded and when it is posted', async () => {
+  world.model.script(says('One.'), says('Two.'));
+  const choices = new Map([['chosen', 'support']]);
+  const server = fermata({
+    api: `${world.server.url}/api/chat`,
+    assistant: (chatId) => choices.get(chatId),
+    model: (chatId) => (choices.has(chatId) ? 'large' : undefined),
+  });
+  const chat = server.chat(MemoryChat, { id: 'chosen' });
+  expect(chat.chosen.get()).toEqual({});
+  await chat.sendMessage({ text: 'hello' });
+  expect(chat.chosen.get()).toEqual({ assistant: 'support', model: 'large' });
+
+  const later = server.chat(MemoryChat, { id: 'chosen' });
+  const leave = later.open();
+  await until(() => later.messages.length === 2, 'the chat to be loaded');
+  expect(later.chosen.get()).toEqual({ assistant: 'support', model: 'large' });
+  leave();
+
+  const other = server.chat(MemoryChat, { id: 'other' });
+  await other.sendMessage({ text: 'hello' });
+  expect(other.chosen.get()).toEqual({});
 });
 
 test('an assistant that does not exist is refused in words', async () => {

@@ -29,6 +29,8 @@ const answer = () =>
         setTimeout(resolve, 1500);
       });
 
+const NOTHING_CHOSEN = {};
+
 const chat: FermataChat = {
   connection: 'open',
   open: () => () => undefined,
@@ -39,6 +41,11 @@ const chat: FermataChat = {
   stop: answer,
   callStatus: (toolCallId) => statuses.get(toolCallId),
   onCallStatus: () => () => undefined,
+  contextUsage: { get: () => undefined, subscribe: () => () => undefined },
+  summary: { get: () => undefined, subscribe: () => () => undefined },
+  chosen: { get: () => NOTHING_CHOSEN, subscribe: () => () => undefined },
+  correctSummary: answer,
+  compact: answer,
 };
 
 function Gallery() {

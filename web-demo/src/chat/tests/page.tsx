@@ -9,7 +9,7 @@ import { afterEach, beforeAll, vi } from 'vitest';
 import cards from '../../i18n/en/cards';
 import memory from '../../i18n/en/memory';
 import shell from '../../i18n/en/shell';
-import type { FermataChat } from 'fermata-chat';
+import type { ChatSummary, Chosen, ContextUsage, FermataChat, Followed } from 'fermata-chat';
 import type { Message } from '../message';
 import type { AnyToolPart, ServerTool } from '../toolState';
 
@@ -29,6 +29,9 @@ export function setUpPage() {
   });
 }
 
+/** A value that stays. */
+export const fixed = <T,>(value: T): Followed<T> => ({ get: () => value, subscribe: () => () => undefined });
+
 /** A chat that takes every answer. */
 export function fakeChat() {
   return {
@@ -41,6 +44,11 @@ export function fakeChat() {
     stop: vi.fn<FermataChat['stop']>(() => Promise.resolve()),
     callStatus: () => undefined,
     onCallStatus: () => () => undefined,
+    contextUsage: fixed<ContextUsage | undefined>(undefined),
+    summary: fixed<ChatSummary | undefined>(undefined),
+    chosen: fixed<Chosen>({}),
+    correctSummary: vi.fn<FermataChat['correctSummary']>(() => Promise.resolve()),
+    compact: vi.fn<FermataChat['compact']>(() => Promise.resolve()),
   };
 }
 
