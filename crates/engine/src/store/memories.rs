@@ -179,7 +179,7 @@ pub struct MemoryVector {
     pub id: MemoryId,
     /// The version of the memory that was embedded. The vector is dropped if there is a newer one by now.
     pub version: u64,
-    /// The vector, of any length but zero.
+    /// The vector, as [`check_vector`] wants it.
     pub vector: Vec<f32>,
 }
 
@@ -208,7 +208,7 @@ pub trait Memories: Send + Sync {
     async fn note_recalled(&self, owner: &Owner, ids: &[MemoryId], at: Timestamp) -> Result<(), StoreError>;
 
     /// Returns the owner's memories that have a vector of a model, the most similar ones first: their ids, and the cosine of the angle
-    /// between the vectors.
+    /// between the vectors. A vector that [`check_vector`] refuses is a conflict.
     async fn nearest_memories(
         &self,
         owner: &Owner,
@@ -224,7 +224,8 @@ pub trait Memories: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(Owner, Memory)>, StoreError>;
 
-    /// Saves vectors of a model. A memory has one vector, so one of another model is replaced.
+    /// Saves vectors of a model. A memory has one vector, so one of another model is replaced. If [`check_vector`] refuses one of them, none
+    /// is saved.
     async fn put_vectors(&self, model: &str, vectors: Vec<MemoryVector>) -> Result<(), StoreError>;
 
     /// Forgets changes that were made before `before`, so that they cannot be undone any more. Returns the number of changes.
@@ -439,6 +440,17 @@ impl OwnedMemories {
     }
 }
 
+/// Checks a vector: it has numbers, and all of them are finite. With others nothing can be compared, and some databases refuse them.
+///
+/// # Errors
+/// Returns [`StoreError::Conflict`] if it is not so.
+pub fn check_vector(vector: &[f32]) -> Result<(), StoreError> {
+    if vector.is_empty() || !vector.iter().all(|number| number.is_finite()) {
+        return Err(StoreError::Conflict("a vector without numbers, or with one that is not finite".into()));
+    }
+    Ok(())
+}
+
 /// Returns the cosine of the angle between two vectors; 0 if their lengths differ or one of them is zero.
 pub fn cosine(one: &[f32], other: &[f32]) -> f32 {
     if one.len() != other.len() {
@@ -453,3 +465,6 @@ pub fn cosine(one: &[f32], other: &[f32]) -> f32 {
     let length: f32 = one_square.sqrt() * other_square.sqrt();
     if length > 0.0 { product / length } else { 0.0 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use fermata_engine::store::{
     Memories, StoreError,
-    memories::{Memory, MemoryChange, MemoryFilter, MemoryId, MemoryOutcome, MemoryVector, Undone},
+    memories::{
+        Memory, MemoryChange, MemoryFilter, MemoryId, MemoryOutcome, MemoryVector, Undone, check_vector,
+    },
 };
 use fermata_tools::Owner;
 use jiff::Timestamp;
@@ -80,6 +82,7 @@ impl Memories for SqlStore {
         vector: &[f32],
         limit: usize,
     ) -> Result<Vec<(MemoryId, f32)>, StoreError> {
+        check_vector(vector)?;
         self.backend
             .read(|mut db| async move {
                 memory_vectors::nearest(&mut db.get(), owner, model, vector, limit).await
@@ -98,6 +101,7 @@ impl Memories for SqlStore {
     }
 
     async fn put_vectors(&self, model: &str, vectors: Vec<MemoryVector>) -> Result<(), StoreError> {
+        vectors.iter().try_for_each(|of_memory| check_vector(&of_memory.vector))?;
         let vectors = vectors.as_slice();
         self.backend
             .run(|| async {

@@ -47,6 +47,7 @@ macro_rules! in_every_store {
 mod fixtures;
 mod instances;
 mod memories;
+mod memory_vectors;
 mod notes;
 mod odd_text;
 mod postgres;

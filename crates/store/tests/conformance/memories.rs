@@ -32,6 +32,7 @@ in_every_store! {
     a_source_that_is_no_chat_of_the_owner_is_left_out
     a_commit_changes_memories_or_nothing
     old_changes_are_forgotten
+    many_changes_at_once_are_made_one_after_the_other
 }
 
 const MOST: usize = 100;
@@ -421,4 +422,43 @@ async fn old_changes_are_forgotten(store: AnyStore) {
     let changes = (0..many).map(|n| edit_text("a", &n.to_string())).collect();
     change_of(&store, &alice(), 6, changes).await;
     assert_eq!(store.forget_memory_events(at(9), many).await.unwrap(), many - 1, "the oldest is gone");
+}
+
+async fn many_changes_at_once_are_made_one_after_the_other(store: AnyStore) {
+    let (writers, rounds) = (4, 8);
+    let mut writing = Vec::new();
+    for writer in 0..writers {
+        let store = store.clone();
+        writing.push(tokio::spawn(async move {
+            let in_chat = chat(&format!("chat{writer}"));
+            commit(&store, &in_chat, vec![create(alice())]).await;
+            for round in 0..rounds {
+                let name = format!("{writer}-{round}");
+                let city = with_slot(&name, &name, "city");
+                let extra = new(&format!("extra-{name}"), "x");
+                let changes = vec![save(city), save(extra)];
+                commit(&store, &in_chat, vec![Change::ChangeMemories { owner: alice(), changes, most: 10 }])
+                    .await;
+                let extra = format!("extra-{name}");
+                let source = Some(MemorySource { chat: in_chat.clone(), message: None });
+                let text = MemoryEdit { text: Some("y".into()), ..MemoryEdit::default() };
+                let edit = MemoryChange::Edit { id: id(&extra), edit: text, source };
+                store.change_memories(&alice(), at(2), vec![edit], 10).await.unwrap();
+                store.note_recalled(&alice(), &[id(&extra)], at(3)).await.unwrap();
+                if round % 2 == 0 {
+                    store.undo_memory(&alice(), &id(&extra), at(4)).await.unwrap();
+                }
+            }
+            delete(&*store, &in_chat).await;
+        }));
+    }
+    for written in writing {
+        written.await.unwrap();
+    }
+    let found = all(&store).await;
+    let city: Vec<_> = found.iter().filter(|memory| memory.slot.is_some()).collect();
+    assert_eq!(city.len(), 1);
+    assert_eq!(city[0].version, writers * rounds - 1, "each replaced the one before");
+    assert_eq!(found.len(), 10);
+    assert!(found.iter().all(|memory| memory.source.is_none()), "all chats are gone");
 }

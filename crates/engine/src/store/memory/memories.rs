@@ -12,7 +12,7 @@ use crate::store::{
     StoreError,
     memories::{
         MAX_EVENTS, Memories, Memory, MemoryChange, MemoryEvent, MemoryFilter, MemoryId, MemoryOutcome,
-        MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, cosine,
+        MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, check_vector, cosine,
     },
     page::whole_microseconds,
 };
@@ -150,6 +150,7 @@ impl Memories for MemoryStore {
         vector: &[f32],
         limit: usize,
     ) -> Result<Vec<(MemoryId, f32)>, StoreError> {
+        check_vector(vector)?;
         let contents = self.lock();
         let Some(stored) = contents.memories.get(owner) else { return Ok(Vec::new()) };
         let mut nearest = Vec::new();
@@ -181,6 +182,7 @@ impl Memories for MemoryStore {
     }
 
     async fn put_vectors(&self, model: &str, vectors: Vec<MemoryVector>) -> Result<(), StoreError> {
+        vectors.iter().try_for_each(|of_memory| check_vector(&of_memory.vector))?;
         let mut contents = self.lock();
         for MemoryVector { owner, id, version, vector } in vectors {
             let Some(stored) = contents.memories.get_mut(&owner) else { continue };
