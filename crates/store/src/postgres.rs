@@ -14,9 +14,11 @@ use crate::{
     connection::PooledConnection,
     error::{Fault, failed},
 };
+use pgvector::Pgvector;
 use sessions::Sessions;
 
 pub mod open;
+mod pgvector;
 mod sessions;
 
 /// The time that one attempt may take, from the wait for a connection on. It is longer than the server's own limits, and counts if the server
@@ -33,6 +35,8 @@ pub struct PostgresDatabase {
     pub pool: PgPool,
     /// The sessions by which others see that the instances of this process are alive.
     pub sessions: Arc<Sessions>,
+    /// The extension that compares vectors, if the database has it.
+    pub pgvector: Option<Arc<Pgvector>>,
 }
 
 // === impl PostgresDatabase ===

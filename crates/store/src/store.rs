@@ -71,6 +71,9 @@ impl SqlStore {
                 }
             }
             Backend::Postgres(database) => {
+                if let Some(pgvector) = &database.pgvector {
+                    pgvector.close().await;
+                }
                 database.sessions.close().await;
                 database.pool.close().await;
             }

@@ -11,7 +11,11 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use super::{PostgresDatabase, sessions::Sessions};
+use super::{
+    PostgresDatabase,
+    pgvector::{self, Pgvector},
+    sessions::Sessions,
+};
 use crate::{
     Migrated, OpenError, OpenOptions, migrations,
     schema::{self, FLOOR, Schema, SchemaError},
@@ -39,18 +43,23 @@ const SESSION: [(&str, &str); 7] = [
 /// Opens the database that the URL names, and brings it up to date if the options say so.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, OpenError> {
     let connect = parse(url)?;
-    bring_up(&connect, options.migrate).await?;
+    let (_, pgvector) = bring_up(&connect, options.migrate).await?;
     let connect = with_limits(connect);
     let pool = PgPoolOptions::new()
         .max_connections(options.connections.max(1))
         .acquire_timeout(QUEUE)
         .connect_lazy_with(connect.clone());
-    Ok(PostgresDatabase { pool, sessions: Arc::new(Sessions::new(connect)) })
+    Ok(PostgresDatabase {
+        pool,
+        sessions: Arc::new(Sessions::new(connect)),
+        pgvector: pgvector.map(Arc::new),
+    })
 }
 
 /// Brings the database up to date.
 pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
-    bring_up(&parse(url)?, true).await
+    let (migrated, _) = bring_up(&parse(url)?, true).await?;
+    Ok(migrated)
 }
 
 fn parse(url: &str) -> Result<PgConnectOptions, OpenError> {
@@ -64,8 +73,12 @@ fn with_limits(options: PgConnectOptions) -> PgConnectOptions {
     options.options(SESSION.into_iter().filter(|(name, _)| !given.contains(name)))
 }
 
-/// Migrates the database, or checks that nothing is missing, in a session without limits, because a migration may take long.
-async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Migrated, OpenError> {
+/// Migrates the database, or checks that nothing is missing, and finds pgvector, in a session without limits, because a migration may take
+/// long.
+async fn bring_up(
+    options: &PgConnectOptions,
+    migrate: bool,
+) -> Result<(Migrated, Option<Pgvector>), OpenError> {
     let connecting = tokio::time::timeout(CONNECT, PgConnection::connect_with(options)).await;
     let connection = connecting.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut));
     let mut connection = connection.map_err(|error| refused(options, &error))?;
@@ -88,9 +101,11 @@ async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Migrated,
         }
         SchemaError::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
     })?;
+    let pgvector = pgvector::find(&mut connection, options, migrate).await;
+    let pgvector = pgvector.map_err(|error| refused(options, &error))?;
     // The work of this connection is done, so an error at its end does not matter.
     let _ = connection.close().await;
-    Ok(migrated)
+    Ok((migrated, pgvector))
 }
 
 /// Classifies an error by PostgreSQL's table of error codes.

@@ -11,7 +11,11 @@ use fermata_tools::Owner;
 use jiff::Timestamp;
 
 use super::SqlStore;
-use crate::queries::{memories, memory_vectors};
+use crate::{
+    backend::Backend,
+    error::failed,
+    queries::{memories, memory_vectors},
+};
 
 #[async_trait]
 impl Memories for SqlStore {
@@ -83,6 +87,16 @@ impl Memories for SqlStore {
         limit: usize,
     ) -> Result<Vec<(MemoryId, f32)>, StoreError> {
         check_vector(vector)?;
+        if let Backend::Postgres(database) = &self.backend
+            && let Some(pgvector) = &database.pgvector
+            && pgvector.compares(vector.len())
+        {
+            let nearest = self.backend.run(|| async {
+                let mut connection = database.pool.acquire().await.map_err(failed)?;
+                pgvector.nearest(&mut connection, owner, model, vector, limit).await
+            });
+            return nearest.await;
+        }
         self.backend
             .read(|mut db| async move {
                 memory_vectors::nearest(&mut db.get(), owner, model, vector, limit).await

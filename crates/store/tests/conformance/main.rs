@@ -50,6 +50,7 @@ mod memories;
 mod memory_vectors;
 mod notes;
 mod odd_text;
+mod pgvector;
 mod postgres;
 mod sqlite;
 mod summaries;

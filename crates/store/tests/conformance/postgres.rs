@@ -461,7 +461,7 @@ async fn a_newer_database_opens_unless_it_says_otherwise() {
 }
 
 /// The URL with another part for one of its own.
-fn with(url: &str, user: &str, database: Option<&str>) -> String {
+pub fn with(url: &str, user: &str, database: Option<&str>) -> String {
     let (_, rest) = url.split_once("://").unwrap();
     let (authority, path) = rest.split_once('/').unwrap();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);

@@ -1,0 +1,309 @@
+//! Similar memories by the extension pgvector, in a database that has it.
+//!
+//! The schema does not depend on the extension: a vector is an array of `real`, which a query casts to pgvector's type. The vectors of an
+//! owner are all compared as long as there are not very many, because that is exact, fast enough and needs no index. For an owner with more
+//! of them an HNSW index is built, one for each number of dimensions, if the caller wants few of them. For a caller that wants all of them,
+//! an index is of no use.
+//!
+//! Invariants: results are never fewer because an index does not find them, as the filter by owner comes after it: then all vectors are
+//! compared. Nothing fails because there is no index. One instance builds an index, and nobody waits for it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+use fermata_engine::store::memories::MemoryId;
+use fermata_tools::Owner;
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions};
+use tokio::task::JoinSet;
+
+use crate::{
+    column::count,
+    error::{Fault, failed},
+    text::{Text, text},
+    vector::vector,
+};
+
+/// The number of vectors of an owner up to which all are compared.
+const EXACT: usize = 10_000;
+/// The largest number of dimensions that pgvector's type can have.
+const MOST_DIMENSIONS: usize = 16_000;
+/// The largest number of dimensions that an HNSW index can have.
+const MOST_INDEXED_DIMENSIONS: usize = 2_000;
+/// The oldest version that is used: it scans an index on if a filter has removed what was found.
+const OLDEST: (u32, u32) = (0, 8);
+/// The first key of the advisory lock of whoever builds an index; the second is the number of dimensions.
+const INDEX_LOCKS: i32 = 0x4665_7678;
+
+/// The extension in an open database.
+pub struct Pgvector {
+    /// The schema of its type and operators, quoted.
+    schema: String,
+    /// The options of a session without limits, because building an index may take long.
+    options: PgConnectOptions,
+    // The lock is held to begin a task or to take them all out, never across an await.
+    indexing: Mutex<Indexing>,
+}
+
+/// The indexes that this process builds. The tasks end with it.
+#[derive(Default)]
+struct Indexing {
+    /// The numbers of dimensions for which it was tried, whatever came of it.
+    begun: BTreeSet<usize>,
+    tasks: JoinSet<()>,
+}
+
+/// Finds the extension. If it may be created and is not there, that is tried, which takes the rights of a superuser on most servers.
+pub async fn find(
+    connection: &mut PgConnection,
+    options: &PgConnectOptions,
+    may_create: bool,
+) -> Result<Option<Pgvector>, sqlx::Error> {
+    let available: Option<String> =
+        sqlx::query_scalar("select default_version from pg_available_extensions where name = 'vector'")
+            .fetch_optional(&mut *connection)
+            .await?;
+    let mut failure = None;
+    if may_create && available.is_some_and(|version| is_new_enough(&version)) {
+        // Elsewhere it would go with the schema of one of several servers that share the database.
+        let create = "create extension if not exists vector with schema public";
+        failure = connection.execute(create).await.err();
+    }
+    let installed: Option<(String, String, bool)> = sqlx::query_as(
+        "select quote_ident(nspname), extversion, has_schema_privilege(pg_namespace.oid, 'usage')
+         from pg_extension join pg_namespace on pg_namespace.oid = extnamespace
+         where extname = 'vector'",
+    )
+    .fetch_optional(connection)
+    .await?;
+    let Some((schema, version, may_use)) = installed else {
+        if let Some(error) = failure {
+            tracing::info!(%error, "the server has the extension pgvector, but it cannot be created in this database");
+        }
+        return Ok(None);
+    };
+    if !may_use || !is_new_enough(&version) {
+        tracing::info!(
+            version,
+            may_use,
+            "the extension pgvector is not used: it is older than 0.8, or its schema may not be used"
+        );
+        return Ok(None);
+    }
+    Ok(Some(Pgvector { schema, options: options.clone(), indexing: Mutex::default() }))
+}
+
+fn is_new_enough(version: &str) -> bool {
+    let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= OLDEST
+}
+
+fn index_name(dimensions: usize) -> String {
+    format!("memory_vectors_hnsw_{dimensions}")
+}
+
+/// Builds the index for vectors of this length, unless it is there or another session builds it.
+async fn build_index(options: &PgConnectOptions, schema: &str, dimensions: usize) -> Result<(), sqlx::Error> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    // Whoever waited for the lock would keep the index from being finished, which waits for all statements that are under way.
+    let is_mine: bool = sqlx::query_scalar("select pg_try_advisory_lock($1, $2)")
+        .bind(INDEX_LOCKS)
+        .bind(i32::try_from(dimensions).unwrap_or(i32::MAX))
+        .fetch_one(&mut connection)
+        .await?;
+    if is_mine {
+        let index = index_name(dimensions);
+        match find_index(&mut connection, &index).await? {
+            Some((_, true)) => return connection.close().await,
+            Some((leftover, false)) => {
+                let drop = format!("drop index concurrently {leftover}");
+                connection.execute(AssertSqlSafe(drop)).await?;
+            }
+            None => {}
+        }
+        let create = format!(
+            "create index concurrently {index} on memory_vectors
+             using hnsw ((vector::{schema}.vector({dimensions})) {schema}.vector_cosine_ops)
+             where dims = {dimensions}"
+        );
+        connection.execute(AssertSqlSafe(create)).await?;
+        tracing::info!(index, "built an index of the vectors of memories");
+    }
+    connection.close().await
+}
+
+/// The index with its schema, quoted, and `false` if it was not finished.
+async fn find_index(
+    connection: &mut PgConnection,
+    index: &str,
+) -> Result<Option<(String, bool)>, sqlx::Error> {
+    sqlx::query_as(
+        "select indexrelid::regclass::text, indisvalid from pg_index join pg_class on pg_class.oid = indexrelid
+         where indrelid = to_regclass('memory_vectors') and relname = $1",
+    )
+    .bind(index)
+    .fetch_optional(connection)
+    .await
+}
+
+// === impl Pgvector ===
+
+impl Pgvector {
+    /// Returns `true` if vectors of this length can be compared.
+    pub fn compares(&self, dimensions: usize) -> bool {
+        dimensions <= MOST_DIMENSIONS
+    }
+
+    /// The owner's memories with vectors of the model, the most similar ones first.
+    pub async fn nearest(
+        &self,
+        connection: &mut PgConnection,
+        owner: &Owner,
+        model: &str,
+        to: &[f32],
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>, Fault> {
+        let dimensions = to.len();
+        if limit < EXACT && dimensions <= MOST_INDEXED_DIMENSIONS {
+            let (vectors,): (i64,) = sqlx::query_as(
+                "select count(*) from (select 1 from memory_vectors where owner = $1 and dims = $2 limit $3) as those",
+            )
+            .bind(text(owner.as_str()))
+            .bind(count(dimensions))
+            .bind(count(EXACT + 1))
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(failed)?;
+            if vectors > count(EXACT) {
+                let index = find_index(connection, &index_name(dimensions)).await.map_err(failed)?;
+                if let Some((_, true)) = index {
+                    let found = self.nearest_by_index(connection, owner, model, to, limit).await?;
+                    if found.len() == limit {
+                        return Ok(found);
+                    }
+                } else {
+                    self.begin_index(dimensions);
+                }
+            }
+        }
+        self.nearest_of_all(connection, owner, model, to, limit).await
+    }
+
+    /// Compares all vectors of the owner.
+    async fn nearest_of_all(
+        &self,
+        connection: &mut PgConnection,
+        owner: &Owner,
+        model: &str,
+        to: &[f32],
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>, Fault> {
+        let schema = &self.schema;
+        // Nothing is similar to a vector of zeros; pgvector says NaN.
+        let select = format!(
+            "select memories.id, coalesce(nullif(
+                1 - (memory_vectors.vector::{schema}.vector operator({schema}.<=>) cast($4 as real[])::{schema}.vector), 'NaN'
+             ), 0) as similarity
+             from memories
+             join memory_vectors on memory_vectors.owner = memories.owner and memory_vectors.memory_id = memories.id
+             where memories.owner = $1 and memories.embedded_by = $2 and memory_vectors.dims = $3
+             order by similarity desc, memories.id
+             limit $5"
+        );
+        fetch(connection, select, owner, model, to, limit).await
+    }
+
+    /// Asks the index. The owner's other memories may be found before it has found enough of them, so there may be fewer than there are.
+    async fn nearest_by_index(
+        &self,
+        connection: &mut PgConnection,
+        owner: &Owner,
+        model: &str,
+        to: &[f32],
+        limit: usize,
+    ) -> Result<Vec<(MemoryId, f32)>, Fault> {
+        let (schema, dimensions) = (&self.schema, to.len());
+        let mut transaction = connection.begin().await.map_err(failed)?;
+        // The planner would rather sort an owner's vectors for as long as it takes them for few.
+        let set = "select set_config('hnsw.iterative_scan', 'strict_order', true),
+            set_config('hnsw.ef_search', '200', true), set_config('enable_sort', 'off', true)";
+        transaction.execute(set).await.map_err(failed)?;
+        let distance = format!(
+            "memory_vectors.vector::{schema}.vector({dimensions})
+                operator({schema}.<=>) cast($4 as real[])::{schema}.vector({dimensions})"
+        );
+        // The number of dimensions is in the text, because the index is for vectors of this length only.
+        let select = format!(
+            "select memories.id, 1 - ({distance}) from memory_vectors
+             join memories on memories.owner = memory_vectors.owner and memories.id = memory_vectors.memory_id
+             where memory_vectors.owner = $1 and memories.embedded_by = $2
+                and memory_vectors.dims = {dimensions} and memory_vectors.dims = $3
+             order by {distance}
+             limit $5"
+        );
+        let found = fetch(&mut transaction, select, owner, model, to, limit).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(found)
+    }
+
+    /// Begins to build an index, unless this process has tried that before.
+    fn begin_index(&self, dimensions: usize) {
+        let mut indexing = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !indexing.begun.insert(dimensions) {
+            return;
+        }
+        let (options, schema) = (self.options.clone(), self.schema.clone());
+        indexing.tasks.spawn(async move {
+            if let Err(error) = build_index(&options, &schema, dimensions).await {
+                tracing::warn!(
+                    %error,
+                    dimensions,
+                    "the index of the vectors of memories was not built; all vectors of an owner are compared instead"
+                );
+            }
+        });
+    }
+
+    /// Gives up what is being built. The next process that needs an index begins again.
+    pub async fn close(&self) {
+        let indexing = || self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = std::mem::take(&mut indexing().tasks);
+        tasks.shutdown().await;
+    }
+}
+
+async fn fetch(
+    connection: &mut PgConnection,
+    select: String,
+    owner: &Owner,
+    model: &str,
+    to: &[f32],
+    limit: usize,
+) -> Result<Vec<(MemoryId, f32)>, Fault> {
+    let rows: Vec<(Text, f64)> = sqlx::query_as(AssertSqlSafe(select))
+        .bind(text(owner.as_str()))
+        .bind(text(model))
+        .bind(count(to.len()))
+        .bind(vector(to))
+        .bind(count(limit))
+        .fetch_all(connection)
+        .await
+        .map_err(failed)?;
+    #[expect(clippy::cast_possible_truncation, reason = "pgvector computes with numbers of this precision")]
+    Ok(rows.into_iter().map(|(Text(id), similarity)| (MemoryId(id), similarity as f32)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_new_enough_from_0_8_on() {
+        for (version, expected) in
+            [("0.8.0", true), ("0.8", true), ("0.10.1", true), ("1.0", true), ("0.7.4", false), ("", false)]
+        {
+            assert_eq!(is_new_enough(version), expected, "{version}");
+        }
+    }
+}
