@@ -149,7 +149,8 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
         }
         let extraction = Extraction {
             service: &services.memories,
-            policies: &policies,
+            toolbox: &policies.toolbox,
+            policy: policies.rules.policy.as_ref(),
             owner,
             known,
             chat,

@@ -181,7 +181,7 @@ impl AppBuilder<'_> {
         let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
         let database = fermata_store::open(config.database_url.as_str(), &options).await?;
         let peers = peer_transport(config, &database).await?;
-        let memories = memory_service(config, &database, assistants::embedder(config)?);
+        let memories = memory_service(config, &database, config.embedder()?);
         let mut tools = tools::all(database.notes.clone(), note_limits(config), memories.clone());
         tools.extend(added);
         let engine = Engine::new(EngineParts {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fermata_engine::{
-    Assistants, Embedder, Model,
+    Assistants, Model,
     assistants::{Assistant, DEFAULT_ASSISTANT, ModelChoice, ToolSelection},
 };
 use fermata_providers::{BuildError, Demo, Provider};
@@ -66,17 +66,6 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
     };
     let default = default.unwrap_or_else(|| Assistant::answered_by(main));
     Ok(Assistants { default, others, summary_model })
-}
-
-/// Builds the model that makes vectors of memories; `None` if the settings name none.
-///
-/// # Errors
-/// Returns an error if the model cannot be built.
-pub fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, BuildError> {
-    let Some(name) = &config.embedding_model else { return Ok(None) };
-    let named = ModelSettings { model: Some(name.clone()), ..ModelSettings::default() };
-    let settings = config.models.get(name).unwrap_or(&named);
-    fermata_providers::build_embedder(settings.provider(config)?).map(Some)
 }
 
 fn assistant(

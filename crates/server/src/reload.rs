@@ -7,7 +7,7 @@ use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    App, assistants,
+    App,
     config::{AuthKind, Config, ConfigError, Invocation},
 };
 
@@ -73,7 +73,7 @@ pub enum ReloadError {
 /// # Errors
 /// Returns an error if a model cannot be built. Then nothing changes.
 pub fn apply(app: &App, config: &Config) -> Result<(), BuildError> {
-    let (assistants, embedder) = (app.assistants_of(config)?, assistants::embedder(config)?);
+    let (assistants, embedder) = (app.assistants_of(config)?, config.embedder()?);
     app.engine().set_assistants(assistants);
     app.engine().memories().set_embedder(embedder);
     app.engine().set_rules(config.rules());

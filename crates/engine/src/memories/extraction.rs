@@ -4,15 +4,12 @@
 //! nobody is there to be asked.
 
 use fermata_protocol::{MemoryKind, MessageId, Role, UiMessage, UiPart};
-use fermata_tools::{Decision, Owner};
+use fermata_tools::{Decision, Owner, Policy, Toolbox};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{FORGET, MemoryService, REMEMBER, checked_slot, words::Words};
-use crate::{
-    services::PolicySnapshot,
-    store::memories::{Memory, MemoryChange, MemoryEdit, MemoryId, MemorySource, NewMemory},
-};
+use crate::store::memories::{Memory, MemoryChange, MemoryEdit, MemoryId, MemorySource, NewMemory};
 
 /// The number of changes of one answer that are made at most.
 const MAX_CHANGES: usize = 20;
@@ -53,7 +50,9 @@ enum Op {
 /// What the changes of memories are made with, besides the model's answer.
 pub(crate) struct Extraction<'a> {
     pub service: &'a MemoryService,
-    pub policies: &'a PolicySnapshot,
+    /// The tools, with the settings that the rules have for them.
+    pub toolbox: &'a Toolbox,
+    pub policy: &'a dyn Policy,
     pub owner: &'a Owner,
     /// The known memories that the model was shown.
     pub known: &'a [Memory],
@@ -137,8 +136,8 @@ impl Extraction<'_> {
 
     /// Returns whether the rules let a tool of memory be called with this input without anybody being asked.
     fn is_allowed(&self, tool: &str, input: Value) -> bool {
-        let Some(found) = self.policies.toolbox.find(tool) else { return false };
-        let decided = self.policies.rules.policy.decide(self.owner, found.spec(), &input);
+        let Some(found) = self.toolbox.find(tool) else { return false };
+        let decided = self.policy.decide(self.owner, found.spec(), &input);
         decided.decision == Decision::Allow
     }
 

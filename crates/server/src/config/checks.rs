@@ -124,7 +124,7 @@ impl Config {
             return fault(key, &error.to_string());
         }
         self.check_assistants(sources)?;
-        if let Err(error) = crate::assistants::embedder(&self) {
+        if let Err(error) = self.embedder() {
             return fault("embedding_model", &error.to_string());
         }
         if self.redis_url.is_some() && !self.database_url.is_postgres() {

@@ -1,7 +1,8 @@
 //! `[models.<name>]`: a model that assistants may have besides the one of the main settings.
 
-use std::{borrow::Cow, collections::BTreeMap, fs, num::NonZeroU32};
+use std::{borrow::Cow, collections::BTreeMap, fs, num::NonZeroU32, sync::Arc};
 
+use fermata_engine::Embedder;
 use fermata_protocol::CallSettings;
 use fermata_providers::{BuildError, Demo, Provider, SceneError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -70,6 +71,19 @@ const LIMITED: [&str; 7] = [
 ];
 
 // === impl ModelSettings ===
+
+impl Config {
+    /// Builds the model that makes vectors of memories; `None` if the settings name none.
+    ///
+    /// # Errors
+    /// Returns an error if the model cannot be built.
+    pub fn embedder(&self) -> Result<Option<Arc<dyn Embedder>>, BuildError> {
+        let Some(name) = &self.embedding_model else { return Ok(None) };
+        let named = ModelSettings { model: Some(name.clone()), ..ModelSettings::default() };
+        let settings = self.models.get(name).unwrap_or(&named);
+        fermata_providers::build_embedder(settings.provider(self)?).map(Some)
+    }
+}
 
 impl ModelSettings {
     /// Returns the model, with what the main settings say about what is left out. If it is the demo model, this reads its file of scenes.

@@ -16,7 +16,6 @@ use fermata_protocol::{ChatId, MessageId};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 
-use super::memory_vectors;
 use crate::{
     column::{count, json, read_json, read_name, read_time, time},
     connection::{Connection, row},
@@ -314,7 +313,17 @@ async fn update(
             .await?;
     }
     if before.text != after.text {
-        memory_vectors::drop(transaction, owner, &after.id).await?;
+        for drop_vector in [
+            "update memories set embedded_by = null where owner = $1 and id = $2",
+            "delete from memory_vectors where owner = $1 and memory_id = $2",
+        ] {
+            transaction
+                .query(drop_vector)
+                .bind(text(owner.as_str()))
+                .bind(text(&after.id.0))
+                .execute()
+                .await?;
+        }
     }
     Ok(())
 }

@@ -48,17 +48,6 @@ pub async fn put(
     Ok(())
 }
 
-/// Drops the vector of a memory.
-pub async fn drop(transaction: &mut Connection<'_>, owner: &Owner, id: &MemoryId) -> Result<(), Fault> {
-    for drop in [
-        "update memories set embedded_by = null where owner = $1 and id = $2",
-        "delete from memory_vectors where owner = $1 and memory_id = $2",
-    ] {
-        transaction.query(drop).bind(text(owner.as_str())).bind(text(&id.0)).execute().await?;
-    }
-    Ok(())
-}
-
 /// Memories of all owners without a vector of the model.
 pub async fn missing(
     connection: &mut Connection<'_>,
