@@ -34,8 +34,11 @@ export interface ChatSummary {
 /** Reads the summary of a chat; `undefined` if it has none. */
 export async function readSummary(server: Server, chatId: string): Promise<ChatSummary | undefined> {
   try {
-    return await server.json<ChatSummary>(server.chatUrl(chatId, '/summary'));
+    // A browser would log a 404 as an error.
+    const url = server.chatUrl(chatId, '/summary?optional=true');
+    return await server.json<ChatSummary | undefined>(url);
   } catch (error) {
+    // A chat that is not known has none either.
     if (error instanceof FermataError && error.status === 404) return undefined;
     throw error;
   }

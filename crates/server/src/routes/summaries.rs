@@ -1,10 +1,15 @@
 //! The summary of a chat: reading, correcting and asking for it.
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
 use fermata_engine::SummaryView;
 use fermata_protocol::{CompactRequest, Summary, SummaryRequest};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::schema::refusals;
@@ -12,7 +17,7 @@ use crate::{
     App,
     auth::Identity,
     error::{ApiError, Code, Problem},
-    extract::{ApiJson, ChatPath},
+    extract::{ApiJson, ApiQuery, ChatPath},
 };
 
 /// The summary that stands for the earlier messages of a chat when the model is asked.
@@ -40,18 +45,34 @@ impl From<SummaryView> for ChatSummary {
     }
 }
 
+/// The parameters of reading a summary.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Reading {
+    /// Answers 204 instead of 404 if the chat has no summary, for pages: browsers log a 404 as an error.
+    #[serde(default)]
+    #[param(default = false)]
+    optional: bool,
+}
+
 /// Reads the summary of a chat.
 #[utoipa::path(get, path = "/api/chat/{id}/summary", operation_id = "getSummary", tag = "record",
-    params(("id" = String, Path, description = "The chat's id")),
-    responses((status = 200, description = "The summary", body = ChatSummary), refusals::Chat)
+    params(("id" = String, Path, description = "The chat's id"), Reading),
+    responses(
+        (status = 200, description = "The summary", body = ChatSummary),
+        (status = 204, description = "The chat has no summary, and `optional` was given"),
+        refusals::Chat,
+    )
 )]
 pub async fn get(
     State(app): State<App>,
     Identity(owner): Identity,
     ChatPath(chat): ChatPath,
-) -> Result<Json<ChatSummary>, ApiError> {
+    ApiQuery(Reading { optional }): ApiQuery<Reading>,
+) -> Result<Response, ApiError> {
     match app.engine().summary(&owner, &chat?).await? {
-        Some(summary) => Ok(Json(summary.into())),
+        Some(summary) => Ok(Json(ChatSummary::from(summary)).into_response()),
+        None if optional => Ok(StatusCode::NO_CONTENT.into_response()),
         None => Err(ApiError::new(Code::NotFound, "The chat has no summary.")),
     }
 }

@@ -157,3 +157,15 @@ async fn of_a_long_chat_only_what_is_taken_is_read() {
     assert!(String::from_utf8_lossy(&second).contains("shorter"));
     assert!(pieces.next().await.expect("an end").is_err());
 }
+
+#[tokio::test]
+async fn a_chat_without_a_summary_says_so_as_it_is_asked() {
+    let app = TestApp::new([scripted::says("Hello.")]).await;
+    app.open(says("one", "hi")).await.end().await;
+    app.get("/api/chat/one/summary").await.problem(404, "not_found");
+    let optional = app.get("/api/chat/one/summary?optional=true").await;
+    assert_eq!(optional.status, 204);
+    assert_eq!(optional.text, "");
+    app.get("/api/chat/two/summary?optional=true").await.problem(404, "not_found");
+    app.get("/api/chat/one/summary?optional=maybe").await.problem(422, "invalid_request");
+}
