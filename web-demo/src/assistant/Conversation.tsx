@@ -4,6 +4,7 @@ import { ThreadPrimitive, useAui, useAuiState } from '@assistant-ui/react';
 import { ArrowDown } from 'lucide-react';
 import { useRef } from 'react';
 import { useTranslation } from 'react-i18next';
+import { SummaryLine } from '../chat/context/SummaryLine';
 import { Greeting } from '../chat/Greeting';
 import { isQuiet, type Message } from '../chat/message';
 import { Earlier, Failure, Working } from '../chat/MessageList';
@@ -48,6 +49,7 @@ export function Conversation({ id }: { id: string }) {
                 }}
               />
             )}
+            <SummaryOfEarlier count={earlier.count} />
             <div role="log" aria-label={t('messages.label')} aria-live="polite" aria-relevant="additions">
               {Array.from({ length: count }, (_, place) => (
                 <ThreadPrimitive.MessageByIndex
@@ -72,6 +74,12 @@ export function Conversation({ id }: { id: string }) {
       <Writer id={id} />
     </ThreadPrimitive.Root>
   );
+}
+
+/** The summary, if the messages that it covers are not shown. */
+function SummaryOfEarlier({ count }: { count: number }) {
+  const chat = useFermataThread();
+  return chat && <SummaryLine chat={chat} after={chat.messages.slice(0, count)} />;
 }
 
 /** What there is to say below the messages. */

@@ -4,6 +4,8 @@ import { AttachmentPrimitive, ComposerPrimitive, useAui, useAuiState } from '@as
 import { ArrowUp, Paperclip, Square, X } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { LARGEST, refusalOf } from '../chat/attachments';
+import { AssistantPicker } from '../chat/context/AssistantPicker';
+import { ContextMeter } from '../chat/context/ContextMeter';
 import { COMPOSER_ID } from '../chat/Composer';
 import { IconButton } from '../chat/IconButton';
 import { isParked, type Message } from '../chat/message';
@@ -51,6 +53,12 @@ export function Writer({ id }: { id: string }) {
             </IconButton>
           </ComposerPrimitive.AddAttachment>
           <ToolChoiceMenu chatId={id} />
+          {chat !== undefined && (
+            <>
+              <AssistantPicker chatId={id} chat={chat} />
+              <ContextMeter chat={chat} />
+            </>
+          )}
           <span className="flex-1" />
           {isBusy && (
             <IconButton

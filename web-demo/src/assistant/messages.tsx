@@ -5,7 +5,16 @@ import { Check, Copy, Pencil, RotateCcw } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { IconButton } from '../chat/IconButton';
 import { MetadataLine } from '../chat/MessageView';
-import { LastGate, MemoriesChanged, MemoriesUsed, MODEL_PARTS, SentFile, USER_PARTS } from './parts';
+import {
+  LastGate,
+  MemoriesChanged,
+  MemoriesUsed,
+  MessageCompactions,
+  MODEL_PARTS,
+  SentFile,
+  SummaryAfterMessage,
+  USER_PARTS,
+} from './parts';
 
 const ON_HOVER =
   'opacity-0 transition-opacity group-focus-within/message:opacity-100 ' +
@@ -14,22 +23,25 @@ const ON_HOVER =
 export function UserMessage() {
   const { t } = useTranslation();
   return (
-    <MessagePrimitive.Root asChild>
-      <article aria-label={t('messages.you')} className="group/message my-6 flex flex-col items-end">
-        <div className="max-w-[85%] rounded-2xl rounded-br-md bg-accent-soft px-4 py-2.5 wrap-anywhere">
-          <MessagePrimitive.Attachments>{() => <SentFile />}</MessagePrimitive.Attachments>
-          <MessagePrimitive.Parts components={USER_PARTS} />
-        </div>
-        <ActionBarPrimitive.Root className={`mt-1 -mb-5 flex ${ON_HOVER}`}>
-          <CopyMessage />
-          <ActionBarPrimitive.Edit asChild>
-            <IconButton label={t('messages.edit')}>
-              <Pencil />
-            </IconButton>
-          </ActionBarPrimitive.Edit>
-        </ActionBarPrimitive.Root>
-      </article>
-    </MessagePrimitive.Root>
+    <>
+      <MessagePrimitive.Root asChild>
+        <article aria-label={t('messages.you')} className="group/message my-6 flex flex-col items-end">
+          <div className="max-w-[85%] rounded-2xl rounded-br-md bg-accent-soft px-4 py-2.5 wrap-anywhere">
+            <MessagePrimitive.Attachments>{() => <SentFile />}</MessagePrimitive.Attachments>
+            <MessagePrimitive.Parts components={USER_PARTS} />
+          </div>
+          <ActionBarPrimitive.Root className={`mt-1 -mb-5 flex ${ON_HOVER}`}>
+            <CopyMessage />
+            <ActionBarPrimitive.Edit asChild>
+              <IconButton label={t('messages.edit')}>
+                <Pencil />
+              </IconButton>
+            </ActionBarPrimitive.Edit>
+          </ActionBarPrimitive.Root>
+        </article>
+      </MessagePrimitive.Root>
+      <SummaryAfterMessage />
+    </>
   );
 }
 
@@ -42,35 +54,39 @@ export function AssistantMessage() {
   );
   const metadata = useAuiState(({ message }) => message.metadata.custom);
   return (
-    <MessagePrimitive.Root asChild>
-      <article
-        aria-label={t('messages.assistant')}
-        className="group/message my-6 min-w-0"
-        aria-busy={isGrowing}
-      >
-        <MemoriesUsed />
-        <MessagePrimitive.Parts components={MODEL_PARTS} />
-        <MemoriesChanged />
-        {isLast && <LastGate />}
-        {!isGrowing && (
-          <footer
-            className={`mt-1 -mb-4 flex min-h-8 flex-wrap items-center text-muted ${isLast ? '' : ON_HOVER}`}
-          >
-            <ActionBarPrimitive.Root className="-ml-2 flex">
-              <CopyMessage />
-              {isLast && (
-                <ActionBarPrimitive.Reload asChild>
-                  <IconButton label={t('messages.regenerate')}>
-                    <RotateCcw />
-                  </IconButton>
-                </ActionBarPrimitive.Reload>
-              )}
-            </ActionBarPrimitive.Root>
-            <MetadataLine metadata={metadata} />
-          </footer>
-        )}
-      </article>
-    </MessagePrimitive.Root>
+    <>
+      <MessagePrimitive.Root asChild>
+        <article
+          aria-label={t('messages.assistant')}
+          className="group/message my-6 min-w-0"
+          aria-busy={isGrowing}
+        >
+          <MessageCompactions isGrowing={isGrowing} />
+          <MemoriesUsed />
+          <MessagePrimitive.Parts components={MODEL_PARTS} />
+          <MemoriesChanged />
+          {isLast && <LastGate />}
+          {!isGrowing && (
+            <footer
+              className={`mt-1 -mb-4 flex min-h-8 flex-wrap items-center text-muted ${isLast ? '' : ON_HOVER}`}
+            >
+              <ActionBarPrimitive.Root className="-ml-2 flex">
+                <CopyMessage />
+                {isLast && (
+                  <ActionBarPrimitive.Reload asChild>
+                    <IconButton label={t('messages.regenerate')}>
+                      <RotateCcw />
+                    </IconButton>
+                  </ActionBarPrimitive.Reload>
+                )}
+              </ActionBarPrimitive.Root>
+              <MetadataLine metadata={metadata} />
+            </footer>
+          )}
+        </article>
+      </MessagePrimitive.Root>
+      <SummaryAfterMessage />
+    </>
   );
 }
 

@@ -10,6 +10,7 @@ import type {
   SourceMessagePartProps,
   ToolCallMessagePartProps,
 } from '@assistant-ui/react';
+import { Compactions, SummaryLine } from '../chat/context/SummaryLine';
 import { ElicitationCard } from '../chat/ElicitationCard';
 import { Files, Sources } from '../chat/Files';
 import { Gate } from '../chat/Gate';
@@ -74,6 +75,18 @@ export function LastGate() {
 export function MemoriesUsed() {
   const { message } = useMessage();
   return message && <UsedMemories message={message} />;
+}
+
+/** What the run of the message has left out to fit the model. */
+export function MessageCompactions({ isGrowing }: { isGrowing: boolean }) {
+  const { message } = useMessage();
+  return message && <Compactions message={message} isGrowing={isGrowing} />;
+}
+
+/** The summary, if the message is the last one that it covers. */
+export function SummaryAfterMessage() {
+  const { chat, message } = useMessage();
+  return chat && message && <SummaryLine chat={chat} after={[message]} />;
 }
 
 /** What the run of the message has done with memories. */

@@ -1,14 +1,20 @@
 // What an empty chat shows: what Fermata is about, and lines to begin with.
 
 import { useTranslation } from 'react-i18next';
+import { useAssistants } from 'fermata-chat/react';
 import { useCell } from './cell';
 import { wasBegunHere } from './chatId';
-import { unknownChats } from './server';
+import { assistantOf } from './context/choice';
+import { server, unknownChats } from './server';
 import { Sign } from './Sign';
 
 export function Greeting({ id, onChoose }: { id: string; onChoose: (line: string) => void }) {
   const { t } = useTranslation();
   const isUnknown = useCell(unknownChats).has(id) && !wasBegunHere(id);
+  const assistants = useAssistants(server);
+  const { assistant: name = 'default' } = useCell(assistantOf(id));
+  const ofAssistant = assistants.find((one) => one.name === name)?.suggestions ?? [];
+  const suggestions = ofAssistant.length > 0 ? ofAssistant : t('suggestions', { returnObjects: true });
   return (
     <section className="pt-[12dvh]">
       {isUnknown && (
@@ -20,7 +26,7 @@ export function Greeting({ id, onChoose }: { id: string; onChoose: (line: string
       <h2 className="mb-3 font-serif text-3xl leading-tight">{t('greeting.title')}</h2>
       <p className="mb-7 max-w-prose text-muted">{t('greeting.text')}</p>
       <ul aria-label={t('composer.suggestions')} className="flex flex-wrap gap-2">
-        {t('suggestions', { returnObjects: true }).map((line) => (
+        {suggestions.map((line) => (
           <li key={line}>
             <button
               type="button"

@@ -6,6 +6,7 @@ import { useEffect, useMemo, useRef, useState, type ReactNode, type RefObject } 
 import { useTranslation } from 'react-i18next';
 import type { FermataChat } from 'fermata-chat';
 import { Contained } from './Contained';
+import { SummaryLine } from './context/SummaryLine';
 import { copyOf, isQuiet, type Message } from './message';
 import { MessageView, type MessageActions } from './MessageView';
 import { Sign } from './Sign';
@@ -49,6 +50,7 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
         <div ref={content} className="column flow-root pb-8">
           {messages.length === 0 && children}
           {earlier > 0 && <Earlier onReached={showEarlier} />}
+          <SummaryLine chat={chat} after={messages.slice(0, earlier)} />
           <div role="log" aria-label={t('messages.label')} aria-live="polite" aria-relevant="additions">
             {shown.map((message) => (
               <Contained
@@ -63,6 +65,7 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
                   isLast={message === last}
                   isGrowing={isGrowing && message === last}
                 />
+                <SummaryLine chat={chat} after={[message]} />
               </Contained>
             ))}
           </div>

@@ -6,6 +6,7 @@ import { memo, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { localeOf } from '../i18n/language';
 import type { FermataChat } from 'fermata-chat';
+import { Compactions } from './context/SummaryLine';
 import { CopyButton } from './CopyButton';
 import { Files, Sources } from './Files';
 import { Gate } from './Gate';
@@ -92,6 +93,7 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
       className="group/message my-6 min-w-0"
       aria-busy={isGrowing}
     >
+      <Compactions message={message} isGrowing={isGrowing} />
       <UsedMemories message={message} />
       {groupParts(message.parts).map((group) =>
         group.kind === 'step' ? (

@@ -6,6 +6,7 @@ import { browserTools } from '../tools';
 import { Cell } from './cell';
 import { noLongerNew } from './chatId';
 import { choiceBody, spendChoice } from './choice';
+import { assistantOf, forgetAssistant } from './context/choice';
 import { isMemoryUsed } from './memories/choice';
 import { authorized } from './token';
 
@@ -42,10 +43,15 @@ const isPost = (url: string, init: RequestInit | undefined) =>
 export const options: FermataOptions = {
   tools: browserTools,
   body: choiceBody,
+  assistant: (chatId) => assistantOf(chatId).value.assistant,
+  model: (chatId) => assistantOf(chatId).value.model,
   memory: () => isMemoryUsed.value,
   fetch: async (url, init) => {
     const response = await authorized(url, init);
-    if (isPost(addressOf(url), init) && typeof init?.body === 'string') spendChoice(init.body);
+    if (isPost(addressOf(url), init) && typeof init?.body === 'string') {
+      spendChoice(init.body);
+      if (response.ok) forgetAssistant(init.body);
+    }
     noteUnknown(addressOf(url), response.status);
     if (init?.method !== undefined && init.method !== 'GET') tellServerEvent();
     return response;

@@ -7,6 +7,7 @@ import { cleanup } from '@testing-library/react';
 import type { ToolUIPart } from 'ai';
 import { afterEach, beforeAll, vi } from 'vitest';
 import cards from '../../i18n/en/cards';
+import context from '../../i18n/en/context';
 import memory from '../../i18n/en/memory';
 import shell from '../../i18n/en/shell';
 import type { ChatSummary, Chosen, ContextUsage, FermataChat, Followed } from 'fermata-chat';
@@ -19,7 +20,7 @@ export function setUpPage() {
     await i18next.use(initReactI18next).init({
       lng: 'en',
       defaultNS: 'shell',
-      resources: { en: { cards, memory, shell } },
+      resources: { en: { cards, context, memory, shell } },
       interpolation: { escapeValue: false },
     });
   });

@@ -1,0 +1,45 @@
+// Who answers: one of the server's assistants, with one of its models. It is shown if there is more than one to choose.
+
+import { useTranslation } from 'react-i18next';
+import { useAssistants, useChosen, type FermataChat } from 'fermata-chat/react';
+import { useCell } from '../cell';
+import { server } from '../server';
+import { assistantOf } from './choice';
+
+export function AssistantPicker({ chatId, chat }: { chatId: string; chat: Pick<FermataChat, 'chosen'> }) {
+  const { t } = useTranslation('context');
+  const assistants = useAssistants(server);
+  const ofChat = useChosen(chat);
+  const picked = useCell(assistantOf(chatId));
+  // The names of a model and of an assistant are JSON here, because either may have any letter in it.
+  const choices = assistants.flatMap(({ name, title, models }) =>
+    (models.length > 1 ? models : [undefined]).map((model) => ({
+      value: JSON.stringify([name, model ?? models[0]]),
+      words: model === undefined ? title : `${title} · ${model}`,
+    })),
+  );
+  if (choices.length < 2) return null;
+  const { assistant: name, model } = picked.assistant === undefined ? ofChat : picked;
+  const assistant = assistants.find((one) => one.name === name) ?? assistants[0];
+  const shown = assistant?.models.find((one) => one === model) ?? assistant?.models[0];
+  return (
+    <select
+      aria-label={t('assistant')}
+      value={JSON.stringify([assistant?.name, shown])}
+      className={
+        'h-8 max-w-36 min-w-0 cursor-pointer truncate rounded-lg bg-transparent px-1 text-sm text-muted ' +
+        'hover:bg-sunken pointer-coarse:h-10'
+      }
+      onChange={(event) => {
+        const [assistant, model] = JSON.parse(event.target.value) as [string, string];
+        assistantOf(chatId).set({ assistant, model });
+      }}
+    >
+      {choices.map(({ value, words }) => (
+        <option key={value} value={value}>
+          {words}
+        </option>
+      ))}
+    </select>
+  );
+}

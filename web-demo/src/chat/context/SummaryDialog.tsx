@@ -1,0 +1,170 @@
+// The summary that stands for the earlier messages of a chat: read, corrected, and written anew.
+
+import { X } from 'lucide-react';
+import { useState } from 'react';
+import { createPortal } from 'react-dom';
+import { useTranslation } from 'react-i18next';
+import { useSummary, type ChatSummary, type FermataChat, type Summary } from 'fermata-chat/react';
+import { AnswerError } from '../AnswerError';
+import { Button } from '../Button';
+import { Dialog } from '../Dialog';
+import { IconButton } from '../IconButton';
+import { useAction } from '../memories/useAction';
+
+export function SummaryDialog({ chat, onClose }: { chat: FermataChat; onClose: () => void }) {
+  const { t } = useTranslation('context');
+  const summary = useSummary(chat);
+  // A form within the form where one writes is not HTML.
+  return createPortal(
+    <Dialog
+      title={t('title')}
+      size="page"
+      onClose={onClose}
+      beside={
+        <IconButton label={t('close')} onClick={onClose}>
+          <X />
+        </IconButton>
+      }
+    >
+      <div
+        className="-mx-2 min-h-0 flex-1 space-y-6 overflow-y-auto px-2 pb-2"
+        // In React the dialog is still within that form.
+        onSubmit={(event) => {
+          event.stopPropagation();
+        }}
+      >
+        <CompactForm chat={chat} />
+        {summary === undefined ? (
+          <p className="text-sm text-muted">{t('none')}</p>
+        ) : (
+          <SummaryForm key={summary.createdAt} chat={chat} summary={summary} />
+        )}
+      </div>
+    </Dialog>,
+    document.body,
+  );
+}
+
+const FIELD = 'mt-1 block w-full rounded-lg border border-line bg-paper px-3 py-2 text-base sm:text-sm';
+
+function CompactForm({ chat }: { chat: FermataChat }) {
+  const { t } = useTranslation('context');
+  const [instructions, setInstructions] = useState('');
+  const { act, isBusy, error } = useAction();
+  const compact = async () => {
+    const words = instructions.trim();
+    if (await act(() => chat.compact(words === '' ? undefined : words))) setInstructions('');
+  };
+  return (
+    <form
+      className="space-y-3 rounded-card bg-sunken p-3"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void compact();
+      }}
+    >
+      <label className="block text-sm">
+        {t('instructions')}
+        <input
+          value={instructions}
+          autoComplete="off"
+          className={FIELD}
+          onChange={(event) => {
+            setInstructions(event.target.value);
+          }}
+        />
+      </label>
+      <AnswerError error={error} />
+      <Button type="submit" isBusy={isBusy}>
+        {t('compact')}
+      </Button>
+    </form>
+  );
+}
+
+const LISTS = ['decisions', 'done', 'todo', 'facts', 'openQuestions', 'toolsUsed'] as const;
+
+/** A text in one line. */
+const lineOf = (text: string) => text.replace(/\s+/g, ' ').trim();
+
+const entityLine = (name: string, value: string) => lineOf(`${name}: ${value}`);
+
+/** The fields as text, with one entry on each line. */
+function textsOf({ goal, entities, ...lists }: Summary): Record<keyof Summary, string> {
+  const text = (list: readonly string[]) => list.map(lineOf).join('\n');
+  return {
+    goal,
+    decisions: text(lists.decisions),
+    done: text(lists.done),
+    todo: text(lists.todo),
+    facts: text(lists.facts),
+    openQuestions: text(lists.openQuestions),
+    toolsUsed: text(lists.toolsUsed),
+    entities: Object.entries(entities)
+      .map(([name, value]) => entityLine(name, value))
+      .join('\n'),
+  };
+}
+
+/** The summary with other words in a field. A line that was not touched stays for what it stood for. */
+function withText(summary: Summary, field: keyof Summary, text: string): Summary {
+  const lines = text
+    .split('\n')
+    .map(lineOf)
+    .filter((line) => line !== '');
+  if (field === 'goal') return { ...summary, goal: text.trim() };
+  if (field === 'entities') {
+    const known = new Map(Object.entries(summary.entities).map((entry) => [entityLine(...entry), entry]));
+    const entries = lines.map((line): [string, string] => {
+      const [name = '', ...value] = line.split(/[:：]/);
+      return known.get(line) ?? [name.trim(), value.join(':').trim()];
+    });
+    return { ...summary, entities: Object.fromEntries(entries) };
+  }
+  const known = new Map(summary[field].map((entry) => [lineOf(entry), entry]));
+  return { ...summary, [field]: lines.map((line) => known.get(line) ?? line) };
+}
+
+function SummaryForm({ chat, summary: { summary, messages } }: { chat: FermataChat; summary: ChatSummary }) {
+  const { t } = useTranslation('context');
+  const before = textsOf(summary);
+  const [texts, setTexts] = useState(before);
+  const { act, isBusy, error } = useAction();
+  const changed = (Object.keys(texts) as (keyof Summary)[]).filter((field) => texts[field] !== before[field]);
+  const save = () => {
+    let corrected = summary;
+    for (const field of changed) corrected = withText(corrected, field, texts[field]);
+    void act(() => chat.correctSummary(corrected));
+  };
+  const area = (field: keyof Summary, rows: number) => (
+    <label key={field} className="block text-sm">
+      {t(`fields.${field}`)}
+      <textarea
+        rows={rows}
+        value={texts[field]}
+        className={FIELD}
+        onChange={(event) => {
+          setTexts({ ...texts, [field]: event.target.value });
+        }}
+      />
+    </label>
+  );
+  return (
+    <form
+      className="space-y-3"
+      onSubmit={(event) => {
+        event.preventDefault();
+        save();
+      }}
+    >
+      <p className="text-sm text-muted">{t('explained', { count: messages })}</p>
+      {area('goal', 2)}
+      {LISTS.map((field) => area(field, 3))}
+      {area('entities', 3)}
+      <AnswerError error={error} />
+      <Button type="submit" tone="primary" isBusy={isBusy} disabled={changed.length === 0}>
+        {t('save')}
+      </Button>
+    </form>
+  );
+}

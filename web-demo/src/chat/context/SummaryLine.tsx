@@ -1,0 +1,63 @@
+// Where the messages end for which the model is told a summary, and how a summary came to be written.
+
+import { useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import { useSummary, type Compaction, type FermataChat } from 'fermata-chat/react';
+import type { Message } from '../message';
+import { SummaryDialog } from './SummaryDialog';
+
+interface Props {
+  chat: FermataChat;
+  /** The messages that the line would stand after. */
+  after: readonly { id: string }[];
+}
+
+/** The line after the last message that the summary covers. It opens the summary. */
+export function SummaryLine({ chat, after }: Props) {
+  const { t } = useTranslation('context');
+  const [isOpen, setOpen] = useState(false);
+  const summary = useSummary(chat);
+  if (summary === undefined || !after.some(({ id }) => id === summary.upTo)) return null;
+  return (
+    <div className="my-6 flex items-center gap-3 text-sm text-muted">
+      <span className="h-px flex-1 bg-line" />
+      <button
+        type="button"
+        aria-haspopup="dialog"
+        className="cursor-pointer underline underline-offset-4 hover:text-ink pointer-coarse:min-h-10"
+        onClick={() => {
+          setOpen(true);
+        }}
+      >
+        {t('summarised', { count: summary.messages })}
+      </button>
+      <span className="h-px flex-1 bg-line" />
+      {isOpen && (
+        <SummaryDialog
+          chat={chat}
+          onClose={() => {
+            setOpen(false);
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+/**
+ * What the run of a message has left out to stay within the model's window. A run that was stopped meanwhile leaves a
+ * message that still says `running`.
+ */
+export function Compactions({ message, isGrowing }: { message: Message; isGrowing: boolean }) {
+  const { t } = useTranslation('context');
+  return message.parts.map((part, place) => {
+    if (part.type !== 'data-compaction') return null;
+    const { state, messages: count } = part.data as Compaction;
+    if (state === 'running' && !isGrowing) return null;
+    return (
+      <p key={place} role="status" className="mb-3 text-xs text-muted">
+        {t(`compaction.${state}`, { count })}
+      </p>
+    );
+  });
+}

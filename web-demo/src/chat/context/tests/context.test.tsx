@@ -1,0 +1,110 @@
+// How full the window is, and the summary of what is left out.
+
+import { render, screen } from '@testing-library/react';
+import userEvent from '@testing-library/user-event';
+import { beforeAll, expect, it } from 'vitest';
+import { FermataError, type ChatSummary, type ContextUsage } from 'fermata-chat';
+import type { Message } from '../../message';
+import { fakeChat, fixed, setUpPage } from '../../tests/page';
+import { ContextMeter } from '../ContextMeter';
+import { Compactions, SummaryLine } from '../SummaryLine';
+
+setUpPage();
+beforeAll(() => {
+  // jsdom has no dialogs.
+  HTMLDialogElement.prototype.showModal = function () {
+    this.open = true;
+  };
+  HTMLDialogElement.prototype.close = function () {
+    this.open = false;
+  };
+});
+
+const summary: ChatSummary = {
+  summary: {
+    goal: 'Sell lamps.\nMany.',
+    decisions: ['red ones'],
+    done: [],
+    todo: [],
+    facts: ['over\ntwo lines'],
+    entities: { port: '8080', 'a: b': 'http://\nlamps' },
+    openQuestions: [],
+    toolsUsed: [],
+  },
+  upTo: 'message-2',
+  messages: 42,
+  reason: 'every',
+  model: 'm',
+  createdAt: '2026-01-01T00:00:00Z',
+};
+
+const chatWith = (known: { usage?: ContextUsage; summary?: ChatSummary }) => ({
+  ...fakeChat(),
+  contextUsage: fixed(known.usage),
+  summary: fixed(known.summary),
+});
+
+it('is shown from 60 % of the window on, if that is known', () => {
+  const { container, rerender } = render(
+    <ContextMeter chat={chatWith({ usage: { inputTokens: 594, window: 1000 } })} />,
+  );
+  expect(container.textContent).toBe('');
+  rerender(<ContextMeter chat={chatWith({ usage: { inputTokens: 594 } })} />);
+  expect(container.textContent).toBe('');
+  rerender(<ContextMeter chat={chatWith({ usage: { inputTokens: 724, window: 1000 } })} />);
+  expect(screen.getByRole('meter').getAttribute('aria-valuenow')).toBe('72');
+  expect(container.textContent).toBe('72 %');
+});
+
+it('stands after the last message that the summary covers, and nowhere else', () => {
+  const chat = chatWith({ summary });
+  const { container, rerender } = render(<SummaryLine chat={chat} after={[{ id: 'message-1' }]} />);
+  expect(container.textContent).toBe('');
+  rerender(<SummaryLine chat={chat} after={[{ id: 'message-1' }, { id: 'message-2' }]} />);
+  expect(container.textContent).toBe('42 earlier messages, summarised');
+});
+
+it('is corrected in the fields that were changed only', async () => {
+  const user = userEvent.setup();
+  const chat = chatWith({ summary });
+  render(<SummaryLine chat={chat} after={[{ id: 'message-2' }]} />);
+  await user.click(screen.getByRole('button', { name: /summarised/ }));
+  const save = await screen.findByRole('button', { name: 'Save' });
+  expect(save).toHaveProperty('disabled', true);
+  const names = screen.getByLabelText(/^Names and numbers/);
+  await user.clear(names);
+  await user.type(names, 'port: 9090{enter}a: b: http:// lamps{enter}');
+  await user.click(save);
+  expect(chat.correctSummary).toHaveBeenCalledExactlyOnceWith({
+    ...summary.summary,
+    entities: { port: '9090', 'a: b': 'http://\nlamps' },
+  });
+});
+
+it('says why it is not compacted', async () => {
+  const user = userEvent.setup();
+  const chat = chatWith({ summary });
+  chat.compact.mockRejectedValueOnce(new FermataError(409, 'run_open', 'A run is open.'));
+  render(<SummaryLine chat={chat} after={[{ id: 'message-2' }]} />);
+  await user.click(screen.getByRole('button', { name: /summarised/ }));
+  await user.type(await screen.findByLabelText(/^What the summary should mind/), 'keep the port');
+  await user.click(screen.getByRole('button', { name: 'Compact now' }));
+  expect(chat.compact).toHaveBeenCalledExactlyOnceWith('keep the port');
+  expect(screen.getByRole('alert').textContent).toBe('A run is open.');
+});
+
+it('tells what a run has left out', () => {
+  const part = (state: string) => ({
+    type: 'data-compaction' as const,
+    data: { state, messages: 3, reason: 'size' },
+  });
+  const message: Message = { id: 'm', role: 'assistant', parts: [part('running'), part('failed')] };
+  const { rerender } = render(<Compactions message={message} isGrowing />);
+  expect(screen.getAllByRole('status').map((line) => line.textContent)).toEqual([
+    'Summarising 3 earlier messages…',
+    '3 earlier messages were left out without a summary, so that the chat fits the model.',
+  ]);
+  // The run was stopped while a summary was written.
+  rerender(<Compactions message={message} isGrowing={false} />);
+  expect(screen.getAllByRole('status')).toHaveLength(1);
+});
