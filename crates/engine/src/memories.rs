@@ -9,7 +9,7 @@ mod finding;
 mod notes;
 mod words;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::{ChatId, MemoryKind, Role};
 use fermata_tools::Owner;
@@ -186,26 +186,16 @@ impl MemoryService {
         before: Option<&str>,
     ) -> Result<MemoryPage, StoreError> {
         let after = before.map(MemoryCursor::parse).transpose()?;
-        let filter = MemoryFilter { kind, after, ..MemoryFilter::default() };
+        let filter = MemoryFilter { kind, after, limit: Some(limit + 1), ..MemoryFilter::default() };
         let mut memories = match query.map(str::trim).filter(|query| !query.is_empty()) {
             Some(query) => {
-                let candidates = self.0.store.memories(owner, &filter).await?;
                 let lower = query.to_lowercase();
-                let ranked = self.ranked(owner, query, &candidates).await?;
-                let similar: BTreeSet<&MemoryId> = ranked
-                    .iter()
-                    .filter(|ranked| ranked.is_similar)
-                    .map(|ranked| &ranked.memory.id)
-                    .collect();
-                let matches = |memory: &Memory| {
-                    similar.contains(&memory.id) || memory.text.to_lowercase().contains(&lower)
-                };
-                candidates.iter().filter(|memory| matches(memory)).take(limit + 1).cloned().collect()
+                let mut ranked = self.ranked(owner, query, usize::MAX).await?;
+                ranked
+                    .retain(|ranked| ranked.is_similar || ranked.memory.text.to_lowercase().contains(&lower));
+                filter.select(ranked.iter().map(|ranked| &ranked.memory))
             }
-            None => {
-                let filter = MemoryFilter { limit: Some(limit + 1), ..filter };
-                self.0.store.memories(owner, &filter).await?
-            }
+            None => self.0.store.memories(owner, &filter).await?,
         };
         let has_more = memories.len() > limit;
         memories.truncate(limit);

@@ -91,7 +91,7 @@ pub async fn preview(
     // Memories that have to do with the next message are recalled when it is there.
     let mut slots = Recollection::default();
     if of_run.remembers {
-        let filter = MemoryFilter { has_slot: true, ..MemoryFilter::default() };
+        let filter = MemoryFilter { has_slot: Some(true), ..MemoryFilter::default() };
         let mut memories = store.memories(&record.owner, &filter).await?;
         memories.sort_by(|a, b| a.slot.cmp(&b.slot));
         slots.slots = memories.iter().map(MemoryNote::from).collect();

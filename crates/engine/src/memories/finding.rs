@@ -1,6 +1,6 @@
 //! Finding the memories that have to do with a text: by their meaning, or by their words.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use fermata_protocol::ChatId;
 use fermata_tools::Owner;
@@ -8,16 +8,17 @@ use fermata_tools::Owner;
 use super::{MemoryNote, MemoryService, Recollection, count, embedding::Waiting, words::Words};
 use crate::store::{
     StoreError,
-    memories::{Memory, MemoryFilter, MemoryId},
+    memories::{MAX_SLOTS, Memory, MemoryCursor, MemoryFilter, MemoryId, VectorKind},
 };
 
 /// The similarity by words below which a memory has nothing to do with a text.
 const WORDS_THRESHOLD: f32 = 0.3;
 /// The number of known memories that a model is shown when it says which facts to keep.
 const KNOWN: usize = 10;
+
 /// A memory, compared with a text.
-pub(super) struct Ranked<'a> {
-    pub memory: &'a Memory,
+pub(super) struct Ranked {
+    pub memory: Memory,
     similarity: f32,
     /// `true` if the memory has to do with the text.
     pub is_similar: bool,
@@ -26,17 +27,15 @@ pub(super) struct Ranked<'a> {
 // === impl MemoryService ===
 
 impl MemoryService {
-    /// Returns the memories that have to do with a text, the most similar one first, at most as many as are recalled for a message. It is
-    /// noted that they were recalled.
+    /// Returns the memories that have to do with a text, the most similar one first, at most as many as are recalled for a message. Those that
+    /// have a slot are not among them. It is noted that they were recalled.
     ///
     /// # Errors
     /// Returns an error if the store fails.
     pub async fn recall(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
-        let mut memories = self.0.store.memories(owner, &MemoryFilter::default()).await?;
-        memories.retain(|memory| memory.slot.is_none());
-        let ranked = self.ranked(owner, text, &memories).await?;
-        let similar = ranked.into_iter().filter(|ranked| ranked.is_similar).take(self.0.limits.recalled);
-        let recalled: Vec<Memory> = similar.map(|ranked| ranked.memory.clone()).collect();
+        let ranked = self.ranked_without_slot(owner, text, self.0.limits.recalled).await?;
+        let recalled: Vec<Memory> =
+            ranked.into_iter().filter(|ranked| ranked.is_similar).map(|ranked| ranked.memory).collect();
         if !recalled.is_empty() {
             count("recalled", recalled.len());
             let ids: Vec<MemoryId> = recalled.iter().map(|memory| memory.id.clone()).collect();
@@ -64,7 +63,7 @@ impl MemoryService {
 
     /// Returns the memories that have a slot, by the name of the slot.
     pub(crate) async fn slots(&self, owner: &Owner) -> Result<Vec<Memory>, StoreError> {
-        let filter = MemoryFilter { has_slot: true, ..MemoryFilter::default() };
+        let filter = MemoryFilter { has_slot: Some(true), ..MemoryFilter::default() };
         let mut slots = self.0.store.memories(owner, &filter).await?;
         slots.sort_by(|a, b| a.slot.cmp(&b.slot));
         Ok(slots)
@@ -72,42 +71,62 @@ impl MemoryService {
 
     /// Returns the known memories with which the facts of a text are compared: those that have a slot, and the most similar others.
     pub(crate) async fn known(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
-        let memories = self.0.store.memories(owner, &MemoryFilter::default()).await?;
-        let (mut known, others): (Vec<_>, Vec<_>) =
-            memories.into_iter().partition(|memory| memory.slot.is_some());
-        let ranked = self.ranked(owner, text, &others).await?;
-        known.extend(ranked.into_iter().take(KNOWN).map(|ranked| ranked.memory.clone()));
+        let mut known = self.slots(owner).await?;
+        let ranked = self.ranked_without_slot(owner, text, KNOWN).await?;
+        known.extend(ranked.into_iter().map(|ranked| ranked.memory));
         Ok(known)
     }
 
-    /// Returns memories of an owner in the order of their similarity to a text, the most similar one first. They are compared by their
-    /// meaning, or by their words if they have no vector or none can be had of the text.
-    pub(super) async fn ranked<'a>(
+    /// Returns the memories that have no slot and are most similar to a text, the most similar one first, `limit` at most.
+    async fn ranked_without_slot(
         &self,
         owner: &Owner,
         text: &str,
-        memories: &'a [Memory],
-    ) -> Result<Vec<Ranked<'a>>, StoreError> {
-        if memories.is_empty() {
+        limit: usize,
+    ) -> Result<Vec<Ranked>, StoreError> {
+        // Memories that have a slot may be among the most similar ones. They are few.
+        let mut ranked = self.ranked(owner, text, limit + MAX_SLOTS).await?;
+        ranked.retain(|ranked| ranked.memory.slot.is_none());
+        ranked.truncate(limit);
+        Ok(ranked)
+    }
+
+    /// Returns the memories of an owner that are most similar to a text, the most similar one first, at least `limit` if there are so many.
+    /// They are compared by their meaning, or by their words if they have no vector or none can be had of the text.
+    pub(super) async fn ranked(
+        &self,
+        owner: &Owner,
+        text: &str,
+        limit: usize,
+    ) -> Result<Vec<Ranked>, StoreError> {
+        let any = MemoryFilter { limit: Some(1), ..MemoryFilter::default() };
+        if self.0.store.memories(owner, &any).await?.is_empty() {
             return Ok(Vec::new());
         }
-        let mut cosines = HashMap::new();
-        if let Some((model, vectors)) = self.0.embedding.vectors(&[text], Waiting::Somebody).await
-            && let Some(vector) = vectors.first()
-        {
-            cosines.extend(self.0.store.nearest_memories(owner, &model, vector, usize::MAX).await?);
-        }
+        let vectors = self.0.embedding.vectors(&[text], Waiting::Somebody).await;
+        let embedded = vectors.and_then(|(model, vectors)| Some((model, vectors.into_iter().next()?)));
+        let without_vector = embedded
+            .as_ref()
+            .map(|(model, vector)| VectorKind { model: model.clone(), dimensions: vector.len() });
+        let by_words = MemoryFilter { without_vector, ..MemoryFilter::default() };
         let words = Words::of(text);
-        let mut ranked = Vec::new();
-        for memory in memories {
-            let (similarity, threshold) = match cosines.get(&memory.id) {
-                Some(cosine) => (*cosine, self.0.limits.threshold),
-                None => (words.similarity(&Words::of(&memory.text)), WORDS_THRESHOLD),
-            };
-            ranked.push(Ranked { memory, similarity, is_similar: similarity >= threshold });
+        let mut ranked = BTreeMap::new();
+        for memory in self.0.store.memories(owner, &by_words).await? {
+            let similarity = words.similarity(&Words::of(&memory.text));
+            let is_similar = similarity >= WORDS_THRESHOLD;
+            ranked.insert(memory.id.clone(), Ranked { memory, similarity, is_similar });
         }
-        // The list is newest first, and the sort is stable: of two that are alike, the newer one comes first.
-        ranked.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        // A memory that was embedded just now is in both lists.
+        if let Some((model, vector)) = embedded {
+            for (memory, similarity) in self.0.store.nearest_memories(owner, &model, &vector, limit).await? {
+                let is_similar = similarity >= self.0.limits.threshold;
+                ranked.insert(memory.id.clone(), Ranked { memory, similarity, is_similar });
+            }
+        }
+        let mut ranked: Vec<Ranked> = ranked.into_values().collect();
+        // Of two that are alike, the newer one comes first.
+        let place = |ranked: &Ranked| MemoryCursor::of(&ranked.memory);
+        ranked.sort_by(|a, b| b.similarity.total_cmp(&a.similarity).then_with(|| place(b).cmp(&place(a))));
         Ok(ranked)
     }
 }

@@ -153,16 +153,27 @@ pub enum Undone {
 pub struct MemoryFilter {
     /// Only memories of this kind.
     pub kind: Option<MemoryKind>,
-    /// Only memories that have a slot.
-    pub has_slot: bool,
+    /// Only memories that have a slot, or only those that have none.
+    pub has_slot: Option<bool>,
+    /// Only memories that have no such vector.
+    pub without_vector: Option<VectorKind>,
     /// Only memories that come after this one in the order of the list.
     pub after: Option<MemoryCursor>,
     /// The number of memories at most; `None`: all.
     pub limit: Option<usize>,
 }
 
-/// A place in a list of memories, which is ordered by `created_at`, then by id, both downwards.
+/// The vectors that can be compared with each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VectorKind {
+    /// The name of the model that made them.
+    pub model: String,
+    /// The number of their dimensions.
+    pub dimensions: usize,
+}
+
+/// A place in a list of memories, which is ordered by `created_at`, then by id, both downwards.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemoryCursor {
     /// The time at which the memory was saved.
     pub created_at: Timestamp,
@@ -207,15 +218,16 @@ pub trait Memories: Send + Sync {
     /// Notes that memories were recalled.
     async fn note_recalled(&self, owner: &Owner, ids: &[MemoryId], at: Timestamp) -> Result<(), StoreError>;
 
-    /// Returns the owner's memories that have a vector of a model, the most similar ones first: their ids, and the cosine of the angle
-    /// between the vectors. A vector that [`check_vector`] refuses is a conflict.
+    /// Returns the owner's memories that have a vector of a model, the most similar ones first, each with the cosine of the angle between the
+    /// vectors. Vectors of another length are left out. If there are very many vectors and only some are wanted, they may be nearly the most
+    /// similar ones. A vector that [`check_vector`] refuses is a conflict.
     async fn nearest_memories(
         &self,
         owner: &Owner,
         model: &str,
         vector: &[f32],
         limit: usize,
-    ) -> Result<Vec<(MemoryId, f32)>, StoreError>;
+    ) -> Result<Vec<(Memory, f32)>, StoreError>;
 
     /// Returns memories of all owners that have no vector of this model.
     async fn unembedded_memories(
@@ -278,17 +290,14 @@ impl MemoryCursor {
 // === impl MemoryFilter ===
 
 impl MemoryFilter {
-    /// Returns the memories that are meant, newest first.
-    pub fn select(&self, memories: &[Memory]) -> Vec<Memory> {
+    /// Returns the memories that are meant, newest first. Vectors are not looked at.
+    pub fn select<'a>(&self, memories: impl IntoIterator<Item = &'a Memory>) -> Vec<Memory> {
         let is_meant = |memory: &&Memory| {
             self.kind.is_none_or(|kind| memory.kind == kind)
-                && (!self.has_slot || memory.slot.is_some())
-                && self
-                    .after
-                    .as_ref()
-                    .is_none_or(|after| (memory.created_at, &memory.id) < (after.created_at, &after.id))
+                && self.has_slot.is_none_or(|has_slot| memory.slot.is_some() == has_slot)
+                && self.after.as_ref().is_none_or(|after| MemoryCursor::of(memory) < *after)
         };
-        let mut selected: Vec<Memory> = memories.iter().filter(is_meant).cloned().collect();
+        let mut selected: Vec<Memory> = memories.into_iter().filter(is_meant).cloned().collect();
         selected.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
         selected.truncate(self.limit.unwrap_or(usize::MAX));
         selected

@@ -57,7 +57,7 @@ impl Memories for FaultyStore {
         model: &str,
         vector: &[f32],
         limit: usize,
-    ) -> Result<Vec<(MemoryId, f32)>, StoreError> {
+    ) -> Result<Vec<(Memory, f32)>, StoreError> {
         self.before_memories(false).await?;
         self.store.nearest_memories(owner, model, vector, limit).await
     }

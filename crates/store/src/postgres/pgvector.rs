@@ -13,7 +13,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use fermata_engine::store::memories::MemoryId;
+use fermata_engine::store::memories::Memory;
 use fermata_tools::Owner;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions};
 use tokio::task::JoinSet;
@@ -21,7 +21,8 @@ use tokio::task::JoinSet;
 use crate::{
     column::count,
     error::{Fault, failed},
-    text::{Text, text},
+    queries::memories::MemoryAnd,
+    text::text,
     vector::vector,
 };
 
@@ -35,6 +36,10 @@ const MOST_INDEXED_DIMENSIONS: usize = 2_000;
 const OLDEST: (u32, u32) = (0, 8);
 /// The first key of the advisory lock of whoever builds an index; the second is the number of dimensions.
 const INDEX_LOCKS: i32 = 0x4665_7678;
+
+/// The columns of a memory.
+const COLUMNS: &str =
+    "owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version";
 
 /// The extension in an open database.
 pub struct Pgvector {
@@ -163,7 +168,7 @@ impl Pgvector {
         model: &str,
         to: &[f32],
         limit: usize,
-    ) -> Result<Vec<(MemoryId, f32)>, Fault> {
+    ) -> Result<Vec<(Memory, f32)>, Fault> {
         let dimensions = to.len();
         if limit < EXACT && dimensions <= MOST_INDEXED_DIMENSIONS {
             let (vectors,): (i64,) = sqlx::query_as(
@@ -198,17 +203,26 @@ impl Pgvector {
         model: &str,
         to: &[f32],
         limit: usize,
-    ) -> Result<Vec<(MemoryId, f32)>, Fault> {
+    ) -> Result<Vec<(Memory, f32)>, Fault> {
         let schema = &self.schema;
-        // Nothing is similar to a vector of zeros; pgvector says NaN.
+        // Nothing is similar to a vector of zeros; pgvector says NaN. It is not a join, which would be planned as a comparison of each row with
+        // each other as long as there are no statistics.
         let select = format!(
-            "select memories.id, coalesce(nullif(
-                1 - (memory_vectors.vector::{schema}.vector operator({schema}.<=>) cast($4 as real[])::{schema}.vector), 'NaN'
-             ), 0) as similarity
-             from memories
-             join memory_vectors on memory_vectors.owner = memories.owner and memory_vectors.memory_id = memories.id
-             where memories.owner = $1 and memories.embedded_by = $2 and memory_vectors.dims = $3
-             order by similarity desc, memories.id
+            "select * from (
+                select {COLUMNS}, (
+                    select coalesce(nullif(
+                        1 - (vector::{schema}.vector operator({schema}.<=>) cast($4 as real[])::{schema}.vector), 'NaN'
+                    ), 0)
+                    from memory_vectors
+                    where memory_vectors.owner = memories.owner and memory_id = memories.id
+                        and memories.embedded_by = $2 and dims = $3
+                ) as value
+                from memories
+                where owner = $1
+                offset 0
+             ) as compared
+             where value is not null
+             order by value desc, id
              limit $5"
         );
         fetch(connection, select, owner, model, to, limit).await
@@ -222,7 +236,7 @@ impl Pgvector {
         model: &str,
         to: &[f32],
         limit: usize,
-    ) -> Result<Vec<(MemoryId, f32)>, Fault> {
+    ) -> Result<Vec<(Memory, f32)>, Fault> {
         let (schema, dimensions) = (&self.schema, to.len());
         let mut transaction = connection.begin().await.map_err(failed)?;
         // The planner would rather sort an owner's vectors for as long as it takes them for few.
@@ -235,10 +249,13 @@ impl Pgvector {
         );
         // The number of dimensions is in the text, because the index is for vectors of this length only.
         let select = format!(
-            "select memories.id, 1 - ({distance}) from memory_vectors
-             join memories on memories.owner = memory_vectors.owner and memories.id = memory_vectors.memory_id
-             where memory_vectors.owner = $1 and memories.embedded_by = $2
-                and memory_vectors.dims = {dimensions} and memory_vectors.dims = $3
+            "select memory.*, 1 - ({distance}) as value
+             from memory_vectors cross join lateral (
+                select {COLUMNS} from memories
+                where owner = memory_vectors.owner and id = memory_vectors.memory_id and embedded_by = $2
+                offset 0
+             ) as memory
+             where memory_vectors.owner = $1 and memory_vectors.dims = {dimensions} and memory_vectors.dims = $3
              order by {distance}
              limit $5"
         );
@@ -280,8 +297,8 @@ async fn fetch(
     model: &str,
     to: &[f32],
     limit: usize,
-) -> Result<Vec<(MemoryId, f32)>, Fault> {
-    let rows: Vec<(Text, f64)> = sqlx::query_as(AssertSqlSafe(select))
+) -> Result<Vec<(Memory, f32)>, Fault> {
+    let rows: Vec<MemoryAnd<f64>> = sqlx::query_as(AssertSqlSafe(select))
         .bind(text(owner.as_str()))
         .bind(text(model))
         .bind(count(to.len()))
@@ -291,7 +308,7 @@ async fn fetch(
         .await
         .map_err(failed)?;
     #[expect(clippy::cast_possible_truncation, reason = "pgvector computes with numbers of this precision")]
-    Ok(rows.into_iter().map(|(Text(id), similarity)| (MemoryId(id), similarity as f32)).collect())
+    rows.into_iter().map(|row| Ok((row.memory.into_memory()?.1, row.value as f32))).collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use fermata_engine::store::{
 use fermata_protocol::{ChatId, MessageId};
 use fermata_tools::Owner;
 use jiff::Timestamp;
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use crate::{
     column::{count, json, read_json, read_name, read_time, time},
@@ -40,6 +41,12 @@ row! {
     }
 }
 
+/// A memory with a value that the query has computed for it.
+pub struct MemoryAnd<T> {
+    pub memory: MemoryRow,
+    pub value: T,
+}
+
 /// The first key of the advisory locks on owners; the second is a hash of the owner.
 const OWNER_LOCKS: i32 = 0x4665_6d6d;
 
@@ -59,15 +66,21 @@ pub async fn find(
             "select owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version
              from memories
              where owner = $1 and (created_at, id) < ($2, $3)
-                and kind = coalesce($4, kind) and (slot is not null or not $5)
+                and kind = coalesce($4, kind) and (slot is not null) = coalesce($5, slot is not null)
+                and ($6 is null or embedded_by is distinct from $6 or not exists (
+                    select 1 from memory_vectors
+                    where memory_vectors.owner = memories.owner and memory_id = memories.id and dims = $7
+                ))
              order by created_at desc, id desc
-             limit $6",
+             limit $8",
         )
         .bind(text(owner.as_str()))
         .bind(created_at)
         .bind(text(id))
         .bind(filter.kind.map(|kind| kind.as_str()))
         .bind(filter.has_slot)
+        .bind(filter.without_vector.as_ref().map(|kind| text(&kind.model)))
+        .bind(filter.without_vector.as_ref().map(|kind| count(kind.dimensions)))
         .bind(count(filter.limit.unwrap_or(usize::MAX)))
         .fetch_all()
         .await?;
@@ -377,6 +390,19 @@ fn source_columns(memory: &Memory) -> (Option<&str>, Option<Text>) {
 /// The version as a column has it.
 pub fn number(version: u64) -> Result<i64, StoreError> {
     i64::try_from(version).map_err(|_| StoreError::Conflict("no memory has that version".into()))
+}
+
+// === impl MemoryAnd ===
+
+impl<'r, R: Row, T> FromRow<'r, R> for MemoryAnd<T>
+where
+    MemoryRow: FromRow<'r, R>,
+    &'static str: ColumnIndex<R>,
+    T: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        Ok(Self { memory: MemoryRow::from_row(row)?, value: row.try_get("value")? })
+    }
 }
 
 // === impl MemoryRow ===

@@ -3,15 +3,15 @@
 //! Invariant: a memory has a vector if it says which model made it (`memories.embedded_by`), and the vector is that of its text. The
 //! row of the memory is written first, so a change of the text waits for the vector, or makes it a vector of an older version.
 
-use fermata_engine::store::memories::{Memory, MemoryId, MemoryVector, cosine};
+use fermata_engine::store::memories::{Memory, MemoryVector, cosine};
 use fermata_tools::Owner;
 
-use super::memories::{MemoryRow, number};
+use super::memories::{MemoryAnd, MemoryRow, number};
 use crate::{
     column::count,
     connection::Connection,
     error::Fault,
-    text::{Text, text},
+    text::text,
     vector::{Vector, vector},
 };
 
@@ -76,21 +76,31 @@ pub async fn nearest(
     model: &str,
     to: &[f32],
     limit: usize,
-) -> Result<Vec<(MemoryId, f32)>, Fault> {
-    let rows: Vec<(Text, Vector)> = connection
+) -> Result<Vec<(Memory, f32)>, Fault> {
+    // PostgreSQL would plan a join as a comparison of each row with each other as long as it has no statistics. The model is not a condition
+    // on the memories, because SQLite would then look at those of all owners.
+    let rows: Vec<MemoryAnd<Option<Vector>>> = connection
         .query(
-            "select memories.id, memory_vectors.vector from memories
-             join memory_vectors on memory_vectors.owner = memories.owner and memory_vectors.memory_id = memories.id
-             where memories.owner = $1 and memories.embedded_by = $2 and memory_vectors.dims = $3",
+            "select owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version, (
+                select vector from memory_vectors
+                where memory_vectors.owner = memories.owner and memory_id = memories.id
+                    and memories.embedded_by = $2 and dims = $3
+             ) as value
+             from memories
+             where owner = $1",
         )
         .bind(text(owner.as_str()))
         .bind(text(model))
         .bind(count(to.len()))
         .fetch_all()
         .await?;
-    let similarity = |(Text(id), Vector(vector)): (Text, Vector)| (MemoryId(id), cosine(to, &vector));
-    let mut nearest: Vec<_> = rows.into_iter().map(similarity).collect();
-    nearest.sort_by(|(a, to_a), (b, to_b)| to_b.total_cmp(to_a).then_with(|| a.cmp(b)));
+    let mut nearest = Vec::new();
+    for MemoryAnd { memory, value } in rows {
+        if let Some(Vector(vector)) = value {
+            nearest.push((memory.into_memory()?.1, cosine(to, &vector)));
+        }
+    }
+    nearest.sort_by(|(a, to_a), (b, to_b)| to_b.total_cmp(to_a).then_with(|| a.id.cmp(&b.id)));
     nearest.truncate(limit);
     Ok(nearest)
 }

@@ -85,7 +85,7 @@ impl Memories for SqlStore {
         model: &str,
         vector: &[f32],
         limit: usize,
-    ) -> Result<Vec<(MemoryId, f32)>, StoreError> {
+    ) -> Result<Vec<(Memory, f32)>, StoreError> {
         check_vector(vector)?;
         if let Backend::Postgres(database) = &self.backend
             && let Some(pgvector) = &database.pgvector

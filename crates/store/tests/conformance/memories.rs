@@ -317,9 +317,10 @@ async fn a_list_may_be_of_one_kind_or_of_slots(store: AnyStore) {
     }
     let of_kind = MemoryFilter { kind: Some(MemoryKind::Entity), ..MemoryFilter::default() };
     assert_eq!(ids(&store, of_kind.clone()).await, ["entity-slot", "entity"]);
-    let slots = MemoryFilter { has_slot: true, limit: Some(2), ..MemoryFilter::default() };
+    let slots = MemoryFilter { has_slot: Some(true), limit: Some(2), ..MemoryFilter::default() };
     assert_eq!(ids(&store, slots).await, ["instruction-slot", "entity-slot"]);
-    assert_eq!(ids(&store, MemoryFilter { has_slot: true, ..of_kind }).await, ["entity-slot"]);
+    assert_eq!(ids(&store, MemoryFilter { has_slot: Some(true), ..of_kind.clone() }).await, ["entity-slot"]);
+    assert_eq!(ids(&store, MemoryFilter { has_slot: Some(false), ..of_kind }).await, ["entity"]);
 }
 
 async fn owners_see_their_own_memories_only(store: AnyStore) {

@@ -2,7 +2,7 @@
 
 use fermata_engine::store::{
     StoreError,
-    memories::{Memory, MemoryEdit, MemoryId, MemoryVector, NewMemory, cosine},
+    memories::{Memory, MemoryEdit, MemoryFilter, MemoryVector, NewMemory, VectorKind, cosine},
 };
 use fermata_tools::Owner;
 
@@ -15,6 +15,7 @@ use crate::{
 in_every_store! {
     the_nearest_memories_come_first
     vectors_of_another_model_or_length_are_not_compared
+    memories_without_such_a_vector_are_found
     a_vector_of_zeros_is_similar_to_nothing
     a_vector_of_an_older_version_is_dropped
     a_vector_goes_with_its_text_only
@@ -54,7 +55,7 @@ async fn put(store: &AnyStore, name: &str, model: &str, vector: &[f32]) {
 
 async fn near(store: &AnyStore, model: &str, to: &[f32]) -> Vec<String> {
     let nearest = store.nearest_memories(&alice(), model, to, 100).await.unwrap();
-    nearest.into_iter().map(|(id, similarity)| format!("{} {similarity:.3}", id.0)).collect()
+    nearest.into_iter().map(|(memory, similarity)| format!("{} {similarity:.3}", memory.id.0)).collect()
 }
 
 async fn missing(store: &AnyStore, model: &str) -> Vec<String> {
@@ -76,7 +77,10 @@ async fn the_nearest_memories_come_first(store: AnyStore) {
     let expected = ["alike 1.000", "same 1.000", "between 0.707", "across 0.000", "against -1.000"];
     assert_eq!(near(&store, "small", &[7.0, 0.0]).await, expected);
     let first = store.nearest_memories(&alice(), "small", &[7.0, 0.0], 3).await.unwrap();
-    assert_eq!(first.into_iter().map(|(id, _)| id.0).collect::<Vec<_>>(), ["alike", "same", "between"]);
+    assert_eq!(
+        first.into_iter().map(|(memory, _)| memory.id.0).collect::<Vec<_>>(),
+        ["alike", "same", "between"]
+    );
     assert_eq!(store.nearest_memories(&bob(), "small", &[7.0, 0.0], 3).await.unwrap(), []);
 }
 
@@ -94,6 +98,26 @@ async fn vectors_of_another_model_or_length_are_not_compared(store: AnyStore) {
         put(&store, &format!("d{dimensions}"), odd, &vec![0.25; dimensions]).await;
         assert_eq!(near(&store, odd, &vec![1.0; dimensions]).await, [format!("d{dimensions} 1.000")]);
     }
+}
+
+async fn memories_without_such_a_vector_are_found(store: AnyStore) {
+    let odd = "m \u{0} \u{1a}";
+    put(&store, "a", odd, &[1.0, 0.0]).await;
+    put(&store, "b", odd, &[1.0, 0.0, 0.0]).await;
+    put(&store, "c", "other", &[1.0, 0.0]).await;
+    change(&store, 2, save(new("d", "x"))).await;
+    let without = async |model: &str, dimensions| {
+        let without_vector = Some(VectorKind { model: model.to_owned(), dimensions });
+        let filter = MemoryFilter { without_vector, ..MemoryFilter::default() };
+        let found = store.memories(&alice(), &filter).await.unwrap();
+        found.into_iter().map(|memory| memory.id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(without(odd, 2).await, ["d", "c", "b"]);
+    assert_eq!(without(odd, 3).await, ["d", "c", "a"]);
+    assert_eq!(without("other", 2).await, ["d", "b", "a"]);
+    assert_eq!(without("none", 2).await, ["d", "c", "b", "a"]);
+    change(&store, 3, edit_text("a", "y")).await;
+    assert_eq!(without(odd, 2).await, ["d", "c", "b", "a"]);
 }
 
 async fn a_vector_of_zeros_is_similar_to_nothing(store: AnyStore) {
@@ -214,15 +238,15 @@ async fn random_vectors_are_found_as_if_each_were_compared(store: AnyStore) {
 }
 
 /// Compares what was found with all vectors. Stores may round differently.
-pub fn check(nearest: &[(MemoryId, f32)], vectors: &[MemoryVector], to: &[f32], limit: usize) {
+pub fn check(nearest: &[(Memory, f32)], vectors: &[MemoryVector], to: &[f32], limit: usize) {
     let mut expected: Vec<f32> = vectors.iter().map(|of_memory| cosine(to, &of_memory.vector)).collect();
     expected.sort_by(|a, b| b.total_cmp(a));
     assert_eq!(nearest.len(), limit.min(vectors.len()));
-    for ((id, similarity), expected) in nearest.iter().zip(expected) {
+    for ((Memory { id, .. }, similarity), expected) in nearest.iter().zip(expected) {
         assert!((similarity - expected).abs() < 1e-5, "{id:?} {similarity} {expected}");
         let own = vectors.iter().find(|of_memory| of_memory.id == *id).unwrap();
         assert!((similarity - cosine(to, &own.vector)).abs() < 1e-5, "{id:?} {similarity}");
     }
-    let ids: std::collections::BTreeSet<_> = nearest.iter().map(|(id, _)| id).collect();
+    let ids: std::collections::BTreeSet<_> = nearest.iter().map(|(memory, _)| &memory.id).collect();
     assert_eq!(ids.len(), nearest.len(), "none is found twice");
 }

@@ -1,10 +1,17 @@
 //! Similar memories by the extension pgvector, and without it on the same server.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
-use fermata_engine::store::memories::{MemoryId, MemoryVector, cosine};
+use async_trait::async_trait;
+use fermata_engine::{
+    Clock, Embedder, Ids, MemoryService,
+    memories::MemoryLimits,
+    model::ModelError,
+    store::memories::{Memory, MemoryVector, cosine},
+};
 use fermata_store::Database;
 use fermata_tools::Owner;
+use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::{
@@ -20,6 +27,37 @@ const MANY: i64 = 10_500;
 
 const INDEX: &str = "select count(*) from pg_index join pg_class on pg_class.oid = indexrelid
     where relname = 'memory_vectors_hnsw_8' and indisvalid";
+
+const IS_USED: &str = "select (idx_scan > 0)::int::bigint from pg_stat_user_indexes
+    where indexrelname = 'memory_vectors_hnsw_8'";
+
+/// The clock, the ids and the embedding model of a service that only looks for memories. The vector of a text is a fixed one.
+struct Parts;
+
+const ASKED: [f32; 8] = [0.5, 1.0, -0.5, 0.25, 0.0, -1.0, 0.75, 0.1];
+
+impl Clock for Parts {
+    fn now(&self) -> Timestamp {
+        at(1)
+    }
+}
+
+impl Ids for Parts {
+    fn next(&self, _: &str) -> String {
+        unreachable!("nothing is saved")
+    }
+}
+
+#[async_trait]
+impl Embedder for Parts {
+    fn name(&self) -> &'static str {
+        "m"
+    }
+
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        Ok(texts.iter().map(|_| ASKED.to_vec()).collect())
+    }
+}
 
 /// A database of a server that has pgvector. Where it is not installed, the tests are skipped, also if services are required, because
 /// PostgreSQL comes without it, and not every system has a package of it.
@@ -72,7 +110,7 @@ async fn vectors(postgres: &TestDatabase, owner: &str) -> Vec<MemoryVector> {
     rows.into_iter().map(of).collect()
 }
 
-async fn near(database: &Database, owner: &str, to: &[f32]) -> Vec<(MemoryId, f32)> {
+async fn near(database: &Database, owner: &str, to: &[f32]) -> Vec<(Memory, f32)> {
     database.store.nearest_memories(&Owner::new(owner), "m", to, 5).await.unwrap()
 }
 
@@ -134,22 +172,20 @@ async fn an_owner_with_very_many_vectors_gets_an_index() {
     let databases = [postgres.open().await, postgres.open().await];
     fill(&postgres, "alice", MANY, 1).await;
     let vectors = vectors(&postgres, "alice").await;
-    let to = [0.5, 1.0, -0.5, 0.25, 0.0, -1.0, 0.75, 0.1];
+    let to = ASKED;
     let (one, two) = tokio::join!(near(&databases[0], "alice", &to), near(&databases[1], "alice", &to));
     check(&one, &vectors, &to, 5);
     check(&two, &vectors, &to, 5);
     postgres.until(INDEX, 1).await;
     let by_index = near(&databases[0], "alice", &to).await;
-    let used = "select (idx_scan > 0)::int::bigint from pg_stat_user_indexes
-        where indexrelname = 'memory_vectors_hnsw_8'";
-    postgres.until(used, 1).await;
+    postgres.until(IS_USED, 1).await;
     // An index finds nearly the nearest.
     let mut expected: Vec<f32> = vectors.iter().map(|of| cosine(&to, &of.vector)).collect();
     expected.sort_by(|a, b| b.total_cmp(a));
     assert_eq!(by_index.len(), 5);
     assert!(by_index.iter().all(|(_, similarity)| *similarity >= expected[20] - 1e-5), "{by_index:?}");
     assert!(by_index.is_sorted_by(|(_, one), (_, other)| one >= other), "{by_index:?}");
-    for (found, similarity) in &by_index {
+    for (Memory { id: found, .. }, similarity) in &by_index {
         let own = vectors.iter().find(|of| of.id == *found).unwrap();
         assert!((cosine(&to, &own.vector) - similarity).abs() < 1e-5);
     }
@@ -157,10 +193,61 @@ async fn an_owner_with_very_many_vectors_gets_an_index() {
     postgres.execute("update memories set embedded_by = null where id = 'm7'").await.unwrap();
     let new = MemoryVector { owner: alice(), id: id("m7"), version: 0, vector: to.to_vec() };
     databases[1].store.put_vectors("m", vec![new]).await.unwrap();
-    assert_eq!(near(&databases[0], "alice", &to).await[0].0, id("m7"));
+    assert_eq!(near(&databases[0], "alice", &to).await[0].0.id, id("m7"));
     for database in databases {
         database.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_finds_what_is_recalled_for_a_message() {
+    let Some(postgres) = database().await else { return };
+    let database = postgres.open().await;
+    fill(&postgres, "alice", MANY, 1).await;
+    // Not embedded yet, and most similar by its words.
+    let new = "insert into memories (owner, id, kind, text, pinned, created_at, version)
+        values ('alice', 'new', 'fact', 'Drives an old automobile.', false, 1, 0)";
+    postgres.execute(new).await.unwrap();
+    let parts = Arc::new(Parts);
+    let limits = MemoryLimits { per_owner: 20_000, ..MemoryLimits::default() };
+    let memories =
+        MemoryService::new(database.store.clone(), parts.clone(), parts.clone(), Some(parts), limits);
+    let recall = async || {
+        let recalled = memories.recall(&alice(), "Is my automobile old?").await.unwrap();
+        recalled.into_iter().map(|memory| memory.id).collect::<Vec<_>>()
+    };
+    let exact = recall().await;
+    assert_eq!(exact.len(), 5);
+    assert!(exact.contains(&id("new")), "{exact:?}");
+    postgres.until(INDEX, 1).await;
+    let by_index = recall().await;
+    postgres.until(IS_USED, 1).await;
+    assert_eq!(by_index.len(), 5);
+    assert!(by_index.contains(&id("new")), "{by_index:?}");
+    database.close().await;
+}
+
+#[tokio::test]
+async fn memories_are_compared_once_each_without_statistics() {
+    let Some(postgres) = database().await else { return };
+    let database = postgres.open().await;
+    let mut raw = postgres.raw().await;
+    for table in ["memories", "memory_vectors"] {
+        let keep = format!("alter table {table} set (autovacuum_enabled = off)");
+        raw.execute(AssertSqlSafe(keep)).await.unwrap();
+    }
+    let fill = "insert into memories (owner, id, kind, text, pinned, created_at, version, embedded_by)
+         select 'alice', 'm' || n, 'fact', 'x', false, n, 0, 'm' from generate_series(1, 1000) as n;
+         insert into memory_vectors (owner, memory_id, dims, vector)
+         select 'alice', 'm' || n, 8, array[n, 2, 3, 4, 5, 6, 7, 8]::real[] from generate_series(1, 1000) as n";
+    raw.execute(fill).await.unwrap();
+    assert_eq!(near(&database, "alice", &ASKED).await.len(), 5);
+    database.close().await;
+    // The statistics of a session are there once it has ended.
+    let looked_up = "select (sum(idx_tup_fetch) between 1000 and 5000)::int::bigint from pg_stat_user_tables
+        where relname = 'memory_vectors'";
+    postgres.until(looked_up, 1).await;
+    raw.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

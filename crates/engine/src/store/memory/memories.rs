@@ -12,7 +12,7 @@ use crate::store::{
     StoreError,
     memories::{
         MAX_EVENTS, Memories, Memory, MemoryChange, MemoryEvent, MemoryFilter, MemoryId, MemoryOutcome,
-        MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, check_vector, cosine,
+        MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, VectorKind, check_vector, cosine,
     },
     page::whole_microseconds,
 };
@@ -110,7 +110,13 @@ impl Memories for MemoryStore {
     async fn memories(&self, owner: &Owner, filter: &MemoryFilter) -> Result<Vec<Memory>, StoreError> {
         let contents = self.lock();
         let Some(stored) = contents.memories.get(owner) else { return Ok(Vec::new()) };
-        Ok(filter.select(&stored.owned.memories))
+        let has_vector = |memory: &Memory, kind: &VectorKind| {
+            let own = stored.vectors.get(&memory.id);
+            own.is_some_and(|(model, vector)| *model == kind.model && vector.len() == kind.dimensions)
+        };
+        let is_meant =
+            |memory: &&Memory| filter.without_vector.as_ref().is_none_or(|kind| !has_vector(memory, kind));
+        Ok(filter.select(stored.owned.memories.iter().filter(is_meant)))
     }
 
     async fn change_memories(
@@ -149,17 +155,20 @@ impl Memories for MemoryStore {
         model: &str,
         vector: &[f32],
         limit: usize,
-    ) -> Result<Vec<(MemoryId, f32)>, StoreError> {
+    ) -> Result<Vec<(Memory, f32)>, StoreError> {
         check_vector(vector)?;
         let contents = self.lock();
         let Some(stored) = contents.memories.get(owner) else { return Ok(Vec::new()) };
         let mut nearest = Vec::new();
-        for (id, (of_model, other)) in &stored.vectors {
-            if of_model == model && other.len() == vector.len() {
-                nearest.push((id.clone(), cosine(vector, other)));
+        for memory in &stored.owned.memories {
+            if let Some((of_model, other)) = stored.vectors.get(&memory.id)
+                && of_model == model
+                && other.len() == vector.len()
+            {
+                nearest.push((memory.clone(), cosine(vector, other)));
             }
         }
-        nearest.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        nearest.sort_by(|(a, to_a), (b, to_b)| to_b.total_cmp(to_a).then_with(|| a.id.cmp(&b.id)));
         nearest.truncate(limit);
         Ok(nearest)
     }
