@@ -40,8 +40,7 @@ impl Deciding<'_> {
         if self.run.state.phase == Phase::Over {
             return;
         }
-        self.close_part();
-        self.abandon_arguments();
+        self.abandon_step();
         self.cancel_open_calls(&ending);
         self.finish_step();
         let error_text = match &ending {
@@ -73,8 +72,7 @@ impl Deciding<'_> {
     /// Ends the run because the user has continued the conversation, and keeps the outputs that came with the new message. Only the saved
     /// message has them: any chunk but `abort` would double the message in the client that continued.
     pub(super) fn on_superseded(&mut self, outputs: &[Answer]) {
-        self.close_part();
-        self.abandon_arguments();
+        self.abandon_step();
         for Answer { of, kind } in outputs {
             let index = self.run.find_call(of).filter(|&index| self.run.call(index).is_parked());
             if let Some(index) = index {

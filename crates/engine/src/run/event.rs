@@ -113,7 +113,7 @@ impl Deciding<'_> {
                     self.end_run(Ending::Failed(error));
                 }
             }
-            Event::Compacts(compaction) => self.show_compaction(&compaction),
+            Event::Compacts(compaction) => self.on_compaction(compaction),
             Event::InputsChecked(results) => self.on_inputs_checked(results),
             Event::LocksGranted(calls) => {
                 for call in calls {

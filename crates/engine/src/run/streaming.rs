@@ -27,6 +27,8 @@ pub(super) struct OpenStep {
     calls: Vec<usize>,
     /// The calls of a step that the model has ended, while their inputs are being checked and nothing is decided about them.
     checking: Vec<MadeCall>,
+    /// The compaction that is being made before the model is asked, as it was shown.
+    compaction: Option<Compaction>,
 }
 
 /// A call of a step that the model has ended.
@@ -224,7 +226,13 @@ impl Deciding<'_> {
     }
 
     /// Tells the client that the history is compacted, if it has asked for that.
-    pub(super) fn show_compaction(&mut self, compaction: &Compaction) {
+    pub(super) fn on_compaction(&mut self, compaction: Compaction) {
+        self.show_compaction(&compaction);
+        let is_running = compaction.state == CompactionState::Running;
+        self.run.open_step.compaction = is_running.then_some(compaction);
+    }
+
+    fn show_compaction(&mut self, compaction: &Compaction) {
         if !self.run.state.show.contains(&Show::Context) {
             return;
         }
@@ -258,7 +266,7 @@ impl Deciding<'_> {
     }
 
     /// Ends the text or reasoning that is open.
-    pub(super) fn close_part(&mut self) {
+    fn close_part(&mut self) {
         if let Some(kind) = self.run.open_step.collector.end_part() {
             self.show_part_end(kind);
         }
@@ -273,9 +281,15 @@ impl Deciding<'_> {
         self.publish(chunk);
     }
 
-    /// Keeps the arguments of calls that are incomplete or unchecked when the run ends.
-    pub(super) fn abandon_arguments(&mut self) {
-        let OpenStep { collector, calls, checking, .. } = std::mem::take(&mut self.run.open_step);
+    /// Ends what is open of a step when the run ends. The arguments of calls that are incomplete or unchecked are kept.
+    pub(super) fn abandon_step(&mut self) {
+        self.close_part();
+        let OpenStep { collector, part_id: _, calls, checking, compaction } =
+            std::mem::take(&mut self.run.open_step);
+        if let Some(mut compaction) = compaction {
+            compaction.state = CompactionState::Failed;
+            self.show_compaction(&compaction);
+        }
         for (index, call) in calls.into_iter().zip(collector.into_calls()) {
             self.call_mut(index).input = call.into_received();
         }

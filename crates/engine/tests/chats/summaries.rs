@@ -323,6 +323,38 @@ async fn a_compaction_is_in_the_record_only_for_a_client_that_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_compaction_that_its_run_does_not_outlive_has_failed() {
+    for is_stopped in [true, false] {
+        let world = World::new();
+        let refused = vec![Err(ModelError::TooLong("maximum context length".into()))];
+        world.script([refused, text("Other answer.")]);
+        let _silent = world.script_silent_summary();
+        let mut body = past(12, 400);
+        body["fermata"] = json!({"show": ["context"]});
+        let mut stream = world.post(body.clone()).await;
+        stream.read_until("data-compaction").await;
+        if is_stopped {
+            world.engine.stop(&world.owner, &world.chat).await.unwrap();
+            let rest = stream.read_to_end().await;
+            assert!(rest.contains("data-compaction"), "{rest}");
+        } else {
+            let mut next = message("something else");
+            next["fermata"] = body["fermata"].take();
+            says(&world, next).await;
+        }
+        let chat = world.engine.chat(&world.owner, &world.chat).await.unwrap();
+        let parts = chat.messages.into_iter().flat_map(|message| message.parts);
+        let states: Vec<Value> = parts
+            .filter_map(|part| match part {
+                UiPart::Data(data) if data.kind == "data-compaction" => Some(data.data["state"].clone()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(states, ["failed"], "stopped: {is_stopped}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_two_failures_no_summary_is_tried_for_a_while_unless_somebody_asks() {
     let world = World::new();
     let asked = || world.summaries.requests.lock().unwrap().len();
