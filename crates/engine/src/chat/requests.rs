@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use fermata_protocol::{
-    Answer as CallAnswer, AnswerKind, AnswerTarget, ChatId, ElicitationId, Profile, RunId, UiChunk,
+    Answer as CallAnswer, AnswerKind, AnswerTarget, ChatId, ElicitationId, Profile, RunId, Show, UiChunk,
 };
 use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
+    AnswerError, ChatView, ContextUsage, Following, GrantedTool, Pending, ReadError, Store,
     active_run::read_chunks,
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     errors::RequestError,
@@ -140,7 +140,16 @@ impl Handle for View {
             pending.extend(active.run.pending_questions());
         }
         let (assistant, model) = (record.assistant.clone(), record.model.clone());
-        Ok(ChatView { id: chat.clone(), messages, pending, open, assistant, model, outline })
+        let mut context = None;
+        if show.contains(&Show::Context)
+            && let Some(measured) = record.context.measured
+        {
+            let policies = actor.services.policies.current();
+            let choice = policies.assistant(assistant.as_deref()).model(model.as_deref());
+            let window = choice.window(actor.services.settings.compact_at);
+            context = Some(ContextUsage::new(measured.tokens, window));
+        }
+        Ok(ChatView { id: chat.clone(), messages, pending, open, assistant, model, context, outline })
     }
 }
 

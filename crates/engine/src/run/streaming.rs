@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Deciding, Ending, Phase, Run};
 use crate::{
-    context::Window,
+    ContextUsage,
     model::ModelEvent,
     step_collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
@@ -216,11 +216,7 @@ impl Deciding<'_> {
         if !self.run.state.show.contains(&Show::Context) {
             return;
         }
-        let mut data = json!({"inputTokens": input_tokens});
-        if let Some(Window { tokens, compact_at }) = self.context.window {
-            data["window"] = tokens.into();
-            data["compactAt"] = compact_at.into();
-        }
+        let data = json!(ContextUsage::new(input_tokens, self.context.window));
         let kind = "data-context".to_owned();
         self.publish(UiChunk::Data(DataChunk { kind, id: None, data, transient: Some(true) }));
     }

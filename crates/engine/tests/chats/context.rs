@@ -167,10 +167,13 @@ async fn a_client_that_asks_is_told_how_full_the_window_is_after_each_step() {
     world.script([counted(95, "ok"), counted(99, "ok")]);
     let mut stream = world.post(ask(json!(["context"]))).await;
     stream.read_to_end().await;
-    assert_eq!(contexts(&stream)[0].0, json!({"inputTokens": 95, "window": 1000, "compactAt": 800}));
+    let told = json!({"inputTokens": 95, "window": 1000, "compactAt": 800});
+    assert_eq!(contexts(&stream)[0].0, told);
+    let shown = async || json!(world.engine.chat(&world.owner, &world.chat).await.unwrap().context);
+    assert_eq!(shown().await, told, "a page that is loaded again knows it, too");
     let mut stream = world.post(ask(json!([]))).await;
     stream.read_to_end().await;
-    assert_eq!(contexts(&stream), []);
+    assert_eq!((contexts(&stream), shown().await), (vec![], Value::Null));
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,6 +46,23 @@ pub struct ChatStatus {
     /// The model that the chat has chosen, by `fermata.model` of a post.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
+    /// How full the model's window is, if the chat's last post asked for `context` and it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<ContextUsage>,
+}
+
+/// How full the window of a model is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContextUsage {
+    /// The number of tokens of the last request.
+    input_tokens: u64,
+    /// The number of tokens that the model can take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<u64>,
+    /// The number of tokens above which the history is compacted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compact_at: Option<u64>,
 }
 
 /// A chat in a list.
@@ -194,7 +211,12 @@ pub async fn delete(
 impl From<ChatView> for ChatStatus {
     fn from(chat: ChatView) -> Self {
         let pending = chat.pending.into_iter().map(Into::into).collect();
-        Self { pending, open: chat.open, assistant: chat.assistant, model: chat.model }
+        let context = chat.context.map(|usage| ContextUsage {
+            input_tokens: usage.input_tokens,
+            window: usage.window,
+            compact_at: usage.compact_at,
+        });
+        Self { pending, open: chat.open, assistant: chat.assistant, model: chat.model, context }
     }
 }
 
