@@ -2,6 +2,7 @@
 //! texts are compared by their words instead.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -24,7 +25,7 @@ use crate::{
     model_metrics::record_duration,
     store::{
         StoreError,
-        memories::{Memory, MemoryVector},
+        memories::{Memory, MemoryId, MemoryVector},
     },
 };
 
@@ -61,6 +62,26 @@ pub(crate) struct Embedding {
     silent_until: Mutex<Option<Instant>>,
 }
 
+/// The reason for which there are no vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoVectors {
+    /// There is no embedding model, or nobody waits for it at the moment.
+    NotAsked,
+    /// The model is not there, or not for us.
+    Unavailable,
+    /// The model has answered, but not with vectors. One of the texts may be too long for it.
+    Refused,
+}
+
+/// The work of embedding memories in the background.
+#[derive(Default)]
+struct Backlog {
+    /// The model that is asked.
+    model: String,
+    /// The memories that the model refuses by themselves, with their versions. They are found by their words.
+    refused: HashSet<(Owner, MemoryId, u64)>,
+}
+
 /// The result of embedding some memories.
 enum Batch {
     /// There may be more.
@@ -95,13 +116,20 @@ impl Embedding {
         *self.silent_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the name of the model and the vector of each text; `None` if there is no model, or if it gives no answer in time.
-    pub async fn vectors(&self, texts: &[&str], waiting: Waiting) -> Option<(String, Vec<Vec<f32>>)> {
-        let model = self.model()?;
+    /// Returns the name of the model and the vector of each text.
+    ///
+    /// # Errors
+    /// Returns an error if there is no model, or if it gives no vectors in time.
+    pub async fn vectors(
+        &self,
+        texts: &[&str],
+        waiting: Waiting,
+    ) -> Result<(String, Vec<Vec<f32>>), NoVectors> {
+        let model = self.model().ok_or(NoVectors::NotAsked)?;
         let name = model.name().to_owned();
         let within = match waiting {
             Waiting::Somebody if self.silent_until().is_some_and(|until| Instant::now() < until) => {
-                return None;
+                return Err(NoVectors::NotAsked);
             }
             Waiting::Somebody => WAIT,
             Waiting::Nobody => BATCH_WAIT,
@@ -136,7 +164,7 @@ impl Embedding {
                 if self.has_failed.swap(false, Ordering::Relaxed) {
                     tracing::info!(model = %name, "the embedding model answers again");
                 }
-                Some((name, vectors))
+                Ok((name, vectors))
             }
             Err(error) => {
                 span.record("error.type", error.error_type().as_str());
@@ -147,7 +175,7 @@ impl Embedding {
                         "the embedding model gives no vectors, so memories are found by their words; further failures are not logged"
                     );
                 }
-                None
+                Err(NoVectors::from(&error))
             }
         }
     }
@@ -163,9 +191,13 @@ impl MemoryService {
 
     /// Embeds memories that have no vector of the current model, whenever there may be some, until this is dropped.
     pub(crate) async fn embed_in_background(self) {
+        let mut backlog = Backlog::default();
         loop {
             while let Some(model) = self.0.embedding.model() {
-                match self.embed_batch(model.name()).await {
+                if backlog.model != model.name() {
+                    backlog = Backlog { model: model.name().to_owned(), refused: HashSet::new() };
+                }
+                match self.embed_batch(&mut backlog).await {
                     Ok(Batch::Whole) => {}
                     Ok(Batch::Last) => break,
                     Ok(Batch::Failed) => tokio::time::sleep(PAUSE).await,
@@ -179,25 +211,60 @@ impl MemoryService {
         }
     }
 
-    async fn embed_batch(&self, model: &str) -> Result<Batch, StoreError> {
-        let memories = self.0.store.unembedded_memories(model, BATCH).await?;
+    async fn embed_batch(&self, Backlog { model, refused }: &mut Backlog) -> Result<Batch, StoreError> {
+        let mut memories = self.0.store.unembedded_memories(model, BATCH + refused.len()).await?;
+        memories
+            .retain(|(owner, memory)| !refused.contains(&(owner.clone(), memory.id.clone(), memory.version)));
+        memories.truncate(BATCH);
         if memories.is_empty() {
             return Ok(Batch::Last);
         }
-        let texts: Vec<&str> = memories.iter().map(|(_, memory)| memory.text.as_str()).collect();
-        let Some((name, vectors)) = self.0.embedding.vectors(&texts, Waiting::Nobody).await else {
-            return Ok(Batch::Failed);
-        };
         let is_last = memories.len() < BATCH;
-        let of_memory = |((owner, memory), vector): ((Owner, Memory), Vec<f32>)| MemoryVector {
-            owner,
-            id: memory.id,
+        match self.put_vectors_of(&memories).await? {
+            Ok(()) => {}
+            Err(NoVectors::NotAsked | NoVectors::Unavailable) => return Ok(Batch::Failed),
+            Err(NoVectors::Refused) => {
+                // One text may spoil it for all. If the model takes none of them by itself, it may not be about the texts.
+                let mut refused_now = Vec::new();
+                let mut is_any_embedded = false;
+                for memory in &memories {
+                    match self.put_vectors_of(std::slice::from_ref(memory)).await? {
+                        Ok(()) => is_any_embedded = true,
+                        Err(NoVectors::Refused) => refused_now.push(memory),
+                        Err(NoVectors::NotAsked | NoVectors::Unavailable) => return Ok(Batch::Failed),
+                    }
+                }
+                if !is_any_embedded {
+                    return Ok(Batch::Failed);
+                }
+                for (owner, memory) in refused_now {
+                    tracing::warn!(memory = %memory.id.0, "the embedding model refuses a memory, which is found by its words only");
+                    refused.insert((owner.clone(), memory.id.clone(), memory.version));
+                }
+            }
+        }
+        Ok(if is_last { Batch::Last } else { Batch::Whole })
+    }
+
+    /// Embeds these memories and saves their vectors.
+    async fn put_vectors_of(
+        &self,
+        memories: &[(Owner, Memory)],
+    ) -> Result<Result<(), NoVectors>, StoreError> {
+        let texts: Vec<&str> = memories.iter().map(|(_, memory)| memory.text.as_str()).collect();
+        let (model, vectors) = match self.0.embedding.vectors(&texts, Waiting::Nobody).await {
+            Ok(embedded) => embedded,
+            Err(no_vectors) => return Ok(Err(no_vectors)),
+        };
+        let of_memory = |((owner, memory), vector): (&(Owner, Memory), Vec<f32>)| MemoryVector {
+            owner: owner.clone(),
+            id: memory.id.clone(),
             version: memory.version,
             vector,
         };
-        let vectors = memories.into_iter().zip(vectors).map(of_memory).collect();
-        self.0.store.put_vectors(&name, vectors).await?;
-        Ok(if is_last { Batch::Last } else { Batch::Whole })
+        let vectors = memories.iter().zip(vectors).map(of_memory).collect();
+        self.0.store.put_vectors(&model, vectors).await?;
+        Ok(Ok(()))
     }
 
     /// Embeds a memory that has just changed, so that it is found by its meaning at once. If that takes too long, it is done later.
@@ -206,8 +273,7 @@ impl MemoryService {
         if memory.slot.is_some() || self.0.embedding.model().is_none() {
             return;
         }
-        let Some((model, vectors)) = self.0.embedding.vectors(&[&memory.text], Waiting::Somebody).await
-        else {
+        let Ok((model, vectors)) = self.0.embedding.vectors(&[&memory.text], Waiting::Somebody).await else {
             return self.note_unembedded();
         };
         let of_memory = |vector| MemoryVector {
@@ -220,6 +286,26 @@ impl MemoryService {
         if let Err(error) = self.0.store.put_vectors(&model, vectors).await {
             tracing::warn!(%error, "the vector of a memory could not be saved; it is made again later");
             self.note_unembedded();
+        }
+    }
+}
+
+// === impl NoVectors ===
+
+impl From<&ModelError> for NoVectors {
+    fn from(error: &ModelError) -> Self {
+        match error {
+            ModelError::TooLong(_)
+            | ModelError::Refused(_)
+            | ModelError::Provider(_)
+            | ModelError::NoAnswer(_)
+            | ModelError::Format(_) => Self::Refused,
+            ModelError::Auth(_)
+            | ModelError::RateLimit(_)
+            | ModelError::UnknownModel(_)
+            | ModelError::Unreachable(_)
+            | ModelError::Network(_)
+            | ModelError::Timeout => Self::Unavailable,
         }
     }
 }

@@ -104,7 +104,7 @@ impl MemoryService {
             return Ok(Vec::new());
         }
         let vectors = self.0.embedding.vectors(&[text], Waiting::Somebody).await;
-        let embedded = vectors.and_then(|(model, vectors)| Some((model, vectors.into_iter().next()?)));
+        let embedded = vectors.ok().and_then(|(model, vectors)| Some((model, vectors.into_iter().next()?)));
         let without_vector = embedded
             .as_ref()
             .map(|(model, vector)| VectorKind { model: model.clone(), dimensions: vector.len() });

@@ -360,6 +360,8 @@ struct Meanings {
     calls: AtomicUsize,
     is_silent: bool,
     fails: bool,
+    /// A word that makes a text too long.
+    refuses: Option<&'static str>,
 }
 
 #[async_trait]
@@ -372,6 +374,9 @@ impl Embedder for Meanings {
         self.calls.fetch_add(1, Ordering::SeqCst);
         if self.is_silent {
             std::future::pending::<()>().await;
+        }
+        if self.refuses.is_some_and(|word| texts.iter().any(|text| text.contains(word))) {
+            return Err(ModelError::TooLong("more than 512 tokens".into()));
         }
         if self.fails {
             return Err(ModelError::Network("down".into()));
@@ -401,6 +406,28 @@ async fn memories_are_found_by_meaning_also_those_that_were_saved_before() {
     }
     assert_eq!(recalled(&world, "Which vehicle is mine?").await, ["Drives an old automobile."]);
     assert_eq!(recalled(&world, "May I have nuts?").await, ["Allergic to walnuts."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_memory_that_the_embedding_model_refuses_keeps_no_other_from_being_embedded() {
+    let world = World::new();
+    for text in ["Allergic to walnuts.", "A very long text.", "Drives an old automobile."] {
+        keep(&world, text, None).await;
+    }
+    world
+        .engine
+        .memories()
+        .set_embedder(Some(Arc::new(Meanings { refuses: Some("long"), ..Meanings::default() })));
+    for (question, answer) in [
+        ("Which vehicle is mine?", "Drives an old automobile."),
+        ("May I have nuts?", "Allergic to walnuts."),
+        ("Is there a very long text?", "A very long text."),
+    ] {
+        while recalled(&world, question).await.is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(recalled(&world, question).await, [answer]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
