@@ -1,6 +1,6 @@
 // A chat that becomes long: how full the model's window is, and the summary of what is left out. And who answers.
 
-import { expect, FAILED_REQUEST, PAGES, says, seriousViolations, test } from './world';
+import { expect, FAILED_REQUEST, gate, PAGES, says, seriousViolations, test } from './world';
 
 /** As many tokens as fill more than 60 % of the demo model's window, and less than it takes to leave something out. */
 const LONG = 'lamp '.repeat(3_300);
@@ -32,7 +32,7 @@ for (const { name, path } of PAGES) {
         await expect(dialog.getByRole('button', { name: 'Save' })).toBeDisabled();
         // Nothing is left to be summarised; the page says so.
         await dialog.getByRole('button', { name: 'Compact now' }).click();
-        await expect(dialog.getByRole('alert')).toBeVisible();
+        await expect(dialog.getByRole('alert')).toHaveText(/^There is nothing to summarise yet/);
         await chat.page.keyboard.press('Escape');
 
         await chat.reload();
@@ -42,6 +42,84 @@ for (const { name, path } of PAGES) {
         await expect(dialog.getByLabel('Names and numbers')).toHaveValue('port: 9090');
         await dialog.getByRole('button', { name: 'Close the summary' }).click();
         await expect(line).toBeFocused();
+      });
+    });
+
+    test.describe('with a model whose window is not known', () => {
+      test.use({ config: 'keep_recent = 2\nsummary_every = 50\n' });
+
+      test('a chat is compacted by keyboard, and the page says why it cannot be', async ({ world, chat }) => {
+        world.mayLog(FAILED_REQUEST);
+        const { page } = chat;
+        const summary = page.getByRole('button', { name: 'Summary: show it, or compact this chat' });
+        const dialog = page.getByRole('dialog', { name: 'Summary' });
+        const compact = dialog.getByRole('button', { name: 'Compact now' });
+        await expect(chat.send).toBeVisible();
+        await expect(summary).toBeHidden();
+
+        world.model.script(says('Green.'));
+        await chat.say('which tea?');
+        await chat.hears('Green.');
+        await chat.isAtRest();
+        await chat.composer.focus();
+        for (const name of ['Attach files', 'Tools']) {
+          await page.keyboard.press('Tab');
+          await expect(page.getByRole('button', { name, exact: true })).toBeFocused();
+        }
+        await page.keyboard.press('Tab');
+        await expect(summary).toBeFocused();
+        await page.keyboard.press('Enter');
+        await expect(dialog).toContainText('There is no summary yet');
+        await compact.press('Enter');
+        await expect(dialog.getByRole('alert')).toHaveText(/^There is nothing to summarise yet/);
+        expect(await seriousViolations(page)).toEqual([]);
+        await page.keyboard.press('Escape');
+        await expect(summary).toBeFocused();
+
+        const writing = gate();
+        world.model.script(async (pen) => {
+          await writing.opened;
+          pen.says('Black.');
+        });
+        await chat.say('which coffee?');
+        await expect(chat.stop).toBeVisible();
+        await summary.click();
+        await compact.click();
+        await expect(dialog.getByRole('alert')).toHaveText(/^An answer is being written/);
+        await page.keyboard.press('Escape');
+        writing.open();
+        await chat.hears('Black.');
+        await chat.isAtRest();
+
+        await summary.click();
+        // Twice in a row the model gives no summary.
+        world.model.script(says('no'), says('no'));
+        await compact.click();
+        await expect(dialog.getByRole('alert')).toHaveText(/^No summary was written/);
+        world.model.script(says(JSON.stringify({ goal: 'Tea for two' })));
+        await compact.click();
+        await expect(dialog.getByLabel('Goal')).toHaveValue('Tea for two');
+        await page.keyboard.press('Escape');
+        await expect(summary).toBeFocused();
+      });
+
+      test.describe('in Chinese', () => {
+        test.use({ locale: 'zh-CN' });
+
+        test('a chat can be compacted, too', async ({ world, page }) => {
+          world.mayLog(FAILED_REQUEST);
+          world.model.script(says('绿茶。'));
+          await page.goto(`${world.server.url}${path}`);
+          await page.getByRole('textbox', { name: '消息' }).fill('喝什么？');
+          await page.keyboard.press('Enter');
+          await page.getByRole('button', { name: '摘要：查看，或压缩此对话' }).click();
+          const dialog = page.getByRole('dialog', { name: '摘要' });
+          await expect(page.getByText('绿茶。')).toBeAttached();
+          await expect(async () => {
+            await dialog.getByRole('button', { name: '立即压缩' }).click();
+            await expect(dialog.getByRole('alert')).toHaveText(/^目前没有可总结的内容/, { timeout: 500 });
+          }).toPass();
+        });
       });
     });
 

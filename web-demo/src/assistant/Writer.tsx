@@ -5,7 +5,7 @@ import { ArrowUp, Paperclip, Square, X } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { LARGEST, refusalOf } from '../chat/attachments';
 import { AssistantPicker } from '../chat/context/AssistantPicker';
-import { ContextMeter } from '../chat/context/ContextMeter';
+import { ContextButton } from '../chat/context/ContextButton';
 import { COMPOSER_ID } from '../chat/Composer';
 import { IconButton } from '../chat/IconButton';
 import { isParked, type Message } from '../chat/message';
@@ -17,6 +17,7 @@ export function Writer({ id }: { id: string }) {
   const aui = useAui();
   const chat = useFermataThread();
   const isEmpty = useAuiState(({ composer }) => composer.isEmpty);
+  const hasMessages = useAuiState(({ thread }) => thread.messages.length > 0);
   // assistant-ui's threads do not run while they wait for the person; a run that waits can be stopped, too.
   const isBusy =
     chat !== undefined &&
@@ -56,7 +57,7 @@ export function Writer({ id }: { id: string }) {
           {chat !== undefined && (
             <>
               <AssistantPicker chatId={id} chat={chat} />
-              <ContextMeter chat={chat} />
+              {hasMessages && <ContextButton chat={chat} />}
             </>
           )}
           <span className="flex-1" />

@@ -4,7 +4,13 @@ import { X } from 'lucide-react';
 import { useState } from 'react';
 import { createPortal } from 'react-dom';
 import { useTranslation } from 'react-i18next';
-import { useSummary, type ChatSummary, type FermataChat, type Summary } from 'fermata-chat/react';
+import {
+  FermataError,
+  useSummary,
+  type ChatSummary,
+  type FermataChat,
+  type Summary,
+} from 'fermata-chat/react';
 import { AnswerError } from '../AnswerError';
 import { Button } from '../Button';
 import { Dialog } from '../Dialog';
@@ -74,12 +80,30 @@ function CompactForm({ chat }: { chat: FermataChat }) {
           }}
         />
       </label>
-      <AnswerError error={error} />
+      <CompactError error={error} />
       <Button type="submit" isBusy={isBusy}>
         {t('compact')}
       </Button>
     </form>
   );
+}
+
+/** Why no summary was written. */
+function CompactError({ error }: { error: unknown }) {
+  const { t } = useTranslation('context');
+  const reason = reasonOf(error);
+  if (reason === undefined) return <AnswerError error={error} />;
+  return (
+    <p role="alert" className="rounded-lg bg-wait-soft px-3 py-2 text-sm text-wait">
+      {t(`refused.${reason}`)}
+    </p>
+  );
+}
+
+function reasonOf(error: unknown) {
+  if (!(error instanceof FermataError)) return undefined;
+  if (error.code === 'nothing_to_compact' || error.code === 'run_open') return error.code;
+  return error.status === 503 ? 'unavailable' : undefined;
 }
 
 const LISTS = ['decisions', 'done', 'todo', 'facts', 'openQuestions', 'toolsUsed'] as const;

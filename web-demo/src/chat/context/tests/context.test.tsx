@@ -6,7 +6,7 @@ import { beforeAll, expect, it } from 'vitest';
 import { FermataError, type ChatSummary, type ContextUsage } from 'fermata-chat';
 import type { Message } from '../../message';
 import { fakeChat, fixed, setUpPage } from '../../tests/page';
-import { ContextMeter } from '../ContextMeter';
+import { ContextButton } from '../ContextButton';
 import { Compactions, SummaryLine } from '../SummaryLine';
 
 setUpPage();
@@ -44,14 +44,14 @@ const chatWith = (known: { usage?: ContextUsage; summary?: ChatSummary }) => ({
   summary: fixed(known.summary),
 });
 
-it('is shown from 60 % of the window on, if that is known', () => {
+it('measures from 60 % of the window on, if that is known', () => {
   const { container, rerender } = render(
-    <ContextMeter chat={chatWith({ usage: { inputTokens: 594, window: 1000 } })} />,
+    <ContextButton chat={chatWith({ usage: { inputTokens: 594, window: 1000 } })} />,
   );
-  expect(container.textContent).toBe('');
-  rerender(<ContextMeter chat={chatWith({ usage: { inputTokens: 594 } })} />);
-  expect(container.textContent).toBe('');
-  rerender(<ContextMeter chat={chatWith({ usage: { inputTokens: 724, window: 1000 } })} />);
+  expect(container.textContent).toBe('Summary');
+  rerender(<ContextButton chat={chatWith({ usage: { inputTokens: 594 } })} />);
+  expect(container.textContent).toBe('Summary');
+  rerender(<ContextButton chat={chatWith({ usage: { inputTokens: 724, window: 1000 } })} />);
   expect(screen.getByRole('meter').getAttribute('aria-valuenow')).toBe('72');
   expect(container.textContent).toBe('72 %');
 });
@@ -81,16 +81,22 @@ it('is corrected in the fields that were changed only', async () => {
   });
 });
 
-it('says why it is not compacted', async () => {
+it.each([
+  [409, 'nothing_to_compact', /^There is nothing to summarise yet/],
+  [409, 'run_open', /^An answer is being written/],
+  [503, 'unavailable', /^No summary was written/],
+  [503, 'unknown', /^No summary was written/],
+  [422, 'invalid_request', /^In the words of the server\.$/],
+])('says why it is not compacted after %d %s', async (status, code, words) => {
   const user = userEvent.setup();
-  const chat = chatWith({ summary });
-  chat.compact.mockRejectedValueOnce(new FermataError(409, 'run_open', 'A run is open.'));
-  render(<SummaryLine chat={chat} after={[{ id: 'message-2' }]} />);
-  await user.click(screen.getByRole('button', { name: /summarised/ }));
+  const chat = chatWith({});
+  chat.compact.mockRejectedValueOnce(new FermataError(status, code, 'In the words of the server.'));
+  render(<ContextButton chat={chat} />);
+  await user.click(screen.getByRole('button', { name: /^Summary/ }));
   await user.type(await screen.findByLabelText(/^What the summary should mind/), 'keep the port');
   await user.click(screen.getByRole('button', { name: 'Compact now' }));
   expect(chat.compact).toHaveBeenCalledExactlyOnceWith('keep the port');
-  expect(screen.getByRole('alert').textContent).toBe('A run is open.');
+  expect(screen.getByRole('alert').textContent).toMatch(words);
 });
 
 it('tells what a run has left out', () => {
