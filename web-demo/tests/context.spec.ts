@@ -123,6 +123,52 @@ for (const { name, path } of PAGES) {
       });
     });
 
+    test.describe('with a model whose window is known', () => {
+      test.use({ config: 'context_window = 20000\nsummary_every = 50\n' });
+
+      test('what is left out before a step is told where it was left out', async ({ world, chat }) => {
+        const written = gate();
+        const answered = gate();
+        world.model.script(
+          says('Hello.'),
+          (pen) => {
+            // As many as there may be before something is left out.
+            pen.inputTokens = 16_000;
+            pen.says('Let me see.');
+            pen.calls({ name: 'current_time', input: {} });
+          },
+          async (pen) => {
+            await written.opened;
+            pen.says(JSON.stringify({ goal: 'Tea for two' }));
+          },
+          async (pen) => {
+            await answered.opened;
+            pen.says('Late.');
+          },
+        );
+        await chat.say('hello');
+        await chat.hears('Hello.');
+        await chat.isAtRest();
+        await chat.say('how late is it?');
+        const answer = chat.answers.last();
+        const status = answer.getByRole('status').filter({ hasText: 'earlier messages' });
+        await expect(status).toHaveText('Summarising 2 earlier messages…');
+        written.open();
+        const line = answer.getByText('2 earlier messages were summarised, so that the chat fits the model.');
+        await expect(line).toBeVisible();
+        await expect(status).toHaveCount(0);
+        await expect(chat.page.getByText('Working…')).toBeVisible();
+        answered.open();
+        await chat.hears('Late.');
+        await chat.isAtRest();
+        await expect(answer).toHaveText(/Let me see\..*current_time.*summarised, so that.*Late\./s);
+        await chat.reload();
+        await expect(answer).toHaveText(/Let me see\..*current_time.*summarised, so that.*Late\./s);
+        await expect(status).toHaveCount(0);
+        expect(await seriousViolations(chat.page)).toEqual([]);
+      });
+    });
+
     test.describe('with two assistants', () => {
       test.use({
         config: `

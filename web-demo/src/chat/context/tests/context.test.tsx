@@ -4,10 +4,9 @@ import { render, screen } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { beforeAll, expect, it } from 'vitest';
 import { FermataError, type ChatSummary, type ContextUsage } from 'fermata-chat';
-import type { Message } from '../../message';
 import { fakeChat, fixed, setUpPage } from '../../tests/page';
 import { ContextButton } from '../ContextButton';
-import { Compactions, SummaryLine } from '../SummaryLine';
+import { CompactionLine, SummaryLine } from '../SummaryLine';
 
 setUpPage();
 beforeAll(() => {
@@ -99,18 +98,18 @@ it.each([
   expect(screen.getByRole('alert').textContent).toMatch(words);
 });
 
-it('tells what a run has left out', () => {
-  const part = (state: string) => ({
-    type: 'data-compaction' as const,
-    data: { state, messages: 3, reason: 'size' },
-  });
-  const message: Message = { id: 'm', role: 'assistant', parts: [part('running'), part('failed')] };
-  const { rerender } = render(<Compactions message={message} isGrowing />);
-  expect(screen.getAllByRole('status').map((line) => line.textContent)).toEqual([
-    'Summarising 3 earlier messages…',
+it('tells what a run has left out, and announces it only while it is under way', () => {
+  const data = (state: string) => ({ state, messages: 3, reason: 'size' });
+  const { container, rerender } = render(<CompactionLine data={data('running')} isGrowing />);
+  expect(screen.getByRole('status').textContent).toBe('Summarising 3 earlier messages…');
+  rerender(<CompactionLine data={data('failed')} isGrowing />);
+  expect(screen.queryByRole('status')).toBeNull();
+  expect(container.textContent).toBe(
     '3 earlier messages were left out without a summary, so that the chat fits the model.',
-  ]);
+  );
+  rerender(<CompactionLine data={data('done')} isGrowing={false} />);
+  expect(screen.queryByRole('status')).toBeNull();
   // The run was stopped while a summary was written.
-  rerender(<Compactions message={message} isGrowing={false} />);
-  expect(screen.getAllByRole('status')).toHaveLength(1);
+  rerender(<CompactionLine data={data('running')} isGrowing={false} />);
+  expect(container.textContent).toBe('');
 });
