@@ -31,7 +31,7 @@ export function Writer({ id }: { id: string }) {
       </ul>
       <ComposerPrimitive.AttachmentDropzone
         className={
-          'rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
+          'relative rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
           'focus-within:border-accent data-[dragging=true]:border-accent ' +
           'data-[dragging=true]:bg-accent-soft'
         }
