@@ -203,5 +203,67 @@ suggestions = ["Where is my order?"]
         expect(world.model.requests.at(-1)?.model).toBe('fast-model');
       });
     });
+
+    test.describe('with an assistant of many words', () => {
+      const LONG_NAME =
+        'An assistant with a title of many words · a-model-with-quite-a-long-name-and-then-some';
+      test.use({
+        config: `
+[models.fast]
+model = "fast-model"
+
+[models.a-model-with-quite-a-long-name-and-then-some]
+model = "slow-model"
+
+[assistants.support]
+title = "An assistant with a title of many words"
+models = ["fast", "a-model-with-quite-a-long-name-and-then-some"]
+`,
+      });
+
+      test('the choice is as wide as the one that is chosen, and not wider than is sensible', async ({
+        chat,
+      }) => {
+        const picker = chat.page.getByRole('combobox', { name: 'Assistant' });
+        const width = async () => (await picker.boundingBox())?.width ?? 0;
+        await expect(picker).toHaveValue('["default","test-model"]');
+        expect(await width()).toBeLessThan(120);
+        await picker.selectOption(LONG_NAME);
+        await expect(picker).toHaveAttribute('title', LONG_NAME);
+        expect(await width()).toBeGreaterThan(200);
+        expect(await width()).toBeLessThanOrEqual(256);
+      });
+
+      for (const size of [375, 320])
+        test.describe(`on a phone, ${size} pixels wide`, () => {
+          test.use({ viewport: { width: size, height: 700 }, hasTouch: true, isMobile: true });
+
+          test('nothing is pushed out of where one writes', async ({ world, chat }) => {
+            const { page } = chat;
+            const picker = page.getByRole('combobox', { name: 'Assistant' });
+            await picker.selectOption(LONG_NAME);
+            world.model.script(says('Green.'));
+            await chat.say('which tea?');
+            await chat.hears('Green.');
+            await chat.isAtRest();
+            const isInView = async () => {
+              const buttons = page.locator('form').getByRole('button');
+              for (const control of [picker, ...(await buttons.all())]) {
+                const { x, width } = (await control.boundingBox()) ?? { x: -1, width: 0 };
+                expect(x).toBeGreaterThanOrEqual(16);
+                expect(x + width).toBeLessThanOrEqual(size - 16);
+              }
+              expect((await picker.boundingBox())?.width).toBeGreaterThanOrEqual(80);
+            };
+            await isInView();
+            await page.getByRole('button', { name: 'Tools' }).tap();
+            await page.getByRole('button', { name: 'Lock search_notes' }).tap();
+            await page.keyboard.press('Escape');
+            await expect(page.getByRole('button', { name: 'Locked to search_notes' })).toBeVisible();
+            await isInView();
+            expect(await seriousViolations(page)).toEqual([]);
+          });
+        });
+    });
   });
 }

@@ -47,20 +47,21 @@ export function Writer({ id }: { id: string }) {
             'placeholder:text-muted'
           }
         />
-        <div className="flex items-center gap-1 px-2 pb-2">
-          <ComposerPrimitive.AddAttachment asChild>
-            <IconButton label={t('composer.attach')}>
-              <Paperclip />
-            </IconButton>
-          </ComposerPrimitive.AddAttachment>
-          <ToolChoiceMenu chatId={id} />
-          {chat !== undefined && (
-            <>
-              <AssistantPicker chatId={id} chat={chat} />
-              {hasMessages && <ContextButton chat={chat} />}
-            </>
-          )}
-          <span className="flex-1" />
+        <div className="flex items-end gap-1 px-2 pb-2">
+          <div className="flex min-w-0 flex-1 flex-wrap items-center gap-1">
+            <ComposerPrimitive.AddAttachment asChild>
+              <IconButton label={t('composer.attach')}>
+                <Paperclip />
+              </IconButton>
+            </ComposerPrimitive.AddAttachment>
+            <ToolChoiceMenu chatId={id} />
+            {chat !== undefined && (
+              <>
+                {hasMessages && <ContextButton chat={chat} />}
+                <AssistantPicker chatId={id} chat={chat} />
+              </>
+            )}
+          </div>
           {isBusy && (
             <IconButton
               label={t('composer.stop')}

@@ -73,8 +73,8 @@ export function Conversation({ id }: { id: string }) {
       </MessageList>
       <Composer onSend={send} onStop={stop} isBusy={isBusy}>
         <ToolChoiceMenu chatId={id} />
-        <AssistantPicker chatId={id} chat={chat} />
         {messages.length > 0 && <ContextButton chat={chat} />}
+        <AssistantPicker chatId={id} chat={chat} />
       </Composer>
     </>
   );
