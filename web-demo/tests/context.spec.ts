@@ -27,6 +27,10 @@ for (const { name, path } of PAGES) {
         await expect(dialog).toContainText('The model reads this instead of 4 earlier messages');
         expect(await seriousViolations(chat.page)).toEqual([]);
         await dialog.getByLabel('Facts').fill('the port is 9090\nthe lamp is red');
+        await dialog.getByLabel(/^Names and numbers/).fill('port: 8080\nport: 9090');
+        await expect(dialog.getByRole('status')).toHaveText(/^Several lines have the same name: port\./);
+        await expect(dialog.getByRole('button', { name: 'Save' })).toBeDisabled();
+        expect(await seriousViolations(chat.page)).toEqual([]);
         await dialog.getByLabel(/^Names and numbers/).fill('port: 9090');
         await dialog.getByRole('button', { name: 'Save' }).click();
         await expect(dialog.getByRole('button', { name: 'Save' })).toBeDisabled();

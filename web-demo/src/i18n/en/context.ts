@@ -31,6 +31,8 @@ const context = {
       'An answer is being written, or waits for somebody. Compact once it is finished, or stop it first.',
     unavailable: 'No summary was written, and the chat is as it was. Try again in a moment.',
   },
+  repeated:
+    'Several lines have the same name: {{names}}. Change it in one of them, or join the lines; then you can save.',
   save: 'Save',
   fields: {
     goal: 'Goal',

@@ -30,6 +30,7 @@ const context: Translated<typeof english> = {
     run_open: '有回答正在生成或等待处理。请在完成后再压缩，或先将其停止。',
     unavailable: '未能生成摘要，对话保持不变。请稍后重试。',
   },
+  repeated: '有几行的名称相同：{{names}}。请修改其中一行的名称，或合并这些行，然后再保存。',
   save: '保存',
   fields: {
     goal: '目标',

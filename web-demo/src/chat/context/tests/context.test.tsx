@@ -80,6 +80,32 @@ it('is corrected in the fields that were changed only', async () => {
   });
 });
 
+it('is not saved as long as two lines have the same name, and says so', async () => {
+  const user = userEvent.setup();
+  const chat = chatWith({ summary });
+  render(<SummaryLine chat={chat} after={[{ id: 'message-2' }]} />);
+  await user.click(screen.getByRole('button', { name: /summarised/ }));
+  const save = await screen.findByRole('button', { name: 'Save' });
+  const names = screen.getByLabelText(/^Names and numbers/);
+  expect(names.getAttribute('aria-invalid')).toBe('false');
+  await user.type(names, '{enter}port: 9090');
+  expect(screen.getByRole('status').textContent).toMatch(/^Several lines have the same name: port\./);
+  expect(names.getAttribute('aria-invalid')).toBe('true');
+  expect(save).toHaveProperty('disabled', true);
+  await user.click(save);
+  expect(chat.correctSummary).not.toHaveBeenCalled();
+  await user.type(names, '{enter}host：a{enter}host: b');
+  expect(screen.getByRole('status').textContent).toContain('name: port, host.');
+  await user.clear(names);
+  await user.type(names, 'port: 8080, then 9090{enter}host: b');
+  expect(screen.getByRole('status').textContent).toBe('');
+  await user.click(save);
+  expect(chat.correctSummary).toHaveBeenCalledExactlyOnceWith({
+    ...summary.summary,
+    entities: { port: '8080, then 9090', host: 'b' },
+  });
+});
+
 it.each([
   [409, 'nothing_to_compact', /^There is nothing to summarise yet/],
   [409, 'run_open', /^An answer is being written/],
