@@ -171,6 +171,33 @@ for (const { name, path } of PAGES) {
         await expect(status).toHaveCount(0);
         expect(await seriousViolations(chat.page)).toEqual([]);
       });
+
+      test('how full it is is still shown after a reload, until the next step says more', async ({
+        world,
+        chat,
+      }) => {
+        const { page } = chat;
+        world.model.script(says('Green.'), (pen) => {
+          pen.inputTokens = 13_000;
+          pen.says('Black.');
+        });
+        await chat.say('which tea?');
+        await chat.hears('Green.');
+        await chat.isAtRest();
+        await expect(page.getByRole('meter')).toHaveCount(0);
+        await page.route(`**/api/chat/${chat.id}`, async (route) => {
+          const response = await route.fetch();
+          const record = (await response.json()) as object;
+          const context = { inputTokens: 14_400, window: 20_000, compactAt: 16_000 };
+          await route.fulfill({ response, json: { ...record, context } });
+        });
+        await chat.reload();
+        await expect(page.getByRole('meter')).toHaveAttribute('aria-valuenow', '72');
+        await expect(page.getByRole('button', { name: /^72 % of the model’s window is used/ })).toBeVisible();
+        await chat.say('which coffee?');
+        await chat.hears('Black.');
+        await expect(page.getByRole('meter')).toHaveAttribute('aria-valuenow', '65');
+      });
     });
 
     test.describe('with two assistants', () => {
