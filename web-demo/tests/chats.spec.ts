@@ -1,6 +1,6 @@
 // What is around a chat: the list, what waits elsewhere, the token that a server may want.
 
-import { calls, expect, FAILED_REQUEST, importHistory, PAGES, park, says, test } from './world';
+import { calls, expect, FAILED_REQUEST, gate, importHistory, PAGES, park, says, test } from './world';
 
 const NOTE = calls({ name: 'write_note', input: { title: 'Milk', body: 'Two.' } });
 
@@ -118,6 +118,27 @@ for (const { name, path } of PAGES) {
       world.model.script(says('Written.'));
       await chat.press(chat.card('write_note'), 'Approve');
       await chat.hears('Written.');
+    });
+
+    test('sends a message to the chat that is shown, also before it is loaded', async ({ world, chat }) => {
+      world.model.script(says('Green.'), says('Black.'));
+      await chat.say('which tea?');
+      await chat.hears('Green.');
+      await chat.isAtRest();
+      const loading = gate();
+      await chat.page.route(`**/api/chat/${chat.id}`, async (route) => {
+        await loading.opened;
+        await route.continue();
+      });
+      await chat.reload();
+      await expect(chat.page.getByText('Loading the chat…')).toBeVisible();
+      await chat.say('which coffee?');
+      await chat.hears('Black.');
+      loading.open();
+      await expect(chat.words).toHaveText(['which tea?', 'which coffee?']);
+      await expect(chat.answers).toHaveCount(2);
+      await expect(chat.chats.getByRole('link')).toHaveCount(1);
+      expect(new URL(chat.page.url()).searchParams.get('chat')).toBe(chat.id);
     });
 
     test.describe('without summaries', () => {

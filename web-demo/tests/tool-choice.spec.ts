@@ -1,6 +1,6 @@
 // Which tools the model may use, as the person chose it: what the model API is sent.
 
-import { calls, expect, says, test, type ChatPage } from './world';
+import { calls, expect, PAGES, says, test, type ChatPage } from './world';
 
 const NOTES = { type: 'function', function: { name: 'search_notes' } };
 const search = (id: string) => calls({ name: 'search_notes', input: { query: 'tea' }, id });
@@ -55,3 +55,16 @@ test('no tools, where none are wanted', async ({ world, chat }) => {
   await chat.hears('Just words.');
   expect(world.model.request(1).toolChoice).toBe('none');
 });
+
+for (const { name, path } of PAGES)
+  test.describe(`on a phone, on ${name}`, () => {
+    test.use({ path, viewport: { width: 375, height: 700 }, hasTouch: true, isMobile: true });
+
+    test('the menu is above where one writes', async ({ chat }) => {
+      const choices = await menu(chat);
+      await choices.getByRole('button', { name: 'Lock search_notes' }).tap();
+      await choices.getByRole('button', { name: 'No tools' }).tap();
+      await expect(choices).toBeHidden();
+      await expect(chat.page.getByRole('button', { name: 'Next: No tools' })).toBeVisible();
+    });
+  });

@@ -53,7 +53,7 @@
 // ended (see `Thread`).
 
 import { useChat } from '@ai-sdk/react';
-import { useAuiState, useRemoteThreadListRuntime, type AssistantRuntime } from '@assistant-ui/react';
+import { useAui, useAuiState, useRemoteThreadListRuntime, type AssistantRuntime } from '@assistant-ui/react';
 import { useAISDKChat, useAISDKRuntime } from '@assistant-ui/react-ai-sdk';
 import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
 import type { FermataRuntimeOptions } from './assistant-ui/options.js';
@@ -115,8 +115,10 @@ function useEarlier(length: number, newest = Infinity): Earlier {
 
 /** A thread's runtime; assistant-ui calls this hook for each thread that was shown. */
 function useThread(threads: Threads): AssistantRuntime {
+  const aui = useAui();
   const threadId = useAuiState((state) => state.threadListItem.id);
   const remoteId = useAuiState((state) => state.threadListItem.remoteId);
+  const isUntitled = useAuiState((state) => state.threadListItem.title === undefined);
   const isMain = useAuiState((state) => state.threads.mainThreadId === state.threadListItem.id);
   const [thread] = useState(() => new Thread(remoteId ?? threads.idOf(threadId), threads.options));
   const [isKnown] = useState(remoteId !== undefined);
@@ -133,6 +135,12 @@ function useThread(threads: Threads): AssistantRuntime {
     onRespondToToolApproval: thread.respond,
   });
   useEffect(() => thread.page.attach(runtime), [thread, runtime]);
+  // The list has no title of a chat that is on none of its pages that are loaded.
+  useEffect(() => {
+    if (remoteId === undefined || !isUntitled) return;
+    const title = threads.noteTitle(remoteId, helpers.messages);
+    if (title !== undefined) aui.threadListItem.generateTitle({ automatic: true });
+  }, [aui, threads, remoteId, isUntitled, helpers.messages]);
   // A chat in the background is followed as long as something goes on in it, but not while it waits: a
   // browser has six connections for a server that does not speak HTTP/2, and there may be more chats that
   // wait. A new one is followed from its first message on.

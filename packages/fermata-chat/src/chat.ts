@@ -80,7 +80,10 @@ export interface FermataChat {
   callStatus: (toolCallId: string) => CallStatus | undefined;
   /** Calls a function whenever the status of a call changes; returns what ends that. */
   onCallStatus: (listener: () => void) => () => void;
-  /** How full the model's window is; `undefined` until a step says so, and after `compact`. */
+  /**
+   * How full the model's window is, as the record of the chat says, and then each step. `undefined` if the server does not
+   * know, and after `compact`.
+   */
   readonly contextUsage: Followed<ContextUsage | undefined>;
   /** The summary of earlier messages; it is loaded as long as somebody follows it. */
   readonly summary: Followed<ChatSummary | undefined>;
@@ -411,16 +414,22 @@ export class ChatFollower {
         return this.#isNewest(request);
       });
       this.#transport.known.add(this.#id);
-      const { assistant, model, messages } = record;
-      this.#chosen.set({
-        ...(assistant !== undefined && { assistant }),
-        ...(model !== undefined && { model }),
-      });
-      this.#summary.refresh(messages.length);
+      // A message that was sent meanwhile may have brought newer news.
+      if (this.#isNewest(request)) this.#learn(record);
       this.#dispatch({ type: 'loaded', request, record });
     } catch (error) {
       this.#notLoaded(request, error);
     }
+  }
+
+  /** Takes over what a record says besides its messages. */
+  #learn({ assistant, model, messages, context }: ChatRecord) {
+    this.#chosen.set({
+      ...(assistant !== undefined && { assistant }),
+      ...(model !== undefined && { model }),
+    });
+    this.#usage.set(context);
+    this.#summary.refresh(messages.length);
   }
 
   #notLoaded(request: number, error: unknown) {

@@ -1,5 +1,5 @@
-// What the server says of the context of a chat: how full the model's window is (`data-context`), and that a summary
-// is written because a request is too long (`data-compaction`).
+// What the server says of the context of a chat: how full the model's window is (`data-context`, and `context` of the
+// record), and that a summary is written because a request is too long (`data-compaction`).
 
 /** How many tokens the model has read in the newest step, and how many it can take. */
 export interface ContextUsage {

@@ -254,7 +254,7 @@ function withMemory(list: readonly ListedMemory[], memory: Memory): ListedMemory
   return others.map((one) => (one.id === memory.id ? listed : one));
 }
 
-/** How full the model's window is; `undefined` until a step says so. */
+/** How full the model's window is; `undefined` as long as neither the record of the chat nor a step says so. */
 export function useContextUsage(chat: Pick<FermataChat, 'contextUsage'>): ContextUsage | undefined {
   const { subscribe, get } = chat.contextUsage;
   return useSyncExternalStore(subscribe, get, get);

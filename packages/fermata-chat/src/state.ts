@@ -33,6 +33,7 @@
 // | any          | stop was not heard       | stale                 | ends what is read, and follows the run again    |
 
 import type { ChatStatus, UIMessage } from 'ai';
+import type { ContextUsage } from './context.js';
 import { draftOf, isDelivered, type Draft } from './outbox.js';
 import { FermataError } from './server.js';
 import type { Connection, RequestEvent } from './transport.js';
@@ -45,6 +46,8 @@ export interface ChatRecord {
   /** The assistant and the model that the chat has chosen. */
   assistant?: string;
   model?: string;
+  /** How full the model's window was after the newest step; absent if the server does not know. */
+  context?: ContextUsage;
 }
 
 /** What waits for somebody, as `GET /api/chat/{id}/pending` has it. */

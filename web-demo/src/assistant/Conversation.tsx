@@ -4,11 +4,13 @@ import { ThreadPrimitive, useAui, useAuiState } from '@assistant-ui/react';
 import { ArrowDown } from 'lucide-react';
 import { useRef } from 'react';
 import { useTranslation } from 'react-i18next';
+import { useCell } from '../chat/cell';
+import { isNewChat } from '../chat/chatId';
 import { SummaryLine } from '../chat/context/SummaryLine';
 import { Greeting } from '../chat/Greeting';
 import { isQuiet, type Message } from '../chat/message';
 import { Earlier, Failure, Working } from '../chat/MessageList';
-import { wordsOf } from '../chat/server';
+import { unknownChats, wordsOf } from '../chat/server';
 import { tryAgain } from '../chat/tryAgain';
 import { useKeptPlace } from '../chat/useKeptPlace';
 import { useFermataThread, useFermataEarlier } from 'fermata-chat/assistant-ui';
@@ -19,7 +21,6 @@ const MESSAGES = { UserMessage, AssistantMessage, UserEditComposer };
 
 export function Conversation({ id }: { id: string }) {
   const { t } = useTranslation();
-  const aui = useAui();
   const count = useAuiState(({ thread }) => thread.messages.length);
   const isShown = useAuiState(
     ({ threads, threadListItem }) =>
@@ -33,14 +34,7 @@ export function Conversation({ id }: { id: string }) {
       <div className="relative min-h-0 flex-1">
         <ThreadPrimitive.Viewport ref={scroller} className="h-full overflow-y-auto overscroll-contain">
           <div className="column flow-root pb-8">
-            {isShown && count === 0 && (
-              <Greeting
-                id={id}
-                onChoose={(line) => {
-                  aui.thread.append(line);
-                }}
-              />
-            )}
+            {isShown && count === 0 && <Empty id={id} />}
             {earlier.count > 0 && (
               <Earlier
                 onReached={() => {
@@ -74,6 +68,24 @@ export function Conversation({ id }: { id: string }) {
       <Writer id={id} />
     </ThreadPrimitive.Root>
   );
+}
+
+/** What is shown instead of messages: lines to begin with, or that the chat is being loaded. */
+function Empty({ id }: { id: string }) {
+  const { t } = useTranslation();
+  const aui = useAui();
+  const chat = useFermataThread();
+  const isUnknown = useCell(unknownChats).has(id);
+  if (isUnknown || isNewChat(id))
+    return (
+      <Greeting
+        id={id}
+        onChoose={(line) => {
+          aui.thread.append(line);
+        }}
+      />
+    );
+  return chat?.error === undefined && <p className="pt-8 text-sm text-muted">{t('messages.loading')}</p>;
 }
 
 /** The summary, if the messages that it covers are not shown. */

@@ -5,7 +5,7 @@ import { ArrowUp, Paperclip, Square, X } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { LARGEST, refusalOf } from '../chat/attachments';
 import { AssistantPicker } from '../chat/context/AssistantPicker';
-import { ContextMeter } from '../chat/context/ContextMeter';
+import { ContextButton } from '../chat/context/ContextButton';
 import { COMPOSER_ID } from '../chat/Composer';
 import { IconButton } from '../chat/IconButton';
 import { isParked, type Message } from '../chat/message';
@@ -17,6 +17,7 @@ export function Writer({ id }: { id: string }) {
   const aui = useAui();
   const chat = useFermataThread();
   const isEmpty = useAuiState(({ composer }) => composer.isEmpty);
+  const hasMessages = useAuiState(({ thread }) => thread.messages.length > 0);
   // assistant-ui's threads do not run while they wait for the person; a run that waits can be stopped, too.
   const isBusy =
     chat !== undefined &&
@@ -30,7 +31,7 @@ export function Writer({ id }: { id: string }) {
       </ul>
       <ComposerPrimitive.AttachmentDropzone
         className={
-          'rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
+          'relative rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
           'focus-within:border-accent data-[dragging=true]:border-accent ' +
           'data-[dragging=true]:bg-accent-soft'
         }
@@ -46,20 +47,21 @@ export function Writer({ id }: { id: string }) {
             'placeholder:text-muted'
           }
         />
-        <div className="flex items-center gap-1 px-2 pb-2">
-          <ComposerPrimitive.AddAttachment asChild>
-            <IconButton label={t('composer.attach')}>
-              <Paperclip />
-            </IconButton>
-          </ComposerPrimitive.AddAttachment>
-          <ToolChoiceMenu chatId={id} />
-          {chat !== undefined && (
-            <>
-              <AssistantPicker chatId={id} chat={chat} />
-              <ContextMeter chat={chat} />
-            </>
-          )}
-          <span className="flex-1" />
+        <div className="flex items-end gap-1 px-2 pb-2">
+          <div className="flex min-w-0 flex-1 flex-wrap items-center gap-1">
+            <ComposerPrimitive.AddAttachment asChild>
+              <IconButton label={t('composer.attach')}>
+                <Paperclip />
+              </IconButton>
+            </ComposerPrimitive.AddAttachment>
+            <ToolChoiceMenu chatId={id} />
+            {chat !== undefined && (
+              <>
+                {hasMessages && <ContextButton chat={chat} />}
+                <AssistantPicker chatId={id} chat={chat} />
+              </>
+            )}
+          </div>
           {isBusy && (
             <IconButton
               label={t('composer.stop')}

@@ -9,10 +9,10 @@ import {
   LastGate,
   MemoriesChanged,
   MemoriesUsed,
-  MessageCompactions,
   MODEL_PARTS,
   SentFile,
   SummaryAfterMessage,
+  useIsGrowing,
   USER_PARTS,
 } from './parts';
 
@@ -48,10 +48,7 @@ export function UserMessage() {
 export function AssistantMessage() {
   const { t } = useTranslation();
   const isLast = useAuiState(({ message }) => message.isLast);
-  // A message that waits for the person is not finished, though its run counts as ended here.
-  const isGrowing = useAuiState(
-    ({ message }) => message.status?.type === 'running' || message.status?.type === 'requires-action',
-  );
+  const isGrowing = useIsGrowing();
   const metadata = useAuiState(({ message }) => message.metadata.custom);
   return (
     <>
@@ -61,7 +58,6 @@ export function AssistantMessage() {
           className="group/message my-6 min-w-0"
           aria-busy={isGrowing}
         >
-          <MessageCompactions isGrowing={isGrowing} />
           <MemoriesUsed />
           <MessagePrimitive.Parts components={MODEL_PARTS} />
           <MemoriesChanged />

@@ -10,7 +10,7 @@ import type {
   SourceMessagePartProps,
   ToolCallMessagePartProps,
 } from '@assistant-ui/react';
-import { Compactions, SummaryLine } from '../chat/context/SummaryLine';
+import { CompactionLine, SummaryLine } from '../chat/context/SummaryLine';
 import { ElicitationCard } from '../chat/ElicitationCard';
 import { Files, Sources } from '../chat/Files';
 import { Gate } from '../chat/Gate';
@@ -43,6 +43,12 @@ function useMessage() {
   const message = useMemo(() => found && copyOf(found), [found]);
   return { chat, message };
 }
+
+/** A message that waits for the person is not finished, though its run counts as ended here. */
+export const useIsGrowing = () =>
+  useAuiState(
+    ({ message }) => message.status?.type === 'running' || message.status?.type === 'requires-action',
+  );
 
 function Call({ toolCallId }: ToolCallMessagePartProps) {
   const { chat, message } = useMessage();
@@ -77,12 +83,6 @@ export function MemoriesUsed() {
   return message && <UsedMemories message={message} />;
 }
 
-/** What the run of the message has left out to fit the model. */
-export function MessageCompactions({ isGrowing }: { isGrowing: boolean }) {
-  const { message } = useMessage();
-  return message && <Compactions message={message} isGrowing={isGrowing} />;
-}
-
 /** The summary, if the message is the last one that it covers. */
 export function SummaryAfterMessage() {
   const { chat, message } = useMessage();
@@ -97,7 +97,9 @@ export function MemoriesChanged() {
 
 function Data({ name, data }: DataMessagePartProps) {
   const { chat, message } = useMessage();
+  const isGrowing = useIsGrowing();
   if (chat === undefined || message === undefined) return null;
+  if (name === 'compaction') return <CompactionLine data={data as unknown} isGrowing={isGrowing} />;
   if (name === 'tool-approval') return <QuestionOfOldClient part={{ data }} message={message} chat={chat} />;
   if (name !== 'elicitation') return null;
   return (

@@ -84,23 +84,24 @@ export function Composer({ onSend, onStop, isBusy, children }: Props) {
             send();
           }}
         />
-        <div className="flex items-center gap-1 px-2 pb-2">
-          <IconButton label={t('composer.attach')} onClick={() => picker.current?.click()}>
-            <Paperclip />
-          </IconButton>
-          <input
-            ref={picker}
-            type="file"
-            multiple
-            hidden
-            aria-label={t('composer.attach')}
-            onChange={(event) => {
-              add(event.target.files ?? []);
-              event.target.value = '';
-            }}
-          />
-          {children}
-          <span className="flex-1" />
+        <div className="flex items-end gap-1 px-2 pb-2">
+          <div className="flex min-w-0 flex-1 flex-wrap items-center gap-1">
+            <IconButton label={t('composer.attach')} onClick={() => picker.current?.click()}>
+              <Paperclip />
+            </IconButton>
+            <input
+              ref={picker}
+              type="file"
+              multiple
+              hidden
+              aria-label={t('composer.attach')}
+              onChange={(event) => {
+                add(event.target.files ?? []);
+                event.target.value = '';
+              }}
+            />
+            {children}
+          </div>
           {isBusy && (
             <IconButton label={t('composer.stop')} onClick={onStop} className="border border-line text-ink">
               <Square className="fill-current" />

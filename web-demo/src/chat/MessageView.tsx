@@ -6,7 +6,7 @@ import { memo, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { localeOf } from '../i18n/language';
 import type { FermataChat } from 'fermata-chat';
-import { Compactions } from './context/SummaryLine';
+import { CompactionLine } from './context/SummaryLine';
 import { CopyButton } from './CopyButton';
 import { Files, Sources } from './Files';
 import { Gate } from './Gate';
@@ -93,15 +93,14 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
       className="group/message my-6 min-w-0"
       aria-busy={isGrowing}
     >
-      <Compactions message={message} isGrowing={isGrowing} />
       <UsedMemories message={message} />
-      {groupParts(message.parts).map((group) =>
-        group.kind === 'step' ? (
-          <StepView key={group.key} parts={group.parts} message={message} chat={chat} />
-        ) : (
-          <GroupView key={group.key} group={group} />
-        ),
-      )}
+      {groupParts(message.parts).map((group) => {
+        if (group.kind === 'step')
+          return <StepView key={group.key} parts={group.parts} message={message} chat={chat} />;
+        if (group.kind === 'compaction')
+          return <CompactionLine key={group.key} data={group.part.data} isGrowing={isGrowing} />;
+        return <GroupView key={group.key} group={group} />;
+      })}
       <MemoryChanges message={message} />
       {isLast && <Gate message={message} chat={chat} />}
       {!isGrowing && (
@@ -153,7 +152,8 @@ const GroupView = memo(
       case 'sources':
         return <Sources parts={group.parts} />;
       case 'step':
-        // Only a message of the model has one.
+      case 'compaction':
+        // Only a message of the model has one, and shows it itself.
         return null;
       default:
         return group satisfies never;

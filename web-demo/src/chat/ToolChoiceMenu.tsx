@@ -24,13 +24,13 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
   });
 
   return (
-    <div className="flex items-center sm:relative" ref={panel}>
+    <div className="flex max-w-full min-w-0 items-center sm:relative" ref={panel}>
       <button
         type="button"
         aria-expanded={isOpen}
         aria-controls={id}
         className={
-          'inline-flex h-8 cursor-pointer items-center gap-1.5 rounded-lg px-2 text-sm ' +
+          'inline-flex h-8 min-w-0 cursor-pointer items-center gap-1.5 rounded-lg px-2 text-sm ' +
           'transition-colors hover:bg-sunken pointer-coarse:h-10 pointer-coarse:min-w-10 ' +
           'pointer-coarse:justify-center ' +
           (next !== undefined || lock !== undefined ? 'bg-accent-soft text-ink' : 'text-muted')
@@ -41,9 +41,9 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
         }}
       >
         {lock === undefined ? (
-          <Wrench className="size-4" aria-hidden="true" />
+          <Wrench className="size-4 shrink-0" aria-hidden="true" />
         ) : (
-          <Lock className="size-4 text-accent" aria-hidden="true" />
+          <Lock className="size-4 shrink-0 text-accent" aria-hidden="true" />
         )}
         <ChoiceName next={next} lock={lock} />
       </button>

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { groupParts, isParked, isQuiet, isSamePart, type Message, type Part } from './message';
+import { groupParts, isParked, isQuiet, isSamePart, saysNothing, type Message, type Part } from './message';
 
 const text = (words: string, state: 'streaming' | 'done' = 'done'): Part => ({
   type: 'text',
@@ -9,6 +9,7 @@ const text = (words: string, state: 'streaming' | 'done' = 'done'): Part => ({
 const call = (toolCallId: string, state = 'output-available'): Part =>
   ({ type: 'tool-x', toolCallId, state, input: {} }) as Part;
 const step: Part = { type: 'step-start' };
+const compaction = (state: string): Part => ({ type: 'data-compaction', id: 'c', data: { state } });
 const source = (sourceId: string): Part => ({ type: 'source-url', sourceId, url: 'https://example.com' });
 const model = (...parts: Part[]): Message => ({ id: 'm', role: 'assistant', parts });
 const user: Message = { id: 'u', role: 'user', parts: [text('hi')] };
@@ -31,6 +32,25 @@ test('sources are listed together, and what asks stands with the calls', () => {
     ['step', 2],
     ['sources', 2],
   ]);
+});
+
+test('what was left out stands between the steps', () => {
+  expect(shape([step, text('a'), call('1'), step, compaction('done'), text('b')])).toEqual([
+    'text',
+    ['step', 1],
+    'compaction',
+    'text',
+  ]);
+});
+
+test('an answer of which only something was left out before it says nothing', () => {
+  expect(saysNothing(model(step, compaction('failed')))).toBe(true);
+  expect(saysNothing(model(step, compaction('failed'), text('a')))).toBe(false);
+});
+
+test('it is quiet once something was left out, but not as long as the page says that a summary is written', () => {
+  expect(isQuiet([user, model(step, compaction('running'))], 'streaming')).toBe(false);
+  expect(isQuiet([user, model(step, compaction('done'))], 'streaming')).toBe(true);
 });
 
 test('empty texts, data for programs, and parts that nobody knows yet are not shown', () => {

@@ -2,6 +2,7 @@
 // looks.
 
 import type { UIMessage } from 'ai';
+import type { Compaction } from 'fermata-chat';
 
 /** What Fermata puts on a message once it is finished. */
 export interface Metadata {
@@ -27,6 +28,8 @@ export type Group =
   | { kind: 'reasoning'; key: string; part: ReasoningPart }
   | { kind: 'files'; key: string; parts: FilePart[] }
   | { kind: 'sources'; key: string; parts: SourcePart[] }
+  /** What was left out before a step, so that the chat fits the model. */
+  | { kind: 'compaction'; key: string; part: DataPart }
   /** The calls of one step, which pass the gate together, with what they ask. */
   | { kind: 'step'; key: string; parts: (ToolPart | DataPart)[] };
 
@@ -40,6 +43,8 @@ export const toolNameOf = (part: ToolPart) =>
 const kindOf = (part: Part): Group['kind'] | undefined => {
   if (isToolPart(part) || SHOWN_DATA.includes(part.type)) return 'step';
   switch (part.type) {
+    case 'data-compaction':
+      return 'compaction';
     case 'text':
       return part.text === '' ? undefined : 'text';
     case 'reasoning':
@@ -81,6 +86,7 @@ export function groupParts(parts: readonly Part[]): Group[] {
     const key = `${kind}-${place}`;
     if (kind === 'text') groups.push({ kind, key, part: part as TextPart });
     else if (kind === 'reasoning') groups.push({ kind, key, part: part as ReasoningPart });
+    else if (kind === 'compaction') groups.push({ kind, key, part: part as DataPart });
     else if (last?.kind === kind) (last.parts as Part[]).push(part);
     else groups.push({ kind, key, parts: [part] } as unknown as Group);
   });
@@ -110,7 +116,7 @@ export function isParked(message: Message | undefined): boolean {
 
 /** Whether an answer was begun, and came to nothing. */
 export const saysNothing = (message: Message): boolean =>
-  message.parts.every((part) => kindOf(part) === undefined);
+  message.parts.every((part) => kindOf(part) === undefined || part.type === 'data-compaction');
 
 /** Whether a reply is being waited for that nothing on the page shows yet. */
 export function isQuiet(messages: readonly Message[], status: string): boolean {
@@ -121,6 +127,7 @@ export function isQuiet(messages: readonly Message[], status: string): boolean {
   const part = last.parts.findLast((part) => part.type === 'step-start' || kindOf(part) !== undefined);
   if (part === undefined || part.type === 'step-start') return true;
   if (isToolPart(part)) return !isParked(last);
+  if (part.type === 'data-compaction') return (part.data as Compaction).state !== 'running';
   return 'state' in part && part.state === 'done';
 }
 

@@ -8,7 +8,7 @@ import { useCell } from '../chat/cell';
 import { isNewChat } from '../chat/chatId';
 import { Composer, focusComposer } from '../chat/Composer';
 import { AssistantPicker } from '../chat/context/AssistantPicker';
-import { ContextMeter } from '../chat/context/ContextMeter';
+import { ContextButton } from '../chat/context/ContextButton';
 import { Greeting } from '../chat/Greeting';
 import { isParked, type FilePart, type Message } from '../chat/message';
 import { MessageList } from '../chat/MessageList';
@@ -73,8 +73,8 @@ export function Conversation({ id }: { id: string }) {
       </MessageList>
       <Composer onSend={send} onStop={stop} isBusy={isBusy}>
         <ToolChoiceMenu chatId={id} />
+        {messages.length > 0 && <ContextButton chat={chat} />}
         <AssistantPicker chatId={id} chat={chat} />
-        <ContextMeter chat={chat} />
       </Composer>
     </>
   );

@@ -25,6 +25,7 @@ export class Threads implements ThreadListAdapter {
   readonly #api: string;
   /** The ids that chats get which were begun here, by assistant-ui's own. */
   readonly #begun = new Map<string, string>();
+  readonly #titles = new Map<string, string>();
 
   readonly options: FermataRuntimeOptions;
 
@@ -48,21 +49,11 @@ export class Threads implements ThreadListAdapter {
     return { threads, ...(next !== undefined && { nextCursor: next }) };
   };
 
-  fetch: ThreadListAdapter['fetch'] = async (id) => {
-    if (this.options.isNew?.(id)) return { status: 'regular', remoteId: id };
-    try {
-      const { messages } = await this.#server.request<{ messages: UIMessage[] }>(this.#url(id));
-      return {
-        status: 'regular',
-        remoteId: id,
-        title: titleOf(messages.map(({ role, parts }) => ({ role, content: parts }))),
-      };
-    } catch (error) {
-      // A chat that nobody has posted to yet is empty.
-      if (isUnknown(error)) return { status: 'regular', remoteId: id };
-      throw error;
-    }
-  };
+  /**
+   * Asks nobody: until this is answered, assistant-ui shows a new thread, and a message that is sent meanwhile
+   * would begin a chat of its own. The chat itself is loaded by its `Thread`.
+   */
+  fetch: ThreadListAdapter['fetch'] = (id) => Promise.resolve({ status: 'regular', remoteId: id });
 
   initialize: ThreadListAdapter['initialize'] = (threadId) =>
     Promise.resolve({ remoteId: this.idOf(threadId) });
@@ -77,13 +68,20 @@ export class Threads implements ThreadListAdapter {
   };
 
   /** The server's title is the beginning of the first message, which is known here, too. */
-  generateTitle: ThreadListAdapter['generateTitle'] = (_id, messages) =>
+  generateTitle: ThreadListAdapter['generateTitle'] = (id, messages) =>
     Promise.resolve(
       createAssistantStream((stream) => {
-        const title = titleOf(messages);
+        const title = this.#titles.get(id) ?? titleOf(messages.find(isOfUser)?.content);
         if (title !== undefined) stream.appendText(title);
       }),
     );
+
+  /** Notes the title of a chat, of which assistant-ui may have the newest messages only; `undefined` if it has none. */
+  noteTitle(id: string, messages: readonly UIMessage[]): string | undefined {
+    const title = titleOf(messages.find(isOfUser)?.parts);
+    if (title !== undefined) this.#titles.set(id, title);
+    return title;
+  }
 
   rename: ThreadListAdapter['rename'] = () =>
     Promise.reject(new Error('A chat keeps the title that it was given by its first message.'));
@@ -104,15 +102,13 @@ export class Threads implements ThreadListAdapter {
   }
 }
 
-interface TitleSource {
-  readonly role: string;
-  readonly content: readonly { readonly type: string; readonly text?: unknown }[];
-}
+const isOfUser = ({ role }: { role: string }) => role === 'user';
 
 /** The beginning of the first message, as the server has it. */
-function titleOf(messages: readonly TitleSource[]): string | undefined {
-  const parts = messages.find((message) => message.role === 'user')?.content ?? [];
-  const texts = parts.map((part) =>
+function titleOf(
+  first: readonly { readonly type: string; readonly text?: unknown }[] = [],
+): string | undefined {
+  const texts = first.map((part) =>
     part.type === 'text' && typeof part.text === 'string' ? part.text.trim() : '',
   );
   const characters = Array.from(texts.find((text) => text !== '') ?? '', (character) =>

@@ -47,6 +47,8 @@ export class AssistantTab {
   /** The chats that the page was told are shown. */
   shown: (string | undefined)[] = [];
   runtime!: AssistantRuntime;
+  /** What a request waits for before it is made. */
+  before: (path: string) => Promise<void> = () => Promise.resolve();
   /** What assistant-ui does not have. */
   earlier: Earlier = { count: 0, show: () => undefined };
   #chat: AssistantChat | undefined;
@@ -186,6 +188,7 @@ export class AssistantTab {
     const signal = init.signal
       ? AbortSignal.any([init.signal, this.#connections.signal])
       : this.#connections.signal;
+    await this.before(path);
     return fetch(target, { ...init, signal });
   };
 }

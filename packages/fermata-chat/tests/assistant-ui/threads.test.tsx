@@ -79,6 +79,50 @@ test('what is shown can be given from outside, also a chat that the list has not
   await tab.reads('One.');
 });
 
+test('a message that is sent before the chat is loaded goes to that chat', async () => {
+  await start();
+  world.model.script(says('One.'), says('Two.'));
+  const first = open();
+  await first.say('first');
+  await first.reads('One.');
+  await first.agrees();
+  const { id } = first.chat;
+  const loading = gate();
+  const tab = open({ threadId: id });
+  tab.before = (path) => (path === `/api/chat/${id}` ? loading.opened : Promise.resolve());
+  await tab.begun();
+  await until(() => tab.runtime.threads.mainItem.getState().remoteId === id, 'the thread');
+  await tab.say('second');
+  await tab.reads('Two.');
+  loading.open();
+  await tab.reads('One.');
+  await tab.agrees();
+  expect(tab.messages).toHaveLength(4);
+  expect((await listed()).map((chat) => chat.id)).toEqual([id]);
+});
+
+test('a chat that the list has not loaded has a title all the same', async () => {
+  await start();
+  world.model.script(says('One.'), says('Two.'));
+  const first = open();
+  await first.say('for one');
+  await first.reads('One.');
+  await first.agrees();
+  await first.say('for two');
+  await first.reads('Two.');
+  await first.agrees();
+  const tab = open({ threadId: first.chat.id, newest: 2 });
+  tab.before = (path) => (path.startsWith('/api/chats') ? gate().opened : Promise.resolve());
+  await tab.begun();
+  await tab.reads('Two.');
+  expect(tab.words).not.toContain('for one');
+  const title = () => tab.runtime.threads.mainItem.getState().title;
+  await until(
+    () => title() === 'for one',
+    () => `the title; it is ${title() ?? 'not there'}`,
+  );
+});
+
 test('a chat in the background goes on, its tools included', async () => {
   await start();
   const { opened, open: end } = gate();

@@ -10,11 +10,13 @@ import {
   fermata,
   useAssistants,
   useChosen,
+  useContextUsage,
   useSummary,
   type Assistant,
   type ChatSummary,
+  type ContextUsage,
 } from '../../src/react.js';
-import { until } from '../../../../e2e/harness/until.mjs';
+import { gate, until } from '../../../../e2e/harness/until.mjs';
 
 const SUMMARY: ChatSummary = {
   summary: {
@@ -51,14 +53,14 @@ afterEach(() => {
 });
 
 /** A server that has these answers, by their paths; `requests` are the paths that it was asked for. */
-function serverWith(answers: Record<string, () => Response>) {
+function serverWith(answers: Record<string, () => Response | Promise<Response>>) {
   const requests: string[] = [];
   const server = fermata({
     fetch: (url, init) => {
       const path = url as string;
       requests.push(`${init?.method ?? 'GET'} ${path}`);
-      const answer = answers[path]?.() ?? Response.json({ code: 'not_found', detail: 'no' }, { status: 404 });
-      return Promise.resolve(answer);
+      const unknown = () => Response.json({ code: 'not_found', detail: 'no' }, { status: 404 });
+      return Promise.resolve((answers[path] ?? unknown)());
     },
   });
   return { server, requests };
@@ -163,4 +165,77 @@ test('a component that comes later loads the summary of a chat that is there alr
   render(<Drawn use={() => useSummary(chat)} into={summaries} />);
   await until(() => summaries.at(-1) !== undefined, 'the summary');
   expect(summaries.at(-1)).toEqual(SUMMARY);
+});
+
+const LOADED: ContextUsage = { inputTokens: 700, window: 1000, compactAt: 800 };
+const OF_STEP: ContextUsage = { inputTokens: 720, window: 1000, compactAt: 800 };
+
+/** The stream of a run that says how full the window is. */
+function runWith(data: ContextUsage) {
+  const chunks = [
+    { type: 'start', messageId: 'message-4' },
+    { type: 'start-step' },
+    { type: 'data-context', data, transient: true },
+    { type: 'finish-step' },
+    { type: 'finish' },
+  ];
+  const events = chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join('');
+  return new Response(`${events}data: [DONE]\n\n`, { headers: { 'content-type': 'text/event-stream' } });
+}
+
+test('a component shows how full the window is once the chat is loaded, and then what a step says', async () => {
+  const record = { messages: MESSAGES, pending: [], open: false, context: LOADED };
+  const { server } = serverWith({
+    '/api/chat/tea': () => Response.json(record),
+    '/api/chat': () => runWith(OF_STEP),
+  });
+  const chat = chatOf(server);
+  const usages: (ContextUsage | undefined)[] = [];
+  render(<Drawn use={() => useContextUsage(chat)} into={usages} />);
+  end.push(chat.open());
+  await until(() => usages.at(-1) !== undefined, 'what the record says');
+  expect(usages.at(-1)).toEqual(LOADED);
+  await chat.sendMessage({ text: 'more tea' });
+  await until(() => usages.at(-1)?.inputTokens === OF_STEP.inputTokens, 'what the step says');
+  expect(usages.at(-1)).toEqual(OF_STEP);
+});
+
+test('a record that says nothing of the window takes back what was known of it', async () => {
+  let context: ContextUsage | undefined = LOADED;
+  const { server } = serverWith({
+    '/api/chat/tea': () => Response.json({ messages: MESSAGES, pending: [], open: false, context }),
+  });
+  const chat = chatOf(server);
+  end.push(chat.open());
+  await until(() => chat.contextUsage.get() !== undefined, 'what the record says');
+  context = undefined;
+  await chat.refresh();
+  expect(chat.contextUsage.get()).toBeUndefined();
+});
+
+test('a record that comes after the step of a newer message does not take its place', async () => {
+  const loading = gate();
+  const late = { messages: MESSAGES, pending: [], open: false, model: 'old', context: LOADED };
+  const answer = Response.json(late);
+  let loads = 0;
+  const { server } = serverWith({
+    '/api/chat/tea': async () => {
+      loads += 1;
+      // It is asked for again once the answer is through.
+      if (loads > 1) return new Promise<Response>(() => undefined);
+      await loading.opened;
+      return answer;
+    },
+    '/api/chat': () => runWith(OF_STEP),
+  });
+  const chat = chatOf(server);
+  end.push(chat.open());
+  await until(() => loads === 1, 'the request for the record');
+  await chat.sendMessage({ text: 'more tea' });
+  expect(chat.contextUsage.get()).toEqual(OF_STEP);
+  loading.open();
+  await until(() => answer.bodyUsed, 'the record to be read');
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(chat.contextUsage.get()).toEqual(OF_STEP);
+  expect(chat.chosen.get()).toEqual({});
 });

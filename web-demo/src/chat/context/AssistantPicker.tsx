@@ -22,24 +22,29 @@ export function AssistantPicker({ chatId, chat }: { chatId: string; chat: Pick<F
   const { assistant: name, model } = picked.assistant === undefined ? ofChat : picked;
   const assistant = assistants.find((one) => one.name === name) ?? assistants[0];
   const shown = assistant?.models.find((one) => one === model) ?? assistant?.models[0];
+  const value = JSON.stringify([assistant?.name, shown]);
   return (
-    <select
-      aria-label={t('assistant')}
-      value={JSON.stringify([assistant?.name, shown])}
-      className={
-        'h-8 max-w-36 min-w-0 cursor-pointer truncate rounded-lg bg-transparent px-1 text-sm text-muted ' +
-        'hover:bg-sunken pointer-coarse:h-10'
-      }
-      onChange={(event) => {
-        const [assistant, model] = JSON.parse(event.target.value) as [string, string];
-        assistantOf(chatId).set({ assistant, model });
-      }}
-    >
-      {choices.map(({ value, words }) => (
-        <option key={value} value={value}>
-          {words}
-        </option>
-      ))}
-    </select>
+    // It has what the others leave of the line, and a line of its own if that is too little to read a name.
+    <span className="min-w-24 flex-1 basis-0">
+      <select
+        aria-label={t('assistant')}
+        title={choices.find((choice) => choice.value === value)?.words}
+        value={value}
+        className={
+          'field-sizing-content h-8 max-w-[min(100%,16rem)] cursor-pointer truncate rounded-lg ' +
+          'bg-transparent px-1 align-middle text-sm text-muted hover:bg-sunken pointer-coarse:h-10'
+        }
+        onChange={(event) => {
+          const [assistant, model] = JSON.parse(event.target.value) as [string, string];
+          assistantOf(chatId).set({ assistant, model });
+        }}
+      >
+        {choices.map(({ value, words }) => (
+          <option key={value} value={value}>
+            {words}
+          </option>
+        ))}
+      </select>
+    </span>
   );
 }

@@ -1,10 +1,16 @@
 // The summary that stands for the earlier messages of a chat: read, corrected, and written anew.
 
 import { X } from 'lucide-react';
-import { useState } from 'react';
+import { useId, useState } from 'react';
 import { createPortal } from 'react-dom';
 import { useTranslation } from 'react-i18next';
-import { useSummary, type ChatSummary, type FermataChat, type Summary } from 'fermata-chat/react';
+import {
+  FermataError,
+  useSummary,
+  type ChatSummary,
+  type FermataChat,
+  type Summary,
+} from 'fermata-chat/react';
 import { AnswerError } from '../AnswerError';
 import { Button } from '../Button';
 import { Dialog } from '../Dialog';
@@ -74,12 +80,30 @@ function CompactForm({ chat }: { chat: FermataChat }) {
           }}
         />
       </label>
-      <AnswerError error={error} />
+      <CompactError error={error} />
       <Button type="submit" isBusy={isBusy}>
         {t('compact')}
       </Button>
     </form>
   );
+}
+
+/** Why no summary was written. */
+function CompactError({ error }: { error: unknown }) {
+  const { t } = useTranslation('context');
+  const reason = reasonOf(error);
+  if (reason === undefined) return <AnswerError error={error} />;
+  return (
+    <p role="alert" className="rounded-lg bg-wait-soft px-3 py-2 text-sm text-wait">
+      {t(`refused.${reason}`)}
+    </p>
+  );
+}
+
+function reasonOf(error: unknown) {
+  if (!(error instanceof FermataError)) return undefined;
+  if (error.code === 'nothing_to_compact' || error.code === 'run_open') return error.code;
+  return error.status === 503 ? 'unavailable' : undefined;
 }
 
 const LISTS = ['decisions', 'done', 'todo', 'facts', 'openQuestions', 'toolsUsed'] as const;
@@ -106,23 +130,33 @@ function textsOf({ goal, entities, ...lists }: Summary): Record<keyof Summary, s
   };
 }
 
-/** The summary with other words in a field. A line that was not touched stays for what it stood for. */
-function withText(summary: Summary, field: keyof Summary, text: string): Summary {
-  const lines = text
+const linesOf = (text: string) =>
+  text
     .split('\n')
     .map(lineOf)
     .filter((line) => line !== '');
+
+/** The names and values that a text says. A line that was not touched stays for what it stood for. */
+function entitiesOf(summary: Summary, text: string): [string, string][] {
+  const known = new Map(Object.entries(summary.entities).map((entry) => [entityLine(...entry), entry]));
+  return linesOf(text).map((line) => {
+    const [name = '', ...value] = line.split(/[:：]/);
+    return known.get(line) ?? [name.trim(), value.join(':').trim()];
+  });
+}
+
+/** Names that have several values, of which the summary could keep one only. */
+function repeatedNames(entities: readonly [string, string][]): string[] {
+  const names = entities.map(([name]) => name);
+  return [...new Set(names.filter((name, place) => names.indexOf(name) < place))];
+}
+
+/** The summary with other words in a field. A line that was not touched stays for what it stood for. */
+function withText(summary: Summary, field: keyof Summary, text: string): Summary {
   if (field === 'goal') return { ...summary, goal: text.trim() };
-  if (field === 'entities') {
-    const known = new Map(Object.entries(summary.entities).map((entry) => [entityLine(...entry), entry]));
-    const entries = lines.map((line): [string, string] => {
-      const [name = '', ...value] = line.split(/[:：]/);
-      return known.get(line) ?? [name.trim(), value.join(':').trim()];
-    });
-    return { ...summary, entities: Object.fromEntries(entries) };
-  }
+  if (field === 'entities') return { ...summary, entities: Object.fromEntries(entitiesOf(summary, text)) };
   const known = new Map(summary[field].map((entry) => [lineOf(entry), entry]));
-  return { ...summary, [field]: lines.map((line) => known.get(line) ?? line) };
+  return { ...summary, [field]: linesOf(text).map((line) => known.get(line) ?? line) };
 }
 
 function SummaryForm({ chat, summary: { summary, messages } }: { chat: FermataChat; summary: ChatSummary }) {
@@ -131,6 +165,8 @@ function SummaryForm({ chat, summary: { summary, messages } }: { chat: FermataCh
   const [texts, setTexts] = useState(before);
   const { act, isBusy, error } = useAction();
   const changed = (Object.keys(texts) as (keyof Summary)[]).filter((field) => texts[field] !== before[field]);
+  const repeated = changed.includes('entities') ? repeatedNames(entitiesOf(summary, texts.entities)) : [];
+  const why = useId();
   const save = () => {
     let corrected = summary;
     for (const field of changed) corrected = withText(corrected, field, texts[field]);
@@ -143,6 +179,7 @@ function SummaryForm({ chat, summary: { summary, messages } }: { chat: FermataCh
         rows={rows}
         value={texts[field]}
         className={FIELD}
+        {...(field === 'entities' && { 'aria-invalid': repeated.length > 0, 'aria-describedby': why })}
         onChange={(event) => {
           setTexts({ ...texts, [field]: event.target.value });
         }}
@@ -161,8 +198,16 @@ function SummaryForm({ chat, summary: { summary, messages } }: { chat: FermataCh
       {area('goal', 2)}
       {LISTS.map((field) => area(field, 3))}
       {area('entities', 3)}
+      <p id={why} role="status" className="text-sm text-bad empty:sr-only">
+        {repeated.length > 0 && t('repeated', { names: repeated.join(', ') })}
+      </p>
       <AnswerError error={error} />
-      <Button type="submit" tone="primary" isBusy={isBusy} disabled={changed.length === 0}>
+      <Button
+        type="submit"
+        tone="primary"
+        isBusy={isBusy}
+        disabled={changed.length === 0 || repeated.length > 0}
+      >
         {t('save')}
       </Button>
     </form>

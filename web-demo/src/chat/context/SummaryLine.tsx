@@ -3,7 +3,6 @@
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useSummary, type Compaction, type FermataChat } from 'fermata-chat/react';
-import type { Message } from '../message';
 import { SummaryDialog } from './SummaryDialog';
 
 interface Props {
@@ -45,19 +44,18 @@ export function SummaryLine({ chat, after }: Props) {
 }
 
 /**
- * What the run of a message has left out to stay within the model's window. A run that was stopped meanwhile leaves a
- * message that still says `running`.
+ * What a run has left out before a step, to stay within the model's window; `data` is that of a `data-compaction`. A run
+ * that was stopped meanwhile leaves a message that still says `running`.
  */
-export function Compactions({ message, isGrowing }: { message: Message; isGrowing: boolean }) {
+export function CompactionLine({ data, isGrowing }: { data: unknown; isGrowing: boolean }) {
   const { t } = useTranslation('context');
-  return message.parts.map((part, place) => {
-    if (part.type !== 'data-compaction') return null;
-    const { state, messages: count } = part.data as Compaction;
-    if (state === 'running' && !isGrowing) return null;
-    return (
-      <p key={place} role="status" className="mb-3 text-xs text-muted">
-        {t(`compaction.${state}`, { count })}
-      </p>
-    );
-  });
+  const { state, messages: count } = data as Compaction;
+  const isRunning = state === 'running';
+  if (isRunning && !isGrowing) return null;
+  return (
+    // What is done was announced when it began.
+    <p role={isRunning ? 'status' : undefined} className="my-3 text-xs text-muted">
+      {t(`compaction.${state}`, { count })}
+    </p>
+  );
 }

@@ -4,6 +4,7 @@ const context = {
   assistant: 'Assistant',
   meter: 'How full the model’s window is',
   meterLabel: '{{percent}} % of the model’s window is used: show the summary, or compact',
+  open: 'Summary: show it, or compact this chat',
   summarised_one: '{{count}} earlier message, summarised',
   summarised_other: '{{count}} earlier messages, summarised',
   compaction: {
@@ -24,6 +25,14 @@ const context = {
     'The model reads this instead of {{count}} earlier messages. What you correct here, it reads from now on.',
   instructions: 'What the summary should mind (optional)',
   compact: 'Compact now',
+  refused: {
+    nothing_to_compact: 'There is nothing to summarise yet: the newest messages always stay as they are.',
+    run_open:
+      'An answer is being written, or waits for somebody. Compact once it is finished, or stop it first.',
+    unavailable: 'No summary was written, and the chat is as it was. Try again in a moment.',
+  },
+  repeated:
+    'Several lines have the same name: {{names}}. Change it in one of them, or join the lines; then you can save.',
   save: 'Save',
   fields: {
     goal: 'Goal',

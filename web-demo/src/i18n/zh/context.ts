@@ -7,6 +7,7 @@ const context: Translated<typeof english> = {
   assistant: '助手',
   meter: '模型上下文的占用',
   meterLabel: '模型上下文已用 {{percent}} %：查看摘要或立即压缩',
+  open: '摘要：查看，或压缩此对话',
   summarised_one: '较早的 {{count}} 条消息已总结',
   summarised_other: '较早的 {{count}} 条消息已总结',
   compaction: {
@@ -24,6 +25,12 @@ const context: Translated<typeof english> = {
   explained_other: '模型读取此摘要，而不是较早的 {{count}} 条消息。更正后，模型即按新内容回答。',
   instructions: '摘要应注意的内容（可选）',
   compact: '立即压缩',
+  refused: {
+    nothing_to_compact: '目前没有可总结的内容：最近的消息始终原样保留。',
+    run_open: '有回答正在生成或等待处理。请在完成后再压缩，或先将其停止。',
+    unavailable: '未能生成摘要，对话保持不变。请稍后重试。',
+  },
+  repeated: '有几行的名称相同：{{names}}。请修改其中一行的名称，或合并这些行，然后再保存。',
   save: '保存',
   fields: {
     goal: '目标',

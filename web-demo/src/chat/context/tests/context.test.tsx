@@ -4,10 +4,9 @@ import { render, screen } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { beforeAll, expect, it } from 'vitest';
 import { FermataError, type ChatSummary, type ContextUsage } from 'fermata-chat';
-import type { Message } from '../../message';
 import { fakeChat, fixed, setUpPage } from '../../tests/page';
-import { ContextMeter } from '../ContextMeter';
-import { Compactions, SummaryLine } from '../SummaryLine';
+import { ContextButton } from '../ContextButton';
+import { CompactionLine, SummaryLine } from '../SummaryLine';
 
 setUpPage();
 beforeAll(() => {
@@ -44,14 +43,14 @@ const chatWith = (known: { usage?: ContextUsage; summary?: ChatSummary }) => ({
   summary: fixed(known.summary),
 });
 
-it('is shown from 60 % of the window on, if that is known', () => {
+it('measures from 60 % of the window on, if that is known', () => {
   const { container, rerender } = render(
-    <ContextMeter chat={chatWith({ usage: { inputTokens: 594, window: 1000 } })} />,
+    <ContextButton chat={chatWith({ usage: { inputTokens: 594, window: 1000 } })} />,
   );
-  expect(container.textContent).toBe('');
-  rerender(<ContextMeter chat={chatWith({ usage: { inputTokens: 594 } })} />);
-  expect(container.textContent).toBe('');
-  rerender(<ContextMeter chat={chatWith({ usage: { inputTokens: 724, window: 1000 } })} />);
+  expect(container.textContent).toBe('Summary');
+  rerender(<ContextButton chat={chatWith({ usage: { inputTokens: 594 } })} />);
+  expect(container.textContent).toBe('Summary');
+  rerender(<ContextButton chat={chatWith({ usage: { inputTokens: 724, window: 1000 } })} />);
   expect(screen.getByRole('meter').getAttribute('aria-valuenow')).toBe('72');
   expect(container.textContent).toBe('72 %');
 });
@@ -81,30 +80,62 @@ it('is corrected in the fields that were changed only', async () => {
   });
 });
 
-it('says why it is not compacted', async () => {
+it('is not saved as long as two lines have the same name, and says so', async () => {
   const user = userEvent.setup();
   const chat = chatWith({ summary });
-  chat.compact.mockRejectedValueOnce(new FermataError(409, 'run_open', 'A run is open.'));
   render(<SummaryLine chat={chat} after={[{ id: 'message-2' }]} />);
   await user.click(screen.getByRole('button', { name: /summarised/ }));
+  const save = await screen.findByRole('button', { name: 'Save' });
+  const names = screen.getByLabelText(/^Names and numbers/);
+  expect(names.getAttribute('aria-invalid')).toBe('false');
+  await user.type(names, '{enter}port: 9090');
+  expect(screen.getByRole('status').textContent).toMatch(/^Several lines have the same name: port\./);
+  expect(names.getAttribute('aria-invalid')).toBe('true');
+  expect(save).toHaveProperty('disabled', true);
+  await user.click(save);
+  expect(chat.correctSummary).not.toHaveBeenCalled();
+  await user.type(names, '{enter}host：a{enter}host: b');
+  expect(screen.getByRole('status').textContent).toContain('name: port, host.');
+  await user.clear(names);
+  await user.type(names, 'port: 8080, then 9090{enter}host: b');
+  expect(screen.getByRole('status').textContent).toBe('');
+  await user.click(save);
+  expect(chat.correctSummary).toHaveBeenCalledExactlyOnceWith({
+    ...summary.summary,
+    entities: { port: '8080, then 9090', host: 'b' },
+  });
+});
+
+it.each([
+  [409, 'nothing_to_compact', /^There is nothing to summarise yet/],
+  [409, 'run_open', /^An answer is being written/],
+  [503, 'unavailable', /^No summary was written/],
+  [503, 'unknown', /^No summary was written/],
+  [422, 'invalid_request', /^In the words of the server\.$/],
+])('says why it is not compacted after %d %s', async (status, code, words) => {
+  const user = userEvent.setup();
+  const chat = chatWith({});
+  chat.compact.mockRejectedValueOnce(new FermataError(status, code, 'In the words of the server.'));
+  render(<ContextButton chat={chat} />);
+  await user.click(screen.getByRole('button', { name: /^Summary/ }));
   await user.type(await screen.findByLabelText(/^What the summary should mind/), 'keep the port');
   await user.click(screen.getByRole('button', { name: 'Compact now' }));
   expect(chat.compact).toHaveBeenCalledExactlyOnceWith('keep the port');
-  expect(screen.getByRole('alert').textContent).toBe('A run is open.');
+  expect(screen.getByRole('alert').textContent).toMatch(words);
 });
 
-it('tells what a run has left out', () => {
-  const part = (state: string) => ({
-    type: 'data-compaction' as const,
-    data: { state, messages: 3, reason: 'size' },
-  });
-  const message: Message = { id: 'm', role: 'assistant', parts: [part('running'), part('failed')] };
-  const { rerender } = render(<Compactions message={message} isGrowing />);
-  expect(screen.getAllByRole('status').map((line) => line.textContent)).toEqual([
-    'Summarising 3 earlier messages…',
+it('tells what a run has left out, and announces it only while it is under way', () => {
+  const data = (state: string) => ({ state, messages: 3, reason: 'size' });
+  const { container, rerender } = render(<CompactionLine data={data('running')} isGrowing />);
+  expect(screen.getByRole('status').textContent).toBe('Summarising 3 earlier messages…');
+  rerender(<CompactionLine data={data('failed')} isGrowing />);
+  expect(screen.queryByRole('status')).toBeNull();
+  expect(container.textContent).toBe(
     '3 earlier messages were left out without a summary, so that the chat fits the model.',
-  ]);
+  );
+  rerender(<CompactionLine data={data('done')} isGrowing={false} />);
+  expect(screen.queryByRole('status')).toBeNull();
   // The run was stopped while a summary was written.
-  rerender(<Compactions message={message} isGrowing={false} />);
-  expect(screen.getAllByRole('status')).toHaveLength(1);
+  rerender(<CompactionLine data={data('running')} isGrowing={false} />);
+  expect(container.textContent).toBe('');
 });
