@@ -348,7 +348,9 @@ impl ActiveRun {
                 if let Some(estimated) = estimated {
                     // A provider that counts nothing leaves the estimate.
                     let tokens = if counted > 0 { counted } else { estimated };
-                    self.record.context.measured = Some(Measured { tokens, estimated });
+                    let context = &mut self.record.context;
+                    let summarized = context.fit.summary.as_ref().map_or(0, |covered| covered.messages);
+                    context.measured = Some(Measured { tokens, estimated, summarized });
                     self.unsaved.push(self.record.context.saved());
                 }
             }

@@ -110,6 +110,9 @@ pub(crate) struct Window {
 pub(crate) struct Measured {
     pub tokens: u64,
     pub estimated: u64,
+    /// The number of messages for which a summary stood in it.
+    #[serde(default)]
+    pub summarized: usize,
 }
 
 /// The messages of a chat, from one of them on.
@@ -172,6 +175,12 @@ impl ModelContext {
     /// Returns the number of messages that a summary covers.
     pub fn summarized(&self) -> usize {
         self.next.as_ref().or(self.fit.summary.as_ref()).map_or(0, |covered| covered.messages)
+    }
+
+    /// Returns the number of tokens of the last request, unless a summary has come since, which makes the next one shorter.
+    pub fn last_tokens(&self) -> Option<u64> {
+        let measured = self.measured.filter(|measured| measured.summarized == self.summarized())?;
+        Some(measured.tokens)
     }
 
     /// Returns the window, if it is known and the requests are about as long as they may be.

@@ -142,12 +142,12 @@ impl Handle for View {
         let (assistant, model) = (record.assistant.clone(), record.model.clone());
         let mut context = None;
         if show.contains(&Show::Context)
-            && let Some(measured) = record.context.measured
+            && let Some(tokens) = record.context.last_tokens()
         {
             let policies = actor.services.policies.current();
             let choice = policies.assistant(assistant.as_deref()).model(model.as_deref());
             let window = choice.window(actor.services.settings.compact_at);
-            context = Some(ContextUsage::new(measured.tokens, window));
+            context = Some(ContextUsage::new(tokens, window));
         }
         Ok(ChatView { id: chat.clone(), messages, pending, open, assistant, model, context, outline })
     }

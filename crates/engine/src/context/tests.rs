@@ -145,7 +145,7 @@ fn the_providers_own_number_counts_and_the_estimate_only_for_what_came_since() {
     ];
     let estimated = tokens::of_request(&build(&Fit::default(), &messages.iter().collect::<Vec<_>>()));
     let measured = |tokens| ModelContext {
-        measured: Some(Measured { tokens, estimated: estimated - 10 }),
+        measured: Some(Measured { tokens, estimated: estimated - 10, summarized: 0 }),
         ..ModelContext::default()
     };
     assert_eq!(fitted(&measured(989), &messages, Goal::Within(999)).fit.left_out, 0);
@@ -213,7 +213,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
             instructions: vec!["ü".into()],
             cleared: [ToolCallId::new("c")].into_iter().collect(),
         },
-        measured: Some(Measured { tokens: 5, estimated: 6 }),
+        measured: Some(Measured { tokens: 5, estimated: 6, summarized: 0 }),
         next: Some(covered(3)),
         job: Some(SummaryJob { id: "j".into(), most: 4, until: Timestamp::UNIX_EPOCH }),
         was_full: true,
@@ -232,7 +232,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
                 "instructions": ["ü"],
                 "cleared": ["c"],
             },
-            "measured": {"tokens": 5, "estimated": 6},
+            "measured": {"tokens": 5, "estimated": 6, "summarized": 0},
             "next": covered_json(3),
             "job": {"id": "j", "most": 4, "until": "1970-01-01T00:00:00Z"},
             "wasFull": true,

@@ -323,6 +323,21 @@ async fn a_compaction_is_in_the_record_only_for_a_client_that_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_full_the_window_is_is_not_known_after_a_compaction() {
+    let world = World::new();
+    world.set_window(100_000);
+    world.script([text("Fine.")]);
+    let mut body = past(24, 0);
+    body["fermata"] = json!({"show": ["context"]});
+    says(&world, body).await;
+    let context = async || world.engine.chat(&world.owner, &world.chat).await.unwrap().context;
+    assert_eq!(context().await.unwrap().window, Some(100_000));
+    world.script_summaries([summary("plant an orchard")]);
+    world.engine.compact(&world.owner, &world.chat, None).await.unwrap();
+    assert_eq!(context().await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_compaction_that_its_run_does_not_outlive_has_failed() {
     for is_stopped in [true, false] {
         let world = World::new();
