@@ -323,7 +323,8 @@ settings! {
         /// The moment at which the calls of a step run: step (when all of them are decided) or progressive (each when it is
         /// decided).
         gate: GateMode = "step", "FERMATA_GATE";
-        /// The treatment of calls after the first tool result of a turn: free (like all others) or ask (each needs approval).
+        /// The treatment of the calls of a turn besides the first one: free (like that one), ask (each needs approval) or one (of the
+        /// calls of a step only the first one runs, and the model is told to make the others again).
         chain: ChainMode = "free", "FERMATA_CHAIN";
         /// The time limit of a call of a tool of the server or of an MCP server, without the time in which it waits for a person.
         /// The tables under tools can set another time for a tool.

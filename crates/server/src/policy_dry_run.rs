@@ -257,7 +257,8 @@ impl Report<'_> {
             self.policy_decision.decision == Decision::Allow && self.config.approval == ApprovalMode::Default;
         if asked && self.config.chain == ChainMode::Ask {
             notes.push(
-                "chain = \"ask\": once the turn has a tool's result, it is asked about nevertheless".into(),
+                "chain = \"ask\": if it is not the first call of its turn, it is asked about nevertheless"
+                    .into(),
             );
         }
         notes

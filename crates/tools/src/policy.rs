@@ -21,7 +21,8 @@ pub enum GateMode {
     Progressive,
 }
 
-/// The treatment of calls that the model makes after it has seen a tool's result, which may contain injected instructions.
+/// The treatment of the calls of a turn besides the first one. Once the model has seen a tool's result, they may follow injected
+/// instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChainMode {
@@ -30,6 +31,8 @@ pub enum ChainMode {
     Free,
     /// They need a person's approval unless the policy denies them.
     Ask,
+    /// Of the calls of one step only the first one runs. The model is told to make the others again.
+    One,
 }
 
 /// The setting that says whether people are asked for approval.

@@ -15,7 +15,7 @@ use super::{Activity, Context, Deciding, Phase, Run, later, streaming::MadeCall}
 use crate::step_collector::InvalidArguments;
 
 /// The reason of an approval request that `chain` causes.
-const CHAIN_ASKS: &str = "a tool's result asked for this";
+const CHAIN_ASKS: &str = "it is not the first call of the turn";
 
 /// The size in bytes up to which a tool's schema comes with an approval request. `GET /api/tools` has longer ones.
 const LONGEST_SHOWN_SCHEMA: usize = 16_000;
@@ -27,7 +27,8 @@ impl Run {
     /// Returns the decision about a call: first the policy counts, then what the run's tools have returned, then what a person has allowed
     /// for always. Nothing outvotes a denial. A grant does not answer a question because of `chain`, nor one that a rule asks, unless the
     /// rule says otherwise.
-    fn policy_decision(&self, tool: &ToolSpec, input: &Value, context: &Context<'_>) -> PolicyDecision {
+    fn policy_decision(&self, index: usize, tool: &ToolSpec, context: &Context<'_>) -> PolicyDecision {
+        let input = self.call(index).effective_input();
         let policy = &context.rules.policy;
         let policy_decision = policy.decide(context.owner, tool, input);
         let is_asked_by_rule =
@@ -35,7 +36,7 @@ impl Run {
         if policy_decision.decision == Decision::Deny || is_asked_by_rule {
             return policy_decision;
         }
-        if self.chain_asks(context) {
+        if self.chain_asks(index, context) {
             return PolicyDecision {
                 decision: Decision::Ask,
                 reason: Some(CHAIN_ASKS.into()),
@@ -95,20 +96,17 @@ impl Run {
         if policy_decision.decision == Decision::Deny { Some(policy_decision) } else { None }
     }
 
-    /// Returns whether `chain` requires an approval, because a tool's result may have influenced the model.
-    fn chain_asks(&self, context: &Context<'_>) -> bool {
-        let has_returned = |call: &Call| match call.state() {
-            CallState::Success { .. } => true,
-            CallState::Error { .. } => call.times_run() > 0,
-            CallState::Validating
-            | CallState::AwaitingApproval
-            | CallState::Scheduled
-            | CallState::Executing
-            | CallState::Cancelled { .. } => false,
-        };
+    /// Returns whether `chain` requires an approval, because the call is not the first one of the turn that runs or may run.
+    fn chain_asks(&self, index: usize, context: &Context<'_>) -> bool {
         context.rules.chain == ChainMode::Ask
             && context.rules.policy.approval() == ApprovalMode::Default
-            && self.calls.iter().any(has_returned)
+            && self.calls[..index].iter().any(has_run_or_may)
+    }
+
+    /// Returns whether `chain` lets a call of the step run instead of this one.
+    fn is_another_first(&self, index: usize, context: &Context<'_>) -> bool {
+        let before = &self.calls[self.step_indexes().start..index];
+        context.rules.chain == ChainMode::One && before.iter().any(has_run_or_may)
     }
 
     /// Returns whether no further call of the chat may wait for an answer.
@@ -130,12 +128,12 @@ impl Deciding<'_> {
             self.accept_call(call);
         }
         for index in self.run.step_indexes() {
-            // A denial by the policy is shown at once and without an approval request.
-            if let CallState::Cancelled { cancelled: Cancelled::Denied { reason } } =
-                self.run.call(index).state()
-            {
-                let reason = reason.clone();
-                self.show_denial(index, reason);
+            // What does not run is shown at once and without an approval request.
+            if let CallState::Cancelled { cancelled } = self.run.call(index).state().clone() {
+                match cancelled {
+                    Cancelled::Denied { reason } => self.show_denial(index, reason),
+                    other => self.show_error(index, other.text()),
+                }
             }
         }
         for index in self.run.step_indexes() {
@@ -161,7 +159,11 @@ impl Deciding<'_> {
             }
             Ok(input) => {
                 self.call_mut(index).input = input;
-                let state = self.apply_policy(index);
+                let state = if self.run.is_another_first(index, self.context) {
+                    CallState::Cancelled { cancelled: Cancelled::NotFirst }
+                } else {
+                    self.apply_policy(index)
+                };
                 let is_full = state == CallState::AwaitingApproval && self.run.is_full(self.context);
                 if self.run.call(index).runs_on_server() {
                     self.show_input(index);
@@ -178,7 +180,7 @@ impl Deciding<'_> {
     fn apply_policy(&mut self, index: usize) -> CallState {
         let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };
-        let policy_decision = self.run.policy_decision(found.spec(), call.effective_input(), self.context);
+        let policy_decision = self.run.policy_decision(index, found.spec(), self.context);
         let state = match policy_decision.decision {
             Decision::Deny => CallState::Cancelled {
                 cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
@@ -270,6 +272,18 @@ impl Deciding<'_> {
                 self.start(index);
             }
         }
+    }
+}
+
+/// Returns whether the call has run, runs, or may still run.
+fn has_run_or_may(call: &Call) -> bool {
+    match call.state() {
+        CallState::Success { .. }
+        | CallState::AwaitingApproval
+        | CallState::Scheduled
+        | CallState::Executing => true,
+        CallState::Error { .. } | CallState::Cancelled { .. } => call.times_run() > 0,
+        CallState::Validating => false,
     }
 }
 

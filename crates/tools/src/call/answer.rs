@@ -72,7 +72,11 @@ impl Call {
                 }
                 CallState::Cancelled {
                     cancelled:
-                        Cancelled::Expired | Cancelled::Stopped | Cancelled::Superseded | Cancelled::RunEnded,
+                        Cancelled::Expired
+                        | Cancelled::Stopped
+                        | Cancelled::Superseded
+                        | Cancelled::RunEnded
+                        | Cancelled::NotFirst,
                 } => Err(Refusal::Gone),
                 CallState::Validating
                 | CallState::AwaitingApproval

@@ -82,6 +82,8 @@ pub enum Cancelled {
     Superseded,
     /// The run ended: it failed, it reached a limit, or another call of the step expired.
     RunEnded,
+    /// The setting `chain = "one"` lets only the first call of a step run.
+    NotFirst,
 }
 
 fn internal() -> ErrorType {
@@ -182,6 +184,10 @@ impl Cancelled {
             Self::Stopped => "Cancelled: the run was stopped before the call had a result.".into(),
             Self::Superseded => "Cancelled: the conversation went on before the call had a result.".into(),
             Self::RunEnded => "Cancelled: the run ended before the call had a result.".into(),
+            Self::NotFirst => {
+                "Cancelled: only the first call of a step runs here, so this one did not. Make it again by itself if you still need it."
+                    .into()
+            }
         }
     }
 }

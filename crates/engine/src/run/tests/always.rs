@@ -81,7 +81,7 @@ fn always_does_not_answer_a_chain_and_a_rules_own_words_come_first() {
     assert_eq!(
         play.policy_decisions()[1..],
         [
-            (Decision::Ask, DecisionSource::Chain, Some("a tool's result asked for this")),
+            (Decision::Ask, DecisionSource::Chain, Some("it is not the first call of the turn")),
             (Decision::Ask, DecisionSource::Rule(1), Some("Look at n."))
         ]
     );

@@ -256,31 +256,59 @@ fn a_progressive_gate_is_remembered_by_a_run_whose_rules_have_changed_meanwhile(
 }
 
 #[test]
-fn a_chain_needs_approval_after_the_first_result() {
+fn a_chain_needs_approval_after_the_first_call() {
     let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, ..rules });
-    play.calls(&[("time", "{}"), ("where", "{}")]);
-    play.settle("call_1", Ok(json!("noon"))).answer(vec![output("call_2", json!("Bern"))]);
+    // A call that fails before it runs is not the first one.
+    play.calls(&[("time", "{"), ("time", "{}"), ("where", "{}")]);
+    assert_eq!(
+        play.ruled(),
+        [
+            None,
+            Some((Decision::Allow, DecisionSource::Default)),
+            Some((Decision::Ask, DecisionSource::Chain))
+        ]
+    );
+    let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, ..rules });
+    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!("noon")));
     play.calls(&[("time", "{}"), ("where", "{}"), ("time", r#"{"n":10}"#)]);
     play.check(expect![[r#"
         > finished
         save
-        park call_3 call_4
-        tool-input-available call_3 {}
-        tool-input-available call_5 {"n":10}
-        tool-output-error call_5 Denied: at most nine
+        park call_2 call_3
+        tool-input-available call_2 {}
+        tool-input-available call_4 {"n":10}
+        tool-output-error call_4 Denied: at most nine
+        tool-approval-request call_2
         tool-approval-request call_3
-        tool-approval-request call_4
     "#]]);
     assert_eq!(
         play.ruled(),
         [
-            Some((Decision::Allow, DecisionSource::Default)),
             Some((Decision::Allow, DecisionSource::Default)),
             Some((Decision::Ask, DecisionSource::Chain)),
             Some((Decision::Ask, DecisionSource::Chain)),
             Some((Decision::Deny, DecisionSource::Rule(1))),
         ]
     );
+}
+
+#[test]
+fn of_the_calls_of_a_step_a_chain_of_one_runs_the_first_that_can_run() {
+    let mut play = Play::with(|rules| Rules { chain: ChainMode::One, ..rules });
+    play.calls(&[("time", "{"), ("time", r#"{"n":10}"#), ("note", "{}"), ("time", "{}"), ("where", "{}")]);
+    play.check(expect![[r#"
+        > finished
+        save
+        park call_3
+        tool-input-error call_1 { The arguments of time are not valid JSON (EOF while parsing an object at line 1 column 1). Call it again with a JSON object.
+        tool-input-available call_2 {"n":10}
+        tool-input-available call_3 {}
+        tool-input-available call_4 {}
+        tool-output-error call_2 Denied: at most nine
+        tool-output-error call_4 Cancelled: only the first call of a step runs here, so this one did not. Make it again by itself if you still need it.
+        tool-output-error call_5 Cancelled: only the first call of a step runs here, so this one did not. Make it again by itself if you still need it.
+        tool-approval-request call_3
+    "#]]);
 }
 
 #[test]

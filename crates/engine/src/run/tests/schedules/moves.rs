@@ -94,7 +94,7 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
     let call = call.prop_map(|(tool, input)| (tool, if input < INPUTS.len() { input } else { input % 3 }));
     let failure = prop_oneof![2 => Just(Failure::Process), 1 => Just(Failure::Store)];
     let gate = prop_oneof![Just(GateMode::Step), Just(GateMode::Progressive)];
-    let chain = prop_oneof![3 => Just(ChainMode::Free), 1 => Just(ChainMode::Ask)];
+    let chain = prop_oneof![3 => Just(ChainMode::Free), 1 => Just(ChainMode::Ask), 1 => Just(ChainMode::One)];
     let seconds = prop_oneof![6 => Just(1i64), 3 => Just(61), 1 => Just(3601)];
     let profile = prop_oneof![Just(Profile::V5), Just(Profile::V6), Just(Profile::V7)];
     let missing = prop_oneof![3 => Just(None), 1 => (0..OWN.len()).prop_map(Some)];
