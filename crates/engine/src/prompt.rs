@@ -31,6 +31,8 @@ pub(crate) struct PromptContext<'a> {
     pub system: Option<&'a str>,
     pub toolbox: &'a Toolbox,
     pub tool_choice: Option<&'a ToolChoice>,
+    /// What the model is told about the step.
+    pub step_instructions: Option<String>,
     /// The settings of the call, by the AI SDK's names.
     pub call_settings: Map<String, Value>,
     /// The consequences of failures, the model's own among them.
@@ -64,7 +66,8 @@ impl<'a> PromptContext<'a> {
             client_system: assistant.client_system,
             system: of_run.system.as_deref(),
             toolbox,
-            tool_choice: run.and_then(Run::tool_choice),
+            tool_choice: run.and_then(|run| run.tool_choice(limits)),
+            step_instructions: run.and_then(|run| run.step_instructions(limits)),
             call_settings: call_settings(&of_run.call_settings, model, limits.output_tokens),
             error_policy: &policies.rules.error_policy,
             run,
@@ -116,6 +119,7 @@ pub(crate) fn prompt<'a>(
     }
     // There is one system message, because some providers refuse a second one, or one that is not the first.
     let mut system: Vec<String> = context.instructions.map(str::to_owned).into_iter().collect();
+    system.extend(context.step_instructions.clone());
     system.extend(context.recollection.and_then(Recollection::block));
     if context.client_system == ClientSystem::Append {
         system.extend(of_page);

@@ -129,6 +129,9 @@ pub(crate) struct RunState {
     /// The data chunks that the client asked for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub show: BTreeSet<Show>,
+    /// `true` if the model was told to call the tool that the user has chosen, because its first answer did not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_reminded: bool,
     /// What the run knows of its user, once it has looked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recollection: Option<Arc<Recollection>>,
@@ -241,6 +244,7 @@ impl Run {
             position: Position::START,
             usage: None,
             show: request.show,
+            is_reminded: false,
             recollection: None,
             checkpoints: Vec::new(),
             activity: Activity::Working,
@@ -360,12 +364,44 @@ impl Run {
         self.calls.iter().filter(|call| call.awaits_answer())
     }
 
-    /// Returns which tools the next step may or must call. A call is forced in the first step only, or the run would never end.
-    pub fn tool_choice(&self) -> Option<&ToolChoice> {
+    /// Returns which tools the next step may or must call. A call is forced in the first step only, or the run would never end, and in the
+    /// last step there is none.
+    pub fn tool_choice(&self, limits: &Limits) -> Option<&ToolChoice> {
+        if self.is_last_step(limits) {
+            return Some(&ToolChoice::None);
+        }
         self.settings
             .tool_choice
             .as_ref()
             .filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
+    }
+
+    /// Returns the tool that the step has to call, because the user has chosen it.
+    fn chosen_tool(&self, limits: &Limits) -> Option<&str> {
+        match self.tool_choice(limits) {
+            Some(ToolChoice::Tool(name)) => Some(name),
+            Some(ToolChoice::Auto | ToolChoice::None | ToolChoice::Required) | None => None,
+        }
+    }
+
+    /// Returns whether the model is not asked again after this step.
+    fn is_last_step(&self, limits: &Limits) -> bool {
+        self.state.step >= limits.steps
+    }
+
+    /// Returns what the model is told about the step besides its instructions.
+    pub fn step_instructions(&self, limits: &Limits) -> Option<String> {
+        if self.is_last_step(limits) && self.state.step > 1 {
+            return Some(
+                "This is your last answer to the user's message, and no tool can be called any more. Say what is done, and what is left to do."
+                    .into(),
+            );
+        }
+        let tool = self.chosen_tool(limits).filter(|_| self.state.is_reminded)?;
+        Some(format!(
+            "The user has chosen the tool {tool} for this message. Your last answer did not call it, so nobody was shown that answer. Call \
+             {tool} now."
+        ))
     }
 
     fn call(&self, index: usize) -> &Call {

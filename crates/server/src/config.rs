@@ -367,7 +367,7 @@ settings! {
             over "413 `too_large` for a post or an answer; a run ends with `error` after the step that went over it, which is kept";
         /// The number of steps, or calls of the model, in one run.
         max_steps: NonZeroU32 = "20", "FERMATA_MAX_STEPS",
-            over "the run ends with `finish`, and its open calls are settled";
+            over "in the last step the model can call nothing and says what is done and what is left; `finish` has `messageMetadata.stopped`, `step_limit`";
         /// The number of times that a run may be resumed after its process has ended, without progress in between.
         max_attempts: NonZeroU32 = "3", "FERMATA_MAX_ATTEMPTS",
             over "the run ends with `error` when it is resumed, and its open calls are settled";

@@ -208,7 +208,8 @@ impl ActiveRun {
             | Ending::Stopped
             | Ending::Superseded
             | Ending::Expired
-            | Ending::StepLimit => {
+            | Ending::StepLimit
+            | Ending::ToolNotCalled { .. } => {
                 tracing::debug!(%chat, %run, ending = ending.name(), "the run is over");
             }
         }

@@ -149,7 +149,8 @@ fn keeps_message(run: &Run, ending: Option<&Ending>) -> bool {
             | Ending::ChatLimit { .. }
             | Ending::Failed(_)
             | Ending::CrashLoop
-            | Ending::ToolFailed { .. },
+            | Ending::ToolFailed { .. }
+            | Ending::ToolNotCalled { .. },
         ) => run.has_content(),
         None => run.is_detached(),
     }

@@ -42,6 +42,7 @@ fn build(fit: &Fit, messages: &[&UiMessage]) -> ModelRequest {
         system: None,
         toolbox: &Toolbox::default(),
         tool_choice: None,
+        step_instructions: None,
         call_settings: Map::new(),
         error_policy: &ErrorPolicy::default(),
         run: None,

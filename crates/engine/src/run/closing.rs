@@ -29,10 +29,12 @@ impl Run {
 impl Deciding<'_> {
     /// Ends the run because the model completed its answer, or because the answer was cut off and every call of it has its outcome.
     pub(super) fn finish(&mut self, reason: FinishReason) {
+        let is_limited = self.run.state.step > 1 && self.run.is_last_step(self.context.limits);
+        let ending = if is_limited { Ending::StepLimit } else { Ending::Finished(reason) };
         self.finish_step();
         self.end_in_a_step_without_calls();
-        self.publish_finish(reason);
-        self.close(Ending::Finished(reason));
+        self.publish_finish(reason, &ending);
+        self.close(ending);
     }
 
     /// Ends the run, whatever it is doing.
@@ -57,7 +59,7 @@ impl Deciding<'_> {
         if ending == Ending::Stopped {
             self.publish(UiChunk::Abort { reason: Some("The run was stopped.".into()) });
         }
-        self.publish_finish(FinishReason::Other);
+        self.publish_finish(FinishReason::Other, &ending);
         self.close(ending);
     }
 
@@ -120,6 +122,7 @@ impl Deciding<'_> {
                 Ending::Expired
                 | Ending::Finished(_)
                 | Ending::StepLimit
+                | Ending::ToolNotCalled { .. }
                 | Ending::OutputLimit { .. }
                 | Ending::ChatLimit { .. }
                 | Ending::Failed(_)
@@ -133,12 +136,15 @@ impl Deciding<'_> {
     }
 
     /// Publishes the last chunk of the message, with the metadata of the run.
-    fn publish_finish(&mut self, reason: FinishReason) {
+    fn publish_finish(&mut self, reason: FinishReason, ending: &Ending) {
         let elapsed = self.context.now.duration_since(self.run.settings.started).as_millis().max(0);
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         let mut metadata = json!({ "model": self.run.settings.model, "durationMs": elapsed });
         if let Some(usage) = self.run.state.usage {
             metadata["usage"] = json!(usage);
+        }
+        if *ending == Ending::StepLimit {
+            metadata["stopped"] = ending.name().into();
         }
         let mut calls = Map::new();
         for call in &self.run.calls {

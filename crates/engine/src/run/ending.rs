@@ -16,8 +16,13 @@ pub(crate) enum Ending {
     Superseded,
     /// Nobody answered in time.
     Expired,
-    /// The run reached its limit of steps.
+    /// The run reached its limit of steps. In the last one the model could only say what is done and what is left.
     StepLimit,
+    /// The model did not call the tool that the user has chosen.
+    ToolNotCalled {
+        /// The name of the tool.
+        tool: String,
+    },
     /// The model's output in one step exceeded its limit.
     OutputLimit {
         /// The limit that was exceeded.
@@ -54,9 +59,11 @@ impl Ending {
             Self::Superseded => "superseded",
             Self::Expired => "expired",
             Self::StepLimit => "step_limit",
-            Self::OutputLimit { .. } | Self::ChatLimit { .. } | Self::Failed(_) | Self::ToolFailed { .. } => {
-                "failed"
-            }
+            Self::OutputLimit { .. }
+            | Self::ChatLimit { .. }
+            | Self::Failed(_)
+            | Self::ToolFailed { .. }
+            | Self::ToolNotCalled { .. } => "failed",
             Self::CrashLoop => "crash_loop",
         }
     }
@@ -77,6 +84,9 @@ impl Ending {
             )),
             Self::ToolFailed { tool, error_type } => Some(format!(
                 "The tool {tool} failed ({error_type}), and this server ends a run then. Nothing after it was done."
+            )),
+            Self::ToolNotCalled { tool } => Some(format!(
+                "The model was asked twice to call the tool {tool}, which was chosen for this message, and did not call it."
             )),
             Self::Finished(_) | Self::Stopped | Self::Superseded | Self::Expired | Self::StepLimit => None,
         }

@@ -159,7 +159,10 @@ impl Deciding<'_> {
             }
             Ok(input) => {
                 self.call_mut(index).input = input;
-                let state = if self.run.is_another_first(index, self.context) {
+                let chosen = self.run.chosen_tool(self.context.limits);
+                let state = if chosen.is_some_and(|chosen| chosen != self.run.call(index).tool) {
+                    CallState::Cancelled { cancelled: Cancelled::NotChosen }
+                } else if self.run.is_another_first(index, self.context) {
                     CallState::Cancelled { cancelled: Cancelled::NotFirst }
                 } else {
                     self.apply_policy(index)

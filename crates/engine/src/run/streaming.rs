@@ -7,10 +7,10 @@ use fermata_tools::{Call, InputError, RunBy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Deciding, Ending, Phase, Run};
+use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
     ContextUsage,
-    model::ModelEvent,
+    model::{ModelEvent, Usage},
     step_collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
         StepLimits, UrlSource, cut_off,
@@ -29,6 +29,10 @@ pub(super) struct OpenStep {
     checking: Vec<MadeCall>,
     /// The compaction that is being made before the model is asked, as it was shown.
     compaction: Option<Compaction>,
+    /// `true` if the step has begun to call the tool that it has to call.
+    calls_chosen_tool: bool,
+    /// The changes that are not shown before the step calls the tool that it has to call.
+    held_back: Vec<StepChange>,
 }
 
 /// A call of a step that the model has ended.
@@ -98,10 +102,40 @@ impl Deciding<'_> {
         match self.run.open_step.collector.on_event(event, limits) {
             Ok(changes) => {
                 for change in changes {
-                    self.on_step_change(change);
+                    self.hold_back_or_show(change);
                 }
             }
             Err(OutputLimitExceeded { bytes }) => self.end_run(Ending::OutputLimit { bytes }),
+        }
+    }
+
+    /// Shows a change of the step, unless the user has chosen a tool that the step does not call yet. If it never does, nothing of it is
+    /// shown or saved: the model is asked once more, and then the run ends.
+    fn hold_back_or_show(&mut self, change: StepChange) {
+        let Some(chosen) =
+            self.run.chosen_tool(self.context.limits).filter(|_| !self.run.open_step.calls_chosen_tool)
+        else {
+            return self.on_step_change(change);
+        };
+        match change {
+            StepChange::CallStarted { tool } if tool == chosen => {
+                self.run.open_step.calls_chosen_tool = true;
+                for held_back in std::mem::take(&mut self.run.open_step.held_back) {
+                    self.on_step_change(held_back);
+                }
+                self.on_step_change(StepChange::CallStarted { tool });
+            }
+            StepChange::Completed(step) => {
+                let tool = chosen.to_owned();
+                self.run.open_step = OpenStep::default();
+                self.note_usage(step.usage);
+                if self.run.state.is_reminded {
+                    return self.end_run(Ending::ToolNotCalled { tool });
+                }
+                self.run.state.is_reminded = true;
+                self.effects.after.next = Next::AskModel;
+            }
+            other => self.run.open_step.held_back.push(other),
         }
     }
 
@@ -171,10 +205,7 @@ impl Deciding<'_> {
 
     /// Has the inputs of a complete answer checked. If the answer was cut off, its calls have failed, and the run is over.
     fn complete_answer(&mut self, step: CollectedStep) {
-        if let Some(usage) = step.usage {
-            *self.run.state.usage.get_or_insert_default() += usage;
-            self.show_context(usage.input_tokens);
-        }
+        self.note_usage(step.usage);
         let reason = step.finish_reason;
         let calls: Vec<_> =
             std::mem::take(&mut self.run.open_step).calls.into_iter().zip(step.calls).collect();
@@ -187,6 +218,13 @@ impl Deciding<'_> {
         }
         if calls.is_empty() {
             return self.finish(reason);
+        }
+        if self.run.is_last_step(self.context.limits) {
+            // The model was told that it may call nothing.
+            for (index, call) in calls {
+                self.call_mut(index).input = call.into_received();
+            }
+            return self.end_run(Ending::StepLimit);
         }
         for (index, call) in calls {
             let has_arguments = call.has_arguments();
@@ -208,6 +246,13 @@ impl Deciding<'_> {
         }
         if self.effects.before.checks.is_empty() {
             self.on_inputs_checked(Vec::new());
+        }
+    }
+
+    fn note_usage(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            *self.run.state.usage.get_or_insert_default() += usage;
+            self.show_context(usage.input_tokens);
         }
     }
 
@@ -279,9 +324,11 @@ impl Deciding<'_> {
 
     /// Ends what is open of a step when the run ends. The arguments of calls that are incomplete or unchecked are kept.
     pub(super) fn abandon_step(&mut self) {
-        self.close_part();
-        let OpenStep { collector, part_id: _, calls, checking, compaction } =
-            std::mem::take(&mut self.run.open_step);
+        // A part that is held back is not open for anybody.
+        if self.run.open_step.held_back.is_empty() {
+            self.close_part();
+        }
+        let OpenStep { collector, calls, checking, compaction, .. } = std::mem::take(&mut self.run.open_step);
         if let Some(mut compaction) = compaction {
             compaction.state = CompactionState::Failed;
             self.show_compaction(&compaction);

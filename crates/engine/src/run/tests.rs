@@ -5,6 +5,7 @@ mod always;
 mod answers;
 mod bench;
 mod call_status;
+mod chosen_tool;
 mod closing;
 mod cut_off;
 mod elicitations;

@@ -76,7 +76,8 @@ impl Call {
                         | Cancelled::Stopped
                         | Cancelled::Superseded
                         | Cancelled::RunEnded
-                        | Cancelled::NotFirst,
+                        | Cancelled::NotFirst
+                        | Cancelled::NotChosen,
                 } => Err(Refusal::Gone),
                 CallState::Validating
                 | CallState::AwaitingApproval

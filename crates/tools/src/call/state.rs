@@ -84,6 +84,8 @@ pub enum Cancelled {
     RunEnded,
     /// The setting `chain = "one"` lets only the first call of a step run.
     NotFirst,
+    /// The user has chosen another tool, which the step has to call.
+    NotChosen,
 }
 
 fn internal() -> ErrorType {
@@ -184,6 +186,9 @@ impl Cancelled {
             Self::Stopped => "Cancelled: the run was stopped before the call had a result.".into(),
             Self::Superseded => "Cancelled: the conversation went on before the call had a result.".into(),
             Self::RunEnded => "Cancelled: the run ended before the call had a result.".into(),
+            Self::NotChosen => {
+                "Cancelled: the user has chosen another tool for this message, so this call did not run.".into()
+            }
             Self::NotFirst => {
                 "Cancelled: only the first call of a step runs here, so this one did not. Make it again by itself if you still need it."
                     .into()

@@ -3,28 +3,41 @@
 use super::*;
 
 #[test]
-fn the_step_limit_ends_the_run_without_asking_again() {
-    Play::new()
-        .calls(&[("time", "{}")])
-        .settle("call_1", Ok(json!(1)))
-        .calls(&[("time", "{}")])
-        .settle("call_2", Ok(json!(2)))
-        .calls(&[("time", "{}")])
-        .settle("call_3", Ok(json!(3)))
-        .check(expect![[r#"
-            > finished
-            save
-            execute call_3
-            tool-input-available call_3 {}
-            > settled call_3
-            save
-            tool-output-available call_3 3
-            finish-step
-            start-step
-            finish-step
-            finish other
-            over: step_limit
-        "#]]);
+fn in_the_last_step_the_model_is_told_to_call_nothing_and_what_it_calls_does_not_run() {
+    let mut play = Play::new();
+    for call in ["call_1", "call_2"] {
+        let limits = &play.scene.limits;
+        assert_eq!((play.run.tool_choice(limits), play.run.step_instructions(limits)), (None, None));
+        play.calls(&[("time", "{}")]).settle(call, Ok(json!(1)));
+    }
+    let limits = &play.scene.limits;
+    assert_eq!(play.run.tool_choice(limits), Some(&ToolChoice::None));
+    assert!(play.run.step_instructions(limits).unwrap().contains("what is left to do"));
+    play.calls(&[("time", "{}")]).check(expect![[r#"
+        > finished
+        save
+        tool-output-error call_3 Cancelled: the run ended before the call had a result.
+        finish-step
+        start-step
+        finish-step
+        finish other
+        over: step_limit
+    "#]]);
+    assert_eq!(play.run.snapshot().metadata.unwrap()["stopped"], "step_limit");
+}
+
+#[test]
+fn a_run_that_ends_in_its_last_step_says_that_it_was_stopped() {
+    let mut play = Play::new();
+    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!(1)));
+    play.calls(&[("time", "{}")]).settle("call_2", Ok(json!(2)));
+    play.receive(ModelEvent::Text("Two are done.".into())).receive(finished());
+    assert_eq!(play.run.snapshot().metadata.unwrap()["stopped"], "step_limit");
+
+    let mut play = Play::new();
+    play.scene.limits.steps = 1;
+    play.receive(ModelEvent::Text("Nothing had to be called.".into())).receive(finished());
+    assert_eq!(play.run.snapshot().metadata.unwrap().get("stopped"), None);
 }
 
 #[test]

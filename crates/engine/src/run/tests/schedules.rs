@@ -11,7 +11,10 @@ mod world;
 
 use proptest::prelude::*;
 
-use self::{moves::moves, world::World};
+use self::{
+    moves::{chosen_tool, moves},
+    world::World,
+};
 
 /// Runs as many cases as `PROPTEST_CASES` says, or as many as take a few seconds.
 fn config() -> ProptestConfig {
@@ -24,8 +27,11 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn every_schedule_keeps_the_invariants(schedule in prop::collection::vec(moves(), 1..40)) {
-        let mut world = World::new();
+    fn every_schedule_keeps_the_invariants(
+        chosen in prop::option::weighted(0.25, chosen_tool()),
+        schedule in prop::collection::vec(moves(), 1..40),
+    ) {
+        let mut world = World::new(chosen);
         for what in schedule {
             world.make_move(what);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fermata_protocol::{Assembler, ElicitationId, UiPart};
+use fermata_protocol::{Assembler, ElicitationId, ToolChoice, UiPart};
 use fermata_tools::{CallState, StateName, Transition};
 
 use super::{super::*, world::World};
@@ -44,6 +44,7 @@ impl Facts {
         let Some(live) = &world.live else { return };
         let run = &world.run;
         self.check_states(run);
+        check_limited_steps(run, &world.scene);
         let waiting: BTreeSet<_> =
             run.calls.iter().filter(|call| call.accepts_answer()).map(|call| call.id.clone()).collect();
         assert_eq!(live.pending_calls, waiting, "a call is pending if and only if it waits for an answer");
@@ -152,6 +153,7 @@ impl Facts {
     /// Checks what holds when a run has ended.
     pub fn check_end(&self, run: &Run, scene: &Scene) {
         self.check_states(run);
+        check_limited_steps(run, scene);
         let open: Vec<_> = run.calls.iter().filter(|call| !call.state().is_final()).collect();
         assert!(open.is_empty(), "a run is over and these are open: {open:?}");
         assert!(run.elicitations().next().is_none(), "a run is over and a question waits");
@@ -173,6 +175,7 @@ impl Facts {
             system: None,
             toolbox: &scene.toolbox,
             tool_choice: None,
+            step_instructions: None,
             call_settings: Map::new(),
             error_policy: &scene.rules.error_policy,
             run: Some(run),
@@ -287,5 +290,22 @@ fn settled_by(chunk: &UiChunk) -> Option<&ToolCallId> {
         | UiChunk::ToolOutputDenied { tool_call_id, .. }
         | UiChunk::ToolInputError { tool_call_id, .. } => Some(tool_call_id),
         _ => None,
+    }
+}
+
+/// Checks the steps in which not every tool may be called: the first one if a tool was chosen, and the last one.
+fn check_limited_steps(run: &Run, scene: &Scene) {
+    for call in run.calls.iter().filter(|call| call.step >= scene.limits.steps) {
+        assert_eq!(call.times_run(), 0, "{} runs in the last step", call.id);
+    }
+    let Some(ToolChoice::Tool(chosen)) = &run.settings.tool_choice else { return };
+    let first: Vec<_> = run.calls.iter().filter(|call| call.step == 1).collect();
+    for call in first.iter().filter(|call| call.tool != *chosen) {
+        assert_eq!(call.times_run(), 0, "{} runs although another tool was chosen", call.id);
+    }
+    if !first.iter().any(|call| call.tool == *chosen) {
+        let parts = run.snapshot().parts;
+        let is_of_model = |part: &UiPart| !matches!(part, UiPart::StepStart | UiPart::Data(_));
+        assert!(!parts.iter().any(is_of_model), "a refused step is shown: {parts:?}");
     }
 }

@@ -88,6 +88,11 @@ pub(super) enum Move {
 const TOOLS: [&str; 8] = ["time", "note", "file", "again", "ledger", "where", "color", "nothing"];
 const INPUTS: [&str; 6] = ["{}", r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":10}"#, r#"{"n":"x"}"#, "{\"n\":"];
 
+/// A tool that the user has chosen for the message.
+pub(super) fn chosen_tool() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(&TOOLS[..TOOLS.len() - 1])
+}
+
 pub(super) fn moves() -> impl Strategy<Value = Move> {
     let (call, index) = ((0..TOOLS.len(), 0..INPUTS.len() + 6), 0..4usize);
     // Most inputs are valid.

@@ -29,6 +29,8 @@ static TOOLBOXES: LazyLock<Vec<Toolbox>> =
 /// A run, the part of its surroundings that ends with the process, and the part that outlives it.
 pub(super) struct World {
     pub run: Run,
+    /// The tool that the user has chosen for the message.
+    chosen: Option<&'static str>,
     pub scene: Scene,
     pub now: Timestamp,
     /// `None` while the run has no actor.
@@ -104,11 +106,12 @@ struct Saved {
 // === impl World ===
 
 impl World {
-    pub fn new() -> Self {
+    pub fn new(chosen: Option<&'static str>) -> Self {
         let scene = Scene::new(toolbox_without(None));
         let next = (scene.rules.clone(), scene.toolbox.clone());
         let mut world = Self {
-            run: Run::new(request()),
+            run: Run::new(request(chosen)),
+            chosen,
             scene,
             now: Timestamp::UNIX_EPOCH,
             live: None,
@@ -138,7 +141,7 @@ impl World {
             self.use_newest_rules();
             let Some(saved) = &self.saved else {
                 self.live = Some(Live::default());
-                self.run = Run::new(request());
+                self.run = Run::new(request(self.chosen));
                 self.apply(Event::Begun);
                 continue;
             };
@@ -442,10 +445,11 @@ fn source(event: &Event) -> &'static str {
     }
 }
 
-fn request() -> RunRequest {
+fn request(chosen: Option<&str>) -> RunRequest {
     let mut request = run_request(POSTED.into_iter().map(posted).collect());
     request.show = [Show::Call, Show::Memory].into();
     request.settings.remembers = true;
+    request.settings.tool_choice = chosen.map(|tool| ToolChoice::Tool(tool.to_owned()));
     request
 }
 
