@@ -56,6 +56,14 @@ pub fn tool_content(output: &Value, limit: usize) -> Vec<ModelContent> {
     limited(content, limit)
 }
 
+/// Returns what the model is told of a call that failed.
+pub(crate) fn failure_text(error_text: &str, hint: Option<&str>) -> String {
+    match hint {
+        Some(hint) => format!("Error: {error_text}\n{hint}"),
+        None => format!("Error: {error_text}"),
+    }
+}
+
 /// Returns the tool-result text of a call that has no output, with at most `limit` bytes of it and a note.
 pub(crate) fn tool_result_text(text: impl Into<String>, limit: usize) -> Vec<ModelContent> {
     limited(non_empty(vec![ModelContent::Text(text.into())]), limit)

@@ -13,7 +13,7 @@ use crate::{
     FileUrls, Settings,
     assistants::ClientSystem,
     call_settings::call_settings,
-    content::{tool_content, tool_result_text},
+    content::{failure_text, tool_content, tool_result_text},
     context::Fit,
     memories::Recollection,
     model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
@@ -203,10 +203,8 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         }
         ToolState::OutputAvailable { output, .. } => tool_content(output, limit),
         ToolState::OutputError { error_text, .. } => {
-            match context.run.and_then(|run| run.hint(&part.tool_call_id, context.error_policy)) {
-                Some(hint) => tool_result_text(format!("Error: {error_text}\n{hint}"), limit),
-                None => tool_result_text(format!("Error: {error_text}"), limit),
-            }
+            let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.error_policy));
+            tool_result_text(failure_text(error_text, hint), limit)
         }
         ToolState::OutputDenied { error_text: Some(error_text), .. } => tool_result_text(error_text, limit),
         // A history that a client has sent has the reason in the approval, if at all.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{ChatId, ClientOptions, Profile, Show};
+use fermata_protocol::{ChatId, ClientOptions, Profile, RunStatus, Show};
 use fermata_tools::{Grants, Owner, grants};
 use jiff::Timestamp;
 
@@ -23,6 +23,8 @@ pub(crate) struct Record {
     pub profile: Profile,
     /// The data chunks that the last post asked for.
     pub show: BTreeSet<Show>,
+    /// The status of the chat's last run, as it was saved.
+    pub status: RunStatus,
     /// The number of its messages, of which one may be counted twice.
     pub messages: usize,
     /// The size of its messages in bytes of JSON, without the message of an open run.
@@ -51,6 +53,7 @@ impl Record {
             version: saved.version,
             profile: saved.profile,
             show: saved.show.clone(),
+            status: saved.status.clone(),
             messages: saved.messages,
             bytes: saved.bytes.saturating_sub(open_message),
             context: ModelContext::read(&saved.context),
@@ -69,6 +72,7 @@ impl Record {
             version: Version::NONE,
             profile,
             show: BTreeSet::new(),
+            status: RunStatus::default(),
             messages: 0,
             bytes: 0,
             context: ModelContext::default(),

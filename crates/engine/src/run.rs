@@ -18,6 +18,7 @@ mod gate;
 mod memory;
 mod reconcile;
 mod recovery;
+mod stage;
 mod streaming;
 #[cfg(test)]
 mod tests;
@@ -33,8 +34,8 @@ use std::{
 };
 
 use fermata_protocol::{
-    AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, Show, ToolCallId, ToolChoice, UiChunk,
-    UiMessage,
+    AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, RunStatus, Show, ToolCallId, ToolChoice,
+    UiChunk, UiMessage,
 };
 use fermata_tools::{Call, CallState, Grants, Owner, Policy, Toolbox};
 use jiff::Timestamp;
@@ -50,6 +51,7 @@ pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, interrupted, shutting_down};
 pub(crate) use event::Event;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
+pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
 use validation::ValidAnswers;
 pub(crate) use validation::{Rejected, Validation};
@@ -84,6 +86,8 @@ pub(crate) struct Run {
     settled_at: HashMap<ToolCallId, Position>,
     /// The newest `data-call` about each call, by its index in `calls`. It is never saved, because clients may be told again.
     shown_calls: BTreeMap<usize, CallStatus>,
+    /// The newest `data-run`. It is never saved, because clients may be told again.
+    shown_status: Option<RunStatus>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
     open_step: streaming::OpenStep,
 }
@@ -132,6 +136,9 @@ pub(crate) struct RunState {
     /// `true` if the model was told to call the tool that the user has chosen, because its first answer did not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reminded: bool,
+    /// The outcome of the last call that got one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_outcome: Option<LastOutcome>,
     /// What the run knows of its user, once it has looked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recollection: Option<Arc<Recollection>>,
@@ -245,6 +252,7 @@ impl Run {
             usage: None,
             show: request.show,
             is_reminded: false,
+            last_outcome: None,
             recollection: None,
             checkpoints: Vec::new(),
             activity: Activity::Working,
@@ -262,6 +270,7 @@ impl Run {
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
             shown_calls: BTreeMap::new(),
+            shown_status: None,
             open_step: streaming::OpenStep::default(),
         }
     }
@@ -284,6 +293,7 @@ impl Run {
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
             shown_calls: BTreeMap::new(),
+            shown_status: None,
             open_step: streaming::OpenStep::default(),
         };
         for (position, chunk) in &log {

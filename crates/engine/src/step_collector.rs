@@ -110,6 +110,11 @@ pub(crate) struct OutputLimitExceeded {
 // === impl StepCollector ===
 
 impl StepCollector {
+    /// Returns whether the step has any text.
+    pub fn has_text(&self) -> bool {
+        !self.text.is_empty()
+    }
+
     /// Adds an event to the step, and returns the changes that it made, in their order.
     ///
     /// # Errors

@@ -6,7 +6,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fermata_protocol::{ChatId, ElicitationId, MessageId, Profile, Show, Summary, UiMessage, UiPart};
+use fermata_protocol::{
+    ChatId, ElicitationId, MessageId, Profile, RunStatus, Show, Summary, UiMessage, UiPart,
+};
 use fermata_tools::{Call, Elicitation};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -40,6 +42,9 @@ pub struct ChatView {
     /// The model that the chat has chosen last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The status of the chat's run, if the last post asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<RunStatus>,
     /// How full the window of its model is, if the chat's last post asked for that and it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextUsage>,

@@ -13,6 +13,7 @@ mod partial_json;
 mod profile;
 mod replay;
 mod request;
+mod stage;
 mod summary;
 
 pub use assemble::{AssembleError, Assembler};
@@ -29,4 +30,5 @@ pub use request::{
     Posted, PostedMessage, PostedTool, RequestError, Show, SummaryRequest, ToolChoice, ToolResultBody,
     ToolResultRequest, Trigger, measure,
 };
+pub use stage::{RunStatus, Stage};
 pub use summary::{Summary, SummaryReason};

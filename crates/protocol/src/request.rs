@@ -147,11 +147,13 @@ pub enum Show {
     Context,
     /// `data-memory`, if memories were recalled, saved, changed or deleted.
     Memory,
+    /// `data-run`, whenever the stage of the run changes.
+    Run,
 }
 
 impl Show {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Call, Self::Context, Self::Memory];
+    pub const ALL: [Self; 4] = [Self::Call, Self::Context, Self::Memory, Self::Run];
 }
 
 /// `POST /chat/tool-result`.

@@ -40,6 +40,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0019_context"
     "0020_summaries"
     "0021_memories"
+    "0022_run_status"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -58,6 +59,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0012_context"
     "0013_summaries"
     "0014_memories"
+    "0015_run_status"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

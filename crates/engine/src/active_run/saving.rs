@@ -25,6 +25,11 @@ impl ActiveRun {
             changes.push(Change::PutSettings { run: self.run.id.clone(), settings });
         }
         changes.extend(self.changes(commit, ending, owner)?);
+        let status = self.run.status();
+        if status != self.record.status {
+            self.record.status = status.clone();
+            changes.push(Change::PutStatus { status });
+        }
         let summary_is_due = ending.is_some() && self.summary_is_due();
         if summary_is_due {
             changes.push(Change::ScheduleSummary { due: Some(self.services.clock.now()) });

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fermata_protocol::{
-    Answer as CallAnswer, AnswerKind, AnswerTarget, ChatId, ElicitationId, Profile, RunId, Show, UiChunk,
+    Answer as CallAnswer, AnswerKind, AnswerTarget, ChatId, ElicitationId, Profile, RunId, RunStatus, Show,
+    Stage, UiChunk,
 };
 use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 
@@ -149,7 +150,15 @@ impl Handle for View {
             let window = choice.window(actor.services.settings.compact_at);
             context = Some(ContextUsage::new(tokens, window));
         }
-        Ok(ChatView { id: chat.clone(), messages, pending, open, assistant, model, context, outline })
+        let mut status = None;
+        if show.contains(&Show::Run) {
+            status = Some(match actor.active() {
+                Some(active) => active.run.status(),
+                // A run that another version of the server has ended may have left its status.
+                None => RunStatus { stage: Stage::Idle, requires_confirm: false, ..record.status.clone() },
+            });
+        }
+        Ok(ChatView { id: chat.clone(), messages, pending, open, assistant, model, status, context, outline })
     }
 }
 

@@ -124,6 +124,7 @@ impl Deciding<'_> {
         }
         self.complete_step_if_settled();
         self.show_calls();
+        self.show_run();
         let is_waiting = self.run.is_waiting();
         if self.effects.after.publish.is_empty() || self.effects.after.publishes_lasting_chunks() {
             self.run.note_checkpoint(is_waiting);

@@ -52,6 +52,7 @@ impl Deciding<'_> {
             ending => ending.public(),
         };
         if let Some(error_text) = error_text {
+            self.show_idle();
             self.publish(UiChunk::Error { error_text });
             return self.close(ending);
         }
@@ -137,6 +138,7 @@ impl Deciding<'_> {
 
     /// Publishes the last chunk of the message, with the metadata of the run.
     fn publish_finish(&mut self, reason: FinishReason, ending: &Ending) {
+        self.show_idle();
         let elapsed = self.context.now.duration_since(self.run.settings.started).as_millis().max(0);
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         let mut metadata = json!({ "model": self.run.settings.model, "durationMs": elapsed });

@@ -74,6 +74,17 @@ pub(crate) enum CompactionState {
     Failed,
 }
 
+// === impl OpenStep ===
+
+impl OpenStep {
+    /// Returns whether the model has begun to speak to the person in this step, and is heard.
+    pub fn speaks(&self) -> bool {
+        self.held_back.is_empty() && self.collector.has_text()
+    }
+}
+
+// === impl Run ===
+
 impl Run {
     /// Returns whether the model has ended its step and the inputs of its calls are being checked.
     pub fn is_checking(&self) -> bool {

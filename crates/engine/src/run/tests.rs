@@ -13,6 +13,7 @@ mod gate;
 mod newest_rules;
 mod recovery;
 mod schedules;
+mod stage;
 mod streaming;
 mod transcript;
 mod working;

@@ -242,6 +242,7 @@ impl Deciding<'_> {
         if bytes > limit {
             return self.end_run(Ending::ChatLimit { bytes, limit });
         }
+        self.show_run();
         self.finish_step();
         self.begin_step();
     }
@@ -250,6 +251,7 @@ impl Deciding<'_> {
     pub(super) fn change(&mut self, index: usize, state: CallState) {
         let now = self.context.now;
         self.call_mut(index).enter(state, now);
+        self.note_last_outcome(index);
     }
 
     // === chunks for readers ===

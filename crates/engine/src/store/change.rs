@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{MessageId, Profile, RunId, Show, UiMessage};
+use fermata_protocol::{MessageId, Profile, RunId, RunStatus, Show, UiMessage};
 use fermata_tools::{AuditEvent, Call, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -40,6 +40,11 @@ pub enum Change {
     PutShow {
         /// The kinds of the chunks.
         show: BTreeSet<Show>,
+    },
+    /// The status of the chat's run has changed.
+    PutStatus {
+        /// The status.
+        status: RunStatus,
     },
     /// Adds a summary, or replaces the one that covers as many messages.
     PutSummary(Box<SummaryRecord>),
@@ -184,6 +189,7 @@ impl Change {
             Self::Choose { .. }
             | Self::PutContext { .. }
             | Self::PutShow { .. }
+            | Self::PutStatus { .. }
             | Self::PutSummary(_)
             | Self::ScheduleSummary { .. }
             | Self::SetRunOwner { .. }

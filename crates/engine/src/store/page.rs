@@ -2,7 +2,7 @@
 //!
 //! This module knows no database. Times in lists are whole microseconds, so that every store has one order of chats.
 
-use fermata_protocol::{ChatId, Role, UiMessage};
+use fermata_protocol::{ChatId, Role, RunStatus, UiMessage};
 use jiff::Timestamp;
 
 use super::StoreError;
@@ -32,6 +32,8 @@ pub struct ChatSummary {
     /// The number of calls of the open run that wait for a decision or for the browser's output, and of its questions that wait for an
     /// answer.
     pub pending: usize,
+    /// The status of the chat's run, if the last post asked for it.
+    pub status: Option<RunStatus>,
 }
 
 /// The number of characters of a message that make a title.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{MessageId, Profile, RunId, Show, UiMessage};
+use fermata_protocol::{MessageId, Profile, RunId, RunStatus, Show, UiMessage};
 use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ pub struct ChatRecord {
     pub profile: Profile,
     /// The data chunks that the last post asked for.
     pub show: BTreeSet<Show>,
+    /// The status of the chat's last run.
+    pub status: RunStatus,
     /// The number of messages.
     pub messages: usize,
     /// The size of the messages, in bytes of JSON.

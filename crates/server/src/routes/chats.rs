@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::{ChatPages, ChatView};
-use fermata_protocol::{ChatId, UiMessage};
+use fermata_protocol::{ChatId, RunStatus, UiMessage};
 use futures::Stream;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,8 @@ pub struct ChatStatus {
     /// The model that the chat has chosen, by `fermata.model` of a post.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
+    #[serde(flatten)]
+    status: Option<RunStatus>,
     /// How full the model's window is, if the chat's last post asked for `context` and it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<ContextUsage>,
@@ -83,6 +85,8 @@ pub struct ListedChat {
     /// The number of calls that wait for a person's decision or a browser's output, and of questions that wait for an answer.
     #[schema(example = 0)]
     pending: usize,
+    #[serde(flatten)]
+    status: Option<RunStatus>,
 }
 
 /// A page of chats.
@@ -187,6 +191,7 @@ pub async fn list(
         updated_at: chat.updated_at,
         open: chat.open,
         pending: chat.pending,
+        status: chat.status,
     });
     Ok(Json(ChatList { chats: chats.collect(), next: found.next }))
 }
@@ -216,7 +221,8 @@ impl From<ChatView> for ChatStatus {
             window: usage.window,
             compact_at: usage.compact_at,
         });
-        Self { pending, open: chat.open, assistant: chat.assistant, model: chat.model, context }
+        let (open, assistant, model, status) = (chat.open, chat.assistant, chat.model, chat.status);
+        Self { pending, open, assistant, model, status, context }
     }
 }
 

@@ -79,7 +79,7 @@ fn a_bad_mode_or_setting_of_a_tool_is_refused_with_its_line() {
         ("\ngaet = \"step\"\n", "2: unknown key gaet; did you mean gate?"),
         ("gate = \"open\"\n", "1: gate: \"open\" is not known; use step or progressive"),
         ("approval = true\n", "1: approval: \"true\" is not known; use default or auto"),
-        ("\n\nchain = \"never\"\n", "3: chain: \"never\" is not known; use free or ask"),
+        ("\n\nchain = \"never\"\n", "3: chain: \"never\" is not known; use free, ask or one"),
         ("gate = \"step\"\n[tools.\"a*\"]\ntimeout = \"soon\"\n", "3: timeout: \"soon\" is not a time"),
         ("[tools.a]\ntimeout = 30\n", "2: timeout: \"30\" is not a time"),
         ("[tools.a]\ntimeout = \"0s\"\n", "2: timeout: \"0s\" is too short"),

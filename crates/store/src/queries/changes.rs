@@ -59,6 +59,7 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         model: found.model,
         context: found.context,
         show: found.show,
+        status: found.status,
         messages: found.messages,
         bytes: found.bytes,
         confirmations: confirmations::all(snapshot, chat).await?,
@@ -92,6 +93,7 @@ async fn apply(
         }
         Change::PutContext { context } => chats::put_context(transaction, chat, context).await,
         Change::PutShow { show } => chats::put_show(transaction, chat, show).await,
+        Change::PutStatus { status } => chats::put_status(transaction, chat, status).await,
         Change::PutSummary(summary) => summaries::put(transaction, chat, summary).await,
         Change::ScheduleSummary { due } => summaries::schedule(transaction, chat, *due).await,
         Change::TruncateMessages { keep } => {

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use fermata_engine::store::{
     ChatOwner, ChatPage, ChatSummary, InstanceId, StoreError, Version, page::Cursor,
 };
-use fermata_protocol::{ChatId, Profile, Show};
+use fermata_protocol::{ChatId, Profile, RunStatus, Show, Stage};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    column::{count, json, read_json, read_time, time},
+    column::{count, json, read_json, read_name, read_time, time},
     connection::{Connection, row},
     error::Fault,
     text::{Text, text},
@@ -25,6 +25,11 @@ row! {
         title: Option<Text>,
         open: bool,
         pending: i64,
+        show: Option<String>,
+        stage: Option<String>,
+        requires_confirm: Option<bool>,
+        last_tool: Option<Text>,
+        last_result: Option<Text>,
     }
 }
 
@@ -40,6 +45,10 @@ row! {
         assistant: Option<Text>,
         model: Option<Text>,
         context: Option<String>,
+        stage: Option<String>,
+        requires_confirm: Option<bool>,
+        last_tool: Option<Text>,
+        last_result: Option<Text>,
     }
 }
 
@@ -53,6 +62,7 @@ pub struct ChatRow {
     pub profile: Profile,
     /// The data chunks that the last post asked for.
     pub show: BTreeSet<Show>,
+    pub status: RunStatus,
     /// The number of messages.
     pub messages: usize,
     /// The size of the messages, in bytes of JSON.
@@ -153,6 +163,26 @@ pub async fn put_show(
     Ok(())
 }
 
+/// Saves the status of the chat's run.
+pub async fn put_status(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    status: &RunStatus,
+) -> Result<(), Fault> {
+    connection
+        .query(
+            "update chats set stage = $2, requires_confirm = $3, last_tool = $4, last_result = $5 where id = $1",
+        )
+        .bind(chat.as_str())
+        .bind(status.stage.as_str())
+        .bind(status.requires_confirm)
+        .bind(status.last_tool.as_deref().map(text))
+        .bind(status.last_result.as_deref().map(text))
+        .execute()
+        .await?;
+    Ok(())
+}
+
 /// Saves the part of the chat that its model is sent.
 pub async fn put_context(
     connection: &mut Connection<'_>,
@@ -207,7 +237,8 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
                 coalesce((select max(position) + 1 from messages where messages.chat_id = chats.id), 0) as messages,
                 coalesce(bytes, cast((
                     select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id
-                ) as bigint)) as bytes, assistant, model, context
+                ) as bigint)) as bytes, assistant, model, context,
+                stage, requires_confirm, last_tool, last_result
              from chats where id = $1",
         )
     .bind(chat.as_str())
@@ -223,7 +254,8 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         version: Version(found.fence.unsigned_abs()),
         owner: Owner::new(found.owner.0),
         profile,
-        show: found.show.map_or(Ok(BTreeSet::new()), |text| read_json("the data chunks of a chat", &text))?,
+        show: read_show(found.show)?,
+        status: status(found.stage, found.requires_confirm, found.last_tool, found.last_result)?,
         messages: usize::try_from(found.messages).unwrap_or_default(),
         bytes: usize::try_from(found.bytes).unwrap_or_default(),
         assistant: found.assistant.map(|Text(name)| name),
@@ -292,7 +324,8 @@ pub async fn page(
                                 )
                         )
                     from runs where runs.chat_id = chats.id and runs.outcome is null
-                ), 0) as pending
+                ), 0) as pending,
+                show, stage, requires_confirm, last_tool, last_result
              from chats
              where owner = $1 and (updated_at, id) < ($2, $3)
              order by updated_at desc, id desc
@@ -313,8 +346,29 @@ pub async fn page(
     Ok(ChatPage { chats: rows.into_iter().map(summary).collect::<Result<_, Fault>>()?, next })
 }
 
+fn read_show(saved: Option<String>) -> Result<BTreeSet<Show>, StoreError> {
+    saved.map_or(Ok(BTreeSet::new()), |text| read_json("the data chunks of a chat", &text))
+}
+
+fn status(
+    stage: Option<String>,
+    requires_confirm: Option<bool>,
+    last_tool: Option<Text>,
+    last_result: Option<Text>,
+) -> Result<RunStatus, StoreError> {
+    Ok(RunStatus {
+        stage: stage.map_or(Ok(Stage::Idle), |stage| read_name("the stage of a chat", &stage))?,
+        requires_confirm: requires_confirm.unwrap_or_default(),
+        last_tool: last_tool.map(|Text(tool)| tool),
+        last_result: last_result.map(|Text(result)| result),
+    })
+}
+
 fn summary(row: Summary) -> Result<ChatSummary, Fault> {
+    let is_asked_for = read_show(row.show)?.contains(&Show::Run);
+    let status = status(row.stage, row.requires_confirm, row.last_tool, row.last_result)?;
     Ok(ChatSummary {
+        status: is_asked_for.then_some(status),
         id: ChatId::new(row.id),
         title: row.title.map(|Text(title)| title),
         created_at: read_time(row.created_at)?,

@@ -432,6 +432,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0012 context",
             "0013 summaries",
             "0014 memories",
+            "0015 run status",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

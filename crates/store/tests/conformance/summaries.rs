@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fermata_engine::store::Change;
-use fermata_protocol::{ChatId, Show};
+use fermata_protocol::{ChatId, RunStatus, Show, Stage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -15,6 +15,7 @@ in_every_store! {
     a_summary_that_is_put_again_is_replaced
     a_chat_is_listed_when_its_summary_is_due
     what_the_last_post_asked_for_is_kept
+    the_status_of_a_run_is_kept_and_listed_for_a_client_that_asks
 }
 
 async fn newest(store: &AnyStore, id: &ChatId) -> Option<usize> {
@@ -80,6 +81,28 @@ async fn a_chat_is_listed_when_its_summary_is_due(store: AnyStore) {
     commit(&store, &chat("a"), schedule(None)).await;
     delete(&*store, &chat("b")).await;
     assert_eq!(due(Timestamp::MAX, 10).await, [""; 0]);
+}
+
+async fn the_status_of_a_run_is_kept_and_listed_for_a_client_that_asks(store: AnyStore) {
+    let id = chat("a");
+    commit(&store, &id, vec![create(alice())]).await;
+    let kept = async || store.chat(&id).await.unwrap().unwrap().status;
+    let listed = async || store.chats(&alice(), 10, None).await.unwrap().chats.remove(0).status;
+    assert_eq!((kept().await, listed().await), (RunStatus::default(), None));
+    commit(&store, &id, vec![Change::PutShow { show: BTreeSet::from([Show::Run]) }]).await;
+    assert_eq!(listed().await, Some(RunStatus::default()));
+    for stage in Stage::ALL {
+        let status = RunStatus {
+            stage,
+            requires_confirm: stage == Stage::ToolCall,
+            last_tool: Some("a\0b".into()),
+            last_result: Some("\u{0} \u{1a} \u{1f980}".into()),
+        };
+        commit(&store, &id, vec![Change::PutStatus { status: status.clone() }]).await;
+        assert_eq!((kept().await, listed().await), (status.clone(), Some(status)));
+    }
+    commit(&store, &id, vec![Change::PutStatus { status: RunStatus::default() }]).await;
+    assert_eq!(kept().await, RunStatus::default());
 }
 
 async fn what_the_last_post_asked_for_is_kept(store: AnyStore) {

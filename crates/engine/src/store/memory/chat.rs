@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, Show, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, RunStatus, Show, UiMessage};
 use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -21,6 +21,7 @@ pub struct StoredChat {
     pub model: Option<String>,
     pub context: Value,
     pub show: BTreeSet<Show>,
+    pub status: RunStatus,
     /// The summaries, by the number of messages that each covers.
     pub summaries: BTreeMap<usize, SummaryRecord>,
     pub summary_due: Option<Timestamp>,
@@ -64,6 +65,7 @@ pub fn apply(chat: Option<StoredChat>, change: Change, at: Timestamp) -> Result<
                 model: None,
                 context: Value::Null,
                 show: BTreeSet::new(),
+                status: RunStatus::default(),
                 summaries: BTreeMap::new(),
                 summary_due: None,
                 created_at: at,
@@ -106,6 +108,7 @@ impl StoredChat {
             model: self.model.clone(),
             context: self.context.clone(),
             show: self.show.clone(),
+            status: self.status.clone(),
             messages: self.messages.len(),
             bytes: self.messages.iter().map(json_bytes).sum(),
             confirmations: self.confirmations.clone(),
@@ -129,6 +132,7 @@ impl StoredChat {
             updated_at: self.updated_at,
             open: self.open_run().is_some_and(|run| !run.detached),
             pending: self.open_run().map_or(0, |run| run.pending(alive)),
+            status: self.show.contains(&Show::Run).then(|| self.status.clone()),
         }
     }
 
@@ -162,6 +166,7 @@ impl StoredChat {
             }
             Change::PutContext { context } => self.context = context,
             Change::PutShow { show } => self.show = show,
+            Change::PutStatus { status } => self.status = status,
             Change::PutSummary(summary) => {
                 let created_at = page::whole_microseconds(summary.created_at);
                 self.summaries.insert(summary.messages, SummaryRecord { created_at, ..*summary });

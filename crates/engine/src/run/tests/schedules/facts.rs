@@ -69,6 +69,7 @@ impl Facts {
         for call in run.step_calls() {
             assert_eq!(shown_state(&live.log, &call.id), Some(json!(call.state().name())), "{call:?}");
         }
+        assert_eq!(shown_status(&live.log), Some(json!(run.status())));
     }
 
     /// Each open call is settled by exactly one thing that it waits for.
@@ -264,6 +265,14 @@ fn shown_state(log: &[(Position, UiChunk)], id: &ToolCallId) -> Option<Value> {
         UiChunk::Data(data) if data.kind == "data-call" && data.data["toolCallId"] == json!(id) => {
             Some(data.data["state"].clone())
         }
+        _ => None,
+    })
+}
+
+/// Returns what a client was told last of the run.
+fn shown_status(log: &[(Position, UiChunk)]) -> Option<Value> {
+    log.iter().rev().find_map(|(_, chunk)| match chunk {
+        UiChunk::Data(data) if data.kind == "data-run" => Some(data.data.clone()),
         _ => None,
     })
 }

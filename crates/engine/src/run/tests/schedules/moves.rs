@@ -208,7 +208,7 @@ impl World {
                 self.keep_time();
             }
             Move::Follows { profile } if self.live.is_some() => {
-                let show = [Show::Call].into();
+                let show = [Show::Call, Show::Run].into();
                 self.apply(Event::Followed { profile, hold: Duration::from_secs(60), show });
             }
             Move::Follows { .. } => {}

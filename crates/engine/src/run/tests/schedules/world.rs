@@ -447,7 +447,7 @@ fn source(event: &Event) -> &'static str {
 
 fn request(chosen: Option<&str>) -> RunRequest {
     let mut request = run_request(POSTED.into_iter().map(posted).collect());
-    request.show = [Show::Call, Show::Memory].into();
+    request.show = [Show::Call, Show::Memory, Show::Run].into();
     request.settings.remembers = true;
     request.settings.tool_choice = chosen.map(|tool| ToolChoice::Tool(tool.to_owned()));
     request

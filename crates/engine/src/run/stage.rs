@@ -1,0 +1,105 @@
+//! `data-run`: the stage of the run, so that a page does not have to guess what is going on.
+//!
+//! The stage is a pure function of the run, and no state of its own. Only clients that ask for it are sent this ([`Show::Run`]). The chunk is
+//! transient: it is not a part of the message.
+
+use fermata_protocol::{DataChunk, RunStatus, Show, Stage, UiChunk};
+use fermata_tools::{Call, CallState};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Deciding, Phase, Run};
+use crate::{
+    content::{failure_text, tool_content},
+    model::ModelContent,
+};
+
+/// The length of a result in the status at most, in characters.
+const RESULT_CHARACTERS: usize = 200;
+
+/// The outcome of the last call that got one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LastOutcome {
+    tool: String,
+    /// The beginning of what the model is told.
+    result: String,
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Returns what the run is doing.
+    pub fn status(&self) -> RunStatus {
+        let last = self.state.last_outcome.as_ref();
+        RunStatus {
+            stage: self.stage(),
+            requires_confirm: self.state.phase != Phase::Over && self.calls.iter().any(Call::awaits_approval),
+            last_tool: last.map(|last| last.tool.clone()),
+            last_result: last.map(|last| last.result.clone()),
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        match self.state.phase {
+            Phase::Over => Stage::Idle,
+            Phase::Streaming if !self.step_calls().is_empty() => Stage::ToolCall,
+            Phase::Streaming if self.open_step.speaks() => Stage::Respond,
+            Phase::Streaming => Stage::Decide,
+            Phase::Deciding | Phase::Working => {
+                let are_settled = self.step_calls().iter().all(|call| call.state().is_final());
+                if are_settled { Stage::ToolResult } else { Stage::ToolCall }
+            }
+        }
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// Notes the outcome of a call that has just got it.
+    pub(super) fn note_last_outcome(&mut self, index: usize) {
+        let call = self.run.call(index);
+        let told = match call.state() {
+            CallState::Success { output } => {
+                let content = tool_content(output, self.context.limits.model_output_bytes);
+                let text = content.into_iter().filter_map(|piece| match piece {
+                    ModelContent::Text(text) => Some(text),
+                    ModelContent::File { .. } => None,
+                });
+                text.collect::<String>()
+            }
+            CallState::Error { error_text, .. } => {
+                failure_text(error_text, self.run.hint(&call.id, &self.context.rules.error_policy))
+            }
+            CallState::Cancelled { cancelled } => cancelled.text(),
+            CallState::Validating
+            | CallState::AwaitingApproval
+            | CallState::Scheduled
+            | CallState::Executing => return,
+        };
+        let tool = call.tool.clone();
+        let result = told.chars().take(RESULT_CHARACTERS).collect();
+        self.run.state.last_outcome = Some(LastOutcome { tool, result });
+    }
+
+    /// Tells the client what the run is doing if that has changed, and if it has asked for that. Nothing follows `finish`.
+    pub(super) fn show_run(&mut self) {
+        if self.run.state.phase != Phase::Over {
+            self.show_status(self.run.status());
+        }
+    }
+
+    /// Tells the client that the run is over, right before the last chunk says so.
+    pub(super) fn show_idle(&mut self) {
+        self.show_status(RunStatus { stage: Stage::Idle, requires_confirm: false, ..self.run.status() });
+    }
+
+    fn show_status(&mut self, status: RunStatus) {
+        if !self.run.state.show.contains(&Show::Run) || self.run.shown_status.as_ref() == Some(&status) {
+            return;
+        }
+        let (kind, data) = ("data-run".to_owned(), json!(status));
+        self.run.shown_status = Some(status);
+        self.publish(UiChunk::Data(DataChunk { kind, id: None, data, transient: Some(true) }));
+    }
+}

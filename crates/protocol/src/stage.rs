@@ -1,0 +1,59 @@
+//! What a run is doing, in one word, so that a page or an operator does not have to guess it from the parts of a message.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The stage of a chat's run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// No run is open.
+    #[default]
+    Idle,
+    /// The model makes a plan, or its plan waits for a person.
+    Plan,
+    /// Calls are checked, asked about or run.
+    ToolCall,
+    /// The results of the calls are in.
+    ToolResult,
+    /// The model is asked what comes next.
+    Decide,
+    /// The model speaks to the person.
+    Respond,
+}
+
+/// The status of a chat's run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStatus {
+    /// What the run is doing.
+    pub stage: Stage,
+    /// True if a call waits for a person's decision.
+    pub requires_confirm: bool,
+    /// The tool of the last call that got its outcome in the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_tool: Option<String>,
+    /// The beginning of what the model is told of that outcome: 200 characters at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_result: Option<String>,
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// All stages.
+    pub const ALL: [Self; 6] =
+        [Self::Idle, Self::Plan, Self::ToolCall, Self::ToolResult, Self::Decide, Self::Respond];
+
+    /// Returns the name that the wire and the database use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Plan => "plan",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::Decide => "decide",
+            Self::Respond => "respond",
+        }
+    }
+}
