@@ -104,15 +104,57 @@ impl fmt::Display for ErrorType {
 // === impl ErrorStrategy ===
 
 impl ErrorStrategy {
-    /// Returns the hint that follows the description of a failure in the model's prompt.
+    /// All strategies.
+    pub const ALL: [Self; 4] = [Self::Retry, Self::GoOn, Self::AskPerson, Self::FailRun];
+
+    /// Returns the name that settings use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::GoOn => "go_on",
+            Self::AskPerson => "ask_person",
+            Self::FailRun => "fail_run",
+        }
+    }
+
+    /// Returns the hint that follows the description of a failure in the model's prompt, and says what to do next.
     ///
-    /// There is no hint if the model can correct its input by itself, if the call was denied, or if the run ends.
+    /// There is no hint if the model can correct its input by itself, if the call was denied or cancelled, or if the run ends.
     pub fn hint(self, error_type: ErrorType) -> Option<&'static str> {
         match (error_type, self) {
-            (ErrorType::Denied, _) | (_, Self::FailRun) => None,
-            (_, Self::AskPerson) => Some("Tell the user, and ask how to go on before you call it again."),
+            (ErrorType::Denied | ErrorType::Cancelled, _) | (_, Self::FailRun) => None,
+            (ErrorType::RateLimit, Self::AskPerson) => Some(
+                "Tell the user that the service takes no more requests for now, and ask whether to try again later or to go on without it.",
+            ),
+            (ErrorType::RateLimit, Self::Retry | Self::GoOn) => Some(
+                "The service takes no more requests for now. Do not call it again at once: go on without it, and tell the user to try later.",
+            ),
+            (ErrorType::Auth, Self::AskPerson) => Some(
+                "Tell the user which permission or setting is missing, and ask how to go on before you call it again.",
+            ),
+            (ErrorType::Auth, Self::Retry | Self::GoOn) => Some(
+                "Do not call it again. Tell the user which permission or setting is missing, and go on without it.",
+            ),
+            (ErrorType::EmptyResult, Self::AskPerson) => Some(
+                "Tell the user that nothing was found, propose other words, and ask before you call it again.",
+            ),
+            (ErrorType::EmptyResult, Self::Retry | Self::GoOn) => {
+                Some("Say that nothing was found, and propose other words. Do not make up a result.")
+            }
+            (ErrorType::Timeout, Self::Retry | Self::GoOn) => {
+                Some("It took too long. Ask it for less, or go on without it, and say what is missing.")
+            }
+            (ErrorType::Network, Self::Retry | Self::GoOn) => {
+                Some("The service cannot be reached. Go on without it, and say what is missing.")
+            }
             (ErrorType::InvalidFormat, Self::Retry | Self::GoOn) => None,
-            (_, Self::Retry | Self::GoOn) => Some("If you cannot mend the call, go on without it."),
+            (ErrorType::Internal, Self::Retry | Self::GoOn) => {
+                Some("If you cannot mend the call, go on without it.")
+            }
+            (
+                ErrorType::Network | ErrorType::Timeout | ErrorType::InvalidFormat | ErrorType::Internal,
+                Self::AskPerson,
+            ) => Some("Tell the user, and ask how to go on before you call it again."),
         }
     }
 }

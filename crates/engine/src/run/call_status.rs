@@ -3,7 +3,7 @@
 //! Only clients that ask for it are sent this ([`Show::Call`]). The chunk is transient: it is not a part of the message.
 
 use fermata_protocol::{DataChunk, Show, UiChunk};
-use fermata_tools::{CallState, StateName};
+use fermata_tools::{CallState, ErrorPolicy, ErrorStrategy, ErrorType, RunBy, StateName};
 use serde::Serialize;
 use serde_json::json;
 
@@ -19,6 +19,22 @@ pub(super) struct CallStatus {
     /// The name of the resource that the call waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<String>,
+    #[serde(flatten)]
+    trouble: Trouble,
+}
+
+/// What has gone wrong with a call, and what was done about it.
+#[derive(Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Trouble {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_type: Option<ErrorType>,
+    /// The number of times that the call has begun to run, if it was more than once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<usize>,
+    /// What was done about the failure; `None` for a browser's call, whose failure only its page knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strategy: Option<ErrorStrategy>,
 }
 
 /// The party or the thing that a call waits for.
@@ -38,7 +54,26 @@ enum WaitsFor {
 // === impl Run ===
 
 impl Run {
-    fn call_status(&self, index: usize) -> CallStatus {
+    /// Returns what has gone wrong with a call.
+    pub(super) fn trouble(&self, index: usize, error_policy: &ErrorPolicy) -> Trouble {
+        let call = self.call(index);
+        let mut trouble = Trouble::default();
+        if call.times_run() > 1 && !call.is_parked() {
+            trouble.attempts = Some(call.times_run());
+        }
+        if let CallState::Error { error_type, .. } = call.state() {
+            trouble.error_type = Some(*error_type);
+            if call.run_by != Some(RunBy::Browser) {
+                let strategy = error_policy.of(*error_type);
+                // Without a second attempt, as for a tool that may not be repeated, the model goes on at once.
+                let is_left_to_model = strategy == ErrorStrategy::Retry && trouble.attempts.is_none();
+                trouble.strategy = Some(if is_left_to_model { ErrorStrategy::GoOn } else { strategy });
+            }
+        }
+        trouble
+    }
+
+    fn call_status(&self, index: usize, error_policy: &ErrorPolicy) -> CallStatus {
         let call = self.call(index);
         let (mut waits_for, mut resource) = (None, None);
         match call.state() {
@@ -57,7 +92,8 @@ impl Run {
             | CallState::Error { .. }
             | CallState::Cancelled { .. } => {}
         }
-        CallStatus { state: call.state().name(), waits_for, resource }
+        let trouble = self.trouble(index, error_policy);
+        CallStatus { state: call.state().name(), waits_for, resource, trouble }
     }
 }
 
@@ -70,7 +106,7 @@ impl Deciding<'_> {
             return;
         }
         for index in self.run.step_indexes() {
-            let status = self.run.call_status(index);
+            let status = self.run.call_status(index, &self.context.rules.error_policy);
             if self.run.shown_calls.get(&index) == Some(&status) {
                 continue;
             }

@@ -149,13 +149,16 @@ impl Deciding<'_> {
             metadata["stopped"] = ending.name().into();
         }
         let mut calls = Map::new();
-        for call in &self.run.calls {
+        for (index, call) in self.run.calls.iter().enumerate() {
             // A call that was cancelled while it ran has no duration.
-            if matches!(call.state(), CallState::Success { .. } | CallState::Error { .. })
-                && let Some(ran_for) = call.ran_for()
-            {
-                let milliseconds = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX);
-                calls.insert(call.id.to_string(), json!({ "durationMs": milliseconds }));
+            if matches!(call.state(), CallState::Success { .. } | CallState::Error { .. }) {
+                let mut about = json!(self.run.trouble(index, &self.context.rules.error_policy));
+                if let Some(ran_for) = call.ran_for() {
+                    about["durationMs"] = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX).into();
+                }
+                if about != json!({}) {
+                    calls.insert(call.id.to_string(), about);
+                }
             }
         }
         if !calls.is_empty() {

@@ -364,7 +364,7 @@ async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
     );
     assert_eq!(
         results[2],
-        "Error: The tool took longer than 3s and was ended.\nIf you cannot mend the call, go on without it."
+        "Error: The tool took longer than 3s and was ended.\nIt took too long. Ask it for less, or go on without it, and say what is missing."
     );
     assert!(
         results[3].starts_with("Error: The input of works does not fit its schema: /n: "),
@@ -412,7 +412,7 @@ async fn a_failure_that_may_pass_is_retried_and_one_that_a_person_can_repair_is_
         model.conversation(1)[2..],
         [
             "call_1: there",
-            "call_2: Error: No key.\nTell the user, and ask how to go on before you call it again."
+            "call_2: Error: No key.\nTell the user which permission or setting is missing, and ask how to go on before you call it again."
         ]
     );
 }

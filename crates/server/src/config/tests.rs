@@ -1,6 +1,7 @@
 //! Bad settings are refused with their place; good ones are layered.
 
 mod database;
+mod failures;
 mod identity;
 mod limits;
 mod schema;

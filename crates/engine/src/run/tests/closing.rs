@@ -220,7 +220,7 @@ fn a_message_says_how_long_each_of_its_calls_ran_and_not_how_long_it_waited() {
     play.later(60_000).receive(ModelEvent::Text("Done.".into())).receive(finished());
     let expected = json!({
         "call_1": {"durationMs": 30},
-        "call_2": {"durationMs": 40},
+        "call_2": {"durationMs": 40, "errorType": "internal", "strategy": "go_on"},
         "call_3": {"durationMs": 1_240},
         "call_5": {"durationMs": 7},
     });
@@ -241,7 +241,12 @@ fn a_call_that_never_ran_to_its_end_has_no_duration() {
     play.calls(&[("note", "{}"), ("time", "{\"n\":\"x\"}"), ("nowhere", "{}")]);
     play.later(50).answer(vec![decision("call_1", false)]).later(50);
     play.receive(ModelEvent::Text("Well.".into())).receive(finished());
-    assert_eq!(play.durations(), Value::Null, "denied, invalid, unknown: none ran");
+    let invalid = json!({"errorType": "invalid_format", "strategy": "go_on"});
+    assert_eq!(
+        play.durations(),
+        json!({"call_2": invalid, "call_3": invalid}),
+        "denied, invalid, unknown: none ran"
+    );
     let mut play = Play::new();
     play.calls(&[("time", "{}"), ("where", "{}")]);
     play.later(20).settle("call_1", Ok(json!("noon"))).later(20).end(Ending::Stopped);

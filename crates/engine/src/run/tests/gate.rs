@@ -1,6 +1,6 @@
 //! The gate: which calls of a step are denied, need an approval or run, and when.
 
-use fermata_tools::{ApprovalMode, ChainMode};
+use fermata_tools::{ApprovalMode, ChainMode, ErrorStrategy, ErrorType};
 
 use super::*;
 
@@ -326,4 +326,23 @@ fn a_chain_needs_no_approval_if_nothing_does() {
     let mut play = Play::with(|rules| Rules { chain: ChainMode::Ask, policy: Arc::new(Auto), ..rules });
     play.calls(&[("note", "{}")]).settle("call_1", Ok(json!("saved"))).calls(&[("note", "{}")]);
     assert_eq!(play.ruled()[1], Some((Decision::Allow, DecisionSource::Auto)));
+}
+
+#[test]
+fn a_run_ends_for_an_input_that_does_not_fit_if_the_settings_say_so() {
+    let mut play = Play::with(|rules| Rules {
+        error_policy: rules.error_policy.with(ErrorType::InvalidFormat, ErrorStrategy::FailRun),
+        ..rules
+    });
+    play.calls(&[("note", "{}"), ("time", "{"), ("where", "{}")]).check(expect![[r#"
+        > finished
+        save
+        tool-input-available call_1 {}
+        tool-input-error call_2 { The arguments of time are not valid JSON (EOF while parsing an object at line 1 column 1). Call it again with a JSON object.
+        tool-output-error call_1 Cancelled: the run ended before the call had a result.
+        tool-output-error call_3 Cancelled: the run ended before the call had a result.
+        finish-step
+        error The tool time failed (invalid_format), and this server ends a run then. Nothing after it was done.
+        over: failed
+    "#]]);
 }

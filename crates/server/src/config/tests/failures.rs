@@ -1,0 +1,87 @@
+//! `docs/failures.md` says what follows a failure, by its type and the strategy for it, and in which words the model is told.
+//!
+//! The page is written from the code: `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib failures`.
+
+use fermata_tools::{ErrorPolicy, ErrorStrategy, ErrorType};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/failures.md");
+
+const HEAD: &str = "\
+# Failures
+
+<!-- Written by crates/server/src/config/tests/failures.rs; the head of that file says how. -->
+
+A call that fails does not end the run: the model is told the error, and goes on. The table `errors` of `fermata.toml` sets what
+follows instead, by the type of the failure:
+
+```toml
+[errors]
+timeout = \"go_on\"
+auth = \"fail_run\"
+```
+
+| strategy | what is done |
+| --- | --- |
+| `retry` | The call runs again, twice at most, if its tool is repeatable. If it still fails, or may not be repeated, it is `go_on`. |
+| `go_on` | The model is told the error, with the advice below. |
+| `ask_person` | The model is told the error, and to ask the user before it goes on. |
+| `fail_run` | The run ends with `error`, which names the tool and the type. Nothing after it is done. |
+
+An input that does not fit its schema is a failure of the type `invalid_format`, and counts as one for `fail_run`. A failure of a
+browser's tool is told to the model as its page has put it.
+
+`finish` says what went wrong with a call: `messageMetadata.calls[\"<toolCallId>\"]` is `{durationMs?, errorType?, attempts?,
+strategy?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens. `attempts` is
+there if the call ran more than once, and `strategy` is what was done.
+";
+
+fn meaning(error_type: ErrorType) -> &'static str {
+    match error_type {
+        ErrorType::RateLimit => "too many requests",
+        ErrorType::Auth => "credentials are missing, wrong or insufficient",
+        ErrorType::Network => "there was no connection, or it broke",
+        ErrorType::Timeout => "the time limit was exceeded",
+        ErrorType::EmptyResult => "nothing was found",
+        ErrorType::InvalidFormat => "an input or an output does not have the form that it must have",
+        ErrorType::Denied => "a person or a rule denied the call",
+        ErrorType::Cancelled => "the call was stopped or superseded, or has expired",
+        ErrorType::Internal => "anything else",
+    }
+}
+
+fn section(error_type: ErrorType) -> String {
+    let default = ErrorPolicy::default().of(error_type);
+    let mut section =
+        format!("\n## `{error_type}`\n\nThe type of a failure in which {}.", meaning(error_type));
+    let advice = |strategy: ErrorStrategy| strategy.hint(error_type);
+    if ErrorStrategy::ALL.into_iter().all(|strategy| advice(strategy).is_none()) {
+        section.push_str(" Nothing can be set for it, because the model is told the reason and no more.\n");
+        return section;
+    }
+    section.push_str(&format!(
+        " Default: `{}`.\n\n| strategy | the model is told besides the error |\n| --- | --- |\n",
+        default.as_str()
+    ));
+    for strategy in ErrorStrategy::ALL {
+        let told = match (strategy, advice(strategy)) {
+            (ErrorStrategy::FailRun, _) => "it is not asked again".to_owned(),
+            (_, Some(advice)) => format!("“{advice}”"),
+            (_, None) => "nothing: the error says what to correct".to_owned(),
+        };
+        section.push_str(&format!("| `{}` | {told} |\n", strategy.as_str()));
+    }
+    section
+}
+
+#[test]
+fn the_page_of_failures_is_that_of_the_code() {
+    let sections = ErrorType::ALL.into_iter().map(section);
+    let page: String = std::iter::once(HEAD.to_owned()).chain(sections).collect();
+    if std::env::var("FERMATA_WRITE_DOCS").is_ok_and(|wish| wish == "1") {
+        std::fs::write(PAGE, &page).expect("docs can be written");
+    }
+    let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+    let help =
+        "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib failures writes docs/failures.md anew";
+    assert_eq!(written, page, "{help}");
+}
