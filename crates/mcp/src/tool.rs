@@ -13,6 +13,7 @@ use rmcp::{
     },
     service::PeerRequestOptions,
 };
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::task::unconstrained;
 
@@ -159,16 +160,19 @@ fn cancelled() -> ToolError {
 
 /// Converts a result into the output of the call. `notes` are added to its content as texts.
 fn tool_output(server: &Server, result: ServerResult, notes: Vec<String>) -> Result<Value, ToolError> {
-    let (content, structured, failed) = match result {
-        ServerResult::CallToolResult(CallToolResult { content, structured_content, is_error, .. }) => {
+    let (content, structured, meta, failed) = match result {
+        ServerResult::CallToolResult(CallToolResult {
+            content, structured_content, is_error, meta, ..
+        }) => {
             let content = serde_json::to_value(content).map_err(|_| invalid_response(&server.name))?;
-            (content, structured_content, is_error == Some(true))
+            let meta = serde_json::to_value(meta).ok();
+            (content, structured_content, meta, is_error == Some(true))
         }
         // The library cannot read a result with content of an unknown type, so its fields are read here.
         ServerResult::CustomResult(CustomResult(Value::Object(mut fields))) => {
             let failed = fields.get("isError") == Some(&Value::Bool(true));
             let content = fields.remove("content").ok_or_else(|| invalid_response(&server.name))?;
-            (content, fields.remove("structuredContent"), failed)
+            (content, fields.remove("structuredContent"), fields.remove("_meta"), failed)
         }
         _ => return Err(invalid_response(&server.name)),
     };
@@ -179,17 +183,25 @@ fn tool_output(server: &Server, result: ServerResult, notes: Vec<String>) -> Res
     if failed {
         let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
         let text = server.secrets.mask(texts.join("\n"));
-        return Err(ToolError::internal(match text.char_indices().nth(MAX_FAILURE_TEXT) {
+        let text = match text.char_indices().nth(MAX_FAILURE_TEXT) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None if text.trim().is_empty() => "The tool failed and did not say why.".to_owned(),
             None => text,
-        }));
+        };
+        return Err(ToolError::new(error_type(structured.as_ref(), meta.as_ref()), text));
     }
     let mut output = Map::from_iter([("content".to_owned(), Value::Array(blocks))]);
     if let Some(structured) = structured {
         output.insert("structuredContent".to_owned(), structured);
     }
     Ok(Value::Object(output))
+}
+
+/// Returns the type that a failed result says it has: `errorType` of its structured content or of its `_meta`, by the names that settings
+/// use.
+fn error_type(structured: Option<&Value>, meta: Option<&Value>) -> ErrorType {
+    let said = [structured, meta].into_iter().flatten().filter_map(|part| part.get("errorType"));
+    said.filter_map(|name| ErrorType::deserialize(name).ok()).next().unwrap_or(ErrorType::Internal)
 }
 
 /// Returns whether the annotations of a tool say that it only reads. A tool that also says that it is destructive does not count
@@ -270,5 +282,22 @@ mod tests {
         assert!(!with_hints(Some(true), Some(true)), "it contradicts itself");
         assert!(!with_hints(None, None) && !with_hints(Some(false), None) && !with_hints(None, Some(false)));
         assert!(!is_read_only(&rmcp::model::Tool::new("tool", "", Map::new())));
+    }
+
+    #[test]
+    fn a_failed_result_has_the_type_that_it_names() {
+        let limited = json!({"errorType": "rate_limit"});
+        let unknown = json!({"errorType": "bad luck"});
+        for (structured, meta, expected) in [
+            (Some(&limited), None, ErrorType::RateLimit),
+            (None, Some(&limited), ErrorType::RateLimit),
+            (Some(&unknown), Some(&limited), ErrorType::RateLimit),
+            (Some(&unknown), Some(&json!({})), ErrorType::Internal),
+            (Some(&json!({"errorType": 5})), None, ErrorType::Internal),
+            (Some(&json!(["rate_limit"])), Some(&Value::Null), ErrorType::Internal),
+            (None, None, ErrorType::Internal),
+        ] {
+            assert_eq!(error_type(structured, meta), expected, "{structured:?} {meta:?}");
+        }
     }
 }

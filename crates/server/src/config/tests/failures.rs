@@ -28,7 +28,8 @@ auth = \"fail_run\"
 | `fail_run` | The run ends with `error`, which names the tool and the type. Nothing after it is done. |
 
 An input that does not fit its schema is a failure of the type `invalid_format`, and counts as one for `fail_run`. A failure of a
-browser's tool is told to the model as its page has put it.
+browser's tool is told to the model as its page has put it. A result of an MCP tool with `isError` has the type that its
+`structuredContent.errorType` or `_meta.errorType` names, and is `internal` otherwise.
 
 `finish` says what went wrong with a call: `messageMetadata.calls[\"<toolCallId>\"]` is `{durationMs?, errorType?, attempts?,
 strategy?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens. `attempts` is
@@ -37,22 +38,21 @@ there if the call ran more than once, and `strategy` is what was done.
 
 fn meaning(error_type: ErrorType) -> &'static str {
     match error_type {
-        ErrorType::RateLimit => "too many requests",
-        ErrorType::Auth => "credentials are missing, wrong or insufficient",
-        ErrorType::Network => "there was no connection, or it broke",
-        ErrorType::Timeout => "the time limit was exceeded",
-        ErrorType::EmptyResult => "nothing was found",
-        ErrorType::InvalidFormat => "an input or an output does not have the form that it must have",
-        ErrorType::Denied => "a person or a rule denied the call",
-        ErrorType::Cancelled => "the call was stopped or superseded, or has expired",
-        ErrorType::Internal => "anything else",
+        ErrorType::RateLimit => "There were too many requests.",
+        ErrorType::Auth => "Credentials are missing, wrong or insufficient.",
+        ErrorType::Network => "There was no connection, or it broke.",
+        ErrorType::Timeout => "The time limit was exceeded.",
+        ErrorType::EmptyResult => "Nothing was found.",
+        ErrorType::InvalidFormat => "An input or an output does not have the form that it must have.",
+        ErrorType::Denied => "A person or a rule denied the call.",
+        ErrorType::Cancelled => "The call was stopped or superseded, or has expired.",
+        ErrorType::Internal => "Anything else.",
     }
 }
 
 fn section(error_type: ErrorType) -> String {
     let default = ErrorPolicy::default().of(error_type);
-    let mut section =
-        format!("\n## `{error_type}`\n\nThe type of a failure in which {}.", meaning(error_type));
+    let mut section = format!("\n## `{error_type}`\n\n{}", meaning(error_type));
     let advice = |strategy: ErrorStrategy| strategy.hint(error_type);
     if ErrorStrategy::ALL.into_iter().all(|strategy| advice(strategy).is_none()) {
         section.push_str(" Nothing can be set for it, because the model is told the reason and no more.\n");
