@@ -164,7 +164,7 @@ const GroupView = memo(
 GroupView.displayName = 'GroupView';
 
 /** What made the message, how long it took, and how many tokens. */
-export function MetadataLine({ metadata: { model, durationMs, usage } }: { metadata: Metadata }) {
+export function MetadataLine({ metadata: { model, durationMs, usage, stopped } }: { metadata: Metadata }) {
   const { t, i18n } = useTranslation();
   const number = new Intl.NumberFormat(localeOf(i18n.language), { maximumFractionDigits: 1 });
   const tokens = usage?.totalTokens ?? (usage && (usage.inputTokens ?? 0) + (usage.outputTokens ?? 0));
@@ -172,6 +172,7 @@ export function MetadataLine({ metadata: { model, durationMs, usage } }: { metad
     model,
     durationMs !== undefined && t('messages.seconds', { value: number.format(durationMs / 1000) }),
     tokens !== undefined && tokens > 0 && t('messages.tokens', { count: tokens }),
+    stopped === 'step_limit' && t('messages.stepLimit'),
   ].filter((fact): fact is string => typeof fact === 'string' && fact !== '');
   return <p className="ml-2 text-xs">{facts.join(' · ')}</p>;
 }

@@ -30,7 +30,8 @@ import { ValueSection } from './ToolValue';
 import { AnswerError } from './AnswerError';
 import { callState, isSettled, runBy, type AnyToolPart, type CallState, type ServerTool } from './toolState';
 import { useAnswer } from './useAnswer';
-import { durationFrom, useDuration } from './useDuration';
+import { isToldTheSame, toldOfCall, type ToldOfCall } from './toldOfCall';
+import { useDuration } from './useDuration';
 import { inOneLine } from './visible';
 import { useDurationWords } from './words';
 
@@ -55,7 +56,7 @@ export const ToolCard = memo(Card, (before, after) => {
   // Parts are new objects with every delta of the message; what is settled changes no more.
   const isSame = before.part.toolCallId === part.toolCallId && before.part.state === part.state;
   if (!isSame || !isSettled(before.part) || !isSettled(part)) return false;
-  return durationFrom(before.message, part.toolCallId) === durationFrom(after.message, part.toolCallId);
+  return isToldTheSame(before.message, after.message, part.toolCallId);
 });
 
 function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
@@ -65,8 +66,9 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
   const status = useCallStatus(chat, part.toolCallId);
   const state = callState(part, status, surroundings);
   const who = runBy(part, surroundings);
-  const told = durationFrom(message, part.toolCallId);
-  const duration = useDuration(part.toolCallId, state.name === 'running', isSettled(part), told);
+  const told = toldOfCall(message, part.toolCallId);
+  const isRunning = state.name === 'running';
+  const duration = useDuration(part.toolCallId, isRunning, isSettled(part), told.durationMs);
   const [isOpenByHand, setOpen] = useState<boolean>();
   const isOpen = isOpenByHand ?? opensByItself(part, state);
   const open = () => {
@@ -87,7 +89,7 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
       }
     >
       <Header
-        {...{ name, state, who, duration, isOpen, details, isQuiet }}
+        {...{ name, state, who, told, duration, isOpen, details, isQuiet }}
         title={part.title}
         gist={isQuiet || pageTool(name)?.Body !== undefined ? '' : gistOf(part.input)}
         onToggle={() => {
@@ -152,6 +154,7 @@ interface HeaderProps {
   title: string | undefined;
   state: CallState;
   who: ReturnType<typeof runBy>;
+  told: ToldOfCall;
   duration: number | undefined;
   gist: string;
   isOpen: boolean;
@@ -165,6 +168,7 @@ function Header({
   title,
   state,
   who,
+  told,
   duration,
   gist,
   isOpen,
@@ -200,7 +204,9 @@ function Header({
         <p className="truncate text-xs leading-5 text-muted">
           <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
             {stateWords(state, t)}
+            {state.name === 'failed' && told.errorType !== undefined && `: ${t(`trouble.${told.errorType}`)}`}
           </span>
+          {told.attempts !== undefined && <span> · {t('trouble.attempts', { count: told.attempts })}</span>}
           {duration !== undefined && <span className="tabular-nums"> · {inWords(duration)}</span>}
           {!isOpen && gist !== '' && <span> · {gist}</span>}
         </p>

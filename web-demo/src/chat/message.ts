@@ -9,7 +9,9 @@ export interface Metadata {
   model?: string;
   durationMs?: number;
   /** By their ids, what is known of the calls. */
-  calls?: Record<string, { durationMs?: number }>;
+  calls?: Record<string, { durationMs?: number; errorType?: string; attempts?: number }>;
+  /** Why the answer ends although the model may have wanted to go on. */
+  stopped?: 'step_limit';
   usage?: { inputTokens?: number; outputTokens?: number; totalTokens?: number };
 }
 

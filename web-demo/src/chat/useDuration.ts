@@ -1,17 +1,7 @@
 // How long a call has run: measured here while it runs, and taken from the server once it says so.
 
 import { useEffect, useState } from 'react';
-import type { UIMessage } from 'ai';
-import { isRecord } from '../tools/tool';
 import { keep, recall } from './storage';
-
-/** How long the server says that a call took, in milliseconds. */
-export function durationFrom(message: UIMessage, toolCallId: string): number | undefined {
-  const calls = isRecord(message.metadata) ? message.metadata['calls'] : undefined;
-  const call = isRecord(calls) && Object.hasOwn(calls, toolCallId) ? calls[toolCallId] : undefined;
-  const duration = isRecord(call) ? call['durationMs'] : undefined;
-  return typeof duration === 'number' ? duration : undefined;
-}
 
 /** When this tab first saw the call running, in milliseconds since 1970. A reload does not forget it. */
 function runningSince(toolCallId: string): number {

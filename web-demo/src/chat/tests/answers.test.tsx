@@ -505,4 +505,22 @@ describe('what a card shows', () => {
     );
     expect(screen.getByText(/1\.4 s/)).toBeTruthy();
   });
+
+  it('says why a call failed and how often it was tried, once the server says so', () => {
+    const part = call('a', 'search', 'output-error', { errorText: 'Slow down.' });
+    const card = (about?: object) => (
+      <ToolCard
+        part={part}
+        chat={fakeChat()}
+        message={{ ...messageOf(part), metadata: about && { calls: { a: about } } }}
+      />
+    );
+    const { rerender } = render(card());
+    expect(screen.queryByText(/too many requests/)).toBeNull();
+    rerender(card({ durationMs: 5, errorType: 'rate_limit', attempts: 3, strategy: 'retry' }));
+    expect(screen.getByRole('status').textContent).toBe('Failed: too many requests');
+    expect(screen.getByText(/tried 3 times/)).toBeTruthy();
+    rerender(card({ durationMs: 5, errorType: 'made_up' }));
+    expect(screen.getByRole('status').textContent).toBe('Failed');
+  });
 });

@@ -22,6 +22,16 @@ const cards = {
     denied: 'Denied',
     cancelled: 'Cancelled',
   },
+  trouble: {
+    rate_limit: 'too many requests',
+    auth: 'a permission is missing',
+    network: 'the service was not reached',
+    timeout: 'it took too long',
+    empty_result: 'nothing was found',
+    invalid_format: 'the input or the output did not fit',
+    attempts_one: 'tried {{count}} time',
+    attempts_other: 'tried {{count}} times',
+  },
   duration: { milliseconds: '{{n}} ms', seconds: '{{n}} s', minutes: '{{minutes}} min {{seconds}} s' },
   value: {
     showAll: 'Show all',

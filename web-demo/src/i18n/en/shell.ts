@@ -87,6 +87,7 @@ const shell = {
     tokens_one: '{{count}} token',
     tokens_other: '{{count}} tokens',
     seconds: '{{value}} s',
+    stepLimit: 'ended because it had as many steps as it may have',
   },
   composer: {
     label: 'Message',

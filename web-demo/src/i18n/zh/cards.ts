@@ -25,6 +25,16 @@ const cards: Translated<typeof english> = {
     denied: '已拒绝',
     cancelled: '已取消',
   },
+  trouble: {
+    rate_limit: '请求过多',
+    auth: '缺少权限',
+    network: '无法连接服务',
+    timeout: '耗时过长',
+    empty_result: '没有找到结果',
+    invalid_format: '输入或输出不符合要求',
+    attempts_one: '尝试了 {{count}} 次',
+    attempts_other: '尝试了 {{count}} 次',
+  },
   duration: { milliseconds: '{{n}} 毫秒', seconds: '{{n}} 秒', minutes: '{{minutes}} 分 {{seconds}} 秒' },
   value: {
     showAll: '显示全部',

@@ -85,6 +85,7 @@ const shell: Translated<Areas['shell']> = {
     tokens_one: '{{count}} 个词元',
     tokens_other: '{{count}} 个词元',
     seconds: '{{value}} 秒',
+    stepLimit: '已达到步骤数上限，因此结束',
   },
   composer: {
     label: '消息',
