@@ -68,7 +68,7 @@ impl McpTool {
             policy: if is_trusted && is_read_only(listed) { Decision::Allow } else { Decision::Ask },
             resource: None,
             timeout: None,
-            repeatable: false,
+            repeatable: is_trusted && (is_read_only(listed) || is_idempotent(listed)),
         };
         Self { servers, server, name: listed.name.clone().into_owned(), spec }
     }
@@ -211,6 +211,11 @@ fn is_read_only(listed: &rmcp::model::Tool) -> bool {
         Some(hints) => hints.read_only_hint == Some(true) && hints.destructive_hint != Some(true),
         None => false,
     }
+}
+
+/// Returns whether the annotations of a tool say that a call with the same input changes nothing more.
+fn is_idempotent(listed: &rmcp::model::Tool) -> bool {
+    listed.annotations.as_ref().is_some_and(|hints| hints.idempotent_hint == Some(true))
 }
 
 #[async_trait]

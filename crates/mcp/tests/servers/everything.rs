@@ -68,7 +68,12 @@ fn trusted(config: ServerConfig) -> ServerConfig {
 async fn every_tool_needs_approval_unless_its_annotations_are_trusted() {
     let world = World::with([("every", everything_as_a_program())]).await;
     world.tool("every__trigger-elicitation-request").await;
-    assert_eq!(world.specs()["every__echo"].policy, Decision::Ask, "annotations are not trusted by default");
+    let echo = &world.specs()["every__echo"];
+    assert_eq!(
+        (echo.policy, echo.repeatable),
+        (Decision::Ask, false),
+        "annotations are not trusted by default"
+    );
     world.hub.set_servers([("every".to_owned(), trusted(everything_as_a_program()))].into());
     let is_allowed = |spec: &ToolSpec| spec.name == "every__echo" && spec.policy == Decision::Allow;
     world.wait_for(|specs| specs.iter().any(is_allowed)).await;
@@ -89,7 +94,7 @@ async fn trusted_annotations_decide_the_policies_of_tools() {
         world.tool("every__trigger-elicitation-request").await;
         let specs = world.specs();
         let echo = &specs["every__echo"];
-        assert_eq!((echo.run_by, echo.policy, echo.repeatable), (RunBy::Mcp, Decision::Allow, false));
+        assert_eq!((echo.run_by, echo.policy, echo.repeatable), (RunBy::Mcp, Decision::Allow, true));
         assert_eq!(echo.input_schema["type"], "object");
         assert!(echo.input_schema["properties"]["message"].is_object());
         assert!(!echo.description.is_empty());

@@ -25,6 +25,7 @@ impl TypedTool for CurrentTime {
     const NAME: &'static str = "current_time";
     const DESCRIPTION: &'static str = "Tells the current date and time, in UTC or in a given time zone.";
     const POLICY: Decision = Decision::Allow;
+    const REPEATABLE: bool = true;
     type Input = Input;
 
     async fn call(&self, input: Input, _: CallContext) -> Result<Value, ToolError> {

@@ -36,6 +36,7 @@ impl TypedTool for SearchNotes {
     const NAME: &'static str = "search_notes";
     const DESCRIPTION: &'static str = "Searches the user's notes and returns those that contain the query.";
     const POLICY: Decision = Decision::Allow;
+    const REPEATABLE: bool = true;
     type Input = Input;
 
     fn resource(&self) -> Option<Resource> {
